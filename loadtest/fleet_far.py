@@ -25,13 +25,13 @@ import uvloop
 from apfproxy.app.membership import Membership
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents
+from apfproxy.fleet.opened import open_store
 from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.settings import FleetSettings
-from apfproxy.stores.opened import open_store
 from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.faulty_link import Fault, FaultyLink
 from loadtest.fleet_stores import RedisServer

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from apfproxy.observe.limits_page import PATH
+from apfproxy.admin.limits_page import PATH
 from loadtest.arguments import Parser, count_up_to, names_from, output_file
 from loadtest.driver import Flow, drive, percentile
 from loadtest.plots import plot_latencies, plot_throughput

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from apfproxy.admin.live_history import SAMPLES, LiveHistory
+from apfproxy.admin.live_page import LivePage
+from apfproxy.admin.live_state import LiveInputs
 from apfproxy.base.clock import LoopClock
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import FlowControlObject, QueuingConfiguration
-from apfproxy.observe.live_history import SAMPLES, LiveHistory
-from apfproxy.observe.live_page import LivePage
-from apfproxy.observe.live_state import LiveInputs
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes
 from loadtest.arguments import Parser, count_up_to
 from loadtest.browser import Tab, chromium

@@ -93,7 +93,7 @@ OF_PACKAGE = {
     "authn": "authenticate",
     "request": "attributes",
     "flowcontrol": "admit",
-    "observe": "observe",
+    "admin": "observe",
 }
 
 SHARED = frozenset({"objects/go_text", "base/faults"})

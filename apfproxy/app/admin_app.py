@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.admin.admin import build_admin_app, build_clusters_app, cluster_routes
+from apfproxy.admin.endpoint_state import endpoint_views
+from apfproxy.admin.explain_page import NOT_ENFORCED, TOLD_APART, explain_route
+from apfproxy.admin.live_page import LivePage
+from apfproxy.admin.live_state import LiveInputs
+from apfproxy.admin.overview import Overview, Place
+from apfproxy.admin.several_clusters import Pages, SeveralClusters
+from apfproxy.admin.upstream_state import upstream_state
 from apfproxy.app.object_source import source_text
 from apfproxy.app.raw_request import request_of_line
 from apfproxy.app.settings_checks import one_flow, tells_apart, verifies_users
 from apfproxy.app.web_runner import WebRunner
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.observe.admin import build_admin_app, build_clusters_app, cluster_routes
-from apfproxy.observe.endpoint_state import endpoint_views
-from apfproxy.observe.explain_page import NOT_ENFORCED, TOLD_APART, explain_route
-from apfproxy.observe.live_page import LivePage
-from apfproxy.observe.live_state import LiveInputs
-from apfproxy.observe.overview import Overview, Place
-from apfproxy.observe.several_clusters import Pages, SeveralClusters
-from apfproxy.observe.upstream_state import upstream_state
 from apfproxy.proxy.request import preset_of
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import OBSERVE
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from apfproxy.admin.live_history import LiveHistory
+    from apfproxy.admin.metrics import MetricsPage
     from apfproxy.app.admin_listener import AdminParts
     from apfproxy.app.cluster import Cluster
     from apfproxy.app.places import Places
     from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.level_summary import LevelsSummary
-    from apfproxy.observe.live_history import LiveHistory
-    from apfproxy.observe.metrics import MetricsPage
     from apfproxy.upstream.health import UpstreamHealth
 
 SHUTDOWN_S = 1.0

@@ -10,11 +10,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from apfproxy.admin.live_history import SAMPLE_S, LiveHistory
 from apfproxy.app.listening import Listener
 from apfproxy.app.probes import Probes
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Recurring
-from apfproxy.observe.live_history import SAMPLE_S, LiveHistory
 
 if TYPE_CHECKING:
     import socket
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from apfproxy.admin.metrics import MetricsPage
     from apfproxy.app.admin_access import AdminAccess
     from apfproxy.app.clusters import Clusters
     from apfproxy.app.observation import Observation
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from apfproxy.base.faults import Faults
     from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.base.sockets import DescriptorWatch
-    from apfproxy.observe.metrics import MetricsPage
     from apfproxy.proxy.counters import ListenerCounters
     from apfproxy.settings import Settings
 

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from apfproxy import __version__
+from apfproxy.admin.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
+from apfproxy.admin.health_pages import health_routes
+from apfproxy.admin.metrics import ScrapedPage
 from apfproxy.apiserver.answers import UNCACHED
 from apfproxy.apiserver.app import EXTERNAL_ADDRESS, Api, no_such_path
 from apfproxy.apiserver.controllers.control import CONTROLLERS, Controllers
@@ -39,9 +42,6 @@ from apfproxy.base.errors import ListenError
 from apfproxy.base.faults import Faults
 from apfproxy.base.health_checks import HEALTHZ, READYZ, HealthRegistry
 from apfproxy.base.sockets import SocketFiles, listening_sockets
-from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
-from apfproxy.observe.health_pages import health_routes
-from apfproxy.observe.metrics import ScrapedPage
 from apfproxy.settings import TEXT
 
 if TYPE_CHECKING:

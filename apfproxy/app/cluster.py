@@ -10,6 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from apfproxy.admin.config_status import ConfigStatus
 from apfproxy.app.change import Change, prepare_all
 from apfproxy.app.counts_in_force import CountsInForce
 from apfproxy.app.endpoint_source import EndpointSource
@@ -26,7 +27,6 @@ from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import FlowControl, WorkEstimator
 from apfproxy.objects.decode import Problem, parts_of
-from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.proxy.context import Context, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from apfproxy.app.settings_checks import contradictions
 from apfproxy.settings import OF_A_CLUSTER, Settings
-from apfproxy.sources.settings_lines import SettingsLines
-from apfproxy.sources.settings_reader import setting_key
+from apfproxy.settings.lines import SettingsLines
+from apfproxy.settings.reader import setting_key
 
 if TYPE_CHECKING:
     from pathlib import Path

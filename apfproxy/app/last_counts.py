@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from apfproxy.observe.metrics import ScrapedPage
+    from apfproxy.admin.metrics import ScrapedPage
 
 MAX_BYTES: Final = 16 << 20
 """As much as is kept of workers that are gone.  It takes a worker some seconds."""

@@ -15,10 +15,12 @@ import secrets
 import socket
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from apfproxy.admin.findings import listed
 from apfproxy.app.membership_words import MembershipWords
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Supervised
 from apfproxy.fleet.ledger import Ledger
+from apfproxy.fleet.opened import described, open_store
 from apfproxy.fleet.pace import (
     GENEROUS_PERIODS,
     LEAST_PAUSE_S,
@@ -38,24 +40,22 @@ from apfproxy.fleet.record import (
     member_name,
 )
 from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.store import StoreError
 from apfproxy.fleet.store_distance import StoreDistance
 from apfproxy.fleet.view import fleet_view
 from apfproxy.fleet.wants import Wants
-from apfproxy.observe.findings import listed
 from apfproxy.settings.store_address import Kind, store_address
-from apfproxy.stores.opened import described, open_store
-from apfproxy.stores.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.fleet.ledger import Plan
+    from apfproxy.fleet.store import LedgerStore, Stored
     from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.settings import Settings
     from apfproxy.sources.servers_behind import ServersBehind
-    from apfproxy.stores.store import LedgerStore, Stored
 
 JITTER: Final = 0.1
 """The part of a period that is left to chance, so that members do not march in step."""

@@ -6,14 +6,14 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.observe.authentication_metrics import authentication_families
-from apfproxy.observe.endpoint_state import endpoint_views
-from apfproxy.observe.families import NO_LABELS, counter
-from apfproxy.observe.fleet_metrics import fleet_families
-from apfproxy.observe.listener_metrics import listener_families, unrouted_families
-from apfproxy.observe.metrics import ClusterParts, MetricsPage
-from apfproxy.observe.object_metrics import object_families
-from apfproxy.observe.process_metrics import (
+from apfproxy.admin.authentication_metrics import authentication_families
+from apfproxy.admin.endpoint_state import endpoint_views
+from apfproxy.admin.families import NO_LABELS, counter
+from apfproxy.admin.fleet_metrics import fleet_families
+from apfproxy.admin.listener_metrics import listener_families, unrouted_families
+from apfproxy.admin.metrics import ClusterParts, MetricsPage
+from apfproxy.admin.object_metrics import object_families
+from apfproxy.admin.process_metrics import (
     access_log_families,
     admin_families,
     certificate_families,
@@ -23,7 +23,7 @@ from apfproxy.observe.process_metrics import (
     trace_families,
     upstream_families,
 )
-from apfproxy.observe.proxy_metrics import PREFIX
+from apfproxy.admin.proxy_metrics import PREFIX
 from apfproxy.settings import FULL
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
+    from apfproxy.admin.metrics import Families
     from apfproxy.app.admin_listener import AdminParts
     from apfproxy.app.cluster import Cluster
     from apfproxy.app.places import Places
     from apfproxy.base.sockets import DescriptorWatch
-    from apfproxy.observe.metrics import Families
 
 
 def metrics_page(parts: AdminParts, places: Places) -> MetricsPage:

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from apfproxy.admin.access_log import STDOUT
 from apfproxy.app.admin_access import Credentials
 from apfproxy.app.flow_control_api import usable_token
 from apfproxy.app.identities import Identities
@@ -17,13 +18,12 @@ from apfproxy.app.tracing import trace_queue
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import open_regular
+from apfproxy.fleet.opened import open_store
 from apfproxy.objects.decode import parts_of
-from apfproxy.observe.access_log import STDOUT
 from apfproxy.settings.store_address import Kind
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.kubeconfig import read_kubeconfig
 from apfproxy.sources.object_files import decode_files, read_files
-from apfproxy.stores.opened import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

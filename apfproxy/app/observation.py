@@ -6,22 +6,22 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
+from apfproxy.admin.access_log import AccessLog
+from apfproxy.admin.top_flows import TopFlows
 from apfproxy.app.change import Change
 from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of, warning
 from apfproxy.base.faults import Part, report
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import spawn
-from apfproxy.observe.access_log import AccessLog
-from apfproxy.observe.top_flows import TopFlows
 from apfproxy.proxy.request_log import LogBudget, RequestLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from apfproxy.admin.trace_queue import TraceQueue
     from apfproxy.app.otlp_exporter import Traced
     from apfproxy.base.clock import Clock
     from apfproxy.base.health_checks import HealthRegistry
-    from apfproxy.observe.trace_queue import TraceQueue
     from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import AccessLogSettings, Settings

@@ -45,7 +45,7 @@ from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.base.tasks import Supervised, spawn
-from apfproxy.stores.ledger_server import LedgerServer
+from apfproxy.fleet.ledger_server import LedgerServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

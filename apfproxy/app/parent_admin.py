@@ -9,11 +9,11 @@ import asyncio
 import importlib
 from typing import TYPE_CHECKING, Protocol
 
+from apfproxy.admin.worker_answers import ENDED, WorkerAdmin
 from apfproxy.app.given_sockets import ADMIN, close
 from apfproxy.app.listening import BACKLOG
 from apfproxy.base.address import is_loopback
 from apfproxy.base.sockets import is_unix
-from apfproxy.observe.worker_answers import ENDED, WorkerAdmin
 
 if TYPE_CHECKING:
     import socket

@@ -13,21 +13,21 @@ import time
 from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl
 
+from apfproxy.admin.negotiation import accepts_gzip
+from apfproxy.admin.own_names import may_read
+from apfproxy.admin.slices import SAFETY, encoded
 from apfproxy.app.places import IDLE_S
 from apfproxy.base.faults import Part, report
 from apfproxy.base.health_checks import PAGES
 from apfproxy.base.tasks import spawn
-from apfproxy.observe.negotiation import accepts_gzip
-from apfproxy.observe.own_names import may_read
-from apfproxy.observe.slices import SAFETY, encoded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from apfproxy.admin.metrics import ScrapedPage
     from apfproxy.app.admin_access import AdminAccess
     from apfproxy.app.places import Place, Places
     from apfproxy.base.health_checks import HealthRegistry
-    from apfproxy.observe.metrics import ScrapedPage
 
     Make = Callable[[], asyncio.Protocol]
 

@@ -29,8 +29,8 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part, report
 from apfproxy.base.files import at_rest, fingerprint, notifications, watch_files
 from apfproxy.settings import OF_A_CLUSTER, with_each_cluster
-from apfproxy.sources.settings_lines import SettingsLines
-from apfproxy.sources.settings_reader import CLUSTERS, is_section, setting_key
+from apfproxy.settings.lines import SettingsLines
+from apfproxy.settings.reader import CLUSTERS, is_section, setting_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from apfproxy.admin.trace_queue import TraceQueue
 from apfproxy.base.errors import OperatorError
-from apfproxy.observe.trace_queue import TraceQueue
 from apfproxy.proxy.tracing import Tracer
 from apfproxy.settings import TracingSettings
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web, web_response
 
+from apfproxy.admin.live_page import EVENTS_PATH
+from apfproxy.admin.slices import SAFETY
 from apfproxy.app.places import IDLE_S, LASTING_TEXT, RETRY_S
-from apfproxy.observe.live_page import EVENTS_PATH
-from apfproxy.observe.slices import SAFETY
 from apfproxy.request.attributes import AttributesError, parse_attributes
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import aiohttp
 from yarl import URL
 
-from apfproxy.observe.worker_answers import Answer, Asked, WorkerAdmin, in_service
+from apfproxy.admin.worker_answers import Answer, Asked, WorkerAdmin, in_service
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence

@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from apfproxy.admin.admin import API_INDEX
+from apfproxy.admin.dns_rebinding import own_names_only
+from apfproxy.admin.process_metrics import admin_families, health_families
+from apfproxy.admin.responses import plain_errors
+from apfproxy.admin.worker_answers import ONE
+from apfproxy.admin.worker_feeds import WorkerFeeds
+from apfproxy.admin.worker_health_pages import worker_health_routes
+from apfproxy.admin.worker_metrics_page import PATH as METRICS
+from apfproxy.admin.worker_metrics_page import WorkerMetricsPage
+from apfproxy.admin.worker_pages import WorkerPages
 from apfproxy.app.last_counts import take_counts
 from apfproxy.app.listening import Listener
 from apfproxy.app.places import Places
 from apfproxy.app.running import descriptor_limit
 from apfproxy.app.web_runner import WebRunner
 from apfproxy.app.worker_client import WorkerClient
-from apfproxy.observe.admin import API_INDEX
-from apfproxy.observe.dns_rebinding import own_names_only
-from apfproxy.observe.process_metrics import admin_families, health_families
-from apfproxy.observe.responses import plain_errors
-from apfproxy.observe.worker_answers import ONE
-from apfproxy.observe.worker_feeds import WorkerFeeds
-from apfproxy.observe.worker_health_pages import worker_health_routes
-from apfproxy.observe.worker_metrics_page import PATH as METRICS
-from apfproxy.observe.worker_metrics_page import WorkerMetricsPage
-from apfproxy.observe.worker_pages import WorkerPages
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
+    from apfproxy.admin.worker_answers import WorkerAdmin
     from apfproxy.app.admin_access import AdminAccess
     from apfproxy.base.health_checks import HealthRegistry
-    from apfproxy.observe.worker_answers import WorkerAdmin
 
     WorkerAdmins = Callable[[], Sequence[WorkerAdmin]]
 

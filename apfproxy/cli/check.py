@@ -25,13 +25,13 @@ from apfproxy.lint.findings import FINDING_KINDS, INVALID, Severity
 from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT, lint
 from apfproxy.objects.documents import LARGEST_INPUT_BYTES
 from apfproxy.settings import KUBERNETES_API
+from apfproxy.settings.file import is_settings
 from apfproxy.sources.object_files import (
     FileContents,
     decode_files,
     effective_objects,
     read_files,
 )
-from apfproxy.sources.settings_file import is_settings
 
 if TYPE_CHECKING:
     from apfproxy.sources.object_files import ObjectsRead

@@ -26,8 +26,8 @@ from apfproxy.flowcontrol.level_summary import kept_for_nobody, summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.objects.additions import DISTINGUISHER, DistinguisherKind
 from apfproxy.settings import OF_A_CLUSTER, Settings
-from apfproxy.sources.settings_file import SettingsError, load_settings
-from apfproxy.sources.settings_lines import SettingsLines
+from apfproxy.settings.file import SettingsError, load_settings
+from apfproxy.settings.lines import SettingsLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,6 +15,7 @@ import aiohttp
 from rich import box
 from rich.table import Table
 
+from apfproxy.admin.fleet_page import PATH
 from apfproxy.apiserver.load import EVERY_VERB, Latency, LoadSettings, Shape
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.running import run_in_loop
@@ -32,7 +33,7 @@ from apfproxy.cli.demo_servers import (
     run_process,
 )
 from apfproxy.cli.errors import FAILED, OK, CommandError
-from apfproxy.observe.fleet_page import PATH
+from apfproxy.fleet.ledger_server import LedgerServer
 from apfproxy.settings import (
     Address,
     FleetSettings,
@@ -40,7 +41,6 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
-from apfproxy.stores.ledger_server import LedgerServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

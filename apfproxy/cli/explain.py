@@ -10,6 +10,13 @@ from urllib.parse import quote, urlencode
 import click
 import msgspec
 
+from apfproxy.admin.explain_page import (
+    PATH,
+    TOLD_APART,
+    explanation_json,
+    header_in,
+    parse_header,
+)
 from apfproxy.app.raw_request import RawRequest, read_raw_request, request_of_line
 from apfproxy.authn.impersonation import effective
 from apfproxy.cli.admin_client import fetch_as, of_cluster
@@ -35,13 +42,6 @@ from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.objects.additions import LONGEST_HEADER_NAME
-from apfproxy.observe.explain_page import (
-    PATH,
-    TOLD_APART,
-    explanation_json,
-    header_in,
-    parse_header,
-)
 from apfproxy.proxy.request import preset_of
 from apfproxy.request.attributes import ANONYMOUS, User, supposed_groups
 from apfproxy.settings import HTTP_API, KUBERNETES_API, RequestSettings, Settings

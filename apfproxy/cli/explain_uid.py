@@ -8,12 +8,12 @@ from urllib.parse import quote
 import click
 import msgspec
 
+from apfproxy.admin.objects_page import PATH
 from apfproxy.cli.admin_client import fetch_as, of_cluster
 from apfproxy.cli.errors import OK, CommandError
 from apfproxy.cli.offline import offline_controller
 from apfproxy.cli.terminal_text import aligned, shown
 from apfproxy.flowcontrol.level_summary import NamedObject, named_objects, with_uid
-from apfproxy.observe.objects_page import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from apfproxy.cli.admin_client import fetch_json, of_cluster, read_as
-from apfproxy.cli.errors import CommandError
-from apfproxy.cli.terminal_text import aligned, shown
-from apfproxy.fleet.standing import Standing
-from apfproxy.fleet.view import FleetView
-from apfproxy.observe.amounts import counted, duration_text, number_text
-from apfproxy.observe.fleet_findings import fleet_findings
-from apfproxy.observe.fleet_page import PATH, share_text
-from apfproxy.observe.fleet_state import (
+from apfproxy.admin.amounts import counted, duration_text, number_text
+from apfproxy.admin.fleet_findings import fleet_findings
+from apfproxy.admin.fleet_page import PATH, share_text
+from apfproxy.admin.fleet_state import (
     OF_WORKERS,
     fleet_state,
     is_current,
     is_silent,
     total_demand,
 )
+from apfproxy.cli.admin_client import fetch_json, of_cluster, read_as
+from apfproxy.cli.errors import CommandError
+from apfproxy.cli.terminal_text import aligned, shown
+from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.view import FleetView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from apfproxy.admin.limits_page import PATH
 from apfproxy.cli.admin_client import fetch_as, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.fleet_table import fetch_fleet, fleet_table
@@ -20,7 +21,6 @@ from apfproxy.flowcontrol.level_summary import (
     summarize_levels,
 )
 from apfproxy.objects.field_errors import counted, suggestion
-from apfproxy.observe.limits_page import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

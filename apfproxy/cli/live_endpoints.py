@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
+from apfproxy.admin.amounts import duration_text
 from apfproxy.cli.live_text import alarm, line, name_text, new_table, number, rate
 from apfproxy.cli.terminal_text import shown
-from apfproxy.observe.amounts import duration_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.admin.amounts import duration_text
 from apfproxy.cli.live_text import line, number
 from apfproxy.cli.terminal_text import shown
-from apfproxy.observe.amounts import duration_text
 
 if TYPE_CHECKING:
     from rich.text import Text

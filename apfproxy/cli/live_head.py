@@ -6,10 +6,10 @@ import textwrap
 import time
 from typing import TYPE_CHECKING
 
+from apfproxy.admin.amounts import duration_text
 from apfproxy.cli.live_fleet import fleet_line
 from apfproxy.cli.live_text import line, number, rate
 from apfproxy.cli.terminal_text import shown
-from apfproxy.observe.amounts import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

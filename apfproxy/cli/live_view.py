@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from apfproxy.observe.endpoint_state import OUT
+from apfproxy.admin.endpoint_state import OUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

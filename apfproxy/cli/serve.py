@@ -61,8 +61,8 @@ from apfproxy.settings import (
     with_each_cluster,
     with_values,
 )
+from apfproxy.settings.file import SettingsError, load_settings
 from apfproxy.settings.store_address import store_address
-from apfproxy.sources.settings_file import SettingsError, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

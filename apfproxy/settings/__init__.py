@@ -1,6 +1,6 @@
 """What a process can be told: one small frozen record per concern, built only in `cli`.
 
-Durations are seconds, sizes are bytes.  `sources.settings_file` reads these records from a file,
+Durations are seconds, sizes are bytes.  `settings.file` reads these records from a file,
 where a key is the field's name in camelCase, without the unit of a duration (`head_timeout_s` is
 `headTimeout: 32s`).  `config/apfproxy.yaml` explains each of them.
 

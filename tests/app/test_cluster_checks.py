@@ -9,7 +9,7 @@ import pytest
 
 from apfproxy.app.cluster_checks import checked_clusters
 from apfproxy.app.settings_checks import contradictions
-from apfproxy.sources.settings_file import load_settings
+from apfproxy.settings.file import load_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.admin.families import NO_LABELS, counter
+from apfproxy.admin.metrics import Collected, ScrapedPage
 from apfproxy.app import last_counts
 from apfproxy.app.last_counts import END, leave_counts, take_counts
-from apfproxy.observe.families import NO_LABELS, counter
-from apfproxy.observe.metrics import Collected, ScrapedPage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 
 from apfproxy.app.listener_tls import all_client_cas
 from apfproxy.base.errors import OperatorError
-from apfproxy.sources.settings_file import load_settings
+from apfproxy.settings.file import load_settings
 from loadtest.certificates import Authority
 from tests.end_to_end.gateway import WHOLE, Gateway, gateway, get
 from tests.end_to_end.http2_peer import HTTP2, SPOKEN, Http2Peer

@@ -12,11 +12,11 @@ from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.tasks import Supervised
 from apfproxy.fleet.record import decode
 from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.store import Stored, StoreError, Swapped
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
-from apfproxy.stores.store import Stored, StoreError, Swapped
 from loadtest.objects import flow_schema, priority_level, user_subject
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from apfproxy.admin.access_log import AccessLogError
 from apfproxy.app.observation import ACCESS_LOG, TRACING, Observation
 from apfproxy.base.health_checks import HealthRegistry
-from apfproxy.observe.access_log import AccessLogError
 from apfproxy.proxy.request_log import Omission
 from apfproxy.proxy.request_record import RequestRecord
 from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings, TracingSettings

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from apfproxy.admin.worker_answers import WorkerAdmin
 from apfproxy.app.admin_access import AdminAccess
 from apfproxy.app.given_sockets import GivenSockets
 from apfproxy.app.own_addresses import OwnAddresses
 from apfproxy.app.parent_admin import ParentAdmin, workers_of
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.health_checks import HealthRegistry
-from apfproxy.observe.worker_answers import WorkerAdmin
 from apfproxy.settings import Address, Settings
-from tests.observe.several_workers import Machine, served
+from tests.admin.several_workers import Machine, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

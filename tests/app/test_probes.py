@@ -22,7 +22,7 @@ from tests.end_to_end.scene import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from apfproxy.observe.metrics import ScrapedPage
+    from apfproxy.admin.metrics import ScrapedPage
 
 HOST = b"Host: 127.0.0.1\r\n"
 CLOSE = b"Connection: close\r\n\r\n"

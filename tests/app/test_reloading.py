@@ -37,9 +37,9 @@ from apfproxy.settings import (
     FlowControlSettings,
     Settings,
 )
+from apfproxy.settings.file import load_settings, parse_settings
+from apfproxy.settings.reader import setting_paths
 from apfproxy.sources.kubeconfig import ApiAccess
-from apfproxy.sources.settings_file import load_settings, parse_settings
-from apfproxy.sources.settings_reader import setting_paths
 from loadtest.certificates import Authority
 from tests.app.changed_settings import BASE, OTHERS, UNSEEN, other
 from tests.end_to_end.scene import until

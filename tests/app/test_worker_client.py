@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
+from apfproxy.admin.worker_answers import WorkerAdmin
 from apfproxy.app import worker_client
 from apfproxy.app.worker_client import WorkerClient, event_of, url_of
-from apfproxy.observe.worker_answers import WorkerAdmin
-from tests.observe.several_workers import served
+from tests.admin.several_workers import served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

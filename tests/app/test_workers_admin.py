@@ -15,7 +15,7 @@ from apfproxy.app.admin_access import AdminAccess
 from apfproxy.app.workers_admin import WorkersAdmin
 from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.settings import Settings
-from tests.observe.several_workers import Machine, served
+from tests.admin.several_workers import Machine, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

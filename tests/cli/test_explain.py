@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from apfproxy.admin.explain_page import PATH, TOLD_APART
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
-from apfproxy.observe.explain_page import PATH, TOLD_APART
 from tests.app.test_process import settings_for
 from tests.sources.test_object_files import level
 

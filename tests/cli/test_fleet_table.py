@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from apfproxy.admin.fleet_page import fleet_route
 from apfproxy.cli.fleet_table import fleet_table, own_line
 from apfproxy.cli.main import main
 from apfproxy.fleet.view import FleetView
-from apfproxy.observe.fleet_page import fleet_route
 from tests.fleet.views import fleet, member
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from apfproxy.app.settings_checks import check_combination, check_identities
 from apfproxy.cli.init import KINDS
 from apfproxy.cli.main import main
 from apfproxy.settings import Settings
-from apfproxy.sources.settings_file import load_settings
+from apfproxy.settings.file import load_settings
 from tests.config.manifests import problems_of
 
 if TYPE_CHECKING:

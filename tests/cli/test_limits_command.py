@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from apfproxy.admin.limits_page import PATH
 from apfproxy.cli.limits_command import table
 from apfproxy.cli.main import main
 from apfproxy.cli.offline import offline_controller
 from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
-from apfproxy.observe.limits_page import PATH
 from tests.sources.test_object_files import level
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.admin.fleet_state import fleet_state
 from apfproxy.cli.live_client import state_of
 from apfproxy.cli.live_head import head
 from apfproxy.cli.live_view import View
-from apfproxy.observe.fleet_state import fleet_state
 from tests.cli.live_states import level, state
 from tests.fleet.views import fleet, member
 

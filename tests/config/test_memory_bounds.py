@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from apfproxy.settings.file import parse_settings
 from apfproxy.settings.values import parse_size
-from apfproxy.sources.settings_file import parse_settings
 from tests.config.expressions import CONFIG
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from apfproxy.admin.fleet_metrics import fleet_families
+from apfproxy.admin.worker_metrics import worker_families
 from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.passage import WorkEstimator
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, RejectReason, Ticket
-from apfproxy.observe.fleet_metrics import fleet_families
-from apfproxy.observe.worker_metrics import worker_families
 from apfproxy.request.attributes import ANONYMOUS, parse_attributes
 from apfproxy.settings import (
     OBSERVE,

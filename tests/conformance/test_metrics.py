@@ -12,8 +12,8 @@ from apfproxy.flowcontrol.queue_set import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import parse_attributes
 from loadtest.objects import flow_schema, group_subject, priority_level
+from tests.admin.scene import MS, POD, Scene
 from tests.conformance import vectors
-from tests.observe.scene import MS, POD, Scene
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -12,18 +12,18 @@ import aiohttp
 import pytest
 import yaml
 
+from apfproxy.admin.fleet_metrics import fleet_families
+from apfproxy.admin.listener_metrics import unrouted_families
+from apfproxy.admin.worker_metrics import worker_families
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.settings_checks import check_identities
 from apfproxy.cli.main import main
-from apfproxy.observe.fleet_metrics import fleet_families
-from apfproxy.observe.listener_metrics import unrouted_families
-from apfproxy.observe.worker_metrics import worker_families
 from apfproxy.proxy.counters import ListenerCounters
 from apfproxy.settings import Address
-from apfproxy.sources.cluster_settings import Section
-from apfproxy.sources.settings_file import parse_settings
-from apfproxy.sources.settings_reader import setting_key, setting_paths
+from apfproxy.settings.cluster_reader import Section
+from apfproxy.settings.file import parse_settings
+from apfproxy.settings.reader import setting_key, setting_paths
 from tests.app.test_process import settings_for
 from tests.config.expressions import alerting_rules
 from tests.config.test_metric_names import metrics_page

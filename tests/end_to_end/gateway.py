@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile, reload
-from apfproxy.sources.settings_file import load_settings
+from apfproxy.settings.file import load_settings
 from tests.end_to_end.http2_peer import HTTP2, SPOKEN, Http2Peer
 from tests.end_to_end.peer import Message, Peer
 from tests.end_to_end.upstream import Arrival, Upstream

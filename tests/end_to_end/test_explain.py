@@ -10,12 +10,12 @@ from urllib.parse import quote, urlencode
 import aiohttp
 import msgspec
 
+from apfproxy.admin.explain_page import PATH
 from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.controller import Checked
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.objects.types import FlowSchema
-from apfproxy.observe.explain_page import PATH
 from apfproxy.request.attributes import METHOD_OF_VERB, parse_attributes
 from loadtest.objects import priority_level
 from tests.app.test_process import settings_for

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from apfproxy.admin.explain_page import TOLD_APART
 from apfproxy.app.settings_checks import one_flow
-from apfproxy.observe.explain_page import TOLD_APART
 from apfproxy.settings import Settings
 from loadtest.processes import ROOT, Process, free_ports, python_module
 

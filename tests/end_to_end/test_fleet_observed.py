@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app.process import ProxyProcess
+from apfproxy.fleet.ledger_server import LedgerServer
 from apfproxy.settings import OBSERVE, FleetSettings, FlowControlSettings
-from apfproxy.stores.ledger_server import LedgerServer
 from tests.app.test_process import settings_for
 from tests.end_to_end.scene import on_uvloop, until
 

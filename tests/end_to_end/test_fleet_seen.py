@@ -13,9 +13,9 @@ import pytest
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
+from apfproxy.fleet.ledger_server import LedgerServer
 from apfproxy.fleet.view import FleetView
 from apfproxy.settings import FleetSettings, FlowControlSettings
-from apfproxy.stores.ledger_server import LedgerServer
 from loadtest.browser import Tab
 from tests.app.test_process import settings_for
 from tests.end_to_end.scene import on_uvloop

@@ -14,7 +14,7 @@ from apfproxy.settings import FleetSettings, FlowControlSettings
 from tests.app.test_process import settings_for
 from tests.end_to_end.api_servers import api_server
 from tests.end_to_end.scene import on_uvloop, until
-from tests.stores.redis_servers import RedisServer, redis_server
+from tests.fleet.redis_servers import RedisServer, redis_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

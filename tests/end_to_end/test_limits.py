@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.admin.config_status import ConfigStatus
+from apfproxy.admin.listener_metrics import listener_families
+from apfproxy.admin.metrics import ClusterParts, MetricsPage
 from apfproxy.app.log import DATE_FORMAT, FORMAT, OneLineFormatter
-from apfproxy.observe.config_status import ConfigStatus
-from apfproxy.observe.listener_metrics import listener_families
-from apfproxy.observe.metrics import ClusterParts, MetricsPage
 from apfproxy.proxy.counters import HandshakeFailure, Refusal
 from apfproxy.settings import DownstreamTlsSettings, LimitSettings
 from loadtest.certificates import Authority

@@ -40,7 +40,7 @@ from loadtest.objects import (
     priority_level,
     user_subject,
 )
-from tests.observe.scene import Scene
+from tests.admin.scene import Scene
 from tests.virtual_clock import VirtualClock
 
 SMALL = "global-default, leader-election, system"

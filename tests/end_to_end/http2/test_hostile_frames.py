@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.observe.listener_metrics import http2_families
+from apfproxy.admin.listener_metrics import http2_families
 from apfproxy.proxy.counters import Flood, GoAway
 from tests.end_to_end.http2.frames import (
     GET,

@@ -13,6 +13,7 @@ from unittest.mock import Mock, patch
 
 from opentelemetry.sdk.resources import Resource
 
+from apfproxy.admin.top_flows import TopFlows
 from apfproxy.app.spans import spans_of
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.certificates import ClientCertificates
@@ -22,7 +23,6 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import WAITING, FlowControl, WorkEstimator
-from apfproxy.observe.top_flows import TopFlows
 from apfproxy.proxy.client import ListenerContext
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.context import Context, passage_errors

@@ -1,0 +1,69 @@
+"""Servers behind of which nothing moves, and what is known of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from apfproxy.admin.endpoint_state import EndpointView
+from apfproxy.upstream.counters import UpstreamCounters
+from apfproxy.upstream.recent_responses import RecentResponses
+
+
+@dataclass
+class StillAddress:
+    """Where a server is."""
+
+    weight: int = 1
+
+
+@dataclass
+class StillEndpoint:
+    """A server with two requests of five seats under way."""
+
+    url: str
+    address: StillAddress = field(default_factory=StillAddress)
+    counters: UpstreamCounters = field(default_factory=UpstreamCounters)
+    is_drawn: bool = True
+    ramp: float = 1.0
+    share: float = 1.0
+    seats: int = 5
+    busy_count: int = 2
+    idle: tuple[int, ...] = (1,)
+    open: tuple[int, ...] = (1, 2, 3)
+
+
+class StillWatch:
+    """What is known of a server."""
+
+    def __init__(self, endpoint: StillEndpoint, state: str = "up") -> None:
+        self.endpoint = endpoint
+        self.state = state
+        self.problem = None if state == "up" else "connection refused"
+        self.since_unix_s: float | None = 7.0
+        self.ejections_total = 0
+        self.recent = RecentResponses(endpoint.counters, 0)
+
+
+class StillUpstream:
+    """What is known of the servers of a cluster together."""
+
+    address = "http://a:1"
+    since_unix_s: float | None = 7.0
+    awaiting = 0
+    silent_s = 0.0
+
+    def __init__(self, *states: str) -> None:
+        self.state = "up" if "up" in states else "failing"
+        self.problem = None if self.state == "up" else "all fail"
+        self.counters = UpstreamCounters()
+        self.recent = RecentResponses(self.counters, 0)
+        self.watches = {
+            str(place): StillWatch(StillEndpoint(f"http://{place}:1"), state)
+            for place, state in enumerate(states)
+        }
+
+
+def view(url: str, state: str = "up") -> EndpointView:
+    """A server in a state."""
+    endpoint = StillEndpoint(url, is_drawn=state == "up")
+    return EndpointView(endpoint, None if state == "draining" else StillWatch(endpoint, state))

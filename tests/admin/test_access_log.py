@@ -1,0 +1,357 @@
+"""The access log's file: batches, bounds, rotation, errors, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.admin.access_log import (
+    FLUSH_PERIOD_NS,
+    MAX_GATHERED,
+    MAX_KEPT_BYTES,
+    STALLED_NS,
+    STDOUT,
+    AccessLog,
+    AccessLogError,
+)
+from tests.end_to_end.peer import WAIT_S
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FULL = "/dev/full"
+
+
+class Bench:
+    """An access log over a virtual clock."""
+
+    def __init__(self, path: Path | str, max_queued: int = 100_000) -> None:
+        self.clock = VirtualClock()
+        self.log = AccessLog(str(path), max_queued, self.clock)
+
+    def write(self, *lines: str) -> None:
+        """Write lines."""
+        for line in lines:
+            self.write_bytes(f"{line}\n".encode(), 1)
+
+    def write_bytes(self, data: bytes, lines: int, kept_bytes: int = 0) -> None:
+        """Write lines that are made by then."""
+        self.log.write(lambda: data, lines, kept_bytes)
+
+    async def flush(self) -> None:
+        """Let the thread write what waits."""
+        self.clock.run()
+        async with asyncio.timeout(WAIT_S):
+            while self.log.queued:  # noqa: ASYNC110  the thread has no event to give for a test
+                await asyncio.sleep(0)
+
+
+async def test_lines_are_in_the_file_in_their_order(tmp_path: Path) -> None:
+    """What was there stays, and at the end nothing is missing."""
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    bench = Bench(path)
+    bench.log.open()
+    numbers = [str(number) for number in range(3 * MAX_GATHERED + 7)]
+    bench.write(*numbers)
+    await bench.log.close()
+    await bench.log.close()
+
+    assert ["before", *numbers] == path.read_text().splitlines()
+    assert (len(numbers), 0, 0) == (bench.log.written, bench.log.dropped, bench.log.queued)
+
+
+async def test_lines_are_written_before_long(tmp_path: Path) -> None:
+    """A single line does not wait for others longer than the period."""
+    bench = Bench(tmp_path / "log")
+    bench.log.open()
+    bench.write("a")
+    waiting = bench.log.queued
+    await bench.flush()
+
+    assert (1, FLUSH_PERIOD_NS) == (waiting, bench.clock.now_ns())
+    assert "a\n" == (tmp_path / "log").read_text()
+    await bench.log.close()
+
+
+async def test_nobody_waits_for_the_file(tmp_path: Path) -> None:
+    """More lines than may wait are dropped and counted."""
+    bench = Bench(tmp_path / "log", max_queued=2)
+    bench.log.open()
+    bench.write("a", "b", "c", "d")
+    await bench.flush()
+    bench.write("e")
+    await bench.log.close()
+
+    assert (3, 2) == (bench.log.written, bench.log.dropped)
+    assert ["a", "b", "e"] == (tmp_path / "log").read_text().splitlines()
+
+
+async def test_requests_that_keep_too_many_bytes(tmp_path: Path) -> None:
+    """Those beyond the bound are dropped, until lines are made of those before."""
+    bench = Bench(tmp_path / "log")
+    bench.log.open()
+    for line in "ab":
+        bench.write_bytes(f"{line}\n".encode(), 1, MAX_KEPT_BYTES + 1)
+    await bench.flush()
+    bench.write("c")
+    await bench.log.close()
+
+    assert (2, 1) == (bench.log.written, bench.log.dropped)
+    assert ["a", "c"] == (tmp_path / "log").read_text().splitlines()
+
+
+async def test_rotation(tmp_path: Path) -> None:
+    """Lines from before are in the old file, those after in the new one."""
+    path = tmp_path / "log"
+    bench = Bench(path)
+    bench.log.open()
+    bench.write("a")
+    path.rename(tmp_path / "old")
+    bench.write("b")
+    bench.log.reopen()
+    bench.write("c")
+    await bench.log.close()
+
+    assert ("a\nb\n", "c\n") == ((tmp_path / "old").read_text(), path.read_text())
+
+
+async def test_rotation_to_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The old file is kept as long as there is no new one."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    path = folder / "log"
+    bench = Bench(path)
+    bench.log.open()
+    folder.rename(tmp_path / "old")
+    bench.log.reopen()
+    bench.write("a")
+    await bench.log.close()
+
+    assert "a\n" == (tmp_path / "old" / "log").read_text()
+    assert 1 == bench.log.write_errors
+    assert f"access log {path} cannot be opened again, so the old file is kept" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("/nowhere/log", "No such file or directory"), ("/", "Is a directory")],
+)
+def test_file_that_cannot_be_opened(path: str, reason: str) -> None:
+    """It is an error at the start."""
+    with pytest.raises(AccessLogError, match=f"the access log {path} cannot be opened: {reason}"):
+        Bench(path).log.open()
+
+
+def test_pipe_without_a_reader(tmp_path: Path) -> None:
+    """Opening one does not wait for somebody who reads it."""
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(AccessLogError, match="No such device or address"):
+        Bench(tmp_path / "pipe").log.open()
+
+
+async def test_pipe_with_a_reader(tmp_path: Path) -> None:
+    """Writing waits for the reader, in the thread alone."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    bench = Bench(tmp_path / "pipe")
+    bench.log.open()
+    os.set_blocking(reader, True)
+    line = "x" * 999
+    bench.write(*[line] * 200)  # three times what a pipe holds
+    closing = asyncio.ensure_future(bench.log.close())
+    got = b""
+    while len(got) < 200_000:
+        got += await asyncio.to_thread(os.read, reader, 65536)
+    await closing
+    os.close(reader)
+
+    assert f"{line}\n".encode() * 200 == got
+
+
+async def test_full_disk(caplog: pytest.LogCaptureFixture) -> None:
+    """It is said once; the lines are counted as dropped."""
+    caplog.set_level(logging.INFO)
+    bench = Bench(FULL)
+    bench.log.open()
+    for text in ("a", "b"):
+        bench.write_bytes(f"{text}\n{text}\n".encode(), 2)
+        await bench.flush()
+
+    assert "/dev/full cannot be written: No space left on device" == bench.log.problem
+    assert (0, 4, 2) == (bench.log.written, bench.log.dropped, bench.log.write_errors)
+    (message,) = caplog.messages
+    assert f"access log {bench.log.problem}; lines are dropped until it works" == message
+    await bench.log.close()
+
+
+async def test_disk_with_a_little_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line that is there in part is ended, so that what follows it is whole."""
+    path = tmp_path / "log"
+    bench = Bench(path)
+    bench.log.open()
+    room = 5
+    write = os.write
+
+    def write_some(descriptor: int, data: memoryview) -> int:
+        nonlocal room
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            if not room:
+                raise OSError(28, "No space left on device")
+            data = data[:room]
+            room -= len(data)
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", write_some)
+    bench.write_bytes(b"aa\nbbbb\ncccc\n", 3)
+    await bench.flush()
+    bench.write("dd")
+    await bench.flush()
+    first = (bench.log.written, bench.log.dropped)
+    room = 1000
+    bench.write("ee")
+    await bench.flush()
+    bench.write("ff")
+    await bench.log.close()
+
+    assert ["aa", "bb", "ee", "ff"] == path.read_text().splitlines()
+    assert ((1, 3), (3, 3)) == (first, (bench.log.written, bench.log.dropped))
+    assert None is bench.log.problem
+    assert f"access log {path} works again" == caplog.messages[-1]
+
+
+async def test_stdout(capfd: pytest.CaptureFixture[str]) -> None:
+    """A dash is stdout, which is never closed nor opened again."""
+    bench = Bench(STDOUT)
+    bench.log.open()
+    bench.write("a")
+    bench.log.reopen()
+    bench.write("b")
+    await bench.log.close()
+    os.write(1, b"c\n")
+
+    assert "a\nb\nc\n" == capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("takes_advice", "is_pipe", "expected"),
+    [
+        pytest.param(True, False, 2, id="file"),
+        pytest.param(False, False, 2, id="file-system-that-takes-no-advice"),
+        pytest.param(True, True, 0, id="pipe"),
+    ],
+)
+async def test_page_cache(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    takes_advice: bool,
+    is_pipe: bool,
+    expected: int,
+) -> None:
+    """A file's pages are given back every so many bytes; that a pipe has none hinders nothing."""
+    path = tmp_path / "log"
+    if is_pipe:
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    advice: list[tuple[int, int, int]] = []
+
+    def advise(_descriptor: int, offset: int, length: int, what: int) -> None:
+        advice.append((offset, length, what))
+        if not takes_advice:
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr("apfproxy.admin.access_log.CACHED_BYTES", 4)
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    bench = Bench(path)
+    bench.log.open()
+    for line in ("aa", "b", "cc", "dd"):
+        bench.write(line)
+        await bench.flush()
+    await bench.log.close()
+    if is_pipe:
+        os.close(reader)
+
+    assert [(0, 0, os.POSIX_FADV_DONTNEED)] * expected == advice
+    assert (4, 0, 0) == (bench.log.written, bench.log.dropped, bench.log.write_errors)
+
+
+async def test_reader_that_reads_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The end does not wait for it without limit."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    bench = Bench(tmp_path / "pipe")
+    bench.log.open()
+    monkeypatch.setattr("apfproxy.admin.access_log.CLOSE_TIMEOUT_S", 0.01)
+    bench.write_bytes(b"%b\n" % (b"x" * 999) * 200, 200)
+    await bench.log.close()
+    os.close(reader)  # the write under way fails by that, and the thread ends
+
+    assert f"access log {tmp_path}/pipe: 200 lines are lost: it takes no more" in caplog.messages
+
+
+async def test_close_before_open() -> None:
+    """A process that never started has nothing to close."""
+    bench = Bench("/nowhere/log")
+    bench.write("a")
+    await bench.log.close()
+
+    assert 0 == bench.log.written
+
+
+async def test_an_error_in_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It costs the lines that it came with, which are counted; later ones are written."""
+    bench = Bench(tmp_path / "log")
+    bench.log.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda *_: 1 // 0)
+        bench.write("a", "b")
+        await bench.flush()
+        problem = bench.log.problem
+    bench.write("c")
+    await bench.flush()
+    after = bench.log.problem
+    await bench.log.close()
+
+    assert f"{tmp_path}/log cannot be written: ZeroDivisionError" in (problem or "")
+    assert None is after
+    assert "c\n" == (tmp_path / "log").read_text()
+    assert (1, 2, 2) == (bench.log.written, bench.log.dropped, bench.log.write_errors)
+    assert 1 == caplog.text.count("cannot be written")
+
+
+async def test_a_thread_that_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that wait for more than some seconds are a problem, until the file takes them."""
+    bench = Bench(tmp_path / "log")
+    bench.log.open()
+    goes_on = threading.Event()
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda *rest: goes_on.wait() and write(*rest))
+    bench.clock.run_until(STALLED_NS)
+    bench.write("a")
+    gathered = bench.log.problem
+    bench.clock.run()  # hands it over
+    bench.clock.run_until(2 * STALLED_NS - 1)
+    early = bench.log.problem
+    bench.clock.run_until(bench.clock.now_ns() + 1)
+    late = bench.log.problem
+    goes_on.set()
+    await bench.flush()
+    after = bench.log.problem
+    await bench.log.close()
+
+    assert (None, None, None) == (gathered, early, after)
+    assert f"{tmp_path}/log: no line was written for 5 s" == late

@@ -1,0 +1,66 @@
+"""Rates, durations and names in sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.admin.amounts import MAX_NAME, counted, duration_text, name_text, number_text
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (0, "0"),
+        (0.034, "0.03"),
+        (0.96, "1"),
+        (1, "1"),
+        (1.02, "1"),
+        (2.54, "2.5"),
+        (9.94, "9.9"),
+        (9.96, "10"),
+        (12.6, "13"),
+        (1234.4, "1,234"),
+    ],
+)
+def test_number(number: float, expected: str) -> None:
+    """A number has as many digits as people read."""
+    assert expected == number_text(number)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.0004, "0.4 ms"),
+        (0.045, "45 ms"),
+        (1.0, "1 s"),
+        (2.13, "2.1 s"),
+        (179.0, "179 s"),
+        (180.0, "3 min"),
+        (10_800.0, "3 h"),
+        (259_200.0, "3 days"),
+    ],
+)
+def test_duration(seconds: float, expected: str) -> None:
+    """A duration is in the unit that says it in a few digits."""
+    assert expected == duration_text(seconds)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("system:serviceaccount:a:b", "system:serviceaccount:a:b", id="word"),
+        pytest.param("Zoë", "Zoë", id="letters"),
+        pytest.param("ann: all is well", '"ann: all is well"', id="sentence"),
+        pytest.param('a"b', r'"a\"b"', id="quote"),
+        pytest.param("", '""', id="empty"),
+        pytest.param("a" * (MAX_NAME + 1), "a" * (MAX_NAME - 1) + "…", id="long"),
+    ],
+)
+def test_name(name: str, expected: str) -> None:
+    """A name cannot be taken for the sentence around it."""
+    assert expected == name_text(name)
+
+
+def test_counted() -> None:
+    """One is singular."""
+    assert ("1 seat", "2 seats") == (counted(1, "seat"), counted(2, "seat"))

@@ -1,0 +1,169 @@
+"""Fifteen minutes of seconds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from apfproxy.admin import live_history
+from apfproxy.admin.live_history import FIELDS, SAMPLES, LiveHistory, wait_bound_s
+from apfproxy.objects.types import QueuingConfiguration
+from apfproxy.proxy.counters import ProxyCounters
+from loadtest.objects import flow_schema, group_subject, priority_level
+from tests.admin.scene import Scene
+
+S = 1_000_000_000
+
+
+def as_json(columns: dict[str, Any]) -> dict[str, Any]:
+    """As a page gets them."""
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(columns))
+    return decoded
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """One seat, one queue of one place."""
+    queuing = QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=1)
+    return Scene(
+        (
+            priority_level("tiny", shares=100, queuing=queuing),
+            flow_schema("all", "tiny", group_subject("everyone")),
+        ),
+        server_concurrency_limit=1,
+    )
+
+
+def test_failed(scene: Scene) -> None:
+    """What the server failed is not served."""
+    history = LiveHistory(scene.controller, 0)
+    level = scene.controller.levels["tiny"]
+    level.queue_set.dispatched_total = 10
+    level.failed_total = 4
+    history.sample(2 * S, 100.0)
+    columns = history.columns()["levels"]["tiny"]
+
+    assert ([3.0], [2.0]) == (columns["served"], columns["failed"])
+
+
+def test_refusals(scene: Scene) -> None:
+    """What the proxy itself refused is looked at with each sample."""
+    counters = ProxyCounters()
+    history = LiveHistory(scene.controller, 0, counters)
+    counters.count_own(401)
+    history.sample(2 * S, 100.0)
+
+    assert {"401": 0.5} == history.refusals.per_s()
+
+
+def test_samples(scene: Scene) -> None:
+    """A second tells what was dispatched and rejected in it, how long it waited, what there is."""
+    history = LiveHistory(scene.controller, 0)
+    queue_set = scene.controller.levels["tiny"].queue_set
+    first = scene.ticket("ann")
+    second = scene.ticket("ann")
+    scene.ask("ann")
+    scene.clock.run_until(2 * S)
+    history.sample(2 * S, 100.0)
+    queue_set.finish(first)
+    scene.clock.run_until(3 * S)
+    history.sample(3 * S, 101.0)
+    queue_set.finish(second)
+    scene.clock.run_until(4 * S)
+    history.sample(4 * S, 102.0)
+    columns = as_json(history.columns())
+
+    assert [100.0, 101.0, 102.0] == columns["times"]
+    assert {
+        "served": [0.5, 1.0, 0.0],
+        "failed": [0.0, 0.0, 0.0],
+        "rejected": [0.5, 0.0, 0.0],
+        "waitSeconds": [0.0, 2.0, None],
+        "waitP99Seconds": [0.0, 2.0, None],
+        "waiting": [1.0, 0.0, 0.0],
+        "seatsInUse": [1.0, 1.0, 0.0],
+    } == columns["levels"]["tiny"]
+    assert 3 == history.taken
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        pytest.param({0: 7}, 0.0, id="none-waited"),
+        pytest.param({0: 99, 7: 1}, 0.0, id="one-in-a-hundred-waited"),
+        pytest.param({0: 98, 7: 2}, 1.0, id="two-in-a-hundred-waited"),
+        pytest.param({1: 1}, 0.005, id="one"),
+        pytest.param({0: 1, 13: 1}, math.inf, id="longer-than-any-bound"),
+    ],
+)
+def test_wait_bound(counts: dict[int, int], expected: float) -> None:
+    """All but one in a hundred waited no longer than the bound."""
+    assert expected == wait_bound_s([counts.get(bucket, 0) for bucket in range(14)])
+
+
+def test_no_time(scene: Scene) -> None:
+    """Two samples at one moment are one."""
+    history = LiveHistory(scene.controller, 5)
+    history.sample(5, 1.0)
+
+    assert 0 == history.taken
+
+
+def test_a_clock_that_is_put_back(scene: Scene) -> None:
+    """The seconds before follow the clock, so that none is drawn after those that come."""
+    history = LiveHistory(scene.controller, 0)
+    for number, unix_s in enumerate((5000.0, 5001.0, 5002.0, 100.0, 101.0)):
+        history.sample((number + 1) * S, unix_s)
+
+    assert [97.0, 98.0, 99.0, 100.0, 101.0] == history.columns()["times"]
+
+
+def test_since(scene: Scene) -> None:
+    """Only what is new can be asked for, also when older samples are gone."""
+    history = LiveHistory(scene.controller, 0)
+    for number in range(1, SAMPLES + 11):
+        history.sample(number * S, float(number))
+
+    assert SAMPLES + 10 == history.taken
+    assert SAMPLES == len(history.columns()["times"])
+    assert [SAMPLES + 9.0, SAMPLES + 10.0] == history.columns(SAMPLES + 8)["times"]
+    assert {"times": [], "levels": {}} == history.columns(history.taken)
+
+
+def test_levels_come_and_go(scene: Scene) -> None:
+    """A level has no values for the seconds in which it was not there; all columns match."""
+    history = LiveHistory(scene.controller, 0)
+    history.sample(S, 1.0)
+    controller = scene.controller
+    controller.commit(controller.digest((priority_level("new"),)))
+    history.sample(2 * S, 2.0)
+    levels = as_json(history.columns())["levels"]
+
+    assert [0.0, None] == levels["tiny"]["served"]
+    assert [None, 0.0] == levels["new"]["served"]
+    assert {2} == {len(values) for level in levels.values() for values in level.values()}
+    assert list(FIELDS) == list(levels["new"])
+
+
+def test_a_level_that_comes_back(scene: Scene) -> None:
+    """What counts from zero again gives no negative rate."""
+    history = LiveHistory(scene.controller, 0)
+    queue_set = scene.controller.levels["tiny"].queue_set
+    queue_set.dispatched_total = 10
+    history.sample(S, 1.0)
+    queue_set.dispatched_total = 0
+    history.sample(2 * S, 2.0)
+
+    assert [10.0, 0.0] == history.columns()["levels"]["tiny"]["served"]
+
+
+def test_most_seats_first(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of too many levels those with most seats have a history."""
+    monkeypatch.setattr(live_history, "MAX_LEVELS", 2)
+    history = LiveHistory(scene.controller, 0)
+    history.sample(S, 1.0)
+
+    assert ["catch-all", "tiny"] == sorted(history.columns()["levels"])

@@ -1,0 +1,230 @@
+"""What the sketch says of sums, against exact ones."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.admin.top_flows import (
+    HALF_LIFE_S,
+    MAX_BATCH,
+    MAX_EXPONENT,
+    MAX_NAME,
+    Sketch,
+    TopFlows,
+)
+from apfproxy.flowcontrol.meters import FlowSchemaCounters
+from apfproxy.flowcontrol.queue_set import EXECUTING, Flow, Ticket, WorkEstimate
+from tests.virtual_clock import VirtualClock
+
+NS = 1_000_000_000
+ONE_SECOND = WorkEstimate(1)
+COUNTERS = FlowSchemaCounters("level", "schema")
+
+
+def flow(name: str) -> Flow:
+    """A flow of the only FlowSchema."""
+    return Flow(hash(name), name, COUNTERS)
+
+
+class Bench:
+    """Top flows over a virtual clock."""
+
+    def __init__(self, capacity: int = 8) -> None:
+        self.clock = VirtualClock()
+        self.top_flows = TopFlows(capacity, self.clock)
+
+    def take(self, taker: Flow, seats: int, seconds: int, waited_s: int = 0) -> None:
+        """A request gives seats back that it has had for so long, now."""
+        now_ns = self.clock.now_ns()
+        started_ns = now_ns - seconds * NS
+        ticket = Ticket(
+            taker,
+            WorkEstimate(seats),
+            None,
+            started_ns - waited_s * NS,
+            None,
+            EXECUTING,
+            started_ns,
+            0,
+        )
+        self.top_flows.on_seats_back(ticket, now_ns)
+
+
+@given(
+    capacity=st.integers(1, 6),
+    batches=st.lists(
+        st.lists(st.tuples(st.integers(0, 30), st.integers(1, 100)), max_size=12), max_size=12
+    ),
+)
+def test_bounds_of_the_sketch(capacity: int, batches: list[list[tuple[int, int]]]) -> None:
+    """Whatever comes in whatever order, all that the module promises holds after each batch."""
+    sketch = Sketch(capacity)
+    exact: dict[tuple[str, str, str], int] = {}
+    for batch in batches:
+        for number, weight in batch:
+            key = ("", "", str(number))
+            sketch.add(key, weight)
+            exact[key] = exact.get(key, 0) + weight
+        sketch.settle()
+        total = sum(exact.values())
+        assert total == sketch.total
+        assert sketch.error * (capacity + 1) <= total
+        assert len(sketch.counts) <= 2 * capacity
+        for key, true in exact.items():
+            if true * capacity > total:
+                assert key in sketch.counts
+            if key in sketch.counts:
+                assert true <= sketch.estimate(key) <= true + total / capacity
+            else:
+                assert 0 == sketch.estimate(key)
+                assert true <= sketch.error
+
+
+def test_three_measures() -> None:
+    """Seat-seconds, waits and rejections of each flow, the exact ones while there are few."""
+    bench = Bench()
+    ann, bob, carl = flow("ann"), flow("bob"), flow("carl")
+    bench.take(ann, seats=2, seconds=3)
+    bench.take(ann, seats=1, seconds=1, waited_s=4)
+    bench.take(bob, seats=5, seconds=1)
+    bench.top_flows.on_no_seats(carl, 2 * NS, is_rejected=True)
+    bench.top_flows.on_no_seats(carl, NS, is_rejected=False)
+    bench.top_flows.on_no_seats(ann, 0, is_rejected=True)
+
+    names = {"flowSchema": "schema", "priorityLevel": "level"}
+    assert [
+        {**names, "flow": "ann", "seatSeconds": 7.0, "waitSeconds": 4.0, "rejected": 1.0},
+        {**names, "flow": "bob", "seatSeconds": 5.0, "waitSeconds": 0.0, "rejected": 0.0},
+        {**names, "flow": "carl", "seatSeconds": 0.0, "waitSeconds": 3.0, "rejected": 1.0},
+    ] == bench.top_flows.top()
+    measures = bench.top_flows.measures()
+    assert {"seatSeconds": 12.0, "waitSeconds": 7.0, "rejected": 2.0} == {
+        name: each["total"] for name, each in measures.items()
+    }
+    assert [0.0] * 3 == [each["maxOverestimate"] for each in measures.values()]
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        (("seatSeconds",), ["ann"]),
+        (("waitSeconds",), ["bob"]),
+        (("waitSeconds", "seatSeconds"), ["bob", "ann"]),
+        (("rejected",), []),
+    ],
+    ids=["seats", "waits", "two", "nothing"],
+)
+def test_the_first_by_each_measure(by: tuple[str, ...], expected: list[str]) -> None:
+    """So many by each measure, each flow once."""
+    bench = Bench()
+    bench.take(flow("ann"), seats=2, seconds=2, waited_s=1)
+    bench.take(flow("bob"), seats=1, seconds=1, waited_s=2)
+
+    assert expected == [each["flow"] for each in bench.top_flows.top(1, by)]
+
+
+def test_lingering_seats_count() -> None:
+    """A request holds the larger number of its seats until it has lingered."""
+    bench = Bench()
+    ticket = Ticket(flow("ann"), WorkEstimate(1, 3, 2 * NS), None, 0, None, EXECUTING, 0, 0)
+    bench.top_flows.on_seats_back(ticket, NS)
+
+    assert [9.0] == [each["seatSeconds"] for each in bench.top_flows.top()]
+
+
+def test_sums_decay() -> None:
+    """After a half-life a sum is half as large; what comes then counts as a whole."""
+    bench = Bench()
+    bench.take(flow("ann"), seats=8, seconds=1)
+    bench.top_flows.top()
+    bench.clock.run_until(round(HALF_LIFE_S * NS))
+    bench.take(flow("bob"), seats=5, seconds=1)
+
+    assert [("bob", 5.0), ("ann", 4.0)] == [
+        (each["flow"], each["seatSeconds"]) for each in bench.top_flows.top()
+    ]
+    assert 9.0 == bench.top_flows.measures()["seatSeconds"]["total"]
+
+
+def test_counts_are_scaled_anew() -> None:
+    """After very many half-lives old sums are next to nothing, and new ones exact."""
+    bench = Bench()
+    bench.take(flow("ann"), seats=8, seconds=1)
+    bench.top_flows.top()
+    for times in (1, 2, 3):
+        bench.clock.run_until(round(times * (MAX_EXPONENT + 1) * HALF_LIFE_S * NS))
+        bench.take(flow("bob"), seats=5, seconds=1)
+        ann, bob = sorted(bench.top_flows.top(), key=lambda each: each["flow"])
+
+        assert 5.0 == pytest.approx(bob["seatSeconds"])
+        assert 0.0 == pytest.approx(ann["seatSeconds"], abs=1e-9)
+
+
+def test_timer_of_a_batch() -> None:
+    """One timer for a batch, and none while nothing comes."""
+    bench = Bench()
+    found = []
+    for taken in range(3):
+        bench.take(flow("ann"), seats=1, seconds=1)
+        found.append((repr(bench.top_flows).count("Sketch of 1 keys"), taken))
+    bench.clock.run()
+    after_s = bench.clock.now_ns() // NS
+    bench.clock.run()
+
+    assert [(0, 0), (0, 1), (0, 2)] == found
+    assert 1 == repr(bench.top_flows).count("Sketch of 1 keys")
+    assert 1 == after_s == bench.clock.now_ns() // NS
+
+
+def test_close() -> None:
+    """Nothing is left that could fire, however often it is closed."""
+    bench = Bench()
+    bench.take(flow("ann"), seats=1, seconds=1)
+    bench.top_flows.close()
+    bench.top_flows.close()
+    bench.clock.run()
+
+    assert 3 == repr(bench.top_flows).count("Sketch of 0 keys")
+
+
+def test_memory_is_bounded() -> None:
+    """However many flows come, and however long their names are, little is kept."""
+    bench = Bench(capacity=8)
+    numbers = count()
+    for _ in range(3 * MAX_BATCH):
+        bench.take(flow(f"{next(numbers)}{'x' * 2 * MAX_NAME}"), seats=1, seconds=1)
+    whale = flow("whale")
+    bench.take(whale, seats=3 * MAX_BATCH, seconds=1)
+    found = bench.top_flows.top(1000)
+
+    assert 16 >= len(found)
+    assert "whale" == found[0]["flow"]
+    assert {MAX_NAME, 5} >= {len(str(each["flow"])) for each in found}
+    measure = bench.top_flows.measures()["seatSeconds"]
+    assert 0 < measure["maxOverestimate"] <= measure["total"] / 8
+
+
+def test_repr() -> None:
+    """Both say how much they know."""
+    assert "<Sketch of 0 keys, error 0 of 0>" == repr(Sketch(1))
+    assert repr(Bench().top_flows).startswith("<TopFlows, <Sketch of 0 keys")
+
+
+@pytest.mark.interpreted
+async def test_an_error_while_gathering(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever ends a request then is not troubled; later requests are gathered."""
+    bench = Bench()
+    with monkeypatch.context() as patch:
+        patch.setattr(Sketch, "add", lambda *_: 1 // 0)
+        bench.take(flow("ann"), seats=1, seconds=1)
+        bench.clock.run()
+    bench.take(flow("bob"), seats=1, seconds=1)
+
+    assert ["bob"] == [each["flow"] for each in bench.top_flows.top()]
+    assert 1 == caplog.text.count("Traceback")

@@ -1,0 +1,230 @@
+"""Records in a ConfigMap of `apfproxy apiserver`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import ClientSession, web
+
+from apfproxy.fleet.kubernetes_store import KubernetesStore
+from apfproxy.fleet.opened import described, open_store
+from apfproxy.fleet.record import MAX_RECORD_BYTES
+from apfproxy.fleet.store import Stored, StoreError
+from apfproxy.settings import FleetSettings
+from apfproxy.sources.api_credentials import ApiCredentials
+from apfproxy.sources.kubeconfig import ApiAccess
+from apfproxy.sources.kubernetes_api import KubernetesApi
+from tests.end_to_end.api_servers import api_server
+from tests.fleet.agreement import agrees, loses_no_write
+from tests.sources.test_kubernetes_api import api_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.e2e
+
+NOTHING = Stored(None, "")
+PATH = "/api/v1/namespaces/default/configmaps/fleet"
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    """Of an API server."""
+    async with api_server() as port:
+        yield port
+
+
+def store_of(port: int, key: str = "a") -> KubernetesStore:
+    """A store in that server."""
+    return KubernetesStore(api_at(port), "default", "fleet", key)
+
+
+def api_at(port: int) -> KubernetesApi:
+    """A client of that server."""
+    access = ApiAccess(server=f"http://127.0.0.1:{port}")
+    return KubernetesApi(access.server, ApiCredentials(access))
+
+
+@asynccontextmanager
+async def stores_of(port: int, *keys: str) -> AsyncIterator[list[KubernetesStore]]:
+    """Stores of these keys."""
+    stores = [store_of(port, key) for key in keys]
+    yield stores
+    for each in stores:
+        await each.close()
+
+
+async def test_agreement(port: int) -> None:
+    """Two members swap as they should."""
+    async with stores_of(port, "a", "a") as stores:
+        await agrees(*stores)
+
+
+async def test_swaps_at_once(port: int) -> None:
+    """Of many members' writes none is lost."""
+    async with stores_of(port, "a", "a", "a") as stores:
+        await loses_no_write([*stores], times=5)
+
+
+async def test_several_records(port: int) -> None:
+    """Records of several clusters are in one ConfigMap, and no write disturbs another record's."""
+    async with stores_of(port, "a/b", "a/c") as (one, other):
+        first = await one.swap(b"1", NOTHING)
+        second = await other.swap(b"2", NOTHING)
+        assert (await one.swap(b"3", first.stored)).is_done
+        assert (await other.swap(b"4", second.stored)).is_done
+        api = api_at(port)
+        data = (await api.get(PATH, {}))["data"]
+        await api.close()
+
+        assert ("3", "4") == (data["a_b"], data["a_c"])
+        assert {"a_b", "a_b_version", "a_c", "a_c_version"} == data.keys()
+
+
+async def test_opened(port: int, tmp_path: Path) -> None:
+    """Settings name it, and a kubeconfig says how to reach the API."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        "{current-context: a, contexts: [{name: a, context: {cluster: a, user: ''}}],"
+        f" clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]}}"
+    )
+    fleet = FleetSettings(store="kubernetes:default/fleet", kubeconfig=str(path))
+    store = open_store(fleet, "a/b")
+
+    assert (await store.swap(b"1", NOTHING)).is_done
+    assert "kubernetes:default/fleet" == described(fleet)
+    assert f"<KubernetesStore {PATH}: a_b>" == repr(store)
+    store.listen(lambda: None)
+    await store.close()
+    await store.close()
+
+
+async def test_deleted(port: int) -> None:
+    """A ConfigMap that somebody deletes or empties is nothing, and is made again."""
+    async with stores_of(port, "a") as (store,):
+        seen = await store.swap(b"1", NOTHING)
+        api = api_at(port)
+        async with ClientSession() as session:
+            await session.delete(f"http://127.0.0.1:{port}{PATH}")
+        late = await store.swap(b"2", seen.stored)
+        assert (False, NOTHING) == (late.is_done, late.stored)
+        again = await store.swap(b"2", late.stored)
+        assert again.is_done
+        await api.merge(PATH, {"data": {"a": None, "a_version": None}})
+        await api.close()
+
+        assert NOTHING == await store.read()
+        assert (await store.swap(b"3", NOTHING)).is_done
+
+
+@pytest.mark.parametrize(
+    "data", [{"a": "1"}, {"a_version": "1"}, {"a": "1", "a_version": ""}], ids=str
+)
+async def test_garbage(port: int, data: dict[str, str]) -> None:
+    """Entries of somebody else are named, and nothing is written over them."""
+    async with stores_of(port, "a", "b") as (store, other):
+        await other.swap(b"1", NOTHING)
+        api = api_at(port)
+        await api.merge(PATH, {"data": data})
+        await api.close()
+        for again in (store.read(), store.swap(b"1", NOTHING)):
+            with pytest.raises(StoreError, match="default/fleet: a has something else than a rec"):
+                await again
+
+
+async def test_what_is_no_record(port: int) -> None:
+    """What a ConfigMap cannot have, or nobody would read, is not sent."""
+    async with stores_of(port, "a") as (store,):
+        with pytest.raises(StoreError, match="more than"):
+            await store.swap(b"x" * (MAX_RECORD_BYTES + 1), NOTHING)
+        with pytest.raises(StoreError, match="has texts only"):
+            await store.swap(b"\xff", NOTHING)
+
+
+def answering(*answers: tuple[int, Any]) -> Any:  # noqa: ANN401 - a handler
+    """What answers the requests in turn."""
+    left = list(answers)
+
+    async def handle(_request: web.Request) -> web.Response:
+        status, body = left.pop(0)
+        return web.Response(status=status, body=json.dumps(body))
+
+    return handle
+
+
+THERE = {"metadata": {"resourceVersion": "7"}, "data": {"a": "1", "a_version": "v"}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "problem"),
+    [
+        pytest.param(
+            [(403, {"message": "may not"})],
+            "answered 403: may not; config/kubernetes/rbac/fleet.yaml has the rights",
+            id="forbidden",
+        ),
+        pytest.param([(500, {})], "answered 500", id="server-error"),
+        pytest.param([(200, {})], "the answer has no resource version", id="no-version"),
+        pytest.param([(200, {"metadata": 7})], "the answer has no resource version", id="no-meta"),
+        pytest.param(
+            [(200, THERE | {"data": {"a": 7, "a_version": "v"}})], "something else", id="number"
+        ),
+        pytest.param([(200, THERE | {"data": [7]})], "something else than a record", id="list"),
+        pytest.param(
+            [(200, THERE | {"data": {"a": "\ud800", "a_version": "v"}})], "no JSON", id="surrogate"
+        ),
+    ],
+)
+async def test_wrong_answers(answers: list[tuple[int, Any]], problem: str) -> None:
+    """What the API should not answer is a StoreError, with what to do where there is something."""
+    async with api_of(answering(*answers)) as api:
+        store = KubernetesStore(api, "default", "fleet", "a")
+        with pytest.raises(StoreError, match=f"the ConfigMap default/fleet: .*{problem}"):
+            await store.read()
+
+
+async def test_written_by_others() -> None:
+    """Writes of other records are no conflict, but not without an end."""
+    answers = [(409, {}), (200, THERE)] * 20
+    async with api_of(answering((200, THERE), *answers)) as api:
+        store = KubernetesStore(api, "default", "fleet", "a")
+        seen = await store.read()
+        with pytest.raises(StoreError, match="was changed by others 8 times in between"):
+            await store.swap(b"2", seen)
+
+
+async def test_written_in_between() -> None:
+    """A write of the same record in between is a conflict, and what is there is handed back."""
+    other = THERE | {"data": {"a": "2", "a_version": "w"}}
+    async with api_of(answering((200, THERE), (409, {}), (200, other))) as api:
+        store = KubernetesStore(api, "default", "fleet", "a")
+        swapped = await store.swap(b"3", await store.read())
+
+    assert (False, Stored(b"2", "w")) == (swapped.is_done, swapped.stored)
+
+
+async def test_forbidden_write() -> None:
+    """A write that is refused is an error."""
+    async with api_of(answering((200, THERE), (403, {}))) as api:
+        store = KubernetesStore(api, "default", "fleet", "a")
+        with pytest.raises(StoreError, match="answered 403; config/kubernetes/rbac"):
+            await store.swap(b"2", await store.read())
+
+
+@pytest.mark.parametrize(("headers", "pause_s"), [({"Retry-After": "3"}, 3.0), ({}, 0.0)])
+async def test_too_many_requests(headers: dict[str, str], pause_s: float) -> None:
+    """The pause that the API asks for is known to whoever asked."""
+
+    async def refuse(_request: web.Request) -> web.Response:
+        return web.Response(status=429, headers=headers)
+
+    async with api_of(refuse) as api:
+        store = KubernetesStore(api, "default", "fleet", "a")
+        with pytest.raises(StoreError, match="answered 429") as error:
+            await store.read()
+
+    assert pause_s == error.value.pause_s

@@ -1,0 +1,286 @@
+"""Connections to Redis: users, passwords and TLS."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from apfproxy.base.errors import OperatorError
+from apfproxy.fleet.redis_access import RedisAccess, password_of
+from apfproxy.fleet.store import StoreError
+from apfproxy.settings import FleetSettings
+from apfproxy.settings.store_address import store_address
+from loadtest.certificates import Authority
+from tests.end_to_end.programs import free_port
+from tests.fleet.agreement import Told, agrees
+from tests.fleet.redis_servers import HOST, RedisServer, redis_server
+from tests.fleet.test_redis_store import store_at, stores_at
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PAGE = Path(__file__).parents[2] / "docs" / "fleet-stores.md"
+SECRET = "s3cr3t s3cr3t"  # noqa: S105 - of nobody
+
+COMMANDS = (
+    *("+evalsha", "+eval", "+hstrlen", "+hmget", "+hget", "+hset", "+expire", "+publish"),
+    *("+subscribe", "+unsubscribe", "+ping", "+role", "+asking", "+select"),
+)
+"""What a member's user has to be permitted."""
+
+ACL = ("~apfproxy:*", "resetchannels", "&apfproxy:*", "-@all", *COMMANDS)
+
+
+def test_documented_rights() -> None:
+    """The page has the rights that the tests below give."""
+    (line,) = [each for each in PAGE.read_text().splitlines() if each.startswith("user apfproxy ")]
+
+    assert f"user apfproxy on >PASSWORD {' '.join(ACL)}" == line
+
+
+@pytest.fixture
+def password_file(tmp_path: Path) -> Path:
+    """A file with the password."""
+    path = tmp_path / "password"
+    path.write_text(f"{SECRET}\n")
+    return path
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    """A server where the user `fleet` may do what a member does, and the default user nothing."""
+    user = ("--user", "fleet", "on", f">{SECRET.replace(' ', '')}", *ACL)
+    async with redis_server(
+        tmp_path,
+        *user,
+        *("--user", "default", "off"),
+        username="fleet",
+        password=SECRET.replace(" ", ""),
+    ) as server:
+        yield server
+
+
+async def test_password_file(tmp_path: Path, password_file: Path) -> None:
+    """A password is read from its file, for each connection."""
+    async with (
+        redis_server(tmp_path, "--requirepass", SECRET, password=SECRET) as server,
+        stores_at(server.url, 2, password_file=str(password_file)) as stores,
+    ):
+        await agrees(*stores)
+        async with server.client(password=SECRET) as client:
+            await client.config_set("requirepass", "another")
+            await client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")  # type: ignore[no-untyped-call]  # redis-py's
+        with pytest.raises(StoreError, match="Redis refuses user or password") as error:
+            await stores[0].read()
+        password_file.write_text("another")  # noqa: ASYNC240 - a moment
+
+        assert "s3cr3t" not in str(error.value)
+        assert (await stores[0].read()).data is not None
+
+
+async def test_least_rights(guarded: RedisServer) -> None:
+    """A member needs no more rights than the documentation says."""
+    url = guarded.url.replace("//", f"//fleet:{SECRET.replace(' ', '')}@")
+    async with stores_at(url, 2) as stores:
+        told = Told(stores[1])
+        await agrees(*stores)
+        while not told.count:
+            await stores[0].swap(b"1", await stores[0].read(), is_urgent=True)
+
+
+@pytest.mark.parametrize("user", ["", "fleet@", "fleet:wrong-s3cr3t@", "nobody:wrong-s3cr3t@"])
+async def test_refused(guarded: RedisServer, user: str) -> None:
+    """Whoever is refused is told so, and no message has the password."""
+    store = store_at(guarded.url.replace("//", f"//{user}"))
+    with pytest.raises(StoreError, match=r"^Redis refuses user or password: ") as error:
+        await store.read()
+
+    assert "s3cr3t" not in str(error.value)
+    assert "s3cr3t" not in repr(store)
+    await store.close()
+
+
+async def test_reset_before_it_writes(
+    guarded: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which uvloop has no error of the network for; the loop that is used here may be another."""
+
+    async def fails(*_: object) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>")
+
+    address = store_address(guarded.url)
+    link = await RedisAccess(address, FleetSettings()).connect(*address.nodes[0])
+    monkeypatch.setattr(Redis, "execute_command", fails)
+
+    with pytest.raises(StoreError, match=r"^Redis does not answer: the connection was reset$"):
+        await link.execute("PING")
+    await link.close()
+
+
+async def test_another_key(guarded: RedisServer) -> None:
+    """A right that a user lacks is named."""
+    access = RedisAccess(
+        store_address(guarded.url.replace("//", f"//fleet:{SECRET.replace(' ', '')}@")),
+        FleetSettings(),
+    )
+    link = await access.connect(HOST, guarded.port)
+    with pytest.raises(StoreError, match="Redis does not permit it: "):
+        await link.execute("GET", "another")
+    await link.close()
+
+
+async def test_server_repeats_a_password(tmp_path: Path, password_file: Path) -> None:
+    """What a server says of a command that it does not know is shown without the password."""
+    fleet = FleetSettings(password_file=str(password_file))
+    async with redis_server(
+        tmp_path, "--requirepass", SECRET, "--rename-command", "AUTH", "AUTH", password=SECRET
+    ) as server:
+        link = await RedisAccess(store_address(server.url), fleet).connect(HOST, server.port)
+        with pytest.raises(ResponseError) as error:
+            await link.execute("NOSUCH", SECRET)
+        await link.close()
+
+    assert SECRET in str(error.value)
+    assert "Redis says: unknown command 'NOSUCH', with args beginning with: '...'" in (
+        link.explained(error.value)
+    )
+
+
+class Tls:
+    """A server with TLS, and the files of it and of its clients; `server` is its certificate."""
+
+    def __init__(self, folder: Path, **server: Any) -> None:  # noqa: ANN401 - `issue`'s
+        self.folder = folder
+        self.port = free_port()
+        authority = Authority("ours")
+        authority.issue("server", usage="server", **server).write(folder, "server")
+        authority.issue("member", usage="client").write(folder, "member")
+        self.ca = folder / "ca.crt"
+        self.ca.write_bytes(authority.pem)
+        self.other = folder / "other.crt"
+        self.other.write_bytes(Authority("another").pem)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of the server, which wants a certificate of its clients."""
+        files = ("server.crt", "server.key", "ca.crt")
+        cert, key, ca = (str(self.folder / each) for each in files)
+        return (
+            *("--tls-port", str(self.port), "--tls-cert-file", cert, "--tls-key-file", key),
+            *("--tls-ca-cert-file", ca, "--tls-auth-clients", "yes"),
+        )
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of a member."""
+        return {
+            "ca_file": str(self.ca),
+            "certificate_file": str(self.folder / "member.crt"),
+            "key_file": str(self.folder / "member.key"),
+        }
+
+    @property
+    def url(self) -> str:
+        """Of the server."""
+        return f"rediss://{HOST}:{self.port}"
+
+
+async def test_tls(tmp_path: Path) -> None:
+    """Either side shows a certificate, and only the CAs that are given count."""
+    tls = Tls(tmp_path)
+    async with redis_server(tmp_path, *tls.options):
+        async with stores_at(tls.url, 2, **tls.settings) as stores:
+            await agrees(*stores)
+        store = store_at(tls.url, **(tls.settings | {"ca_file": str(tls.other)}))
+        with pytest.raises(StoreError, match="certificate of Redis is not good: self-signed"):
+            await store.read()
+        await store.close()
+        store = store_at(tls.url, ca_file=str(tls.ca))
+        with pytest.raises(StoreError, match=r"Redis does not answer: "):
+            await store.read()
+        await store.close()
+
+
+@pytest.mark.parametrize(
+    ("server", "problem"),
+    [
+        pytest.param({"hosts": ("another",)}, "IP address mismatch", id="name"),
+        pytest.param(
+            {
+                "not_after": dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+                "not_before": dt.datetime(2019, 1, 1, tzinfo=dt.UTC),
+            },
+            "expired",
+            id="expired",
+        ),
+    ],
+)
+async def test_certificate_that_is_not_good(
+    tmp_path: Path, server: dict[str, Any], problem: str
+) -> None:
+    """A certificate has to be of the host in the URL, and in force; the message says which."""
+    tls = Tls(tmp_path, **server)
+    async with (
+        redis_server(tmp_path, *tls.options),
+        stores_at(tls.url, 1, **tls.settings) as (store,),
+    ):
+        with pytest.raises(StoreError) as error:
+            await store.read()
+
+    text = str(error.value)
+    assert text.startswith("the certificate of Redis is not good: ")
+    assert problem in text
+    assert text.endswith("; see the host in fleet.store, and fleet.caFile")
+
+
+async def test_files_are_tried_at_the_start(tmp_path: Path) -> None:
+    """A file that cannot be used is the operator's error, by its name."""
+    wrong = tmp_path / "wrong"
+    wrong.write_text("")
+    for settings, problem in (
+        ({"ca_file": str(wrong)}, "is no PEM of certificates"),
+        ({"password_file": str(wrong)}, "has no password"),
+        ({"password_file": str(tmp_path / "none")}, "cannot be read: No such file"),
+    ):
+        with pytest.raises(OperatorError, match=problem):
+            store_at("rediss://a", **settings)
+
+
+async def test_file_that_vanishes(tmp_path: Path, password_file: Path) -> None:
+    """One that cannot be used later is an error of the store."""
+    async with redis_server(tmp_path) as server:
+        store = store_at(server.url, password_file=str(password_file))
+        password_file.unlink()  # noqa: ASYNC240 - a moment
+        with pytest.raises(StoreError, match="password: cannot be read"):
+            await store.read()
+        await store.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "password"),
+    [
+        pytest.param(b"a", "a", id="plain"),
+        pytest.param(b" a b\r\n", " a b", id="white-space-counts"),
+        pytest.param("ä\n".encode(), "ä", id="any-letters"),
+    ],
+)
+def test_passwords(data: bytes, password: str, tmp_path: Path) -> None:
+    """All but the end of the line counts."""
+    path = tmp_path / "password"
+    path.write_bytes(data)
+
+    assert password == password_of(str(path))
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"a\nb", b"\xff"])
+def test_no_passwords(data: bytes, tmp_path: Path) -> None:
+    """Anything but one line of text is none, and is not shown."""
+    path = tmp_path / "password"
+    path.write_bytes(data)
+    with pytest.raises(OperatorError, match=r"password: has no password: write one line of at"):
+        password_of(str(path))
