@@ -22,7 +22,6 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.app.admin_checks import TLS
-from apfproxy.app.change import NO_CHANGE, Change
 from apfproxy.app.object_source import STALE_FILES_S
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
@@ -33,6 +32,7 @@ from apfproxy.base.tasks import Supervised
 from apfproxy.base.tls_files import TlsError, TlsFile
 from apfproxy.proxy.tls import ServerTls, peer_certificates
 from apfproxy.settings import DownstreamTlsSettings
+from apfproxy.settings.change import NO_CHANGE, Change
 from apfproxy.sources.token_file import tokens_in
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.config_status import ConfigStatus
-from apfproxy.app.change import Change, prepare_all
 from apfproxy.app.counts_in_force import CountsInForce
 from apfproxy.app.endpoint_source import EndpointSource
 from apfproxy.app.identities_in_force import IdentitiesInForce
@@ -30,6 +29,7 @@ from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.proxy.context import Context, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID
+from apfproxy.settings.change import Change, prepare_all
 from apfproxy.sources.servers_behind import ServersBehind
 from apfproxy.upstream.health import UpstreamHealth
 from apfproxy.upstream.pool import Pool

@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.app.change import NO_CHANGE, Change
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised
+from apfproxy.settings.change import NO_CHANGE, Change
 
 if TYPE_CHECKING:
     import asyncio

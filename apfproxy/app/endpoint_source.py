@@ -9,12 +9,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.app.change import NO_CHANGE, Change
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.settings import UNSAID
+from apfproxy.settings.change import NO_CHANGE, Change
 from apfproxy.upstream.dns_endpoints import DnsEndpoints, Resolver
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from apfproxy.app.change import NO_CHANGE, Change
 from apfproxy.app.identities import Identities
 from apfproxy.app.object_source import STALE_FILES_S
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised, spawn
+from apfproxy.settings.change import NO_CHANGE, Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable

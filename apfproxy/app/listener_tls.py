@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from apfproxy.app.change import NO_CHANGE, Change
 from apfproxy.app.clusters import tls_group
 from apfproxy.app.identities import client_cas_of
 from apfproxy.app.object_source import STALE_FILES_S
@@ -23,6 +22,7 @@ from apfproxy.base.tls_files import TlsError
 from apfproxy.proxy.cluster_router import normal_host
 from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.tls import ServerTls
+from apfproxy.settings.change import NO_CHANGE, Change
 
 if TYPE_CHECKING:
     import ssl

@@ -8,12 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.app.change import Change
 from apfproxy.base.faults import Part
 from apfproxy.base.files import REREAD_PERIOD_S
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised
 from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.settings.change import Change
 from apfproxy.sources.files import DigestedFiles, ObjectFiles
 
 if TYPE_CHECKING:

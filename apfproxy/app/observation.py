@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from apfproxy.admin.access_log import AccessLog
 from apfproxy.admin.top_flows import TopFlows
-from apfproxy.app.change import Change
 from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of, warning
 from apfproxy.base.faults import Part, report
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import spawn
 from apfproxy.proxy.request_log import LogBudget, RequestLog
+from apfproxy.settings.change import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from apfproxy.app.admin_access import ADMIN_ACCESS, AdminAccess
 from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.admin_listener import AdminListener, AdminParts
-from apfproxy.app.change import prepare_all
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
 from apfproxy.app.http2_offer import say_why_not, spoken
@@ -42,16 +41,17 @@ from apfproxy.proxy.request import plain_rules
 from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.settings import OBSERVE
+from apfproxy.settings.change import prepare_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from apfproxy.app.change import Change, Changeable
     from apfproxy.app.cluster import Cluster
     from apfproxy.app.given_sockets import Heritage
     from apfproxy.app.service_manager import ServiceManager
     from apfproxy.base.signals import Signals
     from apfproxy.settings import Address, Settings
+    from apfproxy.settings.change import Change, Changeable
 
 ADMIN_CONNECTIONS = 64
 """Scrapers, probes, a team's live pages and terminals, and watches of the store."""

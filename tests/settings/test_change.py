@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.app.change import NO_CHANGE, Change, prepare_all
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import Settings
+from apfproxy.settings.change import NO_CHANGE, Change, prepare_all
 
 
 def test_a_change_does_what_it_was_given() -> None:
