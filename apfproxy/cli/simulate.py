@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import dataclasses
 import gc
 import gzip
 import io
@@ -31,9 +30,6 @@ from apfproxy.objects.decode import parts_of
 from apfproxy.objects.field_errors import counted
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
 from apfproxy.settings.values import parse_duration
-from apfproxy.simulation.fleet_events import MOST_REPLICAS, FleetPlan, parse_event
-from apfproxy.simulation.fleet_report import fleet_report
-from apfproxy.simulation.fleet_simulation import FleetSimulation
 from apfproxy.simulation.html_report import html_report
 from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
 from apfproxy.simulation.mix import Mix, MixError, parse_mix
@@ -49,7 +45,6 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.preset import Preset
     from apfproxy.objects.types import FlowControlObject
-    from apfproxy.simulation.fleet_events import FleetEvent
     from apfproxy.simulation.records import Records
 
 MAX_LINE_BYTES = 64 << 20
@@ -83,17 +78,10 @@ Examples:
   apfproxy simulate --mix mix.yaml
   apfproxy simulate --mix mix.yaml --compare new-objects/ --html report.html
   apfproxy simulate --audit-log audit.log --server-concurrency-limit 400 -o json
-  apfproxy simulate --mix mix.yaml --replicas 3 --fleet-event '20s die 1'
   apfproxy simulate --audit-log audit.log.gz
   zcat access.log.*.gz | apfproxy simulate --access-log -
 
 {EXIT_CODES}"""
-
-
-class ParsedEvents(Parsed):
-    """A flag for events, which have blanks: in a variable commas are between them."""
-
-    envvar_list_splitter = ","
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,29 +182,6 @@ class Configuration:
     metavar="N",
     help="Unreadable lines of a log that are skipped; one more is an error.",
 )
-@click.option(
-    "--replicas",
-    type=click.IntRange(1, MOST_REPLICAS),
-    metavar="N",
-    help="Proxies that share the seats as a fleet, 0 to N-1. [default: those of the mix, or one by"
-    " itself]",
-)
-@click.option(
-    "--fleet-event",
-    "fleet_events",
-    type=ParsedEvents("event", parse_event),
-    multiple=True,
-    metavar="EVENT",
-    help="What happens to the fleet: '20s join 3', leave, die, cut-off or reconnect with a replica,"
-    " '20s weigh 1 5' with its weight, or '20s store-away', store-back or store-empty; beside the"
-    " events of the mix.  Repeatable.",
-)
-@click.option(
-    "--store-latency",
-    type=Parsed("duration", parse_duration),
-    metavar="DURATION",
-    help="From a replica to the store of the fleet and back. [default: that of the mix, or 1ms]",
-)
 @output_option
 @click.option(
     "--html",
@@ -242,9 +207,6 @@ def simulate(  # noqa: PLR0913  flags
     warm_up: float,
     top: int,
     max_broken_lines: int,
-    replicas: int | None,
-    fleet_events: tuple[FleetEvent, ...],
-    store_latency: float | None,
     output: str,
     html_path: str | None,
 ) -> int:
@@ -253,8 +215,6 @@ def simulate(  # noqa: PLR0913  flags
     The requests are those of a log or of a synthetic mix; give one of --mix, --audit-log and
     --access-log.  They go through the flow control of the proxy itself, on a virtual clock.
     Service times are as given: the server does not slow down under load.
-
-    With --replicas several proxies share the seats, each with the same configuration.
     """
     if [mix_path, audit_log, access_log].count(None) != 2:  # noqa: PLR2004  two of three
         raise click.UsageError("give one of --mix, --audit-log and --access-log")
@@ -279,12 +239,10 @@ def simulate(  # noqa: PLR0913  flags
     warnings: list[str] = []
     if mix_path is not None:
         source = mix_of(mix_path, kind)
-        fleet = fleet_plan(source.fleet, replicas, fleet_events, store_latency)
         described: dict[str, Any] = {"mix": named(mix_path)}
     else:
         path = audit_log or access_log
         assert path is not None
-        fleet = fleet_plan(None, replicas, fleet_events, store_latency)
         read = read_audit_log if audit_log else read_access_log
         with bar("reading") as move:
             source = records_of(path, partial(read, preset=kind), max_broken_lines, move)
@@ -317,18 +275,14 @@ def simulate(  # noqa: PLR0913  flags
                 hash_seed=hash_seed,
                 warm_up_s=warm_up,
                 is_prompt=limit_adjustment != AS_KUBERNETES,
-                fleet=fleet,
             )
         for problem in simulation.problems:
             click.echo(f"apfproxy simulate: {shown(problem)}", err=True)
-        made = configuration_report(each.name, simulation)
-        if isinstance(simulation, FleetSimulation):
-            made["fleet"] = fleet_report(simulation)
-        reports.append(made)
+        reports.append(configuration_report(each.name, simulation))
     report: dict[str, Any] = {
         "verdict": verdict(reports),
         "input": described,
-        "warnings": warnings + late_warm_ups(reports, warm_up) + late_events(reports, fleet),
+        "warnings": warnings + late_warm_ups(reports, warm_up),
         "configurations": [listed(each, top) for each in reports],
     }
     if len(reports) > 1:
@@ -340,38 +294,6 @@ def simulate(  # noqa: PLR0913  flags
     else:
         print_report(report, sys.stdout)
     return OK
-
-
-def fleet_plan(
-    of_mix: FleetPlan | None,
-    replicas: int | None,
-    events: tuple[FleetEvent, ...],
-    latency_s: float | None,
-) -> FleetPlan | None:
-    """The fleet that flags and the mix ask for, or None; UsageError if its events do not fit."""
-    if of_mix is None and replicas is None:
-        if events or latency_s is not None:
-            flag = "--fleet-event" if events else "--store-latency"
-            raise click.UsageError(f"{flag} takes a fleet; give --replicas")
-        return None
-    plan = of_mix or FleetPlan(replicas=1)
-    plan = dataclasses.replace(
-        plan,
-        replicas=replicas or plan.replicas,
-        events=(*plan.events, *events),
-        latency_ns=plan.latency_ns if latency_s is None else round(latency_s * 1e9),
-    )
-    if plan.latency_ns / 1e9 >= plan.most_latency_s():
-        raise click.UsageError(
-            f"a store that answers after {plan.latency_ns / 1e9:g} s is as good as none: with a"
-            f" lease of {plan.lease_s:g} s it has to take less than {plan.most_latency_s():g} s"
-        )
-    if event := plan.misplaced():
-        raise click.UsageError(
-            f"event '{event}': there is no replica {event.replica} then; the {plan.replicas} that"
-            f" there are from the start are 0 to {plan.replicas - 1}, and join adds others"
-        )
-    return plan
 
 
 def write_page(path: str, report: dict[str, Any]) -> None:
@@ -551,17 +473,6 @@ def late_warm_ups(reports: list[dict[str, Any]], warm_up_s: float) -> list[str]:
     ]
 
 
-def late_events(reports: list[dict[str, Any]], fleet: FleetPlan | None) -> list[str]:
-    """Say which events of a fleet did not happen any more."""
-    return [
-        f"{each['name']}: all was over after {ended_s:.1f} s, before the event '{event}'"
-        for each in reports
-        for ended_s in (each["warmUpSeconds"] + each["seconds"],)
-        for event in (() if fleet is None else fleet.events)
-        if event.at_ns / 1e9 > ended_s
-    ]
-
-
 def simulated(
     each: Configuration,
     source: Mix | Records,
@@ -570,12 +481,10 @@ def simulated(
     hash_seed: int = 0,
     warm_up_s: float = 0.0,
     is_prompt: bool = True,
-    fleet: FleetPlan | None = None,
-) -> Simulation | FleetSimulation:
+) -> Simulation:
     """Replay all requests through one configuration; `move` is told which part is done."""
     expected = source.expected_requests() if isinstance(source, Mix) else len(source)
-    made = Simulation if fleet is None else partial(FleetSimulation, plan=fleet)
-    simulation = made(
+    simulation = Simulation(
         each.objects,
         each.limit,
         hash_seed=hash_seed,

@@ -16,7 +16,6 @@ from apfproxy.simulation.report_tables import (
     BETTER,
     WORSE,
     ReportTable,
-    fleet_summaries,
     summaries,
     tables,
 )
@@ -71,7 +70,7 @@ def print_on(console: Console, report: dict[str, Any]) -> None:
     console.print()
     for warning in report["warnings"]:
         console.print(Text(f"Note: {warning}\n"), soft_wrap=not console.is_terminal)
-    for line in [*summaries(report), *fleet_summaries(report)]:
+    for line in summaries(report):
         console.print(Text(one_line(line), style="bold"), soft_wrap=not console.is_terminal)
     for table in tables(report):
         print_table(console, table)

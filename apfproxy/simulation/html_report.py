@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.objects.field_errors import counted
 from apfproxy.simulation.plots import Line, Plot, bars, escape, plot
-from apfproxy.simulation.report_tables import fleet_summaries, summaries, tables
+from apfproxy.simulation.report_tables import summaries, tables
 
 if TYPE_CHECKING:
     from apfproxy.simulation.report_tables import ReportTable
@@ -81,7 +81,6 @@ def html_report(report: dict[str, Any]) -> str:
     for line, each in zip(summaries(report), configurations, strict=True):
         parts.append(f"<p><b>{escape(line)}</b></p>")
         parts += [f"<p class=soft>{escape(problem)}</p>" for problem in each["problems"]]
-    parts += [f"<p><b>{escape(line)}</b></p>" for line in fleet_summaries(report)]
     for made in tables(report):
         parts.append(f"<h2>{escape(made.title)}</h2>{table(made)}")
     parts.append(

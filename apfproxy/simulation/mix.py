@@ -2,12 +2,6 @@
 
     duration: 60s
     seed: 1
-    fleet:                         # proxies that share the seats; none, for one by itself
-      replicas: 3                  # 0, 1 and 2
-      events: [20s die 1, 30s join 1, 40s weigh 2 5]
-      refreshInterval: 1s
-      lease: 5s
-      storeLatency: 1ms            # there and back
     flows:
     - name: tenant-{}              # {} is 0, 1, ... up to `count`
       count: 10
@@ -49,13 +43,6 @@ from apfproxy.request.attributes import (
     authenticated,
     parse_duration_ns,
 )
-from apfproxy.simulation.fleet_events import (
-    LEAST_LEASE,
-    MOST_REPLICAS,
-    USUAL_LATENCY_NS,
-    FleetPlan,
-    parse_event,
-)
 from apfproxy.simulation.kinds import Kind, kind_of
 
 if TYPE_CHECKING:
@@ -67,7 +54,6 @@ NS_PER_S = 1_000_000_000
 LEAST_SERVICE_NS = 1_000
 """No request is served faster, or a client without a pause would never let time go on."""
 LONGEST_NS = 7 * 24 * 3600 * NS_PER_S
-LEAST_REFRESH_NS = NS_PER_S // 10
 MOST_FLOWS = 10_000
 MOST_CLIENTS = 100_000
 """In all."""
@@ -165,15 +151,11 @@ class MixFlow(msgspec.Struct, frozen=True):
 
 
 class Mix(msgspec.Struct, frozen=True):
-    """All flows of a mix, in the order of the file; arrivals end by `duration_ns`.
-
-    `fleet` is None for a proxy by itself.
-    """
+    """All flows of a mix, in the order of the file; arrivals end by `duration_ns`."""
 
     duration_ns: int
     seed: int
     flows: tuple[MixFlow, ...]
-    fleet: FleetPlan | None = None
 
     def chance(self, index: int) -> random.Random:
         """The chance of one flow (or of one client of it), which no other flow changes."""
@@ -199,8 +181,6 @@ def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
     top = Fields(documents[0].content, documents[0].line)
     duration_ns = top.duration("duration", required=True, least_ns=1)
     seed = top.integer("seed", 0, 1 << 62, default=0)
-    plan = top.take("fleet")
-    fleet = None if plan is None else _fleet_of(Fields(plan, top.line, "fleet"))
     entries = top.take("flows")
     if not isinstance(entries, list) or not entries:
         raise MixError("flows: expected a list of flows", top.line)
@@ -220,7 +200,7 @@ def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
         ):
             if number > most:
                 raise fields.error(name, f"more than {most:,} {noun} in all")
-    return Mix(duration_ns, seed, tuple(flows), fleet)
+    return Mix(duration_ns, seed, tuple(flows))
 
 
 def parse_times(text: str) -> Times:
@@ -341,30 +321,6 @@ class Fields:
         """Refuse what has not been taken."""
         for name in self._left:
             raise self.error(str(name), f"unknown; known are {', '.join(self._known)}")
-
-
-def _fleet_of(fields: Fields) -> FleetPlan:
-    """The replicas, and what happens to them."""
-    replicas = fields.integer("replicas", 1, MOST_REPLICAS, default=0)
-    refresh_ns = fields.duration("refreshInterval", default=NS_PER_S, least_ns=LEAST_REFRESH_NS)
-    lease_ns = fields.duration("lease", default=5 * refresh_ns)
-    if lease_ns < LEAST_LEASE * refresh_ns:
-        raise fields.error("lease", f"has to be at least {LEAST_LEASE} times refreshInterval")
-    latency_ns = fields.duration("storeLatency", default=USUAL_LATENCY_NS)
-    try:
-        events = tuple(map(parse_event, fields.texts("events")))
-    except ValueError as error:
-        raise fields.error("events", str(error)) from None
-    fields.finish()
-    if not replicas:  # after the unknown: it may be spelt wrongly
-        raise fields.error("replicas", "is missing")
-    return FleetPlan(
-        replicas=replicas,
-        lease_s=lease_ns / NS_PER_S,
-        refresh_s=refresh_ns / NS_PER_S,
-        latency_ns=latency_ns,
-        events=events,
-    )
 
 
 def _flows_of(fields: Fields, duration_ns: int, preset: Preset) -> list[MixFlow]:

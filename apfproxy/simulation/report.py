@@ -10,8 +10,6 @@ from apfproxy.simulation.tally import Tally
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from apfproxy.simulation.fleet_levels import FleetLevel
-    from apfproxy.simulation.fleet_simulation import FleetSimulation
     from apfproxy.simulation.simulation import LevelView, Simulation
 
     Key = tuple[str, ...]
@@ -43,7 +41,7 @@ KEPT = ("requests", "rejected", "nominalLimit", *COMPARED)
 """Fields of both configurations that a comparison has, too."""
 
 
-def configuration_report(name: str, simulation: Simulation | FleetSimulation) -> dict[str, Any]:
+def configuration_report(name: str, simulation: Simulation) -> dict[str, Any]:
     """What became of all requests in one configuration, after its run; see `listed`."""
     seconds = (simulation.clock.time_ns - simulation.counted_from_ns) / NS_PER_S
     total = Tally()
@@ -116,7 +114,7 @@ def tally_report(tally: Tally) -> dict[str, Any]:
     }
 
 
-def level_report(view: LevelView | FleetLevel, seconds: float) -> dict[str, Any]:
+def level_report(view: LevelView, seconds: float) -> dict[str, Any]:
     """Limits and seats of a level; what is borrowed are seats in use beyond the nominal ones."""
     level, meter = view.level, view.meter
     nominal = level.nominal_limit
@@ -136,7 +134,7 @@ def level_report(view: LevelView | FleetLevel, seconds: float) -> dict[str, Any]
     }
 
 
-def series_report(view: LevelView | FleetLevel) -> dict[str, list[float]]:
+def series_report(view: LevelView) -> dict[str, list[float]]:
     """A level over time."""
     # No more digits than a plot can show.
     return {

@@ -76,21 +76,7 @@ def tables(report: Row) -> list[ReportTable]:
             )
             headings = tuple(heading for heading, _ in columns)
             found.append(ReportTable(title, noun, headings, made, in_all - listed))
-    fleets = replica_rows(configurations)
-    if fleets:
-        headings = tuple(heading for heading, _ in REPLICA_COLUMNS)
-        found.append(ReportTable("Replicas", "replica", headings, fleets, 0))
     return found
-
-
-def replica_rows(configurations: list[Row]) -> tuple[TableRow, ...]:
-    """The replicas of all fleets."""
-    return tuple(
-        TableRow(f"{letter}{row['replica']}", tuple(cell(row) for _, cell in REPLICA_COLUMNS))
-        for letter, each in lettered(configurations)
-        if "fleet" in each
-        for row in each["fleet"]["replicas"]
-    )
 
 
 def summaries(report: Row) -> list[str]:
@@ -101,23 +87,6 @@ def summaries(report: Row) -> list[str]:
         f" {each['total']['rejectedTotal']:,} rejected{exceptions(each['total'])}"
         for letter, each in lettered(report["configurations"])
     ]
-
-
-def fleet_summaries(report: Row) -> list[str]:
-    """A line about each fleet."""
-    found = []
-    for letter, each in lettered(report["configurations"]):
-        if "fleet" in each:
-            fleet = each["fleet"]
-            above_s = fleet["secondsAboveLimit"]
-            found.append(
-                f"{letter}the server had requests of at most {fleet['seatsMax']:,} seats at once,"
-                f" of {each['serverConcurrencyLimit']:,}"
-                + (f", and of more than these for {above_s:.1f} s" if above_s else "")
-                + f"; the store was read {fleet['storeReads']:,} and written"
-                f" {fleet['storeWrites']:,} times"
-            )
-    return found
 
 
 def lettered(configurations: list[Row]) -> list[tuple[str, Row]]:
@@ -256,15 +225,4 @@ LEVEL_CHANGES: tuple[Column, ...] = (
     ("nominal", partial(pair, "nominalLimit")),
     # Requests that go to another level make neither level better or worse.
     *((heading, lambda row, cell=cell: Cell(cell(row).text)) for heading, cell in CHANGES),
-)
-REPLICA_COLUMNS: tuple[Column, ...] = (
-    ("from", lambda row: Cell(f"{row['from']:g} s")),
-    ("to", lambda row: Cell(f"{row['to']:.1f} s")),
-    ("executed", partial(plain, "executed")),
-    ("lost", partial(plain, "lost")),
-    ("most\nseats", partial(plain, "seatsMost")),
-    ("without\nstore", lambda row: Cell(f"{row['secondsAway']:.1f} s")),
-    ("writes", partial(plain, "writes")),
-    ("conflicts", partial(plain, "conflicts")),
-    ("failures", partial(plain, "failures")),
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.flowcontrol.controller import Controller, nothing
+from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import MAX_LIST_SEATS, FlowControl, Passage, WorkEstimator
@@ -191,8 +191,6 @@ class Simulation:
         is_prompt: As of `Controller`; the proxy's default.
         warm_up_ns: What happens before is in the series, but does not count otherwise.
         on_progress: Called now and then with the requests so far.
-        clock: The run's, where others have it, too.
-        on_short: As of `Controller`.
 
     Attributes:
         clock: The run's.
@@ -219,15 +217,13 @@ class Simulation:
         is_prompt: bool = True,
         warm_up_ns: int = 0,
         on_progress: Callable[[int], None] | None = None,
-        clock: VirtualClock | None = None,
-        on_short: Callable[[str, int], None] = nothing,
     ) -> None:
-        self.clock = clock = VirtualClock() if clock is None else clock
+        self.clock = clock = VirtualClock()
         self.limit = server_concurrency_limit
         self.in_flight = 0
         self.sources = 0
         self.controller = Controller(
-            clock, server_concurrency_limit, hash_seed, is_prompt=is_prompt, on_short=on_short
+            clock, server_concurrency_limit, hash_seed, is_prompt=is_prompt
         )
         self._pauses_s = self.controller.adjustment_pauses_s()
         digest = self.controller.digest(objects)

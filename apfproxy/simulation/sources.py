@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from apfproxy.simulation.fleet_simulation import FleetSimulation
     from apfproxy.simulation.kinds import Kind
     from apfproxy.simulation.mix import Mix
     from apfproxy.simulation.simulation import Simulation
@@ -23,9 +22,7 @@ class Sequence:
 
     __slots__ = ("_arm", "_fire_next", "_next", "_request", "_simulation")
 
-    def __init__(
-        self, simulation: Simulation | FleetSimulation, requests: Iterable[tuple[int, Kind, int]]
-    ) -> None:
+    def __init__(self, simulation: Simulation, requests: Iterable[tuple[int, Kind, int]]) -> None:
         self._simulation = simulation
         self._request = simulation.request
         self._next = iter(requests).__next__
@@ -57,7 +54,7 @@ class ClosedClient:
 
     def __init__(
         self,
-        simulation: Simulation | FleetSimulation,
+        simulation: Simulation,
         kind: Kind,
         draw_service_ns: Callable[[], int],
         *,
@@ -92,7 +89,7 @@ class ClosedClient:
             self._simulation.source_ended()
 
 
-def add_mix(simulation: Simulation | FleetSimulation, mix: Mix) -> None:
+def add_mix(simulation: Simulation, mix: Mix) -> None:
     """Let the requests of a mix come."""
     for index, flow in enumerate(mix.flows):
         if flow.rate:

@@ -120,20 +120,3 @@ def test_print_on_a_terminal(
     assert width >= max(map(len, text.splitlines()))
     assert (has_p50, has_p99) == (" p50 " in text, " p99 " in text)
     assert has_p50 == ("too narrow for: " not in text)
-
-
-def test_replicas_on_a_usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has what each replica executed; refused writes are what it lacks first."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TERM", "xterm")
-    replica = {"replica": "0", "from": 0.0, "to": 9.5, "executed": 4321, "lost": 0, "seatsMost": 9}
-    replica |= {"secondsAway": 0.0, "writes": 43, "conflicts": 1, "failures": 0}
-    fleet = {"seatsMax": 9, "secondsAboveLimit": 0, "storeReads": 50, "storeWrites": 43}
-    file = Terminal()
-    configuration = report_of("a", 10) | {"fleet": fleet | {"replicas": [replica]}}
-    print_report({"verdict": SAID, "warnings": [], "configurations": [configuration]}, file)
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue()).splitlines()
-
-    assert any(line.split()[:5] == ["replica", "from", "to", "executed", "lost"] for line in lines)
-    assert "4,321" in file.getvalue()
-    assert "too narrow for: conflicts" == lines[-1]

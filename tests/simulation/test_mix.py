@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.simulation.fleet_events import FleetPlan, parse_event
 from apfproxy.simulation.mix import LEAST_SERVICE_NS, Mix, MixError, Times, parse_mix, parse_times
 
 MS = 1_000_000
@@ -51,31 +50,6 @@ def test_a_whole_flow() -> None:
     )
     assert Times("exp", 50 * MS) == first.service
     assert 2 * 3 * 3 / 0.06 == pytest.approx(mix.expected_requests())
-
-
-def test_a_fleet() -> None:
-    """A mix may say how many proxies there are, and what happens to them."""
-    text = """\
-duration: 10s
-fleet:
-  replicas: 4
-  events: [1s die 1, 2s weigh 0 5]
-  refreshInterval: 2s
-  lease: 6s
-  storeLatency: 3ms"""
-
-    assert (
-        FleetPlan(
-            replicas=4,
-            refresh_s=2.0,
-            lease_s=6.0,
-            latency_ns=3 * MS,
-            events=(parse_event("1s die 1"), parse_event("2s weigh 0 5")),
-        )
-        == mix_of(FLOW, top=text).fleet
-    )
-    assert FleetPlan(replicas=2) == mix_of(FLOW, top="duration: 1s\nfleet: {replicas: 2}").fleet
-    assert mix_of(FLOW).fleet is None
 
 
 def test_what_may_be_left_out() -> None:
@@ -325,43 +299,6 @@ def test_wrong_flows(fields: str, message: str) -> None:
         ),
         pytest.param(b"duration: 0s", 1, "duration: has to be above 0", id="no-time"),
         pytest.param(b"duration: 5s", 1, "flows: expected a list of flows", id="no-flows"),
-        pytest.param(b"duration: 5s\nfleet: 3", 1, "fleet: expected a mapping", id="fleet"),
-        pytest.param(
-            b"duration: 5s\nfleet: {}", 2, "fleet.replicas: is missing", id="fleet-of-nobody"
-        ),
-        pytest.param(
-            b"duration: 5s\nfleet: {replica: 3}", 2, "fleet.replica: unknown", id="fleet-typo"
-        ),
-        pytest.param(
-            b"duration: 5s\nfleet: {replicas: 101}",
-            2,
-            "fleet.replicas: expected a whole number, 1 to 100",
-            id="fleet-of-too-many",
-        ),
-        pytest.param(
-            b"duration: 5s\nfleet: {replicas: 1, events: [1s die]}",
-            2,
-            "fleet.events: expected a time and what happens then",
-            id="fleet-events",
-        ),
-        pytest.param(
-            b"duration: 5s\nfleet: {replicas: 1, refreshInterval: 50ms}",
-            2,
-            "fleet.refreshInterval: has to be 0.1s or more",
-            id="fleet-refresh",
-        ),
-        pytest.param(
-            b"duration: 5s\nfleet: {replicas: 1, lease: 2s}",
-            2,
-            "fleet.lease: has to be at least 3 times refreshInterval",
-            id="fleet-lease",
-        ),
-        pytest.param(
-            b"duration: 5s\nfleet: {replicas: 1, weights: [1]}",
-            2,
-            "fleet.weights: unknown",
-            id="fleet-unknown",
-        ),
         pytest.param(b"duration: 5s\nx: 1\nflows: [a]", 1, "x: unknown", id="unknown"),
     ],
 )
