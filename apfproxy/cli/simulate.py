@@ -30,13 +30,12 @@ from apfproxy.objects.decode import parts_of
 from apfproxy.objects.field_errors import counted
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
 from apfproxy.settings.values import parse_duration
-from apfproxy.simulation.html_report import html_report
 from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
 from apfproxy.simulation.mix import Mix, MixError, parse_mix
+from apfproxy.simulation.plots import picture
 from apfproxy.simulation.report import configuration_report, difference, listed
 from apfproxy.simulation.simulation import Simulation
 from apfproxy.simulation.sources import Sequence, add_mix
-from apfproxy.simulation.winners import verdict
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ HELD = (
 EPILOG = f"""\b
 Examples:
   apfproxy simulate --mix mix.yaml
-  apfproxy simulate --mix mix.yaml --compare new-objects/ --html report.html
-  apfproxy simulate --audit-log audit.log --server-concurrency-limit 400 -o json
+  apfproxy simulate --mix mix.yaml --compare new-objects/ --plot report.svg
+  apfproxy simulate --audit-log audit.log --server-concurrency-limit 400 --json
   apfproxy simulate --audit-log audit.log.gz
   zcat access.log.*.gz | apfproxy simulate --access-log -
 
@@ -183,12 +182,13 @@ class Configuration:
     help="Unreadable lines of a log that are skipped; one more is an error.",
 )
 @output_option
+@click.option("--json", "is_json", is_flag=True, help="The same as --output json.")
 @click.option(
-    "--html",
-    "html_path",
+    "--plot",
+    "plot_path",
     metavar="FILE",
     type=click.Path(dir_okay=False, writable=True),
-    help="Write a report with plots, too, as one file that loads nothing else.",
+    help="Draw seats, limits, waiting and rejected requests over time, too, as SVG.",
 )
 def simulate(  # noqa: PLR0913  flags
     *,
@@ -208,7 +208,8 @@ def simulate(  # noqa: PLR0913  flags
     top: int,
     max_broken_lines: int,
     output: str,
-    html_path: str | None,
+    is_json: bool,
+    plot_path: str | None,
 ) -> int:
     """Replay requests through one or two configurations.
 
@@ -218,8 +219,8 @@ def simulate(  # noqa: PLR0913  flags
     """
     if [mix_path, audit_log, access_log].count(None) != 2:  # noqa: PLR2004  two of three
         raise click.UsageError("give one of --mix, --audit-log and --access-log")
-    if html_path is not None and not (folder := Path(html_path).parent).is_dir():
-        raise CommandError(f"{html_path} cannot be written: there is no directory {folder}")
+    if plot_path is not None and not (folder := Path(plot_path).parent).is_dir():
+        raise CommandError(f"{plot_path} cannot be written: there is no directory {folder}")
     kind = PRESETS[preset or KUBERNETES_API].with_rules(None, None, None, path_prefix)
     configurations = [
         configuration(
@@ -280,28 +281,24 @@ def simulate(  # noqa: PLR0913  flags
             click.echo(f"apfproxy simulate: {shown(problem)}", err=True)
         reports.append(configuration_report(each.name, simulation))
     report: dict[str, Any] = {
-        "verdict": verdict(reports),
         "input": described,
         "warnings": warnings + late_warm_ups(reports, warm_up),
         "configurations": [listed(each, top) for each in reports],
     }
     if len(reports) > 1:
         report["difference"] = difference(*reports, top=top)
-    if html_path is not None:
-        write_page(html_path, report)
-    if output == "json":
+    if plot_path is not None:
+        try:
+            Path(plot_path).write_text(picture(report), encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise CommandError(
+                f"{plot_path} cannot be written: {error.strerror or error}"
+            ) from None
+    if is_json or output == "json":
         click.echo(json.dumps(report))
     else:
         print_report(report, sys.stdout)
     return OK
-
-
-def write_page(path: str, report: dict[str, Any]) -> None:
-    """Write the report as a page; raises `CommandError`."""
-    try:
-        Path(path).write_text(html_report(report), encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def configuration(

@@ -1,77 +1,141 @@
-"""Plots as SVG, to stand inside a page that has their colours."""
+"""A report over time as a picture: SVG, in the colours of the reader's scheme, light or dark.
+
+Each level that had requests has a row, each configuration a column.  All columns of a row have the
+same axes.
+"""
 
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-WIDTH = 560
-LEFT, RIGHT, TOP, BOTTOM = 46, 8, 8, 18
-"""Margins, for the numbers of the axes."""
+    Row = dict[str, Any]
 
-LOW = 100
-"""A plot of no more pixels has half the numbers beside it."""
-
-BAR_HEIGHT = 18
-BAR_LEFT = 200
-LONGEST_LABEL = 30
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 580, 46, 8, 8, 18
+"""A plot in pixels, and its margins, which have the numbers of the axes."""
+HIGH, LOW = 170, 90
+"""Heights of plots of seats, and of the others, which have half the numbers beside them."""
+HEADING = 24
+GAP = 16
 TICKS = (1, 2, 5, 10)
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
-"""Of times, in seconds; the first of which an axis has three is its."""
-
-
+"""Units of times, in seconds: an axis has the first of which there are three."""
 NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
-"""Tables have it."""
+
+LEGEND = (
+    ("seats", "seats in use"),
+    ("limit", "current limit"),
+    ("nominal", "nominal limit"),
+    ("waiting", "waiting requests"),
+    ("rejected", "rejected a second"),
+)
+STYLE = """
+svg { --ink: #1c2430; --soft: #5b6675; --rule: #d5dbe3; --paper: #fff; --seats: #2f6fde;
+  --waiting: #c26a00; --rejected: #c9302c; --limit: #157a55; }
+@media (prefers-color-scheme: dark) { svg { --ink: #e4e9f0; --soft: #9aa7b8; --rule: #364152;
+  --paper: #12171f; --seats: #6ea2ff; --waiting: #f0a544; --rejected: #ff7b76; --limit: #4fc794; } }
+.paper { fill: var(--paper); } text { fill: var(--soft); font: 11px system-ui, sans-serif; }
+.heading { fill: var(--ink); font-size: 14px; } .axis { stroke: var(--rule); }
+.line { fill: none; stroke-width: 1.5; } .area { opacity: .22; }
+.line.seats { stroke: var(--seats); } .area.seats { fill: var(--seats); }
+.line.waiting { stroke: var(--waiting); } .area.waiting { fill: var(--waiting); }
+.line.rejected { stroke: var(--rejected); } .area.rejected { fill: var(--rejected); }
+.limit { stroke: var(--limit); } .nominal { stroke: var(--soft); stroke-dasharray: 4 4; }
+"""
 
 
-def escape(text: str) -> str:
-    """Text from anywhere as HTML; what cannot be seen, or turns text round, has escapes."""
-    seen = [
-        each
-        if each.isprintable() or each == NO_BREAK_SPACE
-        else each.encode("unicode_escape").decode()
-        for each in text
-    ]
-    return html.escape("".join(seen))
+class Plot(NamedTuple):
+    """Values by bins of time, under their names; those in `AREAS` have their area filled."""
 
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """Values, one for each bin; `name` is its class in the page's style."""
-
-    name: str
-    values: Sequence[float]
-    is_area: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """Lines over time, the first of which is drawn first; the axes end at `most_s` and `most`.
-
-    `title` tells what it shows to who cannot see it; `height` is in pixels of a plot `WIDTH` wide.
-    """
-
-    title: str
-    lines: Sequence[Line]
+    lines: dict[str, Sequence[float]]
     bin_s: float
-    most_s: float
-    most: float
-    height: int = 170
 
 
-def plot(wanted: Plot) -> str:
-    """Draw a plot."""
-    height = wanted.height
-    step = tick(wanted.most if height > LOW else 2 * wanted.most)
-    top = max(wanted.most * 1.05, step)
-    across = (WIDTH - LEFT - RIGHT) / (wanted.most_s or 1.0)
+AREAS = frozenset({"seats", "waiting", "rejected"})
+
+
+def picture(report: Row) -> str:
+    """Draw the levels of a report, see `report`, that had requests in any configuration."""
+    configurations = report["configurations"]
+    width = len(configurations) * (WIDTH + GAP) + GAP
+    parts = []
+    y = HEADING
+    for index, each in enumerate(configurations):
+        letter = f"{'AB'[index]}: " if len(configurations) > 1 else ""
+        parts.append(heading(GAP + index * (WIDTH + GAP), y, letter + each["name"]))
+    x, y = GAP, y + HEADING
+    for name, text in LEGEND:
+        parts.append(
+            f'<line class="line {name}" x1="{x}" x2="{x + 14}" y1="{y - 4}" y2="{y - 4}"/>'
+            f'<text x="{x + 20}" y="{y}">{text}</text>'
+        )
+        x += 118
+    names = dict.fromkeys(
+        row["priorityLevel"] for each in configurations for row in each["levels"] if row["requests"]
+    )
+    for name in names:
+        y += HEADING + GAP
+        parts.append(heading(GAP, y, name))
+        y += GAP
+        for kind, height in (("seats", HIGH), ("waiting", LOW), ("rejected", LOW)):
+            plots = [plot_of(kind, name, each) for each in configurations]
+            most = max(most_of(each) for each in plots if each)
+            if not most and kind != "seats":
+                continue
+            most_s = max(each.bin_s * len(each.lines[kind]) for each in plots if each)
+            for index, each in enumerate(plots):
+                if each is not None:
+                    parts.append(
+                        f'<g transform="translate({GAP + index * (WIDTH + GAP)},{y})">'
+                        f"{plot(each, height, most or 1.0, most_s)}</g>"
+                    )
+            y += height
+    height = y + GAP
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'
+        f' height="{height}"><style>{STYLE}</style>'
+        f'<rect class="paper" width="{width}" height="{height}"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def heading(x: float, y: float, text: str) -> str:
+    """Write a name above what it is of."""
+    return f'<text class="heading" x="{x}" y="{y}">{escape(text)}</text>'
+
+
+def plot_of(kind: str, name: str, configuration: Row) -> Plot | None:
+    """The values of one kind of a level; None where a configuration has no such level."""
+    row = next((row for row in configuration["levels"] if row["priorityLevel"] == name), None)
+    if row is None:
+        return None
+    bin_s = configuration["series"]["binSeconds"]
+    values = configuration["series"]["levels"][name]
+    if kind == "rejected":
+        return Plot({kind: [each / bin_s for each in values[kind]]}, bin_s)
+    if kind == "waiting":
+        return Plot({kind: values[kind]}, bin_s)
+    lines = {"nominal": [row["nominalLimit"]] * len(values["seats"])}
+    if not row["isExempt"]:
+        lines["limit"] = values["limit"]
+    return Plot(lines | {"seats": values["seats"]}, bin_s)
+
+
+def most_of(wanted: Plot) -> float:
+    """The largest value."""
+    return max((each for values in wanted.lines.values() for each in values), default=0.0)
+
+
+def plot(wanted: Plot, height: int, most: float, most_s: float) -> str:
+    """Draw one plot, with axes that end at `most` and `most_s`."""
+    step = tick(most if height > LOW else 2 * most)
+    top = max(most * 1.05, step)
+    across = (WIDTH - LEFT - RIGHT) / (most_s or 1.0)
     up = (height - TOP - BOTTOM) / top
     floor = height - BOTTOM
-    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(wanted.title)}">']
+    parts = []
     value = 0.0
     while value <= top:
         y = floor - value * up
@@ -80,45 +144,24 @@ def plot(wanted: Plot) -> str:
             f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
         )
         value = round(value + step, 9)
-    unit_s, unit = next((each for each in UNITS if each[0] * 3 <= wanted.most_s), (1, "s"))
-    moment, step = 0.0, tick(wanted.most_s / unit_s)
-    while moment * unit_s <= wanted.most_s:
+    unit_s, unit = next((each for each in UNITS if each[0] * 3 <= most_s), (1, "s"))
+    moment, step = 0.0, tick(most_s / unit_s)
+    while moment * unit_s <= most_s:
         parts.append(
             f'<text x="{LEFT + moment * unit_s * across:.1f}" y="{height - 3}"'
             f' text-anchor="middle">{moment:g} {unit}</text>'
         )
         moment = round(moment + step, 9)
-    for line in wanted.lines:
-        points = [
-            f"{LEFT + (index + 0.5) * wanted.bin_s * across:.1f},{floor - each * up:.1f}"
-            for index, each in enumerate(line.values)
-        ]
-        if not points:
-            continue
-        first, last = points[0].partition(",")[0], points[-1].partition(",")[0]
-        if line.is_area:
-            around = f"{first},{floor} {' '.join(points)} {last},{floor}"
-            parts.append(f'<polygon class="area {line.name}" points="{around}"/>')
-        parts.append(f'<polyline class="line {line.name}" points="{" ".join(points)}"/>')
-    return "".join(parts) + "</svg>"
-
-
-def bars(values: Sequence[tuple[str, float]], most: float) -> str:
-    """Draw a bar for each value, with its name and number; `most` is the longest there is."""
-    most = most or 1.0
-    height = len(values) * BAR_HEIGHT
-    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img">']
-    for index, (name, value) in enumerate(values):
-        y = index * BAR_HEIGHT
-        width = (WIDTH - BAR_LEFT - 60) * value / most
-        shown = name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
-        parts.append(
-            f'<text x="{BAR_LEFT - 6}" y="{y + 13}" text-anchor="end">{escape(shown)}</text>'
-            f'<rect class="waiting" x="{BAR_LEFT}" y="{y + 3}" width="{width:.1f}" height="12">'
-            f"<title>{escape(name)}: {value:.4g} s</title></rect>"
-            f'<text x="{BAR_LEFT + width + 5:.1f}" y="{y + 13}">{value:.3g}</text>'
+    for name, values in wanted.lines.items():
+        xs = [LEFT + (index + 0.5) * wanted.bin_s * across for index in range(len(values))]
+        points = " ".join(
+            f"{x:.1f},{floor - value * up:.1f}" for x, value in zip(xs, values, strict=True)
         )
-    return "".join(parts) + "</svg>"
+        if points and name in AREAS:
+            around = f"{xs[0]:.1f},{floor} {points} {xs[-1]:.1f},{floor}"
+            parts.append(f'<polygon class="area {name}" points="{around}"/>')
+        parts.append(f'<polyline class="line {name}" points="{points}"/>')
+    return "".join(parts)
 
 
 def tick(most: float) -> float:
@@ -129,3 +172,14 @@ def tick(most: float) -> float:
     while power > most / 2 and power > 1e-6:  # noqa: PLR2004  nothing is shorter
         power /= 10
     return next(each * power for each in TICKS if each * power >= most / 5)
+
+
+def escape(text: str) -> str:
+    """Text from anywhere as XML; what cannot be seen, or turns text round, has escapes."""
+    seen = [
+        each
+        if each.isprintable() or each == NO_BREAK_SPACE
+        else each.encode("unicode_escape").decode()
+        for each in text
+    ]
+    return html.escape("".join(seen))

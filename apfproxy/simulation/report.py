@@ -1,4 +1,4 @@
-"""What a simulation found, as plain data: what JSON, tables and pages are made of."""
+"""The result of a simulation as plain data: JSON, tables and pictures are made of it."""
 
 from __future__ import annotations
 
@@ -218,12 +218,3 @@ def kept(row: dict[str, Any] | None) -> dict[str, Any] | None:
 def subtracted(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """The differences of the fields that can be compared."""
     return {name: after[name] - before[name] for name in COMPARED}
-
-
-def changed_name(name: str, row: dict[str, Any]) -> str:
-    """The name of a difference, with a mark on what is not the same in both configurations."""
-    if row["presence"] == BOTH:
-        return name
-    if row["presence"] == MOVED:
-        return f"{name} (was {row['movedFrom']['flowSchema']})"
-    return f"{name} ({row['presence']})"

@@ -58,8 +58,7 @@ def test_one_configuration(mix: str, capsys: pytest.CaptureFixture[str]) -> None
     assert (
         "built-in objects, 2000 seats: 600 requests in 2.1 s, 600 executed, 0 of them queued,"
         " 0 rejected"
-    ) == lines[2]
-    assert ["others  3 clients do not wait at p99", ""] == lines[:2]
+    ) == lines[0]
     assert 1 == sum(line.startswith(" global-default  ") for line in lines)
     assert 3 == sum(line.startswith(" global-default/tenant-") for line in lines)
 
@@ -68,10 +67,10 @@ def test_two_configurations(mix: str, tmp_path: Path, capsys: pytest.CaptureFixt
     """Objects and seats of a second configuration are compared with those of the first."""
     path = tmp_path / "objects.yaml"
     path.write_text(LEVEL.replace("LEVEL_ANNOTATIONS", "").replace("SCHEMA_ANNOTATIONS", ""))
-    page = tmp_path / "report.html"
+    picture = tmp_path / "report.svg"
     arguments = ["--compare", str(path), "--compare-server-concurrency-limit", "30"]
 
-    assert 0 == main(["simulate", "--mix", mix, *arguments, "-o", "json", "--html", str(page)])
+    assert 0 == main(["simulate", "--mix", mix, *arguments, "--json", "--plot", str(picture)])
     report = json.loads(capsys.readouterr().out)
     first, second = report["configurations"]
 
@@ -84,7 +83,7 @@ def test_two_configurations(mix: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "level" in {row["priorityLevel"] for row in second["levels"]}
     changes = {row["priorityLevel"]: row["presence"] for row in report["difference"]["levels"]}
     assert ("new", "both") == (changes["level"], changes["catch-all"])
-    assert page.read_text().startswith("<!doctype html>")
+    assert picture.read_text().startswith("<svg ")
 
 
 def members(value: object) -> set[str]:
@@ -121,7 +120,6 @@ def test_compared_seats(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
 
     assert "A: mandatory objects, 600 seats" in out
     assert "B: mandatory objects, 10 seats" in out
-    assert "loses   tenant-* (3 clients) have 67% of the requests rejected instead of none" in out
     assert "and 2 more clients (--top)" in out
 
 
@@ -245,7 +243,7 @@ def test_access_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     assert 0 == main(["simulate", "--access-log", path])
     assert ("2 requests in", "") == (
-        capsys.readouterr().out.splitlines()[2].partition(": ")[2][:13],
+        capsys.readouterr().out.splitlines()[0].partition(": ")[2][:13],
         capsys.readouterr().err,
     )
 
@@ -318,7 +316,7 @@ def test_a_warm_up_that_is_too_long(mix: str, capsys: pytest.CaptureFixture[str]
     assert 0 == main(["simulate", "--mix", mix, "--warm-up", "1h"])
     out = capsys.readouterr().out
 
-    assert out.partition("\n\n")[2].startswith(
+    assert out.startswith(
         "Note: built-in objects, 600 seats: all was over after 2.1 s, before the warm-up of 3600 s;"
         " the numbers are those of all requests\n\nbuilt-in objects, 600 seats: 600 requests in"
     )
@@ -328,16 +326,15 @@ def test_a_new_level_without_requests(
     mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever has added a level wants to know that nothing comes to it."""
-    path, page = tmp_path / "objects.yaml", tmp_path / "report.html"
+    path = tmp_path / "objects.yaml"
     path.write_text(LEVEL.partition("---")[0].replace("LEVEL_ANNOTATIONS", ""))
 
-    assert 0 == main(["simulate", "--mix", mix, "--compare", str(path), "--html", str(page)])
+    assert 0 == main(["simulate", "--mix", mix, "--compare", str(path)])
     (row,) = (
         line for line in capsys.readouterr().out.splitlines() if line.startswith(" level (new)")
     )
 
     assert ["- → 0"] * 5 == re.split("  +", row.strip())[2:7]
-    assert page.read_text().count("level (new)") == 1
 
 
 @pytest.mark.parametrize(
@@ -368,16 +365,16 @@ def test_a_new_level_without_requests(
             ["--mix", "DIR/mix.yaml", "--objects", "DIR/wrong"], 1, "DIR/wrong:", id="objects"
         ),
         pytest.param(
-            ["--mix", "DIR/mix.yaml", "--html", "DIR/no/a.html"],
+            ["--mix", "DIR/mix.yaml", "--plot", "DIR/no/a.svg"],
             1,
-            "DIR/no/a.html cannot be written: there is no directory DIR/no",
-            id="no-place-for-a-page",
+            "DIR/no/a.svg cannot be written: there is no directory DIR/no",
+            id="no-place-for-a-plot",
         ),
         pytest.param(
-            ["--mix", "DIR/mix.yaml", "--html", "/dev/full"],
+            ["--mix", "DIR/mix.yaml", "--plot", "/dev/full"],
             1,
             "/dev/full cannot be written: No space left",
-            id="no-room-for-a-page",
+            id="no-room-for-a-plot",
         ),
         pytest.param(
             ["--access-log", "DIR/log.gz"],

@@ -1,4 +1,4 @@
-"""Plots as SVG."""
+"""The picture of a report, as SVG."""
 
 from __future__ import annotations
 
@@ -6,40 +6,27 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from apfproxy.simulation.plots import Line, Plot, bars, escape, plot, tick
+from apfproxy.simulation.plots import Plot, escape, picture, plot, tick
+from apfproxy.simulation.report import configuration_report
+from apfproxy.simulation.simulation import Simulation
+from tests.simulation.scene import objects
+from tests.simulation.test_report import report_of
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize(
-    ("most", "expected"),
-    [
-        pytest.param(0, 1e-7, id="nothing"),
-        pytest.param(0.3, 0.1, id="small"),
-        pytest.param(1, 0.2, id="one"),
-        pytest.param(10, 2, id="ten"),
-        pytest.param(60, 20, id="minute"),
-        pytest.param(368, 100, id="hundreds"),
-    ],
+    ("most", "expected"), [(0, 1e-7), (0.3, 0.1), (1, 0.2), (10, 2), (60, 20), (368, 100)]
 )
 def test_tick(most: float, expected: float) -> None:
     """An axis has a few round numbers."""
     assert expected == pytest.approx(tick(most))
 
 
-def test_plot() -> None:
-    """A plot has its lines, its area and its axes; a line without values is left out."""
-    lines = [Line("seats", [1, 2, 3], is_area=True), Line("limit", [3, 3, 3]), Line("none", [])]
-    root = parsed(plot(Plot("a & b", lines, 1.0, 3.0, 3.0)))
-    classes = [each.get("class") for each in root]
-
-    assert "a & b" == root.get("aria-label")
-    assert 1 == classes.count("area seats") == classes.count("line seats")
-    assert 1 == classes.count("line limit")
-    assert "line none" not in classes
-
-
 @pytest.mark.parametrize(
     ("seconds", "texts"),
     [
+        pytest.param(0, ["0 s"], id="nothing"),
         pytest.param(120, ["0 s", "50 s", "100 s"], id="seconds"),
         pytest.param(240, ["0 min", "1 min", "2 min", "3 min", "4 min"], id="minutes"),
         pytest.param(86_400, ["0 h", "10 h", "20 h"], id="hours"),
@@ -48,24 +35,44 @@ def test_plot() -> None:
 )
 def test_times(seconds: float, texts: list[str]) -> None:
     """The times below a plot have the unit that suits them."""
-    root = parsed(plot(Plot("a", [], 1.0, seconds, 1.0)))
+    root = parsed(f"<g>{plot(Plot({'limit': [1.0]}, 1.0), 90, 1.0, seconds)}</g>")
 
     assert texts == [each.text for each in root if each.get("text-anchor") == "middle"]
 
 
-def test_plot_of_nothing() -> None:
-    """A run of no time has a plot, too."""
-    assert parsed(plot(Plot("empty", [], 1.0, 0.0, 0.0))).tag == "svg"
+def test_picture() -> None:
+    """Each busy level has its plots, side by side; an exempt one has no limit."""
+    reports = [report_of(f"<{name}>", seats) for name, seats in (("a", 10), ("b", 2))]
+    root = parsed(picture({"configurations": reports}))
+    classes = [str(each.get("class")) for each in root.iter()]
+    texts = [each.text for each in root.iter(f"{SVG}text")]
+
+    assert ["A: <a>", "B: <b>", "level"] == [
+        each.text for each in root.iter() if each.get("class") == "heading"
+    ]
+    assert 2 == classes.count("area seats") == classes.count("area waiting")
+    assert 2 == classes.count("area rejected") == classes.count("line rejected") - 1
+    assert 3 == classes.count("line limit") == classes.count("line nominal")
+    assert "current limit" in texts
 
 
-def test_bars() -> None:
-    """Names are escaped, and long ones cut."""
-    root = parsed(bars([("<b>" * 20, 2.0), ("b", 0.0)], 2.0))
-    texts = [each.text for each in root if each.tag == "text"]
+def test_levels_of_one_configuration() -> None:
+    """A level that the other one lacks stands in its own column; an exempt one has no limit."""
+    first, second = report_of("a", 10), report_of("b", 10)
+    first["levels"] = [each | {"isExempt": True} for each in first["levels"]]
+    second["levels"] = [each for each in second["levels"] if each["priorityLevel"] != "level"]
+    root = parsed(picture({"configurations": [first, second]}))
 
-    assert [("<b>" * 20)[:29] + "…", "2", "b", "0"] == texts
-    assert ["300.0", "0.0"] == [each.get("width") for each in root if each.tag == "rect"]
-    assert parsed(bars([], 0.0)).tag == "svg"
+    assert 1 == sum(each.get("class") == "area seats" for each in root.iter())
+    assert 1 == sum(each.get("class") == "line limit" for each in root.iter())  # the legend
+
+
+def test_nothing_to_draw() -> None:
+    """A run of no time has a picture, too."""
+    report = configuration_report("empty", Simulation(objects(), 10))
+    report["levels"][0]["requests"] = 1
+
+    assert parsed(picture({"configurations": [report]})).tag == f"{SVG}svg"
 
 
 def parsed(svg: str) -> ET.Element:
