@@ -193,8 +193,10 @@ class SeveralClusters:
         place = next((place for place in self._places() if place.name == name), None)
         if place is None:
             close = closest(name, [place.name for place in self._places()], likeness=0.5)
-            hint = f"did you mean {close}?" if close else f"there are {self._names()}"
-            return web.Response(text=f"cluster: there is none named {name!r}; {hint}\n", status=404)
+            hint = f"did you mean {close}?  there are" if close else "there are"
+            return web.Response(
+                text=f"cluster: there is none named {name!r}; {hint} {self._names()}\n", status=404
+            )
         if place.serving is None:
             text = f"cluster: {name} cannot be used: {place.problem}\n"
             return web.Response(text=text, status=503)

@@ -27,7 +27,7 @@ OUTPUT_ERRORS = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG,
 EPILOG = f"""\b
 Examples:
   apfproxy serve --upstream http://127.0.0.1:8000 --listen 127.0.0.1:8080
-  apfproxy serve --upstream https://10.0.0.1:6443 --upstream https://10.0.0.2:6443
+  apfproxy serve --upstream https://a:6443 --upstream https://b:6443
   apfproxy apiserver --listen 127.0.0.1:6443
 
 Each flag is also a variable, APFPROXY_COMMAND_FLAG: --log-level of serve is

@@ -2,46 +2,67 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+import math
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import click
+import httptools
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from apfproxy.app.running import run_in_loop
+from apfproxy.base.held_signals import INTERRUPTED
 from apfproxy.base.signals import Hangup, Signals
-from apfproxy.cli.demo_clients import KINDS, Load, Tally, wait
-from apfproxy.cli.demo_fleet import fleet_demo
-from apfproxy.cli.demo_gateway import gateway_demo
-from apfproxy.cli.demo_report import WITH, WITHOUT, Arm, bars_of, summary, table_of
-from apfproxy.cli.demo_servers import demo_servers
-from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
+from apfproxy.cli.demo_servers import LOCALHOST, SEATS, SERVICE_S, Ports, demo_servers
+from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
+from apfproxy.objects.field_errors import counted
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
-
-    from rich.console import RenderableType
-
-    from apfproxy.cli.demo_servers import Ports
 
 WARM_UP_PART = 0.2
 """Of each half: until the queues are as full as they get, and connections are made."""
 REFRESH_S = 0.25
 PLAIN_WIDTH = 100
 """Columns of a table that is not shown in a terminal."""
-ENOUGH_FOR_BARS = 30
-"""Lines of a terminal that also holds the bars while the demo runs."""
+SUCCESS = 200
+TOO_MANY_REQUESTS = 429
+PAUSE_AFTER_REJECTION_S = 0.1
+"""Shorter than the Retry-After that it gets: the greedy client is no polite one."""
+BUCKETS_PER_E = 50
+"""Latencies are counted in buckets 2 % wide: bounded memory, however long the demo runs."""
+A_LITTLE = 0.01
+"""Part of a throughput: less of a difference is none."""
 
 EPILOG = f"""\b
-Examples:
+Example:
   apfproxy demo --seconds 10
-  apfproxy demo --gateway
-  apfproxy demo --fleet
 
 {EXIT_CODES}"""
+
+
+class ClientKind(NamedTuple):
+    """Clients that behave alike; each of the `users` is a flow, with requests `in_flight`."""
+
+    name: str
+    users: tuple[str, ...]
+    in_flight: int
+    path: str
+
+
+NAMESPACE = "/namespaces/load-0"
+GREEDY = ClientKind("greedy", ("greedy",), 200, f"/apis/policy/v1{NAMESPACE}/poddisruptionbudgets")
+MODEST = ClientKind(
+    "modest", tuple(f"modest-{n}" for n in range(5)), 1, f"/api/v1{NAMESPACE}/pods/app-0-00000"
+)
+KINDS = (GREEDY, MODEST)
 
 
 @click.command(epilog=EPILOG)
@@ -51,20 +72,9 @@ Examples:
     metavar="NUMBER",
     default=20,
     show_default=True,
-    help="How long to measure: half of it without flow control and half with it, or with --fleet a"
-    " quarter for each line.",
+    help="How long to measure: half of it without flow control and half with it.",
 )
-@click.option(
-    "--gateway",
-    is_flag=True,
-    help="Show instead what clients notice when one of two servers is killed: nothing.",
-)
-@click.option(
-    "--fleet",
-    is_flag=True,
-    help="Show instead how three replicas share one limit.",
-)
-def demo(seconds: float, *, gateway: bool, fleet: bool) -> int:
+def demo(seconds: float) -> int:
     """Show what each client gets with and without flow control.
 
     Starts an API server (10 ms a request while it has at most 20 of them, slower beyond), the
@@ -73,86 +83,244 @@ def demo(seconds: float, *, gateway: bool, fleet: bool) -> int:
     on ports that the system chooses.  The first lines name the address of the live page, and a
     kubectl command for the proxy's objects.  The last lines say what a modest client gains, and
     what the greedy one pays.
-
-    With --gateway the proxy has two API servers behind it, each of which does 10 requests at once
-    in 20 ms, and 40 clients that each get a pod.  One server is killed while they ask, and started
-    again.  The exit code is 1 if a client sees an error.
-
-    With --fleet three proxies stand before an API server that does 12 requests at once in 40 ms,
-    and 36 clients get a pod, first all at one proxy, then at all three, then at another one.  Each
-    proxy has the seats that its requests ask for, and together they never have more than 12.
     """
-    if gateway and fleet:
-        raise click.UsageError("give either --gateway or --fleet")
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
-    if gateway:
-        return gateway_demo(seconds, console)
-    if fleet:
-        return fleet_demo(seconds, console)
     with demo_servers() as ports:
         return run_in_loop(run_demo(ports, seconds, console))
 
 
 async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
     """Measure both halves, show them as they go, and print the summary; returns the exit code."""
-    arms: list[Arm] = []
+    admin = f"http://{LOCALHOST}:{ports.admin}"
+    arms = [Arm("without", ports.without), Arm("with", ports.limited)]
     with contextlib.ExitStack() as stack:
         interrupted = stack.enter_context(Signals(Hangup.END)).first
-        console.print(places(ports), highlight=False, soft_wrap=True)
-        show: Callable[[str], None] = lambda _status: None  # noqa: E731 - replaced below
+        console.print(
+            f"The proxy's page, while this runs:     {admin}/\n"
+            f"The proxy's objects, while this runs:  kubectl --server {admin} get flowschemas",
+            highlight=False,
+            soft_wrap=True,
+        )
+        live = Live(console=console, auto_refresh=False, transient=True)
         if console.is_terminal:
-            live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
+            stack.enter_context(live)
 
-            def show(status: str) -> None:
-                parts: list[RenderableType] = [table_of(arms), Text(status)]
-                if console.height >= ENOUGH_FOR_BARS:
-                    parts.insert(1, bars_of(arms))
-                live.update(Group(*parts), refresh=True)
+        def show(status: str) -> None:
+            if console.is_terminal:
+                live.update(Group(table_of(arms), Text(status)), refresh=True)
 
-        for name, port in ((WITHOUT, ports.without), (WITH, ports.limited)):
+        for arm in arms:
             if not interrupted.is_set():
-                arm = Arm(name, {kind.name: Tally() for kind in KINDS})
-                arms.append(arm)
-                await run_arm(arm, port, seconds / 2, interrupted, show)
+                await arm.run(seconds / 2, interrupted, show)
     console.print(table_of(arms))
-    console.print(bars_of(arms))
-    console.print(summary(arms, is_whole=not interrupted.is_set()), highlight=False)
-    return OK if any(arm.duration_s for arm in arms) else FAILED
+    console.print(summary(*arms, is_whole=not interrupted.is_set()), highlight=False)
+    return INTERRUPTED if interrupted.is_set() else OK
 
 
-async def run_arm(
-    arm: Arm,
-    port: int,
-    duration_s: float,
-    interrupted: asyncio.Event,
-    show: Callable[[str], None],
-) -> None:
-    """Measure one half; ends early once `interrupted` is set."""
-    load = Load(KINDS, port)
-    try:
-        await load.start()
-        show(f"{arm.name} flow control: warming up (Ctrl-C ends)")
-        await wait(interrupted, duration_s * WARM_UP_PART)
-        load.measure()
-        arm.tallies = load.tallies
-        measured_s = duration_s * (1 - WARM_UP_PART)
-        while not interrupted.is_set() and load.duration_s < measured_s:
-            await wait(interrupted, min(REFRESH_S, measured_s - load.duration_s))
-            arm.duration_s = load.duration_s
-            left_s = max(0.0, measured_s - arm.duration_s)
-            show(f"{arm.name} flow control: {left_s:.0f} s left (Ctrl-C ends)")
-    except OSError as error:
-        raise CommandError(f"no connection to the proxy of the demo: {error.strerror}") from error
-    finally:
-        load.stop()
+class Tally:
+    """What the clients of one kind got since measuring began: numbers of requests."""
+
+    def __init__(self) -> None:
+        self.served = self.rejected = self.failed = 0
+        self._latencies: Counter[int] = Counter()
+
+    def add(self, status: int, latency_s: float) -> None:
+        """Count a response."""
+        if status == SUCCESS:
+            self.served += 1
+            self._latencies[round(math.log(max(latency_s, 1e-6)) * BUCKETS_PER_E)] += 1
+        elif status == TOO_MANY_REQUESTS:
+            self.rejected += 1
+        else:
+            self.failed += 1
+
+    def percentile_s(self, percent: float) -> float | None:
+        """The latency that `percent` of the served requests did not exceed; None without any."""
+        needed = math.ceil(self.served * percent / 100)
+        for bucket in sorted(self._latencies):
+            needed -= self._latencies[bucket]
+            if needed <= 0:
+                return math.exp(bucket / BUCKETS_PER_E)
+        return None
 
 
-def places(ports: Ports) -> str:
-    """Where to look at the proxy that limits, while the demo runs: its page, and its objects."""
-    admin = f"http://127.0.0.1:{ports.admin}"
+class ClientConnection(asyncio.Protocol):
+    """Keeps one request in flight, as one user, until it is closed; counts responses in `tally`."""
+
+    def __init__(self, user: str, path: str, tally: Tally) -> None:
+        self.tally = tally
+        self._request = (
+            f"GET {path} HTTP/1.1\r\nHost: demo\r\nX-Remote-User: {user}\r\n\r\n"
+        ).encode()
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._sent_s = 0.0
+        self._is_closed = False
+
+    async def connect(self, port: int) -> None:
+        """Connect and send the first request; raises `OSError`."""
+        await asyncio.get_running_loop().create_connection(lambda: self, LOCALHOST, port)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports only behave like asyncio's, they do not inherit.
+        self._transport = cast("asyncio.Transport", transport)
+        self._send()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """Count the request that got no response; the connection stays away."""
+        self._transport = None
+        if not self._is_closed:
+            self.tally.failed += 1
+
+    def data_received(self, data: bytes) -> None:
+        """Parse; what is no HTTP ends the connection."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            if self._transport is not None:
+                self._transport.abort()
+
+    def on_message_complete(self) -> None:
+        """Count a response and send the next request, after a pause if it was a rejection."""
+        status = self._parser.get_status_code()
+        self.tally.add(status, time.perf_counter() - self._sent_s)
+        if status == SUCCESS:
+            self._send()
+        else:
+            asyncio.get_running_loop().call_later(PAUSE_AFTER_REJECTION_S, self._send)
+
+    def _send(self) -> None:
+        if self._transport is not None and not self._is_closed:
+            self._sent_s = time.perf_counter()
+            self._transport.write(self._request)
+
+    def close(self) -> None:
+        """Close at once; what is in flight does not count."""
+        self._is_closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Arm:
+    """One half of the demo: all clients against one proxy, `without` or `with` flow control.
+
+    Attributes:
+        tallies: What each kind of client got, by its name.
+        duration_s: How long that was measured.
+    """
+
+    def __init__(self, name: str, port: int) -> None:
+        self.name = name
+        self.tallies = {kind.name: Tally() for kind in KINDS}
+        self.duration_s = 0.0
+        self._port = port
+
+    def rate(self, kind: ClientKind) -> float:
+        """Requests served a second to all clients of a kind."""
+        return self.tallies[kind.name].served / self.duration_s if self.duration_s else 0.0
+
+    async def run(
+        self, duration_s: float, interrupted: asyncio.Event, show: Callable[[str], None]
+    ) -> None:
+        """Measure; ends early once `interrupted` is set.
+
+        CommandError if the proxy cannot be reached.
+        """
+        clients = [
+            (kind.name, ClientConnection(user, kind.path, self.tallies[kind.name]))
+            for kind in KINDS
+            for user in kind.users
+            for _ in range(kind.in_flight)
+        ]
+        try:
+            await asyncio.gather(*(client.connect(self._port) for _, client in clients))
+            show(f"{self.name} flow control: warming up (Ctrl-C ends)")
+            await wait(interrupted, duration_s * WARM_UP_PART)
+            self.tallies = {kind.name: Tally() for kind in KINDS}
+            for name, client in clients:
+                client.tally = self.tallies[name]
+            since_s, measured_s = time.perf_counter(), duration_s * (1 - WARM_UP_PART)
+            while not interrupted.is_set() and self.duration_s < measured_s:
+                await wait(interrupted, min(REFRESH_S, measured_s - self.duration_s))
+                self.duration_s = time.perf_counter() - since_s
+                left_s = max(0.0, measured_s - self.duration_s)
+                show(f"{self.name} flow control: {left_s:.0f} s left (Ctrl-C ends)")
+        except OSError as error:
+            raise CommandError(
+                f"no connection to the proxy of the demo: {error.strerror}"
+            ) from error
+        finally:
+            for _, client in clients:
+                client.close()
+
+
+async def wait(event: asyncio.Event, duration_s: float) -> None:
+    """Wait for the event, but no longer than the duration."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), duration_s)
+
+
+def table_of(arms: list[Arm]) -> Table:
+    """What each kind of client got in each half that has begun."""
+    # Simple enough to fit into 80 columns.
+    table = Table(
+        title=f"Before a server that does {SEATS} requests at once in {SERVICE_S * 1000:.0f} ms",
+        caption="  ".join(
+            f"{kind.name}: {counted(len(kind.users), 'client')},"
+            f" {counted(kind.in_flight, 'request')} in flight each."
+            for kind in KINDS
+        ),
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
+    for heading in ("clients", "flow control"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("answers/s", "each", "p50 ms", "p99 ms", "rejected", "failed"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for kind in KINDS:
+        for arm in arms:
+            tally, rate = arm.tallies[kind.name], arm.rate(kind)
+            table.add_row(
+                kind.name if arm is arms[0] else "",
+                arm.name,
+                f"{rate:.0f}",
+                f"{rate / len(kind.users):.0f}",
+                milliseconds(tally.percentile_s(50)),
+                milliseconds(tally.percentile_s(99)),
+                str(tally.rejected),
+                str(tally.failed),
+                style="" if arm is arms[0] else "bold",
+            )
+        table.add_section()
+    return table
+
+
+def milliseconds(duration_s: float | None) -> str:
+    """A latency as the table shows it."""
+    return "-" if duration_s is None else f"{duration_s * 1000:.1f}"
+
+
+def summary(without: Arm, limited: Arm, *, is_whole: bool) -> str:
+    """The numbers in words: what a modest client gains, and what the greedy one pays."""
+    waits = [arm.tallies[MODEST.name].percentile_s(50) for arm in (without, limited)]
+    if None in waits:
+        reason = "no modest client got an answer in both" if is_whole else "interrupted"
+        return f"Nothing to compare: {reason}."
+    before, after = without.rate(GREEDY), limited.rate(GREEDY)
+    costs = []
+    if after < before * (1 - A_LITTLE):
+        costs.append(f"{1 - after / before:.0%} of its throughput")
+    if rejected := limited.tallies[GREEDY.name].rejected:
+        costs.append(counted(rejected, "rejected request"))
+    if costs:
+        price = f"with {' and '.join(costs)}"
+    else:
+        price = f"nothing{', as a server that is not overloaded does more' * (after > before)}"
     return (
-        f"The proxy's page, while this runs:     {admin}/\n"
-        f"The proxy's objects, while this runs:  kubectl --server {admin} get flowschemas"
+        f"Half of a modest client's requests took at most {milliseconds(waits[0])} ms without flow"
+        f" control, and {milliseconds(waits[1])} ms with it.\n"
+        f"The greedy client got {before:,.0f} answers/s without flow control, and {after:,.0f} with"
+        f" it: it pays {price}.{'' if is_whole else chr(10) + '(Interrupted.)'}"
     )

@@ -15,7 +15,10 @@ OK = 0
 FAILED = 1
 USAGE = 2
 
-EXIT_CODES = "Exit codes: 0 ok, 1 failed, 2 wrong usage (flags, settings file), 130 interrupted."
+EXIT_CODES = (
+    "Exit codes: 0 ok, 1 failed, 2 wrong usage (flags, settings file), 130 interrupted; serve,"
+    " apiserver and top run until they are interrupted, and end with 0."
+)
 
 
 class CommandError(click.ClickException):

@@ -21,7 +21,6 @@ from apfproxy.app.raw_request import RawRequest, read_raw_request, request_of_li
 from apfproxy.authn.impersonation import effective
 from apfproxy.cli.admin_client import fetch_as, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.explain_uid import explain_uids
 from apfproxy.cli.explanation_text import explanation_lines
 from apfproxy.cli.kubectl_phrases import (
     PhraseError,
@@ -60,11 +59,10 @@ EXAMPLE_NOTE = (
 EPILOG = f"""\b
 Examples:
   apfproxy explain list pods -n x --as alice
-  apfproxy explain get deployments.apps/scale web -n x --as alice --as-group dev
-  apfproxy explain --verb GET --path /api/v1/namespaces/x/pods?limit=500 --as alice
+  apfproxy explain get deployments.apps/scale web --as alice --as-group dev
+  apfproxy explain --verb GET --path /api/v1/pods?limit=500 --as alice
   apfproxy explain list pods -A --as alice --admin 10.0.0.7:8081 -o json
   apfproxy explain list pods -A --as alice --objects objects/
-  apfproxy explain --uid 862bb3d2-6ecc-5a09-bc07-070b4169cf90
   printf 'GET /healthz HTTP/1.1\\nHost: a\\n\\n' | apfproxy explain --offline -
 
 {EXIT_CODES}"""
@@ -97,14 +95,6 @@ Examples:
     metavar="NAME:VALUE",
     help="A header field, for FlowSchemas that tell flows apart by one.  Repeatable.",
 )
-@click.option(
-    "--uid",
-    "uids",
-    multiple=True,
-    metavar="UID",
-    help="Instead of a request: say which object the headers X-Kubernetes-PF-*-UID of an answer"
-    " name.  Repeatable.",
-)
 @objects_options
 @click.option(
     "--hash-seed",
@@ -129,7 +119,6 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     user: str | None,
     groups: tuple[str, ...],
     headers: tuple[tuple[str, str], ...],
-    uids: tuple[str, ...],
     hash_seed: int | None,
     path_prefix: tuple[str, ...],
     admin: Address,
@@ -155,10 +144,6 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     """
     del offline  # `is_offline` sees it
     asks_no_proxy = is_offline(*objects, "hash_seed", "path_prefix")
-    if uids:
-        if any((words, verb, path, namespace, all_namespaces, user, groups, headers, hash_seed)):
-            raise click.UsageError("--uid asks about an object, not a request: leave out the rest")
-        return explain_uids(uids, None if asks_no_proxy else admin, cluster, objects, output)
     if groups and user is None:
         raise click.UsageError("--as-group needs --as")
     for flag, names in (("--as", (user,)), ("--as-group", groups)):

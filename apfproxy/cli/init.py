@@ -51,7 +51,7 @@ NAME = re.compile(
 EPILOG = f"""\b
 Kinds:
   kube-apiserver  beside a kube-apiserver, on its machine
-  gateway         before a cluster, on a machine of its own or within the cluster
+  gateway         before a cluster, on a machine of its own or within it
   http            before any HTTP API
 \b
 Examples:

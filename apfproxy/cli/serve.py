@@ -76,15 +76,16 @@ if TYPE_CHECKING:
 EPILOG = f"""\b
 Examples:
   apfproxy serve --upstream http://127.0.0.1:8000 --listen :8080
-  apfproxy serve --upstream https://10.0.0.1:6443 --upstream-ca-file ca.crt --listen :8443 \\
-      --tls-cert-file server.crt --tls-private-key-file server.key
-  apfproxy serve --upstream https://10.0.0.1:6443 --upstream https://10.0.0.2:6443 \\
-      --per-endpoint 200
+  apfproxy serve --upstream https://10.0.0.1:6443 --upstream-ca-file ca.crt \\
+      --listen :8443 --tls-cert-file s.crt --tls-private-key-file s.key
+  apfproxy serve --upstream https://10.0.0.1:6443 \\
+      --upstream https://10.0.0.2:6443 --per-endpoint 200
   apfproxy serve --settings apfproxy.yaml --objects objects/
   apfproxy serve --upstream http://127.0.0.1:8000 --store objects.db
   apfproxy serve --upstream http://127.0.0.1:8000 --objects-from-kubernetes
   apfproxy serve --upstream http://127.0.0.1:8000 --workers auto
-  apfproxy serve --upstream http://10.0.0.1:8000 --fleet redis://10.0.0.9 --fleet-replicas 3
+  apfproxy serve --upstream http://10.0.0.1:8000 --fleet redis://10.0.0.9 \\
+      --fleet-replicas 3
 
 SIGTERM or SIGINT drains: /readyz fails at once, connections are accepted for the shutdown delay,
 then requests get their time to end.  A second signal stops at once.  The settings file is watched;

@@ -76,7 +76,7 @@ EPILOG = f"""\b
 Examples:
   apfproxy simulate --mix mix.yaml
   apfproxy simulate --mix mix.yaml --compare new-objects/ --plot report.svg
-  apfproxy simulate --audit-log audit.log --server-concurrency-limit 400 --json
+  apfproxy simulate --audit-log a.log --server-concurrency-limit 400 --json
   apfproxy simulate --audit-log audit.log.gz
   zcat access.log.*.gz | apfproxy simulate --access-log -
 

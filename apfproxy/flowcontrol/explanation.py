@@ -26,7 +26,7 @@ from apfproxy.flowcontrol.passage import (
 from apfproxy.flowcontrol.queue_set import QueueSetKind, RejectReason
 from apfproxy.objects.additions import describe
 from apfproxy.objects.field_errors import counted
-from apfproxy.objects.types import FlowSchema, kind_of
+from apfproxy.objects.types import FlowSchema, kind_of, stable_uid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,10 +68,11 @@ class RequestPart(msgspec.Struct, frozen=True, rename="camel"):
 class FlowSchemaPart(msgspec.Struct, frozen=True, rename="camel"):
     """A FlowSchema and the request, which belongs to the first that matches: `is_chosen`.
 
-    `mismatches` say why it does not match, rule by rule.
+    `uid` is as responses name it; `mismatches` say why it does not match, rule by rule.
     """
 
     name: str
+    uid: str
     matching_precedence: int
     priority_level: str
     matches: bool
@@ -82,10 +83,12 @@ class FlowSchemaPart(msgspec.Struct, frozen=True, rename="camel"):
 class LevelPart(msgspec.Struct, frozen=True, rename="camel"):
     """The priority level; limits and what is in use in seats, the last three of queues only.
 
-    `kind` is what it does with a request that does not fit: `queue`, `reject`, or `exempt`.
+    `uid` is as responses name it; `kind` is what becomes of a request that does not fit: `queue`,
+    `reject`, or `exempt`.
     """
 
     name: str
+    uid: str
     kind: str
     nominal_limit: int
     lower_limit: int
@@ -191,6 +194,7 @@ def explain(
     schemas = tuple(
         FlowSchemaPart(
             name=schema.metadata.name,
+            uid=stable_uid(schema),
             matching_precedence=schema.spec.matching_precedence,
             priority_level=schema.spec.priority_level_configuration.name,
             matches=not (failed := mismatches(schema, user, attributes, header_of)),
@@ -262,6 +266,7 @@ def _level_part(level: PriorityLevel) -> LevelPart:
     queue_set, config = level.queue_set, level.queue_set.config
     return LevelPart(
         name=level.name,
+        uid=level.uid,
         kind=config.kind.value,
         nominal_limit=level.nominal_limit,
         lower_limit=level.lower_limit,
@@ -292,9 +297,9 @@ def _outcome(
 ) -> OutcomePart:
     seats = counted(estimate.max_seats, "seat")
     if queue_set.config.kind is QueueSetKind.EXEMPT:
-        used = f"{queue_set.seats_in_use} seats are in use, and none is counted against a limit"
+        used = f"{in_use(queue_set.seats_in_use)}, and none is counted against a limit"
     else:
-        used = f"{queue_set.seats_in_use} of {limit} seats are in use"
+        used = in_use(limit, f"{queue_set.seats_in_use} of ")
     reason = foresight.reason
     if foresight.decision is Decision.EXECUTE:
         text = f"executes at once: it needs {seats}, and {used}"
@@ -304,7 +309,7 @@ def _outcome(
     elif reason is RejectReason.QUEUE_FULL:
         text = (
             f"rejected with 429, {reason}: queue {foresight.queue}, the best of its hand,"
-            f" has {foresight.ahead} requests waiting, as many as it may, and {used}"
+            f" has {counted(foresight.ahead, 'request')} waiting, as many as it may, and {used}"
         )
     else:
         text = (
@@ -318,6 +323,11 @@ def _outcome(
         reason=reason.value if reason is not None else "",
         text=text,
     )
+
+
+def in_use(seats: int, some_of: str = "") -> str:
+    """So many seats, or some of them, are in use."""
+    return f"{some_of}{counted(seats, 'seat')} {'is' if seats == 1 else 'are'} in use"
 
 
 def _refused(reason: RejectReason) -> OutcomePart:

@@ -259,5 +259,5 @@ def _what_of(level: PriorityLevel) -> str:
     what = f"nominally {counted(level.nominal_limit, 'seat')}, {how}"
     if queue_set.is_idle:
         return what
-    in_use = f"{queue_set.seats_in_use} of {level.current_limit} seats are in use"
+    in_use = f"{queue_set.seats_in_use} of {counted(level.current_limit, 'seat')} in use"
     return f"{what}; now {in_use}, requests that wait: {queue_set.requests_waiting}"

@@ -106,7 +106,11 @@ async def test_page_of_a_cluster(client: Client) -> None:
     ("path", "status", "text"),
     [
         ("/debug/limits", 400, "cluster: name one for /debug/limits (?cluster=NAME,"),
-        ("/debug/limits?cluster=shpo", 404, "named 'shpo'; did you mean shop?"),
+        (
+            "/debug/limits?cluster=shpo",
+            404,
+            "named 'shpo'; did you mean shop?  there are shop, bad",
+        ),
         ("/clusters/x/debug/limits", 404, "named 'x'; there are shop, bad"),
         ("/clusters/bad/", 503, "cluster: bad cannot be used: s.yaml:3: odd"),
         ("/clusters/shop/nothing", 404, "a cluster has these pages:"),

@@ -61,12 +61,13 @@ def test_first_line(name: str) -> None:
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each command's help has an example and its exit codes."""
+    """Each command's help has an example and its exit codes, and fits into 80 columns."""
     assert main([command, "--help"]) == 0
     text = capsys.readouterr().out
     assert f"apfproxy {command} " in text
     assert "Example" in text
     assert "Exit codes: 0 ok, 1 failed, 2 wrong usage" in " ".join(text.split())
+    assert [] == [line for line in text.splitlines() if len(line) > 80]
 
 
 @pytest.mark.parametrize(

@@ -3,170 +3,336 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
+import json
+import multiprocessing
 import re
 import signal
 import socket
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
 
 from apfproxy.app import running
-from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.cli import demo as demo_module
-from apfproxy.cli.demo import run_arm, run_demo
-from apfproxy.cli.demo_clients import KINDS, Tally
-from apfproxy.cli.demo_report import Arm
-from apfproxy.cli.demo_servers import ANY_PORT, SEEDS, Ports
+from apfproxy.app.apiserver_process import ApiServerProcess
+from apfproxy.base.held_signals import INTERRUPTED
+from apfproxy.cli import demo_servers as servers_module
+from apfproxy.cli.demo import (
+    GREEDY,
+    KINDS,
+    MODEST,
+    Arm,
+    ClientConnection,
+    Tally,
+    run_demo,
+    summary,
+    table_of,
+)
+from apfproxy.cli.demo_servers import (
+    API_SERVER,
+    EXEMPT,
+    LIMITED,
+    Ports,
+    serve,
+    server_process,
+)
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.objects.decode import decode_documents
+from apfproxy.request.attributes import User, parse_attributes
+from apfproxy.sources.object_files import effective_objects
+from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Callable
+    from multiprocessing.connection import Connection
 
 SUMMARY = re.compile(
     "Half of a modest client's requests took at most"
     "|Nothing to compare: no modest client got an answer in both"
 )
-"""The second is said where the machine is too busy for a modest client."""
+"""The second is printed where the machine is too busy for a modest client."""
+RESPONSE = b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n"
 
 
-async def api_server() -> ApiServerProcess:
-    """A server that has what the clients ask for, and is fast."""
-    server = ApiServerProcess(ApiServerSettings(listen=ANY_PORT, seeds=SEEDS))
+@pytest.fixture
+async def ports() -> AsyncIterator[Ports]:
+    """An API server in the place of both proxies."""
+    server = ApiServerProcess(API_SERVER)
     await server.start()
-    return server
-
-
-async def run_with_server(
-    seconds: float, *, is_terminal: bool, height: int = 24
-) -> tuple[int, str]:
-    """Run the demo with the server in the place of both proxies: its exit code and output."""
-    server = await api_server()
-    output = io.StringIO()
-    console = Console(file=output, force_terminal=is_terminal, width=100, height=height)
-    code = await run_demo(Ports(server.port, server.port, 1234), seconds, console)
+    yield Ports(server.port, server.port, 1234)
     await server.stop()
-    return code, output.getvalue()
 
 
-async def test_run() -> None:
-    """Both halves are measured and summed up."""
-    code, output = await run_with_server(0.8, is_terminal=False)
+def test_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command starts its servers, compares both halves in words, and leaves no process."""
+    monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
 
-    assert code == 0
-    assert "flow control: " not in output
-    assert ":     http://127.0.0.1:1234/\n" in output
-    assert "kubectl --server http://127.0.0.1:1234 get flowschemas\n" in output
-    assert SUMMARY.search(output)
+    assert main(["demo", "--seconds", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert SUMMARY.search(printed)
+    assert re.search(r"^The proxy's page, .*: +http://127\.0\.0\.1:\d+/$", printed, re.MULTILINE)
+    assert "flow control: " not in printed
+    assert multiprocessing.active_children() == []
 
 
-@pytest.mark.parametrize(("height", "has_bars"), [(24, False), (40, True)], ids=["low", "high"])
-async def test_run_in_a_terminal(*, height: int, has_bars: bool) -> None:
-    """In a terminal it also shows what goes on, with bars where there is room."""
-    code, output = await run_with_server(0.8, is_terminal=True, height=height)
+async def test_terminal(ports: Ports) -> None:
+    """In a terminal the table is there while it fills, with what goes on."""
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=True, width=100, height=24)
 
-    assert code == 0
-    assert (output.count("half of the answers took at most") > 1) is has_bars
-    assert "without flow control: warming up (Ctrl-C ends)" in output
-    assert "with flow control: 0 s left" in output
+    assert await run_demo(ports, 0.8, console) == 0
+    assert "without flow control: warming up (Ctrl-C ends)" in output.getvalue()
+    assert "with flow control: 0 s left" in output.getvalue()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_interrupted(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
-    """Ctrl-C, or the end of the terminal, ends it at once, with what was measured so far."""
-    names = []
+async def test_interrupted(
+    ports: Ports, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Ctrl-C, or the end of the terminal, ends it at once, with a code that says so."""
+    measured = []
 
-    async def interrupt(arm: Arm, *_: object) -> None:
-        names.append(arm.name)
-        interrupted = _[2]
-        assert isinstance(interrupted, asyncio.Event)
+    async def run(arm: Arm, seconds: float, interrupted: asyncio.Event, show: object) -> None:
+        del seconds, show
+        measured.append(arm.name)
         signal.raise_signal(signal.SIGUSR2)  # does nothing
         signal.raise_signal(number)
         await interrupted.wait()
 
-    monkeypatch.setattr(demo_module, "run_arm", interrupt)
-    code, output = await run_with_server(600, is_terminal=False)
+    monkeypatch.setattr(Arm, "run", run)
+    output = io.StringIO()
 
-    assert code == 1
-    assert names == ["without"]
-    assert "Nothing to compare: interrupted." in output
+    assert await run_demo(ports, 600, Console(file=output)) == INTERRUPTED
+    assert measured == ["without"]
+    assert "Nothing to compare: interrupted." in output.getvalue()
 
 
-async def test_interrupted_half() -> None:
+async def test_interrupted_half(ports: Ports) -> None:
     """An interrupted half ends without its time being over."""
-    server = await api_server()
-    interrupted = asyncio.Event()
-    half = Arm("without", {kind.name: Tally() for kind in KINDS})
+    arm, interrupted = Arm("without", ports.without), asyncio.Event()
+    await arm.run(600, interrupted, lambda _status: interrupted.set())
 
-    def show(status: str) -> None:
-        del status
-        interrupted.set()
-
-    await run_arm(half, server.port, 600, interrupted, show)
-    await server.stop()
-
-    assert half.duration_s == 0.0
+    assert arm.duration_s == 0.0
 
 
 async def test_no_proxy() -> None:
     """Without a proxy the demo ends with an error."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    nothing = Arm("without", {kind.name: Tally() for kind in KINDS})
     with pytest.raises(CommandError, match="no connection to the proxy of the demo"):
-        await run_arm(nothing, port, 1, asyncio.Event(), lambda _status: None)
+        await Arm("without", port).run(1, asyncio.Event(), lambda _status: None)
 
 
-def test_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command starts the servers, and prints only the summary where there is no terminal."""
-    monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
+@pytest.mark.parametrize(
+    ("objects", "level", "seats"), [(LIMITED, "demo", 20), (EXEMPT, "exempt", 0)]
+)
+def test_objects(objects: tuple[dict[str, object], ...], level: str, seats: int) -> None:
+    """One set of objects gives all seats to all requests, the other exempts them."""
+    decoded = decode_documents("\n---\n".join(map(json.dumps, objects)).encode(), "demo")
+    controller = Controller(VirtualClock(), 20, 0)
+    controller.commit(controller.digest(effective_objects(decoded.objects, with_suggested=False)))
+    user = User("modest-1", ("system:authenticated",))
+    found = controller.classify(user, parse_attributes("GET", MODEST.path.encode()))
 
-    assert main(["demo", "--seconds", "1"]) == 0
-    assert SUMMARY.search(capsys.readouterr().out)
-
-
-def test_command_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Servers that do not start end the command with a line that says so."""
-
-    @contextlib.contextmanager
-    def broken() -> Iterator[Ports]:
-        raise CommandError("no servers")
-        yield  # a generator, to be a context manager
-
-    monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
-    monkeypatch.setattr(demo_module, "demo_servers", broken)
-
-    assert main(["demo"]) == 1
-    assert capsys.readouterr().err == "apfproxy: no servers\n"
+    assert decoded.problems == []
+    assert (found.level.name, found.level.nominal_limit) == (level, seats)
 
 
-def test_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its flag the command shows the demo of a gateway."""
-    seen = []
-
-    def gateway_demo(seconds: float, console: Console) -> int:
-        seen.append((seconds, console.width))
-        return 1
-
-    monkeypatch.setattr(demo_module, "gateway_demo", gateway_demo)
-
-    assert main(["demo", "--gateway", "--seconds", "3"]) == 1
-    assert seen == [(3, 100)]
+async def fail() -> tuple[int, ...]:
+    """A server that does not start."""
+    raise SystemExit(1)
 
 
-def test_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its flag the command shows the demo of a fleet."""
-    found = []
+async def hang() -> tuple[int, ...]:
+    """A process that starts, and does not end by itself."""
+    asyncio.get_running_loop().call_soon(threading.Event().wait)
+    return (1, 2)
 
-    def fleet_demo(seconds: float, console: Console) -> int:
-        found.append((seconds, console.width))
-        return 1
 
-    monkeypatch.setattr(demo_module, "fleet_demo", fleet_demo)
+def test_servers_that_do_not_start() -> None:
+    """A server that does not start ends the demo with an error."""
+    with pytest.raises(CommandError, match="did not start"), server_process(fail):
+        pass
 
-    assert main(["demo", "--fleet", "--seconds", "3"]) == 1
-    assert [(3, 100)] == found
-    assert main(["demo", "--fleet", "--gateway"]) == 2
+    assert multiprocessing.active_children() == []
+
+
+def test_process_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that does not end by itself is killed."""
+    monkeypatch.setattr(servers_module, "END_TIMEOUT_S", 0.01)
+    with server_process(hang) as ports:
+        assert ports == (1, 2)
+
+    assert multiprocessing.active_children() == []
+
+
+def served(
+    monkeypatch: pytest.MonkeyPatch, theirs: Connection, on_start: Callable[[], None]
+) -> None:
+    """Serve in this process."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(servers_module, "configure_logging", lambda *_: None)
+
+    async def start() -> tuple[int, ...]:
+        on_start()
+        return (1, 2)
+
+    serve(theirs, start)
+    theirs.close()
+
+
+def test_servers_end_with_their_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server tells its ports, and ends once the pipe closes, also while it starts."""
+    ours, theirs = multiprocessing.Pipe()
+    thread = threading.Thread(target=served, args=(monkeypatch, theirs, lambda: None))
+    thread.start()
+    ports = ours.recv()
+    ours.close()
+    thread.join()
+
+    assert ports == (1, 2)
+
+    ours, theirs = multiprocessing.Pipe()
+    served(monkeypatch, theirs, ours.close)
+
+
+class Transport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.is_aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+@pytest.fixture
+def client() -> tuple[ClientConnection, Transport]:
+    """A connected client."""
+    connection, transport = ClientConnection("me", "/a", Tally()), Transport()
+    return connection, transport
+
+
+async def test_client(
+    client: tuple[ClientConnection, Transport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each response makes the client send its next request, after a pause if it was rejected."""
+    connection, transport = client
+    pauses: list[float] = []
+
+    def call_later(delay_s: float, callback: Callable[[], None]) -> None:
+        pauses.append(delay_s)
+        callback()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
+    connection.connection_made(transport)
+    for byte in RESPONSE % 200:
+        connection.data_received(bytes([byte]))
+    connection.data_received(RESPONSE % 429)
+    connection.data_received(RESPONSE % 502)
+    tally = connection.tally
+
+    assert [True] * 4 == [b"X-Remote-User: me\r\n" in each for each in transport.written]
+    assert (1, 1, 1) == (tally.served, tally.rejected, tally.failed)
+    assert [0.1, 0.1] == pauses
+    connection.data_received(b"\0\0\0\0")  # no HTTP
+    assert transport.is_aborted
+
+
+@pytest.mark.parametrize(("closes", "failed"), [(False, 1), (True, 0)])
+def test_connection_that_ends(
+    client: tuple[ClientConnection, Transport], closes: bool, failed: int
+) -> None:
+    """A request without a response has failed, unless we closed the connection."""
+    connection, transport = client
+    connection.connection_made(transport)
+    if closes:
+        connection.close()
+    connection.connection_lost(None)
+    connection.close()
+
+    assert connection.tally.failed == failed
+
+
+@pytest.mark.parametrize(
+    ("latencies_ms", "percent", "expected_ms"),
+    [([], 50, None), ([10] * 9 + [100], 50, 10), ([10] * 9 + [100], 99, 100), ([0], 50, 0.001)],
+)
+def test_percentiles(latencies_ms: list[float], percent: float, expected_ms: float | None) -> None:
+    """Percentiles are right to the width of a bucket."""
+    tally = Tally()
+    for latency_ms in latencies_ms:
+        tally.add(200, latency_ms / 1000)
+    found_s = tally.percentile_s(percent)
+
+    assert found_s == (None if expected_ms is None else pytest.approx(expected_ms / 1000, rel=0.01))
+
+
+def measured(name: str, *, served: int = 100, rejected: int = 0) -> Arm:
+    """A half of two seconds in which the modest clients got 100 responses."""
+    arm = Arm(name, 0)
+    arm.duration_s = 2.0
+    for kind, status, count in (
+        (MODEST, 200, 100),
+        (GREEDY, 200, served),
+        (GREEDY, 429, rejected),
+    ):
+        for _ in range(count):
+            arm.tallies[kind.name].add(status, 0.1)
+    return arm
+
+
+def test_table() -> None:
+    """The table fits into 80 columns and has a row for each kind of client in each half."""
+    console = Console(file=io.StringIO(), width=80)
+    with console.capture() as capture:
+        console.print(table_of([measured("without", rejected=7), Arm("with", 0)]))
+    rows = [line.split() for line in capture.get().splitlines()]
+
+    assert ["greedy", "without", "50", "50", "100.3", "100.3", "7", "0"] in rows
+    assert ["modest", "without", "50", "10", "100.3", "100.3", "0", "0"] in rows
+    assert ["with", "0", "0", "-", "-", "0", "0"] in rows
+
+
+@pytest.mark.parametrize(
+    ("limited", "is_whole", "text"),
+    [
+        (
+            measured("with"),
+            False,
+            (
+                "Half of a modest client's requests took at most 100.3 ms without flow control,"
+                " and 100.3 ms with it.\nThe greedy client got 50 answers/s without flow control,"
+                " and 50 with it: it pays nothing.\n(Interrupted.)"
+            ),
+        ),
+        (measured("with", served=200), True, "nothing, as a server that is not overloaded does"),
+        (measured("with", served=99), True, "it pays nothing."),
+        (measured("with", served=98), True, "it pays with 2% of its throughput."),
+        (
+            measured("with", served=75, rejected=3),
+            True,
+            "of its throughput and 3 rejected requests.",
+        ),
+        (measured("with", rejected=1), True, "it pays with 1 rejected request."),
+        (Arm("with", 0), False, "Nothing to compare: interrupted."),
+        (Arm("with", 0), True, "Nothing to compare: no modest client got an answer in both."),
+    ],
+)
+def test_summary(limited: Arm, is_whole: bool, text: str) -> None:
+    """The summary compares both halves, with the price that the greedy client pays."""
+    assert text in summary(measured("without"), limited, is_whole=is_whole)
+
+
+def test_clients() -> None:
+    """There is one greedy flow, and several modest ones with one request each."""
+    assert [(1, 200), (5, 1)] == [(len(kind.users), kind.in_flight) for kind in KINDS]

@@ -15,6 +15,8 @@ from aiohttp.test_utils import TestServer
 from apfproxy.admin.explain_page import PATH, TOLD_APART
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
+from apfproxy.objects.decode import bootstrap_objects
+from apfproxy.objects.types import stable_uid
 from tests.app.test_process import settings_for
 from tests.sources.test_object_files import level
 
@@ -130,6 +132,15 @@ def test_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         found["priorityLevel"]["nominalLimit"],
     )
     assert "system:anonymous" == found["user"]["name"]
+
+
+def test_uids(capsys: pytest.CaptureFixture[str]) -> None:
+    """Objects have the UIDs that responses name them by."""
+    found = explained("list pods --as alice --offline", capsys)
+    uids = {stable_uid(each) for each in bootstrap_objects()}
+
+    assert {each["uid"] for each in found["flowSchemas"]} < uids
+    assert found["priorityLevel"]["uid"] in uids
 
 
 def test_seed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,7 +101,6 @@ def test_commands() -> None:
         top = json.loads(run(admin, "top", "--once", "--output", "json"))
         limits = json.loads(run(admin, "limits", "--output", "json"))
         explained = run(admin, "explain", "list", "pods", "-n", "x")
-        objects = run(admin, "explain", "--uid", top["levels"][0]["uid"])
         members = run(admin, "limits", "--fleet")
 
     assert sum(level["dispatched"] for level in top["levels"]) == REQUESTS
@@ -111,7 +110,6 @@ def test_commands() -> None:
     assert SEATS <= limits["sums"]["nominal"] < SEATS + len(limits["levels"])
     assert limits["sums"]["current"] <= SEATS
     assert "sums over 2 workers" in explained
-    assert top["levels"][0]["name"] in objects
     assert "worker-1" in members
     assert "worker-2" in members
 

@@ -143,7 +143,7 @@ def test_now() -> None:
             ask(controller)
 
     assert ["execute", *["wait"] * 6, "reject"] == [outcome.decision for outcome in texts]
-    assert texts[0].text == "executes at once: it needs 1 seat, and 0 of 1 seats are in use"
+    assert texts[0].text == "executes at once: it needs 1 seat, and 0 of 1 seat is in use"
     assert found.flow.hand == tuple(
         explanation.QueuePart(card, 2, int(card == texts[0].queue), int(card == texts[0].queue))
         for card in controller.classify(ALICE, PODS).flow.hand
@@ -151,13 +151,13 @@ def test_now() -> None:
     assert [0, 0, 0, 1, 1, 1] == [outcome.ahead for outcome in texts[1:7]]
     queue = texts[4].queue
     assert texts[4].text == (
-        f"waits in queue {queue}, behind 1 request: it needs 1 seat, and 1 of 1 seats are in use"
+        f"waits in queue {queue}, behind 1 request: it needs 1 seat, and 1 of 1 seat is in use"
     )
     assert texts[1].text.startswith(f"waits in queue {texts[1].queue}, first: ")
     assert texts[7].reason == "queue-full"
     assert texts[7].text == (
         f"rejected with 429, queue-full: queue {texts[7].queue}, the best of its hand, has 2"
-        " requests waiting, as many as it may, and 1 of 1 seats are in use"
+        " requests waiting, as many as it may, and 1 of 1 seat is in use"
     )
 
 
@@ -185,7 +185,7 @@ def test_without_queues() -> None:
 
     assert ("reject", ()) == (found.priority_level.kind, found.flow.hand)
     assert found.outcome.text == (
-        "rejected with 429, concurrency-limit: it needs 1 seat, 1 of 1 seats are in use, and level"
+        "rejected with 429, concurrency-limit: it needs 1 seat, 1 of 1 seat is in use, and level"
         ' "narrow" has no queues'
     )
     assert ("exempt", "execute") == (exempt.priority_level.kind, exempt.outcome.decision)

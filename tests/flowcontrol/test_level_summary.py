@@ -243,7 +243,7 @@ def test_what_becomes_of_objects() -> None:
 
     assert "not used: its priority level nowhere does not exist" == found["lost"]
     assert (
-        f"nominally 37 seats, 8 queues; now 2 of {limit} seats are in use, requests that wait: 0"
+        f"nominally 37 seats, 8 queues; now 2 of {limit} seats in use, requests that wait: 0"
         == found["queued"]
     )
 
