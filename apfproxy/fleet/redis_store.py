@@ -1,7 +1,9 @@
 """A record in a server that speaks Redis' protocol: a hash with `version` and `data`.
 
 Each write has a version that its writer draws, so it is that of no other write, also of one that a
-failover has lost.  A script compares and writes at once.
+failover has lost.  A script compares and writes at once.  redis-py follows Sentinels and clusters;
+after any failure the next question makes a client from the settings again, whose files may have
+changed.
 
 A key that nobody writes for `KEPT_S` is removed by the server, so that fleets of the past leave
 nothing.
@@ -12,44 +14,97 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import secrets
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+import ssl
+from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.connection import (
+    Connection,
+    ConnectionPool,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    NoPermissionError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 
-from apfproxy.base.tasks import spawn
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.files import read_named
+from apfproxy.base.tasks import Backoff, spawn
 from apfproxy.fleet.record import MAX_RECORD_BYTES
-from apfproxy.fleet.redis_access import MAX_PROBLEM, RedisAccess
-from apfproxy.fleet.redis_listener import RedisListener
-from apfproxy.fleet.redis_places import RedisPlaces
 from apfproxy.fleet.store import Stored, StoreError, Swapped
+from apfproxy.settings.store_address import Kind
+from apfproxy.sources.api_credentials import tls_context
+from apfproxy.sources.kubeconfig import ApiAccess, Pem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.fleet.redis_access import RedisLink
     from apfproxy.settings import FleetSettings
     from apfproxy.settings.store_address import StoreAddress
+
+    Client = Redis | RedisCluster
 
 PREFIX = "apfproxy:"
 """Of all keys and channels, as an ACL names them."""
 KEPT_S = 86400
 VERSION_BYTES = 12
+MAX_VERSION_BYTES = 64
+
+CONNECT_S = 2.0
+ANSWER_S = 5.0
+"""For a server that hangs; callers give up sooner."""
 LATE_S = 1.0
-"""How long an answer that nobody waits for any more may take, before the connection is given up."""
+"""How long a response that nobody waits for any more may take, before its connection is closed."""
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 10.0
+"""Between two tries to listen; a listener that lasted as long is well."""
+BETWEEN_MESSAGES_S = 0.005
+"""Each says the same, so many at once need no haste; a flood of them leaves time for requests."""
+SILENCE_S = 15.0
+"""After so long the server is asked whether it is still there; after twice as long it is not."""
+
+MAX_PASSWORD_BYTES = 4096
+MAX_PROBLEM = 200
+"""Characters that are shown of what a server says."""
+FIRST_LETTERS = 4
+"""A shorter password is no part of a text that it could be found in."""
+
+WRONG_TYPES = (TypeError, LookupError, AttributeError)
+"""What redis-py trips over if a server responds as no Redis does."""
+CONNECTION_ERRORS = (
+    *(RedisError, RedisClusterException, OSError, ValueError, EOFError, RuntimeError),
+    *WRONG_TYPES,
+)
+"""What redis-py raises; ValueError for a host that is no name, and uvloop's RuntimeError for a
+connection that was reset just before something was written."""
+
+DATA_USER = "the user in fleet.store, and fleet.passwordFile"
+NO_RECORD = "has something else than a record: delete it"
 
 logger = logging.getLogger(__name__)
 
 THERE = f"""\
 local function there()
-  if redis.call('HSTRLEN', KEYS[1], 'data') > {MAX_RECORD_BYTES} then
+  if redis.call('HSTRLEN', KEYS[1], 'data') > {MAX_RECORD_BYTES}
+    or redis.call('HSTRLEN', KEYS[1], 'version') > {MAX_VERSION_BYTES} then
     return redis.error_reply('TOOLONG')
   end
   return redis.call('HMGET', KEYS[1], 'version', 'data')
 end
 """
-"""What is there, unless it is longer than a record."""
+"""What is there, unless it is longer than a record: so what redis-py reads is bounded."""
 
 READ = f"""\
 {THERE}
@@ -77,29 +132,135 @@ the others has written nevertheless, and gets the reason instead.
 """
 
 
-@dataclass(slots=True)
-class Question:
-    """A script that is run, with its arguments; and what came of it."""
+class TlsConnection(SSLConnection):
+    """A connection with a TLS context of ours: redis-py's own trusts the system's CAs, too."""
 
-    script: Script
-    arguments: tuple[str | bytes | int, ...]
-    answer: Any = None
-    problem: StoreError | None = None
+    def __init__(self, *, tls: ssl.SSLContext, **others: Any) -> None:  # noqa: ANN401 - redis-py's
+        super().__init__(**others)
+        self.ssl_context.context = tls
 
 
-class Script(NamedTuple):
-    """A script, and the name that the server knows it by."""
+class Servers:
+    """Makes clients of the servers of an address, by files that may have changed since.
 
-    text: str
-    digest: str
+    Raises:
+        OperatorError: A file that the settings name cannot be used.
+    """
 
-    @classmethod
-    def of(cls, text: str) -> Script:
-        """The script of a text."""
-        return cls(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    def __init__(self, address: StoreAddress, fleet: FleetSettings) -> None:
+        self._address = address
+        self._fleet = fleet
+        self._access = ApiAccess(
+            server="",
+            authorities=_pem(fleet.ca_file),
+            certificate=_pem(fleet.certificate_file),
+            key=_pem(fleet.key_file),
+        )
+        self._turn = 0  # of the node that is asked first
+        self._secrets: tuple[str, ...] = ()
+        self._read_files()
 
+    def _read_files(self) -> tuple[str, str, ssl.SSLContext | None]:
+        """Passwords of the servers and of Sentinels, and TLS; blocks on the file system."""
+        fleet, given = self._fleet, self._address.password
+        own = given if fleet.password_file is None else password_of(fleet.password_file)
+        path = fleet.sentinel_password_file
+        sentinel = "" if path is None else password_of(path)
+        self._secrets = tuple(filter(None, (own, sentinel)))
+        return own, sentinel, tls_context(self._access) if self._address.is_tls else None
 
-READING, SWAPPING = Script.of(READ), Script.of(SWAP)
+    async def connect(self, *, listens: bool = False) -> Client:
+        """A client of the server that has the record, or, to listen, that tells of it; StoreError.
+
+        Of a cluster each node tells.
+        """
+        try:
+            own, sentinel, tls = await asyncio.to_thread(self._read_files)
+        except OperatorError as error:
+            raise StoreError(str(error)) from error
+        address = self._address
+        options = _options(address.user, own)
+        nodes = [*address.nodes[self._turn :], *address.nodes[: self._turn]] or [("", 0)]
+        if address.kind is Kind.CLUSTER and not listens:
+            return await _cluster(nodes, options, tls)
+        options["db"] = address.database
+        if address.kind is not Kind.SENTINEL:
+            return _client(nodes[0], address.path, options, tls)
+        client = _client(await self._primary(nodes, sentinel, tls), "", options, tls)
+        try:
+            role = await client.execute_command("ROLE")  # type: ignore[no-untyped-call]  # redis-py's
+        except BaseException:
+            await client.aclose()
+            raise
+        if not isinstance(role, list) or role[:1] != [b"master"]:
+            await client.aclose()
+            raise StoreError("the server that Sentinel names is none that can be written yet")
+        return client
+
+    async def _primary(
+        self, nodes: list[tuple[str, int]], password: str, tls: ssl.SSLContext | None
+    ) -> tuple[str, int]:
+        """Where Sentinels say that the server is; StoreError.
+
+        redis-py's `discover_master` would not say why a Sentinel does not know.
+        """
+        service, problem = self._address.service, ""
+        for host, port in nodes:
+            client = _client((host, port), "", _options("", password), tls)
+            try:
+                found = await client.execute_command(  # type: ignore[no-untyped-call]  # redis-py's
+                    "SENTINEL", "GET-MASTER-ADDR-BY-NAME", service
+                )
+                if found is not None:
+                    return found[0].decode(), int(found[1])
+                problem = f"the Sentinel at {host}:{port} watches no {service}"
+            except CONNECTION_ERRORS as error:
+                problem = self.explained(error, "fleet.sentinelPasswordFile")
+            finally:
+                await client.aclose()
+        raise StoreError(f"no Sentinel knows the server {service}: {problem}")
+
+    def failed(self) -> None:
+        """Ask the next node first from now on: one may hang."""
+        self._turn = (self._turn + 1) % (len(self._address.nodes) or 1)
+
+    def explained(self, error: BaseException, settings: str = DATA_USER) -> str:
+        """What is wrong, in one line, without a password; `settings` have user and password."""
+        text = self._shown(error)
+        for each in _causes(error):
+            if isinstance(each, ssl.SSLCertVerificationError):
+                why = each.verify_message.rstrip(".")
+                return (
+                    f"the certificate of Redis is not good: {why}; see the host in fleet.store,"
+                    " and fleet.caFile"
+                )
+            if isinstance(each, AuthenticationError):
+                return f"Redis refuses user or password: {text}; see {settings}"
+            if isinstance(each, NoPermissionError):
+                return (
+                    f"Redis does not permit it: {text}; see docs/fleet-stores.md for the rights of"
+                    " a member's user"
+                )
+        if isinstance(error, ReadOnlyError):
+            return "Redis is a replica, which cannot be written"
+        if isinstance(error, ResponseError):
+            return f"Redis says: {text}"
+        return f"Redis does not answer: {text}"
+
+    def _shown(self, error: BaseException) -> str:
+        text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        if isinstance(error, RuntimeError):
+            text = "the connection was reset"
+        if isinstance(error, WRONG_TYPES):
+            text = "what it says is no answer"
+        if isinstance(error, TimeoutError) and not str(error):
+            text = f"nothing came for {ANSWER_S:g} s"
+        for secret in self._secrets:
+            if len(secret) >= FIRST_LETTERS:
+                text = text.replace(secret, "...")
+            elif isinstance(error, ResponseError):
+                text = type(error).__name__  # a server may repeat what it was told
+        return text[:MAX_PROBLEM]
 
 
 class RedisStore:
@@ -115,174 +276,291 @@ class RedisStore:
     """
 
     def __init__(self, address: StoreAddress, fleet: FleetSettings, key: str) -> None:
-        access = RedisAccess(address, fleet)
-        access.check()
-        self._places = RedisPlaces(address, access)
+        self._servers = Servers(address, fleet)
         # Braces have a cluster place all keys of a record by what is in them.
         self.key = f"{PREFIX}{{{key}}}"
         self.channel = f"{self.key}:urgent"
         self._own = secrets.token_hex(8)
         self._asking = asyncio.Lock()
-        self._link: RedisLink | None = None
-        self._opening: asyncio.Task[None] | None = None
-        self._late: asyncio.Task[None] | None = None  # the last question, which may be over
-        self._problem = ""  # of the last try to connect
+        self._client: Client | None = None
+        self._question: asyncio.Task[Any] | None = None  # the last one, which may be over
         self._is_told = True  # whether the others were told of the last urgent change
-        self._listener: RedisListener | None = None
+        self._listener: asyncio.Task[None] | None = None
 
     async def read(self) -> Stored:
         """What is there; StoreError."""
-        was_connected = self._link is not None
+        was_connected = self._client is not None
         try:
-            return _stored(await self._run(READING))
+            return _stored(await self._run(READ))
         except StoreError:
             if not was_connected:
                 raise
         # The server may have gone since it was last asked, and another one be in its place.
-        return _stored(await self._run(READING))
+        return _stored(await self._run(READ))
 
     async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:
         """Write if nobody has since `seen`; StoreError, after which it may be written or not."""
         if len(data) > MAX_RECORD_BYTES:
             raise StoreError(f"the record has {len(data)} bytes, more than {MAX_RECORD_BYTES}")
         version = secrets.token_hex(VERSION_BYTES)
-        answer = await self._run(
-            SWAPPING,
-            _bytes(seen.version),
-            version,
-            data,
-            KEPT_S,
-            self.channel if is_urgent else "",
-            self._own,
-        )
-        if isinstance(answer, bytes):
-            if is_urgent:
-                self._note_told(answer)
-            return Swapped(is_done=True, stored=Stored(data, version))
-        return Swapped(is_done=False, stored=_stored(answer))
-
-    def _note_told(self, answer: bytes) -> None:
-        """Log it if the others cannot be told any more."""
-        was_told, self._is_told = self._is_told, answer == b"written"
-        if was_told and not self._is_told:
-            logger.warning(
-                "Redis does not tell other members of urgent changes, which they see only at their"
-                " next look: %s",
-                answer.decode("utf-8", "replace")[:MAX_PROBLEM],
-            )
+        channel = self.channel if is_urgent else ""
+        # As the server has it, whatever bytes somebody else has written.
+        before = seen.version.encode("latin-1")
+        found = await self._run(SWAP, before, version, data, KEPT_S, channel, self._own)
+        if not isinstance(found, bytes):
+            return Swapped(is_done=False, stored=_stored(found))
+        if is_urgent:
+            was_told, self._is_told = self._is_told, found == b"written"
+            if was_told and not self._is_told:
+                logger.warning(
+                    "Redis does not tell other members of urgent changes, which they see only at"
+                    " their next look: %s",
+                    found.decode("utf-8", "replace")[:MAX_PROBLEM],
+                )
+        return Swapped(is_done=True, stored=Stored(data, version))
 
     def listen(self, on_urgent: Callable[[], None]) -> None:
-        """Call `on_urgent` when another member wrote something urgent, from now on."""
+        """Call `on_urgent` when another member wrote something urgent, from now on.
+
+        Also when that may have been missed.
+        """
         assert self._listener is None, "one listener"
-        self._listener = RedisListener(self._places, self.channel, self._own, on_urgent)
-        self._listener.start()
+        listener = Listener(self._servers, self.channel, self._own.encode(), on_urgent)
+        self._listener = spawn(listener.run(), name=f"listener to {self.channel}")
 
     async def close(self) -> None:
         """End the connections; harmless once done."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            await listener.close()
-        for task in (self._opening, self._late):
+        for task in (self._listener, self._question):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-        self._opening = self._late = None
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
+        self._listener = self._question = None
+        await self._leave()
 
-    async def _run(self, script: Script, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - of any type
-        """What a script returns; StoreError."""
-        async with self._asking:
-            if self._late is not None:
-                await asyncio.wait([self._late])
-            if self._link is None:
-                await self._connect()
-            link, self._link = self._link, None
-            if link is None:
-                raise StoreError(self._problem)
-            question = Question(script, arguments)
-            self._late = spawn(self._answer(link, question), name=f"question for {self.key}")
-            try:
-                await asyncio.shield(self._late)
-            except asyncio.CancelledError:
-                # With its answer the connection is of use again, if that does not take for ever.
-                asyncio.get_running_loop().call_later(LATE_S, self._late.cancel)
-                raise
-            if question.problem is not None:
-                raise question.problem
-            return question.answer
+    async def _leave(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
-    async def _connect(self) -> None:
-        """Have a connection, or a problem.
+    async def _run(self, script: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - of any type
+        """What a script returns; StoreError.
 
-        A caller may have less time than it takes to connect to a server that is far away.  So that
-        goes on when a caller gives up, and the next one finds how far it is.
+        A caller may have less time than it takes to reach a server that is far away.  So the
+        question goes on for a while when its caller gives up, and the next one finds a connection.
         """
-        if self._opening is None or self._opening.done():
-            self._opening = spawn(self._open(), name=f"connection for {self.key}")
-        await asyncio.shield(self._opening)
-
-    async def _open(self) -> None:
-        try:
-            # redis-py connects with the first question.  The answer is old when it is wanted.
-            self._link, _ = await self._ask(await self._places.connect(), READING)
-        except StoreError as error:
-            self._problem = str(error)
-
-    async def _answer(self, link: RedisLink, question: Question) -> None:
-        try:
-            self._link, question.answer = await self._ask(
-                link, question.script, *question.arguments
+        async with self._asking:
+            if self._question is not None:
+                await asyncio.wait([self._question])
+            self._question = question = spawn(
+                self._ask(script, arguments), name=f"question for {self.key}"
             )
-        except StoreError as error:
-            question.problem = error
+            try:
+                await asyncio.wait([question])
+            except asyncio.CancelledError:
+                asyncio.get_running_loop().call_later(LATE_S, question.cancel)
+                raise
+            found = question.result()
+        if isinstance(found, StoreError):
+            raise found
+        return found
 
-    async def _ask(
-        self, link: RedisLink, script: Script, *arguments: str | bytes | int
-    ) -> tuple[RedisLink, Any]:
-        """The connection to be used from now on, and what a script returns; StoreError."""
-
-        async def question(link: RedisLink, is_asking: bool) -> Any:  # noqa: ANN401 - of any type
-            for command in (("EVALSHA", script.digest), ("EVAL", script.text)):
-                if is_asking:
-                    await link.execute("ASKING")
-                try:
-                    return await link.execute(*command, 1, self.key, *arguments)
-                except NoScriptError:
-                    continue  # it does not know the script yet
-            raise StoreError("Redis says that it does not know a script that it was just given")
-
+    async def _ask(self, script: str, arguments: tuple[str | bytes | int, ...]) -> Any:  # noqa: ANN401 - of any type
+        """What a script returns, or why it returns nothing."""
+        is_well = False
         try:
-            return await self._places.ask(link, question)
-        except ResponseError as error:
-            raise StoreError(self._explained(error, link)) from None
+            async with asyncio.timeout(ANSWER_S):
+                if self._client is None:
+                    self._client = await self._servers.connect()
+                found = await self._evaluated(self._client, script, arguments)
+            is_well = True
+        except StoreError as error:
+            return error
+        except CONNECTION_ERRORS as error:
+            text = str(error)
+            if "TOOLONG" in text:
+                found = f"the key {self.key} has more than {MAX_RECORD_BYTES} bytes: delete it"
+            elif "WRONGTYPE" in text:
+                found = f"the key {self.key} {NO_RECORD}"
+            else:
+                found = self._servers.explained(error)
+            return StoreError(found)
+        finally:
+            if not is_well:
+                self._servers.failed()
+                await self._leave()
+        return found
 
-    def _explained(self, error: ResponseError, link: RedisLink) -> str:
-        text = str(error)
-        if "TOOLONG" in text:
-            return f"the key {self.key} has more than {MAX_RECORD_BYTES} bytes: delete it"
-        if "WRONGTYPE" in text:
-            return f"the key {self.key} has something else than a record: delete it"
-        return link.explained(error)
+    async def _evaluated(
+        self, client: Client, script: str, arguments: tuple[str | bytes | int, ...]
+    ) -> Any:  # noqa: ANN401 - of any type
+        digest = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+        try:
+            return await client.execute_command("EVALSHA", digest, 1, self.key, *arguments)
+        except NoScriptError:  # which it learns by this, and needs no other right
+            return await client.execute_command("EVAL", script, 1, self.key, *arguments)
 
     def __repr__(self) -> str:
-        return f"<RedisStore {self.key}: {'connected' if self._link else 'not connected'}>"
+        return f"<RedisStore {self.key}: {'connected' if self._client else 'not connected'}>"
 
 
-def _stored(answer: Any) -> Stored:  # noqa: ANN401 - of any type
+class Listener:
+    """Listens to a channel, for ever; connects again after each failure.
+
+    Args:
+        own: What this member says there, which is of no interest to it.
+        on_urgent: Called when another member says something, and when that may have been missed.
+    """
+
+    def __init__(
+        self, servers: Servers, channel: str, own: bytes, on_urgent: Callable[[], None]
+    ) -> None:
+        self._servers = servers
+        self._channel = channel
+        self._own = own
+        self._on_urgent = on_urgent
+        self._has_failed = False
+        self._listens_since_s = math.inf  # of the loop's clock
+
+    async def run(self) -> None:
+        """Listen until it is cancelled."""
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        now_s = asyncio.get_running_loop().time
+        while True:
+            self._listens_since_s = math.inf
+            try:
+                await self._follow()
+            except (StoreError, *CONNECTION_ERRORS) as error:
+                if not self._has_failed:
+                    is_told = isinstance(error, StoreError)
+                    logger.warning(
+                        "%s; urgent changes of other members are seen only at the next look",
+                        error if is_told else self._servers.explained(error),
+                    )
+                self._has_failed = True
+            # One that subscribed and failed at once is not well again.
+            if now_s() - self._listens_since_s >= LONGEST_PAUSE_S:
+                backoff.reset()
+            await asyncio.sleep(backoff.next_s())
+
+    async def _follow(self) -> None:
+        """Listen until the connection fails."""
+        async with asyncio.timeout(ANSWER_S):
+            client = await self._servers.connect(listens=True)
+        assert isinstance(client, Redis), "of one node"
+        is_asked = False
+        try:
+            async with client, client.pubsub() as pubsub:
+                async with asyncio.timeout(ANSWER_S):
+                    await pubsub.subscribe(self._channel)
+                while True:
+                    message = await pubsub.get_message(timeout=SILENCE_S)
+                    if message is not None:
+                        is_asked = False
+                        self._take(message)
+                        await asyncio.sleep(BETWEEN_MESSAGES_S)
+                    elif is_asked:
+                        raise StoreError("Redis does not answer")
+                    else:
+                        is_asked = True
+                        await pubsub.ping()
+        finally:
+            self._servers.failed()
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message["type"] == "subscribe":
+            self._listens_since_s = asyncio.get_running_loop().time()
+            if self._has_failed:
+                logger.info("urgent changes of other members are seen at once again")
+                self._has_failed = False
+                self._on_urgent()
+        elif message["type"] == "message" and message["data"] != self._own:
+            self._on_urgent()
+
+
+def password_of(path: str) -> str:
+    """The password in a file, without the end of its line; blocks on the file system.
+
+    Raises:
+        OperatorError: There is none.
+    """
+    try:
+        password = read_named(path, MAX_PASSWORD_BYTES, OperatorError).decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        password = ""
+    if not password or "\n" in password:
+        raise OperatorError(
+            f"{path}: has no password: write one line of at most {MAX_PASSWORD_BYTES} bytes"
+        )
+    return password
+
+
+def _options(user: str, password: str) -> dict[str, Any]:
+    return {
+        "username": user or None,
+        "password": password or None,
+        "socket_connect_timeout": CONNECT_S,
+        # With a limit redis-py sends by `asyncio.wait_for`, which before Python 3.12 may lose
+        # that its caller is cancelled.
+        "socket_timeout": None,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,  # which all versions speak
+    }
+
+
+def _client(
+    node: tuple[str, int], path: str, options: dict[str, Any], tls: ssl.SSLContext | None
+) -> Redis:
+    """A client with one connection, which is made when it is used."""
+    kind: type[Any] = Connection
+    place: dict[str, Any] = {"host": node[0], "port": node[1], "socket_keepalive": True}
+    if path:
+        kind, place = UnixDomainSocketConnection, {"path": path}
+    elif tls is not None:
+        kind = TlsConnection
+        place["tls"] = tls
+    return Redis.from_pool(ConnectionPool(kind, max_connections=1, **place, **options))
+
+
+async def _cluster(
+    nodes: list[tuple[str, int]], options: dict[str, Any], tls: ssl.SSLContext | None
+) -> RedisCluster:
+    """A client that knows the nodes of its cluster; StoreError, or what redis-py raises."""
+    cluster = RedisCluster(
+        startup_nodes=[ClusterNode(host, port) for host, port in nodes],
+        require_full_coverage=False,  # one slot is enough
+        **options,
+    )
+    if tls is not None:
+        # Of nodes that it is yet to find, and of those that it begins with.
+        cluster.connection_kwargs |= {"connection_class": TlsConnection, "tls": tls}
+        for node in cluster.startup_nodes:
+            node.connection_class = TlsConnection
+            node.connection_kwargs["tls"] = tls
+    try:
+        return await cluster.initialize()
+    except IndexError:  # redis-py looks for the first one
+        raise StoreError("the cluster in fleet.store has no node with slots yet") from None
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    """An error, and those that it came of: redis-py's own have only their text."""
+    causes: list[BaseException] = []
+    while error is not None and error not in causes:
+        causes.append(error)
+        error = error.__cause__ or error.__context__
+    return causes
+
+
+def _stored(found: Any) -> Stored:  # noqa: ANN401 - of any type
     """What a script has found; StoreError if that is nothing that scripts of ours return."""
-    if not isinstance(answer, list) or [type(each) for each in answer] not in (
+    if not isinstance(found, list) or [type(each) for each in found] not in (
         [bytes, bytes],
         [type(None), type(None)],
     ):
-        raise StoreError("the key has something else than a record: delete it")
-    version, data = answer
-    if version is None:
-        return Stored(None, "")
-    return Stored(data, version.decode("latin-1"))
+        raise StoreError(f"the key {NO_RECORD}")
+    version, data = found
+    return Stored(None, "") if version is None else Stored(data, version.decode("latin-1"))
 
 
-def _bytes(version: str) -> bytes:
-    """A version as the server has it, whatever bytes somebody else has written."""
-    return version.encode("latin-1")
+def _pem(path: str | None) -> Pem | None:
+    return None if path is None else Pem(path=path)

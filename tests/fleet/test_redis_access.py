@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from redis.asyncio import Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ReadOnlyError, ResponseError
 
 from apfproxy.base.errors import OperatorError
-from apfproxy.fleet.redis_access import RedisAccess, password_of
+from apfproxy.fleet.redis_store import Servers, password_of
 from apfproxy.fleet.store import StoreError
 from apfproxy.settings import FleetSettings
 from apfproxy.settings.store_address import store_address
 from loadtest.certificates import Authority
 from tests.end_to_end.programs import free_port
 from tests.fleet.agreement import Told, agrees
-from tests.fleet.redis_servers import HOST, RedisServer, redis_server
+from tests.fleet.redis_servers import HOST, RedisServer, redis_server, until_so
 from tests.fleet.test_redis_store import store_at, stores_at
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ SECRET = "s3cr3t s3cr3t"  # noqa: S105 - of nobody
 
 COMMANDS = (
     *("+evalsha", "+eval", "+hstrlen", "+hmget", "+hget", "+hset", "+expire", "+publish"),
-    *("+subscribe", "+unsubscribe", "+ping", "+role", "+asking", "+select"),
+    *("+subscribe", "+unsubscribe", "+ping", "+role", "+asking", "+cluster|slots", "+command"),
+    "+select",
 )
 """What a member's user has to be permitted."""
 
@@ -105,50 +105,46 @@ async def test_refused(guarded: RedisServer, user: str) -> None:
     await store.close()
 
 
-async def test_reset_before_it_writes(
-    guarded: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which uvloop has no error of the network for; the loop that is used here may be another."""
-
-    async def fails(*_: object) -> None:
-        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>")
-
-    address = store_address(guarded.url)
-    link = await RedisAccess(address, FleetSettings()).connect(*address.nodes[0])
-    monkeypatch.setattr(Redis, "execute_command", fails)
-
-    with pytest.raises(StoreError, match=r"^Redis does not answer: the connection was reset$"):
-        await link.execute("PING")
-    await link.close()
-
-
-async def test_another_key(guarded: RedisServer) -> None:
-    """A right that a user lacks is named."""
-    access = RedisAccess(
-        store_address(guarded.url.replace("//", f"//fleet:{SECRET.replace(' ', '')}@")),
-        FleetSettings(),
-    )
-    link = await access.connect(HOST, guarded.port)
-    with pytest.raises(StoreError, match="Redis does not permit it: "):
-        await link.execute("GET", "another")
-    await link.close()
-
-
-async def test_server_repeats_a_password(tmp_path: Path, password_file: Path) -> None:
-    """What a server says of a command that it does not know is shown without the password."""
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        pytest.param(
+            RuntimeError("unable to perform operation on <TCPTransport closed=True>"),
+            "Redis does not answer: the connection was reset",
+            id="uvloop-has-no-error-of-the-network-for-it",
+        ),
+        pytest.param(
+            NoPermissionError("No permissions to access a key"),
+            "Redis does not permit it: No permissions to access a key; see docs/fleet-stores.md"
+            " for the rights of a member's user",
+            id="right",
+        ),
+        pytest.param(
+            ResponseError(f"unknown command 'NOSUCH', with args beginning with: '{SECRET}'"),
+            "Redis says: unknown command 'NOSUCH', with args beginning with: '...'",
+            id="server-repeats-a-password",
+        ),
+        pytest.param(ReadOnlyError("x"), "Redis is a replica, which cannot be written", id="old"),
+        pytest.param(
+            TypeError("x"), "Redis does not answer: what it says is no answer", id="types"
+        ),
+        pytest.param(TimeoutError(), "Redis does not answer: nothing came for 5 s", id="late"),
+    ],
+)
+def test_messages(error: Exception, shown: str, password_file: Path) -> None:
+    """What is wrong is said in one line, and without the password."""
     fleet = FleetSettings(password_file=str(password_file))
-    async with redis_server(
-        tmp_path, "--requirepass", SECRET, "--rename-command", "AUTH", "AUTH", password=SECRET
-    ) as server:
-        link = await RedisAccess(store_address(server.url), fleet).connect(HOST, server.port)
-        with pytest.raises(ResponseError) as error:
-            await link.execute("NOSUCH", SECRET)
-        await link.close()
 
-    assert SECRET in str(error.value)
-    assert "Redis says: unknown command 'NOSUCH', with args beginning with: '...'" in (
-        link.explained(error.value)
-    )
+    assert shown == Servers(store_address("redis://a"), fleet).explained(error)
+
+
+def test_short_password_repeated(tmp_path: Path) -> None:
+    """Of a server's text nothing is shown where a password could not be told from it."""
+    path = tmp_path / "password"
+    path.write_text("abc")
+    servers = Servers(store_address("redis://a"), FleetSettings(password_file=str(path)))
+
+    assert "Redis says: ResponseError" == servers.explained(ResponseError("an abc"))
 
 
 class Tls:
@@ -236,6 +232,42 @@ async def test_certificate_that_is_not_good(
     assert text.startswith("the certificate of Redis is not good: ")
     assert problem in text
     assert text.endswith("; see the host in fleet.store, and fleet.caFile")
+
+
+async def test_cluster_with_tls_and_least_rights(tmp_path: Path) -> None:
+    """Each connection to a node has TLS by the given files, and the user's few rights."""
+    tls = Tls(tmp_path)
+    password = SECRET.replace(" ", "")
+    user = (
+        "--user",
+        "fleet",
+        "on",
+        f">{password}",
+        *ACL,
+        "--cluster-enabled",
+        "yes",
+        "--tls-cluster",
+        "yes",
+    )
+    async with (
+        redis_server(tmp_path, *tls.options, *user, "--cluster-port", str(free_port())) as server,
+        server.client() as client,
+    ):
+        await client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)  # type: ignore[no-untyped-call]  # redis-py's
+
+        async def is_well() -> bool:
+            return b"state:ok" in await client.execute_command("CLUSTER", "INFO")  # type: ignore[no-untyped-call]  # redis-py's
+
+        await until_so(is_well)
+        url = f"rediss+cluster://fleet:{password}@{HOST}:{tls.port}"
+        async with stores_at(url, 2, **tls.settings) as stores:
+            told = Told(stores[1])
+            await agrees(*stores)
+            while not told.count:
+                await stores[0].swap(b"1", await stores[0].read(), is_urgent=True)
+        async with stores_at(url, 1, **(tls.settings | {"ca_file": str(tls.other)})) as (store,):
+            with pytest.raises(StoreError, match="certificate of Redis is not good: self-signed"):
+                await store.read()
 
 
 async def test_files_are_tried_at_the_start(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.base.tasks import Backoff
-from apfproxy.fleet import redis_listener
+from apfproxy.fleet import redis_store
 from tests.end_to_end.scene import until
 from tests.fleet.agreement import Told
 from tests.fleet.redis_servers import HOST, RedisServer, redis_server, until_so
@@ -108,7 +108,7 @@ async def test_urgent(server: RedisServer) -> None:
 
 async def test_silence(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """While nobody says anything the server is asked whether it is there, and listening goes on."""
-    monkeypatch.setattr(redis_listener, "SILENCE_S", 0.001)
+    monkeypatch.setattr(redis_store, "SILENCE_S", 0.001)
     async with stores_at(server.url, 2) as (one, other), server.client() as client:
         told = Told(one)
         await subscribed(client, one, 1)
@@ -126,7 +126,7 @@ async def test_server_that_hangs(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server that does not answer when it is asked is away."""
-    monkeypatch.setattr(redis_listener, "SILENCE_S", 0.001)
+    monkeypatch.setattr(redis_store, "SILENCE_S", 0.001)
     async with stores_at(server.url, 1) as (store,):
         Told(store)
         async with server.client() as client:
@@ -138,8 +138,6 @@ async def test_server_that_hangs(
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param(b":1\r\n", id="number"),
-        pytest.param(b"*1\r\n$9\r\nsubscribe\r\n", id="too-little"),
         pytest.param(b"*3\r\n$7\r\nmessage\r\n*0\r\n*0\r\n", id="nested"),
     ],
 )
@@ -157,33 +155,14 @@ async def test_pauses(monkeypatch: pytest.MonkeyPatch, well_s: float, pauses: li
     """A server that takes subscriptions and ends them at once is asked less and less often."""
     found: list[float] = []
     backoff = Backoff(0.2, 10.0, lambda: 1.0)
-    monkeypatch.setattr(redis_listener, "Backoff", lambda *_: NotedBackoff(backoff, found))
-    monkeypatch.setattr(redis_listener, "LONGEST_PAUSE_S", well_s)
+    monkeypatch.setattr(redis_store, "Backoff", lambda *_: NotedBackoff(backoff, found))
+    monkeypatch.setattr(redis_store, "LONGEST_PAUSE_S", well_s)
 
     async with listened_to(b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n:1\r\n") as (store, _):
         Told(store)
         await until(lambda: len(found) == len(pauses))
 
     assert pauses == pytest.approx(found)
-
-
-async def test_flood(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else there is to do has its turn between two messages."""
-    monkeypatch.setattr(redis_listener, "BETWEEN_MESSAGES_S", 0)
-    message = b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n"
-    turns: list[int] = []
-    turn = 0
-
-    async with listened_to(b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + 50 * message) as (
-        store,
-        _,
-    ):
-        store.listen(lambda: turns.append(turn))
-        while len(turns) < 50:
-            await asyncio.sleep(0)
-            turn += 1
-
-    assert len(set(turns)) == len(turns)
 
 
 async def test_close(server: RedisServer) -> None:

@@ -57,12 +57,6 @@ async def test_swaps_at_once(server: RedisServer) -> None:
         await loses_no_write([*stores])
 
 
-async def test_questions_at_once(server: RedisServer) -> None:
-    """One store may be asked several things at a time."""
-    async with stores_at(server.url, 1) as (store,):
-        assert [NOTHING] * 10 == await asyncio.gather(*(store.read() for _ in range(10)))
-
-
 async def test_keys_and_databases_are_apart(server: RedisServer) -> None:
     """Each cluster has a record of its own, and so has each database."""
     one, other, third = (
@@ -200,19 +194,6 @@ async def test_too_long(server: RedisServer) -> None:
             await store.swap(b"x" * (MAX_RECORD_BYTES + 1), NOTHING)
 
 
-async def test_killed_and_back(server: RedisServer) -> None:
-    """A server that is away is an error; when it is back, the same store finds it."""
-    async with stores_at(server.url, 1) as (store,):
-        await store.swap(b"1", NOTHING)
-        server.kill()
-        for _ in range(2):
-            with pytest.raises(StoreError, match=r"^Redis does not answer: "):
-                await store.read()
-        await server.start()
-
-        assert NOTHING == await store.read()
-
-
 async def test_name_that_is_not_found_for_a_while(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,18 +290,6 @@ async def test_closed_as_it_connects(server: RedisServer) -> None:
     await store.close()
 
     assert "not connected" in repr(store)
-
-
-async def test_close(server: RedisServer) -> None:
-    """Closing is harmless once done, and before anything was asked."""
-    store = store_at(server.url)
-    await store.close()
-    await store.read()
-
-    assert "<RedisStore apfproxy:{a}: connected>" == repr(store)
-    await store.close()
-    await store.close()
-    assert "<RedisStore apfproxy:{a}: not connected>" == repr(store)
 
 
 async def test_cancelled_anywhere(server: RedisServer) -> None:
