@@ -23,8 +23,8 @@ from loadtest.processes import Process, free_ports, python_module
 
 LIMITS = {
     "version, CPU seconds": 0.15,
-    "serve until ready, CPU seconds": 0.5,
-    "serve idle, resident MiB": 45.0,
+    "serve until ready, CPU seconds": 0.6,
+    "serve idle, resident MiB": 60.0,
 }
 COUNTING = (
     "import sys, apfproxy.cli.{module} as _; print(len(sys.modules),"

@@ -11,7 +11,7 @@ LIGHT = {"aiohttp", "asyncio", "cryptography", "prometheus_client", "rich", "uvl
 """What only some commands need."""
 
 UNUSED = {
-    "aiohttp", "cryptography", "jsonpatch", "jwt", "opentelemetry", "rich", "sqlite3", "watchfiles",
+    "cryptography", "jsonpatch", "jwt", "opentelemetry", "rich", "sqlite3", "watchfiles",
 }  # fmt: skip
 """What a proxy with default settings does not need."""
 
@@ -87,13 +87,15 @@ def test_commands(arguments: list[str], unused: set[str]) -> None:
 @pytest.mark.parametrize(
     ("paths", "unused"),
     [
+        pytest.param((), {"aiohttp", "prometheus_client"}, id="without-admin-listener"),
         pytest.param(("/readyz", "/livez?verbose"), {"prometheus_client"}, id="probed"),
         pytest.param(("/readyz", "/metrics"), set(), id="scraped"),
     ],
 )
 def test_proxy_without_a_store(paths: tuple[str, ...], unused: set[str]) -> None:
-    """A proxy that serves and shows its health has nothing of the API server or aiohttp."""
-    modules = modules_after(STARTED.replace("{paths!r}", repr(paths)))
+    """A proxy has nothing of the API server, and makes metrics once they are asked for."""
+    program = STARTED.replace("{paths!r}", repr(paths))
+    modules = modules_after(program if paths else program.replace("admin=ANY_PORT", "admin=None"))
 
     assert "apfproxy.proxy.server" in modules
     assert set() == modules & {*UNUSED, *unused}

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
-from apfproxy.admin.dns_rebinding import own_names_only
 from apfproxy.admin.dumps import (
     PRIORITY_LEVEL_COLUMNS,
     QUEUE_COLUMNS,
@@ -27,17 +26,23 @@ from apfproxy.admin.dumps import (
 from apfproxy.admin.endpoints_page import ENDPOINTS_INDEX, endpoints_route
 from apfproxy.admin.explain_page import EXPLAIN_INDEX
 from apfproxy.admin.fleet_page import FLEET_INDEX, fleet_route
-from apfproxy.admin.health_pages import health_routes
 from apfproxy.admin.limits_page import LIMITS_INDEX, limits_route
 from apfproxy.admin.live_history import SAMPLE_S
-from apfproxy.admin.live_page import LIVE_INDEX, LivePage, wants_page
+from apfproxy.admin.live_page import LIVE_INDEX, LivePage
 from apfproxy.admin.live_state import LiveInputs
-from apfproxy.admin.negotiation import wants_json
 from apfproxy.admin.objects_page import OBJECTS_INDEX, objects_route
-from apfproxy.admin.responses import header, page_response, plain_errors
+from apfproxy.admin.responses import (
+    header,
+    own_names_only,
+    page_response,
+    plain_errors,
+    wants_json,
+    wants_page,
+)
 from apfproxy.admin.several_clusters import CLUSTERS_INDEX
 from apfproxy.admin.table import table_json, table_text
 from apfproxy.admin.top_flows_page import TOP_FLOWS_INDEX, top_flows_route
+from apfproxy.admin.web import health_routes
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Recurring
 from apfproxy.flowcontrol.level_summary import summarize_levels
@@ -47,9 +52,9 @@ if TYPE_CHECKING:
 
     from apfproxy.admin.dumps import Row
     from apfproxy.admin.endpoint_state import EndpointView
-    from apfproxy.admin.metrics import MetricsPage
     from apfproxy.admin.several_clusters import SeveralClusters
     from apfproxy.admin.top_flows import TopFlows
+    from apfproxy.admin.web import Metrics
     from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
@@ -86,7 +91,7 @@ API_INDEX = {
 
 def build_admin_app(  # noqa: PLR0913, PLR0917  what each page shows
     controller: Controller,
-    metrics: MetricsPage,
+    metrics: Metrics,
     health: HealthRegistry,
     wall_offset_ns: Callable[[], int],
     api_routes: Sequence[web.RouteDef] = (),
@@ -144,7 +149,7 @@ def cluster_routes(
 
 
 def build_clusters_app(
-    clusters: SeveralClusters, metrics: MetricsPage, health: HealthRegistry
+    clusters: SeveralClusters, metrics: Metrics, health: HealthRegistry
 ) -> web.Application:
     """The application of the admin listener where there are several clusters."""
     app = web.Application(middlewares=[plain_errors, own_names_only])

@@ -8,8 +8,7 @@ from aiohttp import web
 
 from apfproxy.admin.endpoint_state import endpoint_states
 from apfproxy.admin.go_format import ZERO_TIME, time_text
-from apfproxy.admin.negotiation import wants_json
-from apfproxy.admin.responses import header, page_response
+from apfproxy.admin.responses import header, page_response, wants_json
 from apfproxy.admin.table import table_json, table_text
 
 if TYPE_CHECKING:

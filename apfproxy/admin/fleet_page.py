@@ -8,8 +8,7 @@ import msgspec
 from aiohttp import web
 
 from apfproxy.admin.fleet_state import is_current, is_silent, total_demand
-from apfproxy.admin.negotiation import wants_json
-from apfproxy.admin.responses import header, page_response
+from apfproxy.admin.responses import header, page_response, wants_json
 from apfproxy.admin.table import table_text
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from apfproxy.admin.live_history import SAMPLE_S, LiveHistory
 from apfproxy.admin.live_recent import recent
 from apfproxy.admin.live_requests import level_requests
 from apfproxy.admin.live_state import NO_RECENT, live_state
-from apfproxy.admin.negotiation import qualities
-from apfproxy.admin.page_files import page_file
-from apfproxy.admin.responses import page_response
+from apfproxy.admin.responses import page_file, page_response
 from apfproxy.admin.verdict import verdict
+from apfproxy.admin.web import EVENTS_PATH
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Recurring
 from apfproxy.flowcontrol.dealer import Dealer
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from apfproxy.admin.live_recent import State
     from apfproxy.admin.live_state import LiveInputs
     from apfproxy.flowcontrol.controller import Controller
-
-EVENTS_PATH = "/events"
 
 LIVE_INDEX = {
     "/": "this list; in a browser the live page",
@@ -156,8 +153,3 @@ def no_level(request: web.Request) -> web.Response:
     name = request.query.get("priorityLevel", "")
     text = f"priorityLevel: there is no priority level {name!r}; /debug/live lists them\n"
     return web.Response(text=text, status=404)
-
-
-def wants_page(accept: str) -> bool:
-    """Whether the client is a browser; wildcards mean text, as for the other pages."""
-    return qualities(accept).get("text/html", 0.0) > 0

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from apfproxy.admin.negotiation import wants_json
-from apfproxy.admin.responses import header, page_response
+from apfproxy.admin.responses import header, page_response, wants_json
 from apfproxy.admin.table import table_text
 from apfproxy.flowcontrol.level_summary import named_objects, with_uid
 

@@ -18,10 +18,7 @@ import msgspec
 from aiohttp import web
 
 from apfproxy.admin.live_history import SAMPLE_S
-from apfproxy.admin.live_page import wants_page
-from apfproxy.admin.negotiation import wants_json
-from apfproxy.admin.page_files import page_file
-from apfproxy.admin.responses import header, page_response
+from apfproxy.admin.responses import header, page_file, page_response, wants_json, wants_page
 from apfproxy.admin.table import table_text
 from apfproxy.objects.field_errors import closest
 

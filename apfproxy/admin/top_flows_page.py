@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from apfproxy.admin.negotiation import wants_json
-from apfproxy.admin.responses import header, page_response
+from apfproxy.admin.responses import header, page_response, wants_json
 from apfproxy.admin.table import table_text
 from apfproxy.admin.top_flows import HALF_LIFE_S, MEASURES
 

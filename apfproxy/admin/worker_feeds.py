@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from apfproxy.admin.live_events import FULL_RETRY_S, send_events
-from apfproxy.admin.live_page import EVENTS_PATH
+from apfproxy.admin.web import EVENTS_PATH
 from apfproxy.admin.worker_answers import ONE, in_service, named
 from apfproxy.admin.worker_feed import WorkerFeed
 from apfproxy.admin.worker_responses import unknown

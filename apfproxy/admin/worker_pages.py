@@ -23,7 +23,6 @@ from apfproxy.admin.endpoints_page import PATH as ENDPOINTS
 from apfproxy.admin.explain_page import PATH as EXPLAIN
 from apfproxy.admin.explain_page import explanation_json
 from apfproxy.admin.limits_page import PATH as LIMITS
-from apfproxy.admin.live_page import wants_page
 from apfproxy.admin.live_state import problems
 from apfproxy.admin.merged_dumps import merged_levels, merged_rows
 from apfproxy.admin.merged_explanation import merged_explanation
@@ -33,9 +32,7 @@ from apfproxy.admin.merged_live import merged_state
 from apfproxy.admin.merged_overview import merged_overview
 from apfproxy.admin.merged_requests import merged_requests
 from apfproxy.admin.merged_upstream import merged_endpoint_rows
-from apfproxy.admin.negotiation import wants_json
-from apfproxy.admin.page_files import page_file
-from apfproxy.admin.responses import header, page_response
+from apfproxy.admin.responses import header, page_file, page_response, wants_json, wants_page
 from apfproxy.admin.several_clusters import OF_ALL, overview_text
 from apfproxy.admin.several_clusters import PATH as CLUSTERS
 from apfproxy.admin.table import table_json, table_text

@@ -1,7 +1,10 @@
-"""All pages of the admin listener, in one application of aiohttp."""
+"""The admin listener of a proxy: all pages in one application of aiohttp."""
 
 from __future__ import annotations
 
+import asyncio
+import importlib
+import logging
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +18,12 @@ from apfproxy.admin.explain_page import NOT_ENFORCED, TOLD_APART, explain_route
 from apfproxy.admin.live_page import LivePage
 from apfproxy.admin.live_state import LiveInputs
 from apfproxy.admin.overview import Overview, Place
+from apfproxy.admin.raw_request import request_of_line
 from apfproxy.admin.several_clusters import Pages, SeveralClusters
 from apfproxy.admin.upstream_state import upstream_state
+from apfproxy.admin.web import WebListener
 from apfproxy.app.object_source import source_text
-from apfproxy.app.raw_request import request_of_line
 from apfproxy.app.settings_checks import one_flow, tells_apart, verifies_users
-from apfproxy.app.web_runner import WebRunner
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.request import preset_of
@@ -28,50 +31,103 @@ from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import OBSERVE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from aiohttp import web
 
-    from apfproxy.admin.live_history import LiveHistory
+    from apfproxy.admin.access import AdminAccess
     from apfproxy.admin.metrics import MetricsPage
-    from apfproxy.app.admin_listener import AdminParts
+    from apfproxy.admin.places import Places
     from apfproxy.app.cluster import Cluster
-    from apfproxy.app.places import Places
+    from apfproxy.app.clusters import Clusters
+    from apfproxy.app.observation import Observation
+    from apfproxy.base.clock import Clock
+    from apfproxy.base.events import ConfigurationEvents
+    from apfproxy.base.faults import Faults
+    from apfproxy.base.health_checks import HealthRegistry
+    from apfproxy.base.sockets import DescriptorWatch
     from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.level_summary import LevelsSummary
+    from apfproxy.proxy.counters import ListenerCounters
+    from apfproxy.settings import Settings
     from apfproxy.upstream.health import UpstreamHealth
+
+log = logging.getLogger(__name__)
 
 SHUTDOWN_S = 1.0
 """For a scrape that is under way; the listener closes last, when there is nothing more to see."""
 
 
-def admin_runner(
-    parts: AdminParts, metrics: MetricsPage, history: LiveHistory | None, places: Places
-) -> WebRunner:
-    """Put the pages together; `history` is that of the only cluster."""
-    only = parts.clusters.only
-    if only is None:
-        overview = Overview(lambda: places_of(parts), time.monotonic_ns)
-        several = SeveralClusters(
-            lambda: places_of(parts), lambda served: pages_of(parts, served.cluster), overview
-        )
-        app = build_clusters_app(several, metrics, parts.health)
-    else:
-        app = build_admin_app(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminParts:
+    """What the pages show; `settings` gives those in force.
+
+    `started_s` is when the process began, in seconds since 1970.
+    """
+
+    settings: Callable[[], Settings]
+    access: AdminAccess
+    clock: Clock
+    clusters: Clusters
+    counters: ListenerCounters
+    observation: Observation
+    health: HealthRegistry
+    faults: Faults
+    descriptors: DescriptorWatch
+    events: ConfigurationEvents
+    api_routes: tuple[web.RouteDef, ...]
+    started_s: float
+
+
+class AdminListener(WebListener):
+    """The listener, with the application of all pages."""
+
+    def __init__(self, parts: AdminParts, places: Places) -> None:
+        self._parts = parts
+        self._metrics: MetricsPage | None = None
+        super().__init__(self._application(), places, parts.access, shutdown_s=SHUTDOWN_S)
+
+    def _application(self) -> web.Application:
+        parts, only = self._parts, self._parts.clusters.only
+        if only is None:
+            overview = Overview(lambda: places_of(parts), time.monotonic_ns)
+            several = SeveralClusters(
+                lambda: places_of(parts), lambda served: pages_of(parts, served.cluster), overview
+            )
+            return build_clusters_app(several, self.metrics, parts.health)
+        return build_admin_app(
             only.controller,
-            metrics,
+            self.metrics,
             parts.health,
             partial(wall_offset_ns, parts),
             parts.api_routes,
-            live_inputs(parts, only, history),
+            live_inputs(parts, only),
             lambda: parts.observation.top_flows(only.served),
             explain_page_of(only),
             partial(summary_of, only),
             lambda: endpoint_views(only.upstream, only.served.pool),
             partial(fleet_of, only),
         )
-    return WebRunner(app, places, parts.access, shutdown_s=SHUTDOWN_S)
+
+    async def metrics(self) -> MetricsPage:
+        """Import the metrics, in a thread, and make their page at the first scrape."""
+        if self._metrics is None:
+            module = await asyncio.to_thread(importlib.import_module, "apfproxy.app.metrics_page")
+            self._metrics = module.metrics_page(self._parts, self.places)
+        return self._metrics
+
+    async def leave_counts(self, path: str) -> None:
+        """Leave in a file what was counted, for who reads it at the end of the process."""
+        page = await self.metrics()
+        from apfproxy.app.last_counts import leave_counts  # noqa: PLC0415 - with the metrics
+
+        try:
+            leave_counts(path, page)
+        except OSError as error:
+            log.warning(
+                "what was counted since the last scrape is lost: %s", error.strerror or error
+            )
 
 
 def wall_offset_ns(parts: AdminParts) -> int:
@@ -79,13 +135,12 @@ def wall_offset_ns(parts: AdminParts) -> int:
     return time.time_ns() - parts.clock.now_ns()
 
 
-def live_inputs(parts: AdminParts, cluster: Cluster, history: LiveHistory | None) -> LiveInputs:
+def live_inputs(parts: AdminParts, cluster: Cluster) -> LiveInputs:
     """What the live page of a cluster shows."""
     return LiveInputs(
         enforcement=lambda: cluster.settings.flow_control.enforcement,
         events=parts.events,
         top_flows=lambda: parts.observation.flows(cluster.served),
-        history=history,
         health=parts.health,
         counters=cluster.counters,
         started_s=parts.started_s,
@@ -187,7 +242,7 @@ def places_of(parts: AdminParts) -> Iterator[Place]:
 
 def pages_of(parts: AdminParts, cluster: Cluster) -> Pages:
     """The pages of one of several clusters."""
-    live = LivePage(cluster.controller, live_inputs(parts, cluster, None))
+    live = LivePage(cluster.controller, live_inputs(parts, cluster))
     _, routes = cluster_routes(
         cluster.controller,
         partial(wall_offset_ns, parts),

@@ -16,8 +16,9 @@ from aiohttp import web
 
 from apfproxy import __version__
 from apfproxy.admin.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
-from apfproxy.admin.health_pages import health_routes
 from apfproxy.admin.metrics import ScrapedPage
+from apfproxy.admin.places import Places
+from apfproxy.admin.web import WebListener, health_routes
 from apfproxy.apiserver.answers import UNCACHED
 from apfproxy.apiserver.app import EXTERNAL_ADDRESS, Api, no_such_path
 from apfproxy.apiserver.controllers.control import CONTROLLERS, Controllers
@@ -33,11 +34,8 @@ from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.apiserver.write_guard import WriteGuard
-from apfproxy.app.listening import Listener
-from apfproxy.app.places import Places
 from apfproxy.app.running import descriptor_limit
 from apfproxy.app.store import starting
-from apfproxy.app.web_runner import WebRunner
 from apfproxy.base.errors import ListenError
 from apfproxy.base.faults import Faults
 from apfproxy.base.health_checks import HEALTHZ, READYZ, HealthRegistry
@@ -118,9 +116,8 @@ class ApiServerProcess:
         self._progress_due_s = time.monotonic() + PROGRESS_S
         self._controllers: Controllers | None = None
         self._gate: Gate | None = None
-        self._listener: Listener | None = None
+        self._listener: WebListener | None = None
         self._socket_files = SocketFiles(())
-        self._runner: WebRunner | None = None
 
     @property
     def port(self) -> int:
@@ -184,7 +181,11 @@ class ApiServerProcess:
         # Nobody needs to say who he is, but a web page is nobody's client.
         guard = WriteGuard(api.handle, lambda: True, checks_host=False)
         self._gate = Gate(guard.handle, KINDS, self.counters, load)
-        metrics = ScrapedPage(ApiServerMetrics(self.counters, self._store_state))
+        page = ScrapedPage(ApiServerMetrics(self.counters, self._store_state))
+
+        async def metrics() -> ScrapedPage:
+            return page
+
         paths = sorted([*Discovery(KINDS).root_paths(), *OWN_PATHS])
         app = web.Application(middlewares=[as_kubernetes])
         app.add_routes(api.routes(self._gate.handle))
@@ -193,9 +194,7 @@ class ApiServerProcess:
         app.router.add_route("*", "/{path:.*}", not_found)
         limit = min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS)
         places = Places("API", limit, time.monotonic_ns)
-        self._runner = WebRunner(app, places, shutdown_s=SHUTDOWN_S)
-        await self._runner.start()
-        self._listener = Listener(self._runner.protocol, places)
+        self._listener = WebListener(app, places, shutdown_s=SHUTDOWN_S)
         try:
             listeners = await listening_sockets(listen, BACKLOG)
         except OSError as error:
@@ -238,11 +237,8 @@ class ApiServerProcess:
             self._controllers = None
         if self.store is not None:
             await self.store.close()
-        if self._runner is not None:
-            await self._runner.close()
-            self._runner = None
         if self._listener is not None:
-            self._listener.close()
+            await self._listener.close()
             self._listener = None
 
     def _store_state(self) -> StoreState:

@@ -9,8 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from apfproxy.app.identities import Identities
-from apfproxy.app.object_source import STALE_FILES_S
 from apfproxy.base.faults import Part
+from apfproxy.base.files import STALE_FILES_S
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.settings.change import NO_CHANGE, Change

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from apfproxy.app.clusters import tls_group
 from apfproxy.app.identities import client_cas_of
-from apfproxy.app.object_source import STALE_FILES_S
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
-from apfproxy.base.files import FileChanges
+from apfproxy.base.files import STALE_FILES_S, FileChanges
 from apfproxy.base.tasks import Supervised
 from apfproxy.base.tls_files import TlsError
 from apfproxy.proxy.cluster_router import normal_host

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from apfproxy.admin.metrics import Families
-    from apfproxy.app.admin_listener import AdminParts
+    from apfproxy.admin.places import Places
+    from apfproxy.app.admin_app import AdminParts
     from apfproxy.app.cluster import Cluster
-    from apfproxy.app.places import Places
     from apfproxy.base.sockets import DescriptorWatch
 
 

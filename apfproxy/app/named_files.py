@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from apfproxy.admin.access import Credentials
 from apfproxy.admin.access_log import STDOUT
-from apfproxy.app.admin_access import Credentials
 from apfproxy.app.flow_control_api import usable_token
 from apfproxy.app.identities import Identities
 from apfproxy.app.tracing import trace_queue

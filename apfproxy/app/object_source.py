@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.base.faults import Part
-from apfproxy.base.files import REREAD_PERIOD_S
+from apfproxy.base.files import STALE_FILES_S
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised
 from apfproxy.flowcontrol.preset import PRESETS
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from apfproxy.sources.kubernetes import KubernetesObjects
     from apfproxy.sources.servers_behind import ServersBehind
     from apfproxy.sources.stored_objects import StoredObjects
-
-STALE_FILES_S = 6 * REREAD_PERIOD_S
-"""Files are read every few seconds, unless their file system hangs."""
 
 OBJECTS, STORE = "objects", "store"
 """The health checks."""

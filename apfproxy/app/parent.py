@@ -20,7 +20,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.app.admin_access import ADMIN_ACCESS, AdminAccess
+from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
 from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.given_sockets import GivenSockets
 from apfproxy.app.own_addresses import OwnAddresses

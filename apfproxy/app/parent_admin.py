@@ -9,9 +9,9 @@ import asyncio
 import importlib
 from typing import TYPE_CHECKING, Protocol
 
+from apfproxy.admin.places import BACKLOG
 from apfproxy.admin.worker_answers import ENDED, WorkerAdmin
 from apfproxy.app.given_sockets import ADMIN, close
-from apfproxy.app.listening import BACKLOG
 from apfproxy.base.address import is_loopback
 from apfproxy.base.sockets import is_unix
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from apfproxy.app.admin_access import AdminAccess
+    from apfproxy.admin.access import AdminAccess
     from apfproxy.app.own_addresses import OwnAddresses
     from apfproxy.app.workers_admin import WorkersAdmin
     from apfproxy.base.health_checks import HealthRegistry

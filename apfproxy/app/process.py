@@ -8,17 +8,16 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from apfproxy.app.admin_access import ADMIN_ACCESS, AdminAccess
+from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
+from apfproxy.admin.places import BACKLOG as ADMIN_BACKLOG
+from apfproxy.admin.places import Places
 from apfproxy.app.admin_checks import access_warning
-from apfproxy.app.admin_listener import AdminListener, AdminParts
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
 from apfproxy.app.http2_offer import say_why_not, spoken
 from apfproxy.app.listener_tls import ListenerTls
-from apfproxy.app.listening import BACKLOG as ADMIN_BACKLOG
 from apfproxy.app.observation import Observation
 from apfproxy.app.own_addresses import OwnAddresses
-from apfproxy.app.places import Places
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.app.running import descriptor_limit
 from apfproxy.app.service import Service
@@ -46,6 +45,7 @@ from apfproxy.settings.change import prepare_all
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from apfproxy.app.admin_app import AdminListener
     from apfproxy.app.cluster import Cluster
     from apfproxy.app.given_sockets import Heritage
     from apfproxy.app.service_manager import ServiceManager
@@ -183,6 +183,9 @@ class ProxyProcess:
         )
         if admin is None:
             return
+        # aiohttp takes 12 MiB: a process without this listener does without.
+        from apfproxy.app.admin_app import AdminListener, AdminParts  # noqa: PLC0415 - as above
+
         limit = min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART)
         places = Places("admin", limit, self.clock.now_ns)
         only = self.clusters.only

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from apfproxy.admin.admin import API_INDEX
-from apfproxy.admin.dns_rebinding import own_names_only
+from apfproxy.admin.places import Places
 from apfproxy.admin.process_metrics import admin_families, health_families
-from apfproxy.admin.responses import plain_errors
+from apfproxy.admin.responses import own_names_only, plain_errors
+from apfproxy.admin.web import WebListener
 from apfproxy.admin.worker_answers import ONE
 from apfproxy.admin.worker_feeds import WorkerFeeds
 from apfproxy.admin.worker_health_pages import worker_health_routes
@@ -19,18 +20,15 @@ from apfproxy.admin.worker_metrics_page import PATH as METRICS
 from apfproxy.admin.worker_metrics_page import WorkerMetricsPage
 from apfproxy.admin.worker_pages import WorkerPages
 from apfproxy.app.last_counts import take_counts
-from apfproxy.app.listening import Listener
-from apfproxy.app.places import Places
 from apfproxy.app.running import descriptor_limit
-from apfproxy.app.web_runner import WebRunner
 from apfproxy.app.worker_client import WorkerClient
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
+    from apfproxy.admin.access import AdminAccess
     from apfproxy.admin.worker_answers import WorkerAdmin
-    from apfproxy.app.admin_access import AdminAccess
     from apfproxy.base.health_checks import HealthRegistry
 
     WorkerAdmins = Callable[[], Sequence[WorkerAdmin]]
@@ -93,8 +91,7 @@ class WorkersAdmin:
         app.add_routes([web.get(METRICS, show_metrics), *feeds.routes(), *api_routes])
         app.add_routes(pages.routes())
         app.on_shutdown.append(feeds.close)
-        self._runner = WebRunner(app, places, access, shutdown_s=SHUTDOWN_S)
-        self._listener = Listener(self._runner.protocol, places, lambda: access.context)
+        self._listener = WebListener(app, places, access, shutdown_s=SHUTDOWN_S)
 
     def __repr__(self) -> str:
         return f"<WorkersAdmin: {self._places}>"
@@ -106,7 +103,6 @@ class WorkersAdmin:
 
     async def start(self, listeners: Sequence[socket.socket]) -> None:
         """Accept what comes to listening sockets, which are closed at the end."""
-        await self._runner.start()
         await self._listener.start(listeners)
 
     def bury(self, index: int, pid: int, path: str) -> None:
@@ -119,7 +115,5 @@ class WorkersAdmin:
 
     async def close(self) -> None:
         """Let answers that are under way have their time, then cut all connections."""
-        self._listener.stop_accepting()
-        await self._runner.close()
-        self._listener.close()
+        await self._listener.close()
         await self._client.close()

@@ -82,6 +82,8 @@ DEBOUNCE_MS = 400
 STEP_MS = 50
 """The silence that ends a burst."""
 REREAD_PERIOD_S = 5.0
+STALE_FILES_S = 6 * REREAD_PERIOD_S
+"""Without a look at the files, as where their file system hangs."""
 SETTLE_S = 0.03
 """Between two readings that have to be the same; writing a file takes far less."""
 MAX_SETTLING_READS = 8

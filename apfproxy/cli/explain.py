@@ -17,7 +17,7 @@ from apfproxy.admin.explain_page import (
     header_in,
     parse_header,
 )
-from apfproxy.app.raw_request import RawRequest, read_raw_request, request_of_line
+from apfproxy.admin.raw_request import RawRequest, read_raw_request, request_of_line
 from apfproxy.authn.impersonation import effective
 from apfproxy.cli.admin_client import fetch_as, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError

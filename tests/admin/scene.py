@@ -72,6 +72,10 @@ class Scene:
             is_full=lambda: True,
         )
 
+    async def scrape(self) -> MetricsPage:
+        """The page of metrics."""
+        return self.metrics
+
     def ask(
         self,
         user_name: str,

@@ -10,10 +10,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from apfproxy.admin.admin import build_admin_app
-from apfproxy.admin.dns_rebinding import own_names_only
 from apfproxy.admin.explain_page import explain_route
 from apfproxy.admin.live_state import LiveInputs
-from apfproxy.admin.responses import plain_errors
+from apfproxy.admin.responses import own_names_only, plain_errors
 from apfproxy.admin.top_flows import TopFlows
 from apfproxy.admin.worker_answers import WorkerAdmin
 from apfproxy.admin.worker_feeds import WorkerFeeds
@@ -67,7 +66,7 @@ class Worker:
         scene = self.scene
         return build_admin_app(
             scene.controller,
-            scene.metrics,
+            scene.scrape,
             self.health,
             lambda: WALL_OFFSET_NS,
             live_inputs=LiveInputs(health=self.health),

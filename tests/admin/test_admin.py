@@ -54,7 +54,7 @@ def health() -> HealthRegistry:
 @pytest.fixture
 async def client(scene: Scene, health: HealthRegistry) -> AsyncIterator[Client]:
     """Talks to the admin listener of the scene; leaves compressed bodies as they are."""
-    app = build_admin_app(scene.controller, scene.metrics, health, lambda: WALL_OFFSET_NS)
+    app = build_admin_app(scene.controller, scene.scrape, health, lambda: WALL_OFFSET_NS)
     async with TestClient(TestServer(app), auto_decompress=False) as client:
         yield client
 

@@ -57,7 +57,7 @@ async def client(scene: Scene) -> AsyncIterator[Client]:
     """Talks to the admin listener of the scene."""
     app = build_admin_app(
         scene.controller,
-        scene.metrics,
+        scene.scrape,
         HealthRegistry(),
         lambda: WALL_OFFSET_NS,
         explain_page=explain_route(scene.controller, COSTS, judge),
@@ -98,7 +98,7 @@ async def test_observing(scene: Scene) -> None:
     """A proxy that only observes says that nothing comes of what it says."""
     app = build_admin_app(
         scene.controller,
-        scene.metrics,
+        scene.scrape,
         HealthRegistry(),
         lambda: WALL_OFFSET_NS,
         explain_page=explain_route(scene.controller, COSTS, judge, lambda _: (NOT_ENFORCED,)),

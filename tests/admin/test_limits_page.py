@@ -17,7 +17,7 @@ async def test_limits() -> None:
     """The page has the summary of the levels as they are."""
     scene = Scene((flow_schema("everyone", "catch-all", group_subject("everyone")),))
     scene.ticket("ann")
-    app = build_admin_app(scene.controller, scene.metrics, HealthRegistry(), lambda: WALL_OFFSET_NS)
+    app = build_admin_app(scene.controller, scene.scrape, HealthRegistry(), lambda: WALL_OFFSET_NS)
     async with TestClient(TestServer(app)) as client:
         response = await client.get(PATH)
         found = msgspec.convert(await response.json(), LevelsSummary)

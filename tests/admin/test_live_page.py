@@ -13,9 +13,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from apfproxy.admin import live_feed, live_page
 from apfproxy.admin.admin import build_admin_app
 from apfproxy.admin.live_history import LiveHistory
-from apfproxy.admin.live_page import wants_page
 from apfproxy.admin.live_state import LiveInputs
-from apfproxy.admin.page_files import PAGE
+from apfproxy.admin.responses import PAGE, wants_page
 from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.objects.types import QueuingConfiguration
 from loadtest.objects import flow_schema, group_subject, priority_level
@@ -79,7 +78,7 @@ async def client(scene: Scene, flows: Flows) -> AsyncIterator[Client]:
     """Talks to the admin listener of the scene."""
     app = build_admin_app(
         scene.controller,
-        scene.metrics,
+        scene.scrape,
         HealthRegistry(),
         lambda: WALL_OFFSET_NS,
         live_inputs=LiveInputs(top_flows=flows),
@@ -315,7 +314,7 @@ async def test_too_many_listen(client: Client, monkeypatch: pytest.MonkeyPatch) 
 
 async def test_shutdown_ends_the_events(scene: Scene) -> None:
     """Who listens when the application ends gets the end of the answer."""
-    app = build_admin_app(scene.controller, scene.metrics, HealthRegistry(), lambda: WALL_OFFSET_NS)
+    app = build_admin_app(scene.controller, scene.scrape, HealthRegistry(), lambda: WALL_OFFSET_NS)
     async with TestClient(TestServer(app)) as client, client.get("/events") as response:
         await next_event(response)
         await app.shutdown()
@@ -329,7 +328,7 @@ async def test_shutdown_ends_the_events(scene: Scene) -> None:
 async def test_samples_are_taken(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as the application runs the history grows, and listeners get it."""
     monkeypatch.setattr(live_page, "SAMPLE_S", 0.001)
-    app = build_admin_app(scene.controller, scene.metrics, HealthRegistry(), lambda: WALL_OFFSET_NS)
+    app = build_admin_app(scene.controller, scene.scrape, HealthRegistry(), lambda: WALL_OFFSET_NS)
     async with TestClient(TestServer(app)) as client, client.get("/events") as response:
         names = [await next_event(response) for _ in range(3)]
 
@@ -350,7 +349,7 @@ async def test_an_error_does_not_end_the_samples(
         sample(history, now_ns, unix_s)
 
     monkeypatch.setattr(LiveHistory, "sample", fail_once)
-    app = build_admin_app(scene.controller, scene.metrics, HealthRegistry(), lambda: WALL_OFFSET_NS)
+    app = build_admin_app(scene.controller, scene.scrape, HealthRegistry(), lambda: WALL_OFFSET_NS)
     async with TestClient(TestServer(app)) as client, client.get("/events") as response:
         names = [await next_event(response) for _ in range(3)]
 

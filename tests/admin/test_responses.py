@@ -1,4 +1,4 @@
-"""Answers of pages."""
+"""Responses of pages: encodings, slices, files, and the names by which they may be read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
+from apfproxy.admin import responses
 from apfproxy.admin.responses import (
+    CONTENT_TYPES,
     MIN_COMPRESSED_BYTES,
-    header,
+    PAGE,
+    accepts_gzip,
+    is_own_name,
+    own_names_only,
+    page_files,
     page_response,
     plain_errors,
+    qualities,
     sliced_response,
+    wants_json,
 )
 
 if TYPE_CHECKING:
@@ -58,9 +66,111 @@ async def test_unknown_page() -> None:
     assert "no-cache, private" == response.headers["Cache-Control"]
 
 
-def test_header() -> None:
-    """A header that is not there is an empty list."""
-    assert "" == header(make_mocked_request("GET", "/"), "Accept")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("", {}),
+        ("*/*", {"*/*": 1.0}),
+        ("Text/Plain;version=0.0.4;q=0.5, a/b ; Q=0.1,,", {"text/plain": 0.5, "a/b": 0.1}),
+        ("gzip;q=", {"gzip": 0.0}),
+    ],
+)
+def test_qualities(value: str, expected: dict[str, float]) -> None:
+    """Each choice has its weight, 1 without one, and 0 if it is no number."""
+    assert expected == qualities(value)
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("application/*", False),
+        ("text/html,*/*;q=0.8", False),
+        ("application/json", True),
+        ("Application/JSON; charset=utf-8", True),
+        ("application/json, */*", True),
+        ("application/json;q=0", False),
+        ("application/json;q=0.5, text/plain", False),
+        ("application/json, text/plain;q=0.5", True),
+    ],
+)
+def test_wants_json(accept: str, *, expected: bool) -> None:
+    """Text is what one gets without asking for JSON by name."""
+    assert expected == wants_json(accept)
+
+
+@pytest.mark.parametrize(
+    ("accept_encoding", "expected"),
+    [
+        ("", False),
+        ("identity", False),
+        ("gzip, deflate, br", True),
+        ("gzip;q=0, *", False),
+        ("*", True),
+        ("*;q=0", False),
+    ],
+)
+def test_accepts_gzip(accept_encoding: str, *, expected: bool) -> None:
+    """A wildcard stands for gzip unless it is named itself."""
+    assert expected == accepts_gzip(accept_encoding)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        pytest.param("127.0.0.1:8081", True, id="address"),
+        pytest.param("10.1.2.3", True, id="other-address"),
+        pytest.param("[::1]:8081", True, id="ipv6"),
+        pytest.param("localhost:8081", True, id="localhost"),
+        pytest.param("LOCALHOST.", True, id="root"),
+        pytest.param("apfproxy.localhost", True, id="under-localhost"),
+        pytest.param("apfproxy", True, id="no-dot"),
+        pytest.param("Node.Example:8081", True, id="machine"),
+        pytest.param("", True, id="none"),
+        pytest.param("evil.example:8081", False, id="public"),
+        pytest.param("127.0.0.1.evil.example", False, id="like-an-address"),
+        pytest.param("evil.example.:1", False, id="public-root"),
+        pytest.param("localhost.evil.example", False, id="like-localhost"),
+        pytest.param("notlocalhost.x", False, id="public-short"),
+        pytest.param("evil.example,127.0.0.1", False, id="two"),
+    ],
+)
+def test_is_own_name(host: str, *, expected: bool) -> None:
+    """Names that anybody may have in public are none of this machine's."""
+    assert expected == is_own_name(host, "node.example")
+
+
+@pytest.mark.parametrize(
+    ("method", "is_local", "status"),
+    [("GET", True, 403), ("HEAD", True, 403), ("GET", False, 200), ("POST", True, 405)],
+)
+async def test_page_of_another_site(
+    monkeypatch: pytest.MonkeyPatch, method: str, is_local: bool, status: int
+) -> None:
+    """What comes over loopback by a public name reads nothing, and learns why."""
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(text="users")
+
+    monkeypatch.setattr(responses, "is_loopback", lambda _: is_local)
+    app = web.Application(middlewares=[plain_errors, own_names_only])
+    app.router.add_get("/", page)
+    async with TestClient(TestServer(app)) as client:
+        response = await client.request(method, "/", headers={"Host": "rebound.example:8081"})
+        text = await response.text()
+
+    assert status == response.status
+    assert (method == "GET" and is_local) == ("not 'rebound.example:8081'" in text)
+    assert "text/plain" == response.content_type
+
+
+def test_files() -> None:
+    """All that a page needs is served, and nothing else."""
+    found = page_files()
+
+    assert {"index.html", "clusters.html", "main.js", "clusters.js"} <= found.keys()
+    assert {path.suffix for path in map(PAGE.joinpath, found)} == set(CONTENT_TYPES)
 
 
 class Sliced:
@@ -74,7 +184,7 @@ class Sliced:
     def __init__(self, count: int, *, breaks: bool = False) -> None:
         self._count = count
         self._breaks = breaks
-        self.turns = [0]  # of the event loop, so far, at each slice
+        self.turns = [0]  # of the event loop, until each slice
         self._turn = 0
 
     def client(self) -> TestClient[web.Request, web.Application]:

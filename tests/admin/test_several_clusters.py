@@ -59,7 +59,7 @@ def world() -> World:
 @pytest.fixture
 async def client(world: World) -> AsyncIterator[Client]:
     """Asks the admin listener."""
-    app = build_clusters_app(world.clusters, Scene(()).metrics, HealthRegistry())
+    app = build_clusters_app(world.clusters, Scene(()).scrape, HealthRegistry())
     async with TestClient(TestServer(app)) as asking:
         yield asking
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from apfproxy.admin.access import AdminAccess
 from apfproxy.admin.worker_answers import WorkerAdmin
-from apfproxy.app.admin_access import AdminAccess
 from apfproxy.app.given_sockets import GivenSockets
 from apfproxy.app.own_addresses import OwnAddresses
 from apfproxy.app.parent_admin import ParentAdmin, workers_of

@@ -11,7 +11,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from apfproxy.app.admin_access import AdminAccess
+from apfproxy.admin.access import AdminAccess
 from apfproxy.app.workers_admin import WorkersAdmin
 from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.settings import Settings

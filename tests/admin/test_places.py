@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from apfproxy.app.places import (
+from apfproxy.admin.places import (
     ANSWER_NS,
     HEAD_NS,
     IDLE_NS,
@@ -17,7 +17,7 @@ from apfproxy.app.places import (
     Place,
     Places,
 )
-from apfproxy.app.web_runner import WebRunner
+from apfproxy.admin.web import WebListener
 from apfproxy.base.rare_log import PERIOD_S
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Site:
         self.now_ns = 1000
         self.places = Places("test", connections, lambda: self.now_ns)
         self.places.limit, self.places.lasting_limit = connections, lasting
-        self.runner = WebRunner(web.Application(), self.places, shutdown_s=1)
+        self.listener = WebListener(web.Application(), self.places, shutdown_s=1)
 
     def connect(self, address: str = "192.0.2.1") -> Client:
         """A new client."""
@@ -120,14 +120,14 @@ class Client:
             return web.Response(text="well")
 
         request = make_mocked_request("GET", target, transport=self.transport)
-        return asyncio.ensure_future(self._site.runner.handle(request, handler))
+        return asyncio.ensure_future(self._site.listener.handle(request, handler))
 
     def answer(self) -> None:
         """Let the handler come to its end."""
         self._answered.set()
 
 
-def test_passes_everything_on() -> None:
+async def test_passes_everything_on() -> None:
     """What the loop says reaches aiohttp, and the place is given back at the end."""
     site = Site()
     client = site.connect()
@@ -287,7 +287,7 @@ async def test_late(begin: Callable[[Client], object], cut_after_ns: int | None)
     assert int(cut_after_ns is not None) == site.places.ended[Ending.LATE]
 
 
-def test_handshakes() -> None:
+async def test_handshakes() -> None:
     """One has a place from its beginning, makes way as others do, and is cut if it takes long."""
     site = Site(connections=2)
     ended: list[str] = []
@@ -313,7 +313,7 @@ def test_handshakes() -> None:
     )
 
 
-def test_handshake_that_fails() -> None:
+async def test_handshake_that_fails() -> None:
     """It gives its place back, and is counted; one that is through is a connection like others."""
     site, inner = Site(), Inner()
     failed, good = Place(site.places, Inner()), Place(site.places, inner)
@@ -332,7 +332,7 @@ def test_handshake_that_fails() -> None:
     assert 0 == len(site.places)
 
 
-def test_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log(caplog: pytest.LogCaptureFixture) -> None:
     """What ends is said once a minute, with how many they were."""
     site = Site(connections=1)
     for _ in range(4):

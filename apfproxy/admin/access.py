@@ -21,11 +21,9 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.app.admin_checks import TLS
-from apfproxy.app.object_source import STALE_FILES_S
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
-from apfproxy.base.files import MAX_PEM_BYTES, FileChanges, read_file
+from apfproxy.base.files import MAX_PEM_BYTES, STALE_FILES_S, FileChanges, read_file
 from apfproxy.base.health_checks import PAGES
 from apfproxy.base.rare_log import RareLog
 from apfproxy.base.tasks import Supervised
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.certificates import ClientCertificates
     from apfproxy.settings import Settings
 
+TLS: Final = "adminTls"
 ADMIN_ACCESS = "admin-access"
 """The health check."""
 OPEN: Final = tuple(f"/{page}" for page in PAGES)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from apfproxy.app.raw_request import (
+from apfproxy.admin.raw_request import (
     CLAIMS,
     IMPERSONATES,
     NAMELESS,

@@ -24,6 +24,8 @@ from apfproxy.base.rare_log import RareLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+BACKLOG = 1024
+"""Connections that the kernel holds for us; a client beyond tries again after a second."""
 IDLE_S = 90.0
 """Between requests, and for the head of one: Kubernetes' time for idle connections."""
 HEAD_NS = 20_000_000_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.app.admin_access import AdminAccess, Refusal, token_of
+from apfproxy.admin.access import AdminAccess, Refusal, token_of
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import AdminTlsSettings, Settings
 from loadtest.certificates import Authority

@@ -1,0 +1,297 @@
+"""Serves an application of aiohttp on listening sockets, with bounds on what clients may do.
+
+1. `Places` bound how many connections there are, and say which is closed for another; a connection
+   without a whole request head is closed, whether nothing or too little came.
+2. A connection whose client takes nothing of what is written for it ends after `LOOKS` times
+   `LOOK_S`: a watch would keep its memory for as long as it lasts, another response for ever.
+3. Each handshake takes the certificate of the moment.
+4. Bodies stay as they are encoded: Kubernetes decodes none, and a small one may unfold to any size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiohttp import web, web_response
+
+from apfproxy.admin.places import BACKLOG, IDLE_S, LASTING_TEXT, RETRY_S, Place, Places
+from apfproxy.admin.responses import SAFETY, sliced_response
+from apfproxy.base.faults import Part
+from apfproxy.base.health_checks import PAGES
+from apfproxy.base.sockets import Acceptor, is_unix, port_of
+from apfproxy.base.tasks import Recurring, spawn
+from apfproxy.request.attributes import AttributesError, parse_attributes
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from aiohttp.typedefs import Handler
+
+    from apfproxy.admin.access import AdminAccess
+    from apfproxy.admin.metrics import ScrapedPage
+    from apfproxy.base.health_checks import HealthRegistry
+
+    Metrics = Callable[[], Awaitable[ScrapedPage]]
+    """Gives the page of metrics: the first scrape imports what makes it."""
+
+EVENTS_PATH = "/events"
+"""Of the live page, which has a response that lasts."""
+SWEEP_S = 1.0
+"""Between two looks for connections whose time is over."""
+LOOK_S = 20.0
+"""Between two looks at what clients have taken."""
+LOOKS = 3
+"""In a row at which nothing was taken; fewer could be a coincidence of sizes."""
+HANDSHAKE_S = 10.0
+
+LINE_BYTES = 64 * 1024
+"""Of a target, which holds long selectors: as much as the proxy lets through."""
+FIELD_BYTES = 16 * 1024
+MAX_FIELDS = 64
+"""Of header fields, so that a head has 1 MiB at most: clients send a dozen, the longest a token."""
+
+MAX_SLASHES = 64
+"""In a path: aiohttp looks for the page of a path with each of its beginnings, before anything else
+asks who may read it, so that a second of processor time would pass over 64 KiB of slashes."""
+
+# Else it has the versions of Python and aiohttp.  A signal of the application would not do:
+# responses to what is no request pass by it.
+web_response.SERVER_SOFTWARE = "apfproxy"  # type: ignore[attr-defined]  # it is not listed
+
+log = logging.getLogger(__name__)
+
+
+class StalledClients:
+    """Cuts connections of clients that take nothing."""
+
+    def __init__(self) -> None:
+        self._seen: dict[asyncio.Transport, tuple[int, int]] = {}  # bytes to be taken, looks so far
+
+    def look(self, transports: Iterable[asyncio.Transport]) -> None:
+        """Compare all connections with the looks before."""
+        seen: dict[asyncio.Transport, tuple[int, int]] = {}
+        for transport in transports:
+            size = transport.get_write_buffer_size()
+            if size == 0:
+                continue
+            before, looks = self._seen.get(transport, (0, 0))
+            looks = looks + 1 if size == before else 0
+            if looks == LOOKS:
+                transport.abort()
+            else:
+                seen[transport] = size, looks
+        self._seen = seen
+
+
+class WebListener:
+    """An application on the connections that come to some listening sockets.
+
+    Args:
+        app: The application.
+        places: Bound the connections.
+        access: Says who may read, and gives the TLS of new connections; None for everybody, in
+            plain text.
+        shutdown_s: For responses that are under way at the end; then connections are cut.
+    """
+
+    def __init__(
+        self,
+        app: web.Application,
+        places: Places,
+        access: AdminAccess | None = None,
+        *,
+        shutdown_s: float,
+    ) -> None:
+        self.places = places
+        self._access = access
+        app.middlewares.insert(0, self.handle)
+        # A runner logs each request by default, and takes signals that are the command's.  Watches
+        # must notice that their clients are gone, which aiohttp tells only by cancelling.
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            handler_cancellation=True,
+            shutdown_timeout=shutdown_s,
+            keepalive_timeout=IDLE_S,
+            auto_decompress=False,
+            max_line_size=LINE_BYTES,
+            max_field_size=FIELD_BYTES,
+            max_headers=MAX_FIELDS,
+        )
+        self._loop = loop = asyncio.get_running_loop()
+        # One at once: what makes way has to be gone, or there are no descriptors for clients.
+        self._acceptor = Acceptor(loop, self._take, lambda: round(loop.time() * 1e9), at_once=1)
+        self._clients = StalledClients()
+        self._duties = (
+            Recurring(Part.ADMIN, loop, LOOK_S, math.inf, self._look),
+            Recurring(Part.ADMIN, loop, SWEEP_S, math.inf, places.sweep),
+        )
+
+    def __repr__(self) -> str:
+        return f"<WebListener: {self.places}>"
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """Those that are listened on."""
+        return self._acceptor.sockets
+
+    @property
+    def port(self) -> int | None:
+        """The port that is listened on; None if there is none."""
+        return port_of(self.sockets)
+
+    async def start(self, listeners: Sequence[socket.socket], *, backlog: int = BACKLOG) -> None:
+        """Accept what comes to listening sockets, which are closed at the end."""
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None, "it was set up"
+        find_page = server.request_handler
+
+        async def respond(request: web.BaseRequest) -> web.StreamResponse:
+            if request.raw_path.partition("?")[0].count("/") > MAX_SLASHES:
+                return web.Response(text="404 page not found\n", status=404, headers=SAFETY)
+            return await find_page(request)
+
+        server.request_handler = respond
+        for listener in listeners:
+            listener.setblocking(False)
+            listener.listen(backlog)
+        self._acceptor.listen(listeners)
+        for duty in self._duties:
+            duty.start()
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; connections go on."""
+        for listener in self._acceptor.stop():
+            listener.close()
+
+    async def close(self) -> None:
+        """Let responses that are under way have their time, then cut all connections."""
+        self.stop_accepting()
+        await self._runner.cleanup()
+        for duty in self._duties:
+            duty.stop()
+        for place in list(self.places):
+            place.abort()
+
+    def _take(self, client: socket.socket) -> None:
+        """Begin with a connection that was accepted."""
+        server = self._runner.server
+        assert server is not None, "it was started"
+        place = Place(self.places, server())
+        task = spawn(self._begin(client, place), name="beginning a connection")
+        try:
+            peer = client.getpeername()
+        except OSError:
+            peer = None  # it is gone, as the loop will see
+        place.await_handshake(str(peer[0]) if isinstance(peer, tuple) else "", task.cancel)
+        task.add_done_callback(partial(self._on_begun, client, place))
+
+    async def _begin(self, client: socket.socket, place: Place) -> None:
+        context = None if self._access is None or is_unix(client) else self._access.context
+        client.setblocking(False)
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: place,
+                client,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else HANDSHAKE_S,
+            )
+        except OSError as error:
+            log.debug("no connection with %s: %s", place.address, error)
+
+    def _on_begun(self, client: socket.socket, place: Place, _task: asyncio.Task[None]) -> None:
+        if place.transport is None:
+            self.places.end_handshake(place)
+            client.close()
+
+    def _look(self) -> None:
+        self._clients.look(each.transport for each in self.places if each.transport is not None)
+
+    @web.middleware
+    async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Keep account of a request; the outermost middleware of the application."""
+        place = self.places.of(request.transport)
+        if self._access is not None:
+            shown = request.headers.getall("Authorization", [])
+            if not self._access.may_read(request.path, shown, request.transport):
+                has_credentials = bool(shown) or self._access.has_certificate(request.transport)
+                address = "" if place is None else place.address
+                self._access.refuse(address, has_credentials=has_credentials)
+                return unauthorized(asks_for_tokens=self._access.asks_for_tokens)
+        if place is None:
+            return await handler(request)  # its client is gone
+        is_lasting = lasts(request)
+        if is_lasting and not self.places.has_room_for_lasting:
+            self.places.refuse_lasting()
+            return web.Response(text=LASTING_TEXT, status=503, headers={"Retry-After": RETRY_S})
+        with self.places.handling(place, is_lasting=is_lasting):
+            return await handler(request)
+
+
+def unauthorized(*, asks_for_tokens: bool) -> web.Response:
+    """401, with which a browser asks for a password where there are tokens."""
+    wanted = "a token of adminReadTokenFile, as bearer token or as password" * asks_for_tokens
+    response = web.Response(
+        text=f"401: {wanted or 'a client certificate'} is needed to read this listener\n",
+        status=401,
+        headers=SAFETY,
+    )
+    response.headers.add("WWW-Authenticate", 'Bearer realm="apfproxy"')
+    if asks_for_tokens:
+        response.headers.add("WWW-Authenticate", 'Basic realm="apfproxy", charset="UTF-8"')
+    return response
+
+
+def lasts(request: web.Request) -> bool:
+    """Whether a response lasts for as long as its client wants: a watch, or events of a page.
+
+    This takes time linear in the target, as reading it does.
+    """
+    path = request.path
+    if path == EVENTS_PATH or (path.startswith("/clusters/") and path.endswith(EVENTS_PATH)):
+        return True
+    try:
+        attributes = parse_attributes(request.method, request.rel_url.raw_path_qs.encode())
+    except AttributesError:
+        return False
+    return attributes.verb == "watch"
+
+
+def health_routes(health: HealthRegistry, metrics: Metrics) -> list[web.RouteDef]:
+    """The pages of every operators' listener: health and `/metrics`."""
+
+    async def show_metrics(request: web.Request) -> web.StreamResponse:
+        page = await metrics()
+        return await sliced_response(request, page.slices(), page.content_type)
+
+    async def show_page(request: web.Request) -> web.Response:
+        report = health.page(
+            request.path.removeprefix("/"),
+            verbose="verbose" in request.query,
+            excluded=request.query.getall("exclude", []),
+        )
+        return web.Response(
+            text=report.text,
+            status=200 if report.is_healthy else 500,
+            headers={"X-Content-Type-Options": "nosniff"},
+        )
+
+    async def show_check(request: web.Request) -> web.Response:
+        page = request.path.split("/")[1]
+        report = health.check_page(page, request.match_info["check"])
+        if report is None:
+            raise web.HTTPNotFound
+        return web.Response(text=report.text, status=200 if report.is_healthy else 500)
+
+    routes = [web.get("/metrics", show_metrics)]
+    for page in PAGES:
+        routes.append(web.route("*", f"/{page}", show_page))
+        routes.append(web.route("*", f"/{page}/{{check}}", show_check))
+    return routes

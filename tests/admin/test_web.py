@@ -1,0 +1,228 @@
+"""How an application is served, with bounds on what clients may do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from apfproxy.admin import web as web_module
+from apfproxy.admin.access import AdminAccess
+from apfproxy.admin.places import Places
+from apfproxy.admin.web import LINE_BYTES, LOOKS, MAX_SLASHES, StalledClients, WebListener, lasts
+from apfproxy.settings import Settings
+from tests.end_to_end.peer import WAIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+class Transport(asyncio.Transport):
+    """A transport whose client takes what a test wants.
+
+    Args:
+        sizes: Bytes that are to be taken, look by look; the last one for good.
+    """
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__()
+        self._sizes = list(sizes)
+        self.is_cut = False
+
+    def get_write_buffer_size(self) -> int:
+        return self._sizes.pop(0) if len(self._sizes) > 1 else self._sizes[0]
+
+    def abort(self) -> None:
+        self.is_cut = True
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cut_at"),
+    [
+        ((5,), LOOKS + 1),
+        ((7, 5), LOOKS + 2),
+        ((5, 5, 0, 5), LOOKS + 4),
+        ((0,), None),
+        ((5, 4, 5, 4, 5, 4, 5, 4, 0), None),
+    ],
+)
+def test_stalled(sizes: tuple[int, ...], cut_at: int | None) -> None:
+    """A connection is cut once nothing was taken for some looks, and others are left alone."""
+    transport, idle = Transport(*sizes), Transport(0)
+    clients = StalledClients()
+    found = None
+    for look in range(1, 12):
+        clients.look([transport, idle])
+        if transport.is_cut:
+            found = look
+            break
+
+    assert cut_at == found
+    assert not idle.is_cut
+
+
+@contextlib.asynccontextmanager
+async def listening_with(app: web.Application) -> AsyncIterator[tuple[str, int]]:
+    """The address of a listener for an application, with places enough."""
+    listener = WebListener(app, Places("test", 100, time.monotonic_ns), shutdown_s=1)
+    await listener.start([socket.create_server(("127.0.0.1", 0))])
+    try:
+        yield "127.0.0.1", listener.port or 0
+    finally:
+        await listener.close()
+
+
+async def test_clients_that_take_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that reads nothing of a large response loses its connection."""
+    monkeypatch.setattr(web_module, "LOOK_S", 0.001)
+    ended = asyncio.Event()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(bytes(1_000_000))
+        finally:
+            ended.set()
+
+    app = web.Application()
+    app.router.add_get("/", endless)
+    async with listening_with(app) as address:
+        _, writer = await asyncio.open_connection(*address, limit=1)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await ended.wait()
+        writer.close()
+
+    assert ended.is_set()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "period"),
+    [(StalledClients, "look", "LOOK_S"), (Places, "sweep", "SWEEP_S")],
+    ids=["stalled", "late"],
+)
+async def test_an_error_does_not_end_the_looks(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    owner: type,
+    name: str,
+    period: str,
+) -> None:
+    """A look that fails is followed by others."""
+    monkeypatch.setattr(web_module, period, 0.001)
+    looks: list[int] = []
+    again = asyncio.Event()
+
+    def look(*_: object) -> None:
+        looks.append(1)
+        if len(looks) == 1:
+            raise ValueError("a bug")
+        again.set()
+
+    monkeypatch.setattr(owner, name, look)
+    async with listening_with(web.Application()), asyncio.timeout(WAIT_S):
+        await again.wait()
+
+    assert 1 == caplog.text.count("ValueError: a bug")
+
+
+async def seen(request: web.Request) -> web.Response:
+    """Say how long a target and how large a body are."""
+    return web.Response(text=f"{len(request.raw_path)} {len(await request.read())}")
+
+
+async def response_to(data: bytes) -> bytes:
+    """What a listener sends for some bytes until it closes the connection."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", seen)
+    async with listening_with(app) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(data)
+        found = await reader.read()
+        writer.close()
+    return found
+
+
+async def test_bodies_stay_encoded() -> None:
+    """A compressed body is what was sent: nothing unfolds."""
+    body = gzip.compress(bytes(1_000_000))
+    head = (
+        "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Encoding: gzip\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    response = await response_to(head.encode() + body)
+
+    assert response.startswith(b"HTTP/1.1 200 ")
+    assert response.endswith(f"\r\n\r\n1 {len(body)}".encode())
+
+
+CLOSE = "HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (f"GET /{'x' * (LINE_BYTES - 100)} {CLOSE}", 200),
+        (f"GET /{'x' * (LINE_BYTES + 100)} {CLOSE}", 400),
+        (f"GET {'/a' * MAX_SLASHES}?{'/' * 99} {CLOSE}", 200),
+        (f"GET {'/a' * (MAX_SLASHES + 1)} {CLOSE}", 404),
+        ("hello\r\n\r\n", 400),
+    ],
+    ids=["long", "too-long", "slashes", "too-many-slashes", "no-request"],
+)
+async def test_targets(head: str, status: int) -> None:
+    """Targets are as long as selectors make them; no page is sought with a path of many parts.
+
+    Nor does a client learn which versions of Python and aiohttp run.
+    """
+    lines = (await response_to(head.encode())).partition(b"\r\n\r\n")[0].split(b"\r\n")
+
+    assert str(status).encode() == lines[0].split()[1]
+    assert [b"Server: apfproxy"] == [line for line in lines if line.startswith(b"Server:")]
+
+
+@pytest.mark.parametrize("first", [b"", f"GET / {CLOSE}".replace("close", "x").encode()])
+async def test_heads_that_never_end(monkeypatch: pytest.MonkeyPatch, first: bytes) -> None:
+    """A connection whose request head does not end is closed, also after another request."""
+    monkeypatch.setattr(web_module, "IDLE_S", 0.01)
+    responses = await response_to(first + b"GET / HTTP/1.1\r\nHost: x\r\n")
+
+    assert bool(first) == responses.count(b"HTTP/1.1 200 OK")
+
+
+async def test_no_access_without_a_place(tmp_path: Path) -> None:
+    """A request whose connection had to make way gets nothing that it may not read."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("token-of-32-characters-and-so-on")
+    access = AdminAccess(Settings(admin_read_token_file=str(tokens)))
+    listener = WebListener(web.Application(), Places("test", 8, int), access, shutdown_s=1)
+    response = await listener.handle(make_mocked_request("GET", "/"), seen)
+
+    assert 401 == response.status
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/events", True),
+        ("/clusters/a/events", True),
+        ("/api/v1/namespaces/a/events", False),
+        ("/apis/apps/v1/deployments?watch=true", True),
+        ("/api/v1/watch/pods", True),
+        ("/apis/apps/v1/deployments", False),
+        ("/livez", False),
+        ("/%zz?watch=1", False),
+    ],
+)
+def test_lasts(target: str, expected: bool) -> None:
+    """Watches and the live page's events do."""
+    assert expected == lasts(make_mocked_request("GET", target))
