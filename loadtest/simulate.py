@@ -191,7 +191,7 @@ class Load:
 
     async def _request(self, flow: MixFlow, service_ns: int) -> None:
         attributes = flow.kind.attributes
-        headers = {"X-Remote-User": flow.name, SERVICE_HEADER: str(service_ns)}
+        headers = {"X-Remote-User": flow.kind.client, SERVICE_HEADER: str(service_ns)}
         method = "POST" if attributes.verb == "create" else "GET"
         url = f"http://127.0.0.1:{self._port}{attributes.path}"
         async with self._session.request(method, url, headers=headers) as response:

@@ -12,7 +12,6 @@ import os
 import sys
 import zlib
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +25,7 @@ from apfproxy.cli.parameters import Parsed, output_option, path_prefix_option, p
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.cli.terminal_text import shown
 from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS
+from apfproxy.lint.known_resources import is_of_kubernetes
 from apfproxy.objects.decode import parts_of
 from apfproxy.objects.field_errors import counted
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
@@ -34,8 +34,7 @@ from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_a
 from apfproxy.simulation.mix import Mix, MixError, parse_mix
 from apfproxy.simulation.plots import picture
 from apfproxy.simulation.report import configuration_report, difference, listed
-from apfproxy.simulation.simulation import Simulation
-from apfproxy.simulation.sources import Sequence, add_mix
+from apfproxy.simulation.simulation import Sequence, Simulation
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
 if TYPE_CHECKING:
@@ -70,6 +69,11 @@ GC_THRESHOLD = 200_000
 HELD = (
     "arrivals are taken as they were: clients that waited for answers would have asked later,"
     " so a crowded level looks worse than it was"
+)
+
+OTHER_API = (
+    "none of the requests is for a resource of Kubernetes; if the server has another API, give"
+    " --preset http: it changes how they are classified, and which objects are built in"
 )
 
 EPILOG = f"""\b
@@ -244,9 +248,8 @@ def simulate(  # noqa: PLR0913  flags
     else:
         path = audit_log or access_log
         assert path is not None
-        read = read_audit_log if audit_log else read_access_log
         with bar("reading") as move:
-            source = records_of(path, partial(read, preset=kind), max_broken_lines, move)
+            source = records_of(path, kind, max_broken_lines, move, is_audit=audit_log is not None)
         described = {
             "log": named(path),
             "requests": len(source),
@@ -266,6 +269,8 @@ def simulate(  # noqa: PLR0913  flags
         if source.held:
             held = counted(source.held, "request")
             warnings.append(f"{held} waited or never executed in the log; {HELD}")
+    if preset is None and not any(is_of_kubernetes(each.attributes) for each in source.kinds):
+        warnings.append(OTHER_API)
     reports = []
     for each in configurations:
         with bar(f"simulating {each.name}") as move:
@@ -333,15 +338,13 @@ def mix_of(path: str, preset: Preset = KUBERNETES) -> Mix:
 
 
 def records_of(
-    path: str,
-    read: Callable[[Iterator[bytes], int], Records],
-    max_broken: int,
-    move: Callable[[float], None],
+    path: str, preset: Preset, max_broken: int, move: Callable[[float], None], *, is_audit: bool
 ) -> Records:
     """Read a log; raises `CommandError` if it cannot be read, or is no such log."""
     name = named(path)
+    read, other = (read_audit_log, "--access-log") if is_audit else (read_access_log, "--audit-log")
     try:
-        records = read(lines_of(path, move), max_broken)
+        records = read(lines_of(path, move), max_broken, preset)
     except OSError as error:
         raise CommandError(f"{name} cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error) as error:
@@ -352,7 +355,7 @@ def records_of(
         ) from None
     if not len(records):
         lines = [f"{name}:{line}: {shown(message)}" for line, message in records.problems]
-        raise CommandError(*lines, f"{name}: {nothing_in(records)}")
+        raise CommandError(*lines, f"{name}: {nothing_in(records, other)}")
     if records.span_ns > LONGEST_SPAN_NS:
         days = records.span_ns / NS_PER_DAY
         raise CommandError(
@@ -361,14 +364,16 @@ def records_of(
     return records
 
 
-def nothing_in(records: Records) -> str:
-    """Why there is no request in a log, and what to do."""
+def nothing_in(records: Records, other: str) -> str:
+    """Why there is no request in a log, and what to do; `other` is the flag of the other kind."""
     if records.early:
         return (
             f"{counted(records.early, 'event')}, none of which is of the stage ResponseComplete,"
             " which says how long a request took: take it out of omitStages in the audit policy,"
             " and record anew"
         )
+    if records.misfits:
+        return f"{counted(records.misfits, 'line')} of the other kind of log: give it with {other}"
     if records.foreign:
         return (
             f"{counted(records.foreign, 'line')} of Google Cloud's audit log, which does not say"
@@ -490,7 +495,7 @@ def simulated(
         on_progress=lambda arrivals: move(arrivals / max(expected, 1.0)),
     )
     if isinstance(source, Mix):
-        add_mix(simulation, source)
+        source.feed(simulation)
     else:
         Sequence(simulation, source.requests())
     thresholds = gc.get_threshold()

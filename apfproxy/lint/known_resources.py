@@ -9,6 +9,10 @@ Source: Kubernetes API reference 1.36, beta and alpha resources left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apfproxy.request.attributes import RequestAttributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +100,11 @@ KNOWN_GROUPS: dict[str, dict[str, KnownResource]] = {
 def groups_of(resource: str) -> list[str]:
     """The groups here that have a resource of this name."""
     return [group for group, resources in KNOWN_GROUPS.items() if resource in resources]
+
+
+def is_of_kubernetes(attributes: RequestAttributes) -> bool:
+    """Whether a request is for a resource that a Kubernetes API has, or of a group of its own."""
+    core = KNOWN_GROUPS[""]
+    return attributes.is_resource_request and bool(
+        attributes.api_group or attributes.resource in core
+    )

@@ -25,10 +25,10 @@ from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.go_text import parse_time
 from apfproxy.request.attributes import METHOD_OF_VERB, User, authenticated, parse_duration_ns
 from apfproxy.simulation.records import UNKNOWN_NS, Records
-from apfproxy.simulation.wrapped_lines import WrappedLines
+from apfproxy.simulation.wrapped_lines import Entry, Format, WrappedLines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from apfproxy.flowcontrol.preset import Preset
 
@@ -109,60 +109,46 @@ NO_REQUEST: dict[str, Any] = {
     "seats": 0,
     "reason": "",
 }
-"""What a line that says how many were left out lacks of an `AccessLine`."""
+"""Members of an `AccessLine` that a line which says how many were left out lacks."""
 
 
 def read_audit_log(lines: Iterable[bytes], max_broken: int, preset: Preset = KUBERNETES) -> Records:
     """Read an audit log, in whatever wraps it; TooManyBrokenError if too many lines are broken."""
-    records = Records(preset)
-    return _read(
-        lines,
-        records,
-        WrappedLines(
-            AuditEvent,
-            "stage",
-            _event_of,
-            lambda event: _take_event(event, records),
-            lambda number, message: _break(records, max_broken, number, message),
-        ),
-    )
+    wanted = Format(AuditEvent, "stage", _event_of, lambda value: bool(_access_line_of(value)))
+    return _read(lines, max_broken, Records(preset), wanted, _take_event)
 
 
 def read_access_log(
     lines: Iterable[bytes], max_broken: int, preset: Preset = KUBERNETES
 ) -> Records:
     """Read an access log; TooManyBrokenError if too many lines are broken."""
-    records = Records(preset)
-    return _read(
-        lines,
-        records,
-        WrappedLines(
-            AccessLine,
-            "executionSeconds",
-            _access_line_of,
-            lambda line: _take_line(line, records),
-            lambda number, message: _break(records, max_broken, number, message),
-        ),
+    wanted = Format(
+        AccessLine, "executionSeconds", _access_line_of, lambda value: bool(_event_of(value))
     )
+    return _read(lines, max_broken, Records(preset), wanted, _take_line)
 
 
-def _read(lines: Iterable[bytes], records: Records, wrapped: WrappedLines[Any]) -> Records:
+def _read(
+    lines: Iterable[bytes],
+    max_broken: int,
+    records: Records,
+    wanted: Format[Entry],
+    take: Callable[[Entry, Records], None],
+) -> Records:
+    def refuse(number: int, message: str) -> None:
+        records.break_line(number, message)
+        if records.broken > max_broken:
+            shown = "\n".join(f"line {number}: {message}" for number, message in records.problems)
+            are = "line is" if max_broken == 1 else "lines are"
+            raise TooManyBrokenError(
+                f"{shown}\nmore than {max_broken} {are} broken: is this the right file?"
+            )
+
+    wrapped = WrappedLines(wanted, lambda entry: take(entry, records), refuse)
     wrapped.read(lines)
     records.left_out, records.foreign = wrapped.left_out, wrapped.foreign
+    records.misfits = wrapped.misfits
     return records
-
-
-def _break(records: Records, max_broken: int, number: int, message: str) -> None:
-    records.break_line(number, message)
-    if records.broken > max_broken:
-        raise TooManyBrokenError(_too_many(records))
-
-
-def _too_many(records: Records) -> str:
-    shown = "\n".join(f"line {number}: {message}" for number, message in records.problems)
-    allowed = records.broken - 1
-    are = "line is" if allowed == 1 else "lines are"
-    return f"{shown}\nmore than {allowed} {are} broken: is this the right file?"
 
 
 def _access_line_of(value: dict[str, Any]) -> dict[str, Any] | None:
@@ -177,12 +163,12 @@ def _event_of(value: dict[str, Any]) -> dict[str, Any] | None:
     if "stage" in value and (value.get("kind") == "Event" or "auditID" in value):
         return value
     if {"Stage", "RequestUri"} <= value.keys():
-        return {name: _of_column(value[key]) for key, name in COLUMNS.items() if value.get(key)}
+        return {name: _in_column(value[key]) for key, name in COLUMNS.items() if value.get(key)}
     return None
 
 
-def _of_column(value: object) -> object:
-    """What a column has; objects may be there as their JSON."""
+def _in_column(value: object) -> object:
+    """The value of a column; objects may be there as their JSON."""
     if isinstance(value, str) and value.startswith("{"):
         with suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(value)

@@ -27,13 +27,14 @@ from __future__ import annotations
 import math
 import random
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.additions import HeaderUse, use_of
 from apfproxy.objects.documents import Mapping, split_documents
+from apfproxy.objects.field_errors import closest
 from apfproxy.request.attributes import (
     ANONYMOUS,
     METHOD_OF_VERB,
@@ -43,12 +44,16 @@ from apfproxy.request.attributes import (
     authenticated,
     parse_duration_ns,
 )
-from apfproxy.simulation.kinds import Kind, kind_of
+from apfproxy.simulation.records import Kind, kind_of
+from apfproxy.simulation.simulation import ClosedClient, Sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.simulation.simulation import Simulation
+
+Entry = TypeVar("Entry", bound=msgspec.Struct)
 
 NS_PER_S = 1_000_000_000
 LEAST_SERVICE_NS = 1_000
@@ -65,11 +70,14 @@ MOST_SIGMA = 10.0
 
 TIMES = "such as 50ms, 20ms-80ms, exp(50ms) or lognormal(50ms,0.5)"
 CALL = re.compile(r"(exp|lognormal)\(([^(),]+)(?:,([^(),]+))?\)")
+FIELD = re.compile(r"Object (missing required|contains unknown) field `(.+)`")
 NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
-POISSON, CONSTANT = "poisson", "constant"
 PART = re.compile(r"[A-Za-z0-9_.:{}-]+")
 """Of a path: the name of a resource, a namespace or an object, or where its number is to stand."""
 ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):[^:]+")
+
+Time: TypeAlias = str | int | float
+Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class MixError(ValueError):
@@ -111,13 +119,43 @@ class Times(msgspec.Struct, frozen=True):
                 return lambda: min(max(int(first * math.exp(normal(0, second))), least), LONGEST_NS)
 
 
+class MixDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A mix as it is written."""
+
+    duration: Time
+    flows: Annotated[list[Any], msgspec.Meta(min_length=1)]
+    seed: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] = 0
+
+
+class FlowEntry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """One entry of `flows` as it is written."""
+
+    name: Text
+    service_time: Time
+    count: Annotated[int, msgspec.Meta(ge=1, le=MOST_FLOWS)] = 1
+    user: Text = ANONYMOUS.name
+    groups: tuple[str, ...] = ()
+    request: str = ""
+    verb: str = ""
+    resource: str = ""
+    namespace: str = ""
+    object_name: str = ""
+    headers: tuple[str, ...] = ()
+    rate: Annotated[float, msgspec.Meta(gt=0, le=MOST_RATE)] = 0.0
+    clients: Annotated[int, msgspec.Meta(ge=1, le=MOST_CLIENTS)] = 0
+    arrivals: Literal["poisson", "constant"] = "poisson"
+    seats: Annotated[int, msgspec.Meta(ge=1, le=MOST_SEATS)] = 0
+    think_time: Time = 0
+    start: Time = 0
+    stop: Time | None = None
+
+
 class MixFlow(msgspec.Struct, frozen=True):
     """Requests of one kind, with a `rate` a second or else a number of `clients`.
 
     They arrive from `start_ns` to `stop_ns`; `service` and `think_ns` are their times and pauses.
     """
 
-    name: str
     kind: Kind
     rate: float
     clients: int
@@ -136,7 +174,7 @@ class MixFlow(msgspec.Struct, frozen=True):
         draw = self.service.drawer(chance)
         gap_ns = NS_PER_S / self.rate
         stop_ns, kind = self.stop_ns, self.kind
-        if self.arrivals == CONSTANT:
+        if self.arrivals == "constant":
             # Not all flows at once: each has its place in the first gap.
             at = self.start_ns + chance.random() * gap_ns
             while at < stop_ns:
@@ -157,9 +195,10 @@ class Mix(msgspec.Struct, frozen=True):
     seed: int
     flows: tuple[MixFlow, ...]
 
-    def chance(self, index: int) -> random.Random:
-        """The chance of one flow (or of one client of it), which no other flow changes."""
-        return random.Random(f"{self.seed} {index}")  # noqa: S311  no secret
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds of all flows."""
+        return [flow.kind for flow in self.flows]
 
     def expected_requests(self) -> float:
         """About how many requests there will be, for a progress bar; of clients a guess."""
@@ -170,6 +209,28 @@ class Mix(msgspec.Struct, frozen=True):
             total += flow.clients * (flow.stop_ns - flow.start_ns) / each_ns
         return total
 
+    def chance(self, index: int) -> random.Random:
+        """The chance of one flow, which no other flow changes."""
+        return random.Random(f"{self.seed} {index}")  # noqa: S311  no secret
+
+    def feed(self, simulation: Simulation) -> None:
+        """Let the requests of the mix come."""
+        for index, flow in enumerate(self.flows):
+            chance = self.chance(index)
+            if flow.rate:
+                Sequence(simulation, flow.requests(chance))
+                continue
+            draw = flow.service.drawer(chance)
+            for _ in range(flow.clients):
+                ClosedClient(
+                    simulation,
+                    flow.kind,
+                    draw,
+                    think_ns=flow.think_ns,
+                    start_ns=flow.start_ns,
+                    stop_ns=flow.stop_ns,
+                )
+
 
 def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
     """Read a mix of requests to a kind of API; MixError if it cannot be used."""
@@ -178,20 +239,17 @@ def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
         raise MixError(str(problem), problem.line)
     if len(documents) != 1:
         raise MixError(f"expected one document with `flows`, not {len(documents)}")
-    top = Fields(documents[0].content, documents[0].line)
-    duration_ns = top.duration("duration", required=True, least_ns=1)
-    seed = top.integer("seed", 0, 1 << 62, default=0)
-    entries = top.take("flows")
-    if not isinstance(entries, list) or not entries:
-        raise MixError("flows: expected a list of flows", top.line)
-    top.finish()
+    top, place = _read(MixDocument, documents[0].content, documents[0].line, "")
+    duration_ns = place.duration("duration", top.duration)
+    if not duration_ns:
+        raise place.error("duration", "has to be above 0")
     flows: list[MixFlow] = []
     clients, requests = 0, 0.0
-    for index, entry in enumerate(entries):
-        fields = Fields(entry, top.line, f"flows[{index}]")
-        added = _flows_of(fields, duration_ns, preset)
+    for index, content in enumerate(top.flows):
+        entry, where = _read(FlowEntry, content, place.line, f"flows[{index}]")
+        added = _flows_of(entry, where, duration_ns, preset)
         flows += added
-        clients += len(added) * added[0].clients
+        clients += len(added) * entry.clients
         requests += len(added) * added[0].expected_arrivals()
         for name, number, most, noun in (
             ("count", len(flows), MOST_FLOWS, "flows"),
@@ -199,8 +257,8 @@ def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
             ("rate", requests, MOST_REQUESTS, "requests"),
         ):
             if number > most:
-                raise fields.error(name, f"more than {most:,} {noun} in all")
-    return Mix(duration_ns, seed, tuple(flows))
+                raise where.error(name, f"more than {most:,} {noun} in all")
+    return Mix(duration_ns, top.seed, tuple(flows))
 
 
 def parse_times(text: str) -> Times:
@@ -234,143 +292,93 @@ def _duration_ns(text: str) -> int:
     return found
 
 
-class Fields:
-    """The fields of a mapping, each taken once; what is left over is unknown.
+class Place(NamedTuple):
+    """Where a mapping of a mix is."""
 
-    `line` and `path` say in errors where it is, unless it knows itself.
-    """
-
-    def __init__(self, content: object, line: int, path: str = "") -> None:
-        self.path = path
-        self.line = line
-        if not isinstance(content, dict):
-            raise MixError(f"{path or 'the document'}: expected a mapping", line)
-        if isinstance(content, Mapping):
-            self.line = content.line or line
-        self._left: dict[str, Any] = dict(content)
-        self._known: list[str] = []
+    path: str
+    line: int
+    key_lines: dict[str, int]
 
     def error(self, name: str, message: str) -> MixError:
-        """What to raise for a wrong field."""
-        return MixError(
-            ".".join(part for part in (self.path, name) if part) + f": {message}", self.line
-        )
+        """The error of a wrong field."""
+        where = ".".join(part for part in (self.path, name) if part)
+        return MixError(f"{where}: {message}", self.key_lines.get(name, self.line))
 
-    def take(self, name: str) -> Any:  # noqa: ANN401  whatever the document has
-        """A field's value; None if it is not there."""
-        self._known.append(name)
-        return self._left.pop(name, None)
-
-    def text(self, name: str, default: str | None = None) -> str:
-        """A text."""
-        value = self.take(name)
-        if value is None:
-            if default is None:
-                raise self.error(name, "is missing")
-            return default
-        if not isinstance(value, str) or not value:
-            raise self.error(name, f"expected a text, not {value!r}")
-        return value
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts."""
-        value = self.take(name)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise self.error(name, f"expected a list of texts, not {value!r}")
-        return tuple(value)
-
-    def number(self, name: str, most: float) -> float:
-        """A number, above 0; 0 if it is not there."""
-        value = self.take(name)
-        if value is None:
-            return 0.0
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
-            raise self.error(name, f"expected a number above 0, up to {most:g}, not {value!r}")
-        return float(value)
-
-    def integer(self, name: str, least: int, most: int, default: int) -> int:
-        """A whole number."""
-        value = self.take(name)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self.error(name, f"expected a whole number, {least} to {most}, not {value!r}")
-        return value
-
-    def duration(
-        self, name: str, *, default: int = 0, required: bool = False, least_ns: int = 0
-    ) -> int:
-        """A duration in nanoseconds."""
-        value = self.take(name)
-        if value is None:
-            if required:
-                raise self.error(name, "is missing")
-            return default
+    def duration(self, name: str, value: str | float) -> int:
+        """A duration of a field, in nanoseconds."""
         try:
-            found = _duration_ns(value if isinstance(value, str) else str(value))
+            return _duration_ns(str(value))
         except ValueError as error:
             raise self.error(name, str(error)) from None
-        if found < least_ns:
-            least = f"{least_ns / NS_PER_S:g}s or more" if least_ns > 1 else "above 0"
-            raise self.error(name, f"has to be {least}")
-        return found
-
-    def finish(self) -> None:
-        """Refuse what has not been taken."""
-        for name in self._left:
-            raise self.error(str(name), f"unknown; known are {', '.join(self._known)}")
 
 
-def _flows_of(fields: Fields, duration_ns: int, preset: Preset) -> list[MixFlow]:
-    """The flows of one entry: one, or as many as its `count` says."""
-    name = fields.text("name")
-    count = fields.integer("count", 1, MOST_FLOWS, default=1)
-    user = fields.text("user", ANONYMOUS.name)
-    groups = fields.texts("groups")
-    method, target = _request_of(fields)
-    rate = fields.number("rate", MOST_RATE)
-    clients = fields.integer("clients", 1, MOST_CLIENTS, default=0)
-    if bool(rate) == bool(clients):
-        raise fields.error("rate", "give either rate, or clients")
-    arrivals = fields.text("arrivals", POISSON)
-    if arrivals not in {POISSON, CONSTANT}:
-        raise fields.error("arrivals", f"expected {POISSON} or {CONSTANT}, not {arrivals!r}")
-    service_text = fields.take("serviceTime")
-    if service_text is None:
-        raise fields.error("serviceTime", f"is missing; give one {TIMES}")
+def _read(kind: type[Entry], content: object, line: int, path: str) -> tuple[Entry, Place]:
+    """Read a mapping; MixError names what is wrong."""
+    place = Place(path, line, {})
+    if not isinstance(content, dict):
+        raise place.error("" if path else "the document", "expected a mapping")
+    if isinstance(content, Mapping):
+        place = Place(path, content.line or line, content.key_lines)
+    given = {name: value for name, value in content.items() if value is not None}
     try:
-        service = parse_times(str(service_text))
+        return msgspec.convert(given, kind), place
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$.")
+        known = kind.__struct_encode_fields__
+        if found := FIELD.fullmatch(message):
+            if found[1] == "missing required":
+                hint = f"; give one {TIMES}" if found[2] == "serviceTime" else ""
+                raise place.error(found[2], f"is missing{hint}") from None
+            close = closest(found[2], known)
+            hint = f"; did you mean {close}?" if close else f"; known are {', '.join(known)}"
+            raise place.error(found[2], f"unknown{hint}") from None
+        name = re.split(r"[`\[.]", where)[0]
+        raise place.error(name, message[:1].lower() + message[1:]) from None
+
+
+def _flows_of(entry: FlowEntry, place: Place, duration_ns: int, preset: Preset) -> list[MixFlow]:
+    """The flows of one entry: one, or as many as its `count` says."""
+    method, target = _request_of(entry, place)
+    if bool(entry.rate) == bool(entry.clients):
+        raise place.error("rate", "give either rate, or clients")
+    try:
+        service = parse_times(str(entry.service_time))
     except ValueError as error:
-        raise fields.error("serviceTime", f"{error}; service times are {TIMES}") from None
-    seats = fields.integer("seats", 1, MOST_SEATS, default=0)
-    headers = _headers_of(fields)
-    think_ns = fields.duration("thinkTime")
-    start_ns = fields.duration("start")
-    stop_ns = min(fields.duration("stop", default=duration_ns), duration_ns)
+        raise place.error("serviceTime", f"{error}; service times are {TIMES}") from None
+    headers = _headers_of(entry, place)
+    think_ns = place.duration("thinkTime", entry.think_time)
+    start_ns = place.duration("start", entry.start)
+    stop_ns = duration_ns
+    if entry.stop is not None:
+        stop_ns = min(place.duration("stop", entry.stop), duration_ns)
     if start_ns >= stop_ns:
-        raise fields.error("start", "has to be before stop and the end of the mix")
-    fields.finish()
+        raise place.error("start", "has to be before stop and the end of the mix")
+    name, count = entry.name, entry.count
+    own = name if "{}" in name or count == 1 else f"{name}-{{}}"
     made = []
-    for index in range(count):
-        number = str(index)
-        own = name if "{}" in name or count == 1 else f"{name}-{{}}"
+    for number in map(str, range(count)):
         try:
             kind = kind_of(
                 own.replace("{}", number),
-                _user(user.replace("{}", number), groups),
+                _user(entry.user.replace("{}", number), entry.groups),
                 method,
                 target.replace("{}", number),
-                seats,
+                entry.seats,
                 headers,
                 preset,
             )
         except (AttributesError, DeadlineError) as error:
-            raise fields.error("request", str(error)) from None
+            raise place.error("request", str(error)) from None
         made.append(
             MixFlow(
-                kind.client, kind, rate, clients, arrivals, service, think_ns, start_ns, stop_ns
+                kind,
+                entry.rate,
+                entry.clients,
+                entry.arrivals,
+                service,
+                think_ns,
+                start_ns,
+                stop_ns,
             )
         )
     return made
@@ -385,39 +393,36 @@ def _user(name: str, groups: tuple[str, ...]) -> User:
     return authenticated(User(name, groups))
 
 
-def _headers_of(fields: Fields) -> tuple[tuple[str, str], ...]:
+def _headers_of(entry: FlowEntry, place: Place) -> tuple[tuple[str, str], ...]:
     """The header fields: names in lower case, and values."""
     found = []
-    for text in fields.texts("headers"):
+    for text in entry.headers:
         name, colon, value = text.partition(":")
         if not colon or use_of(name.strip().lower()) is HeaderUse.MALFORMED:
-            raise fields.error("headers", f"expected a header such as X-Team: red, not {text!r}")
+            raise place.error("headers", f"expected a header such as X-Team: red, not {text!r}")
         found.append((name.strip().lower(), value.strip()))
     return tuple(found)
 
 
-def _request_of(fields: Fields) -> tuple[str, str]:
+def _request_of(entry: FlowEntry, place: Place) -> tuple[str, str]:
     """The method and the target."""
-    request = fields.text("request", "")
-    verb = fields.text("verb", "")
-    resource = fields.text("resource", "")
-    namespace = fields.text("namespace", "")
-    name = fields.text("objectName", "")
+    request, verb, resource = entry.request, entry.verb, entry.resource
+    namespace, name = entry.namespace, entry.object_name
     if request:
         if verb or resource or namespace or name:
-            raise fields.error("request", "give either request, or verb and resource")
+            raise place.error("request", "give either request, or verb and resource")
         method, _, target = request.partition(" ")
         if not method.isalpha() or not target.startswith("/") or " " in target:
-            raise fields.error("request", f"expected GET /api/v1/pods or the like, not {request!r}")
+            raise place.error("request", f"expected GET /api/v1/pods or the like, not {request!r}")
         return method, target
     if not verb or not resource:
-        raise fields.error("request", "is missing; or give verb and resource")
+        raise place.error("request", "is missing; or give verb and resource")
     method_of_verb = METHOD_OF_VERB.get(verb)
     if method_of_verb is None:
-        raise fields.error("verb", f"expected one of {', '.join(METHOD_OF_VERB)}, not {verb!r}")
+        raise place.error("verb", f"expected one of {', '.join(METHOD_OF_VERB)}, not {verb!r}")
     for field, part in (("resource", resource), ("namespace", namespace), ("objectName", name)):
         if part and not PART.fullmatch(part):
-            raise fields.error(field, f"expected a name, not {part!r}; or give the whole request")
+            raise place.error(field, f"expected a name, not {part!r}; or give the whole request")
     plural, _, group = resource.partition(".")
     target = f"/apis/{group}/v1" if group else "/api/v1"
     if namespace:
@@ -426,7 +431,7 @@ def _request_of(fields: Fields) -> tuple[str, str]:
     if verb in {"get", "update", "patch", "delete"}:
         target += f"/{name or 'some'}"
     elif name:
-        raise fields.error("objectName", f"means nothing to {verb}")
+        raise place.error("objectName", f"means nothing to {verb}")
     if verb == "watch":
         target += "?watch=true"
     return method_of_verb, target

@@ -1,55 +1,127 @@
 """Requests read from a log, kept small until they are replayed.
 
 A log is in the order in which requests ended; they are replayed in the order in which they came.
+Requests that are alike are of one kind, so that each kind is looked at once.
 """
 
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.simulation.kinds import essence, kind_of
+from apfproxy.request.attributes import RequestAttributes, User, request_timeout_ns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.request.attributes import User
-    from apfproxy.simulation.kinds import Kind
+
+DEFAULT_TIMEOUT_NS = 60_000_000_000
+"""How long a request may take that says nothing about it, as in the proxy's settings."""
 
 UNKNOWN_NS: Final = -1
 MAX_SHOWN_PROBLEMS = 10
 
 MAX_RECENT = 50_000
-"""Targets whose kind is remembered: looking at one anew takes 20 us."""
+"""Targets whose kind is remembered: looking at one again takes 20 us."""
 
 MANY_KINDS = 100_000
 """About 200 MB; from there on, names of objects no longer tell kinds apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """One kind of requests; compared by identity, so that looking it up costs next to nothing.
+
+    Attributes:
+        client: The user, as reports name it.
+        user: The user, as FlowSchemas see it.
+        timeout_ns: How long a request may take, unless it is long-running.
+        seats: The seats that each takes; 0 to have that estimated.
+        headers: Header fields that FlowSchemas may look at: names in lower case, and values.
+    """
+
+    client: str
+    user: User
+    attributes: RequestAttributes
+    timeout_ns: int
+    seats: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
+    """All of a kind that decides anything; two kinds with one essence are alike.
+
+    `with_names` has the names of objects that are written to count: WATCHes of single objects make
+    writes to them, and to no others, wider.  Names of objects that are read never count.
+    """
+    attributes = kind.attributes
+    verb = attributes.verb
+    is_read = attributes.is_resource_request and not attributes.is_mutating
+    has_name = with_names or is_read
+    return (
+        kind.user,
+        kind.timeout_ns,
+        kind.seats,
+        kind.headers,
+        verb,
+        attributes.api_group,
+        attributes.resource,
+        attributes.subresource,
+        attributes.namespace,
+        attributes.name if has_name and verb != "get" else "",
+        attributes.path_prefix if attributes.is_resource_request else attributes.path,
+        attributes.prefix_value,
+        None if attributes.list_options is None else attributes.list_options.values,
+        attributes.query.get("fieldSelector") if verb == "watch" else None,
+    )
+
+
+def kind_of(
+    client: str,
+    user: User,
+    method: str,
+    target: str,
+    seats: int = 0,
+    headers: tuple[tuple[str, str], ...] = (),
+    preset: Preset = KUBERNETES,
+) -> Kind:
+    """The kind of requests with a method and a target, to a kind of API.
+
+    AttributesError or DeadlineError if nothing can be made of the target or of its `timeout`.
+    """
+    attributes = preset.attributes_of(method, target.encode("utf-8", "surrogateescape"))
+    timeout_ns = request_timeout_ns(attributes, DEFAULT_TIMEOUT_NS)
+    return Kind(client, user, attributes, timeout_ns, seats, headers)
 
 
 class Records:
     """Requests of a log, to a kind of API.
 
     Attributes:
+        kinds: The kinds of all requests.
         skipped: Lines that are well, but nothing to replay.
-        early: Those of them that are of requests which had not ended.
+        early: Lines among them of requests which had not ended.
         left_out: Parts of what the log is wrapped in that have no entry.
-        foreign: Those of them that are of Google Cloud's own audit log.
+        foreign: Entries among them of Google Cloud's own audit log.
+        misfits: Entries among them of the other kind of log: audit instead of access, or reverse.
         unlogged: Requests that the log has no line of, as it says.
-        broken: Lines that are not.
+        broken: Lines that cannot be read.
         problems: The first of those: line number, and what is wrong.
-        guessed: Requests that never executed when they were logged, so that nobody knows how long
-            they would have taken.
+        guessed: Requests that never executed when they were logged: no time of theirs is known.
         held: Requests that waited, or never executed, when they were logged.
     """
 
     def __init__(self, preset: Preset = KUBERNETES) -> None:
         self._preset = preset
+        self.kinds: list[Kind] = []
         self.skipped = 0
         self.early = 0
         self.left_out = 0
         self.foreign = 0
+        self.misfits = 0
         self.unlogged = 0
         self.broken = 0
         self.problems: list[tuple[int, str]] = []
@@ -58,7 +130,6 @@ class Records:
         self._times_ns = array("q")
         self._services_ns = array("q")
         self._kind_numbers = array("l")
-        self._kinds: list[Kind] = []
         self._numbers: dict[Hashable, int] = {}
         self._recent: dict[Hashable, int] = {}
 
@@ -75,9 +146,12 @@ class Records:
         key = (method, target, user, seats)
         number = self._recent.get(key)
         if number is None:
-            number = self._number(
-                kind_of(user.name, user, method, target, seats, preset=self._preset)
-            )
+            kind = kind_of(user.name, user, method, target, seats, preset=self._preset)
+            kinds = self.kinds
+            alike = essence(kind, with_names=len(kinds) < MANY_KINDS)
+            number = self._numbers.setdefault(alike, len(kinds))
+            if number == len(kinds):
+                kinds.append(kind)
             if len(self._recent) >= MAX_RECENT:
                 self._recent.clear()
             self._recent[key] = number
@@ -85,16 +159,6 @@ class Records:
         self._services_ns.append(service_ns)
         self._kind_numbers.append(number)
         self.guessed += service_ns == UNKNOWN_NS
-
-    def _number(self, kind: Kind) -> int:
-        """The number of the kind that is like this one."""
-        kinds = self._kinds
-        number = self._numbers.setdefault(
-            essence(kind, with_names=len(kinds) < MANY_KINDS), len(kinds)
-        )
-        if number == len(kinds):
-            kinds.append(kind)
-        return number
 
     def break_line(self, line: int, message: str) -> None:
         """Count a line that cannot be read."""
@@ -114,7 +178,7 @@ class Records:
 
     def requests(self) -> Iterator[tuple[int, Kind, int]]:
         """Arrival times from 0 on, with kind and service time, in order."""
-        times_ns, services_ns, kinds = self._times_ns, self._services_ns, self._kinds
+        times_ns, services_ns, kinds = self._times_ns, self._services_ns, self.kinds
         guesses = self._guesses()
         start_ns = self.start_ns
         for index in sorted(range(len(times_ns)), key=times_ns.__getitem__):
@@ -129,7 +193,7 @@ class Records:
         sums: dict[tuple[str, str] | None, list[int]] = {None: [0, 0]}
         if self.guessed:
             for service_ns, number in zip(self._services_ns, self._kind_numbers, strict=True):
-                kind = self._kinds[number]
+                kind = self.kinds[number]
                 if service_ns != UNKNOWN_NS and not kind.attributes.long_running:
                     for key in (None, _likeness(kind)):
                         found = sums.setdefault(key, [0, 0])
@@ -138,7 +202,7 @@ class Records:
         return {key: total // max(count, 1) for key, (total, count) in sums.items()}
 
     def __repr__(self) -> str:
-        return f"<Records: {len(self)} requests of {len(self._kinds)} kinds, {self.broken} broken>"
+        return f"<Records: {len(self)} requests of {len(self.kinds)} kinds, {self.broken} broken>"
 
 
 def _likeness(kind: Kind) -> tuple[str, str]:

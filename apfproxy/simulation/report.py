@@ -2,98 +2,91 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.simulation.tally import Tally
+from apfproxy.simulation.measures import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from apfproxy.simulation.simulation import LevelView, Simulation
+    from apfproxy.simulation.measures import LevelView
+    from apfproxy.simulation.simulation import Simulation
 
+    Row = dict[str, Any]
     Key = tuple[str, ...]
-    Rows = dict[Key, dict[str, Any]]
+    Rows = dict[Key, Row]
 
 NS_PER_S = 1e9
 QUANTILES = (0.5, 0.9, 0.99)
 
 COMPARED = (
-    "executed",
-    "queued",
-    "rejectedTotal",
-    "cutOff",
-    "waitMean",
-    "waitP50",
-    "waitP90",
-    "waitP99",
-    "seatSeconds",
+    *("executed", "queued", "rejectedTotal", "cutOff"),
+    *("waitMean", "waitP50", "waitP90", "waitP99", "seatSeconds"),
 )
 """Fields of which a comparison has the difference."""
-
+KEPT = ("requests", "rejected", "nominalLimit", *COMPARED)
+"""Fields of both configurations that a comparison has, too."""
 NOTHING = dict.fromkeys(COMPARED, 0)
+FLOW = ("priorityLevel", "flowSchema", "flow")
 
 NEW, GONE, BOTH, MOVED = "new", "gone", "both", "moved"
 """A level, flow or client is only in the second configuration, only in the first, or in both; of a
 flow that has another FlowSchema or level in the second, both parts are one that moved."""
 
-KEPT = ("requests", "rejected", "nominalLimit", *COMPARED)
-"""Fields of both configurations that a comparison has, too."""
 
-
-def configuration_report(name: str, simulation: Simulation) -> dict[str, Any]:
-    """What became of all requests in one configuration, after its run; see `listed`."""
+def configuration_report(name: str, simulation: Simulation) -> Row:
+    """The outcome of all requests in one configuration, after its run; see `listed`."""
     seconds = (simulation.clock.time_ns - simulation.counted_from_ns) / NS_PER_S
     total = Tally()
     by_level: dict[Hashable, Tally] = {name: Tally() for name in simulation.views}
     by_flow: dict[Hashable, Tally] = {}
     by_client: dict[Hashable, Tally] = {}
     for (client, level, schema, flow), tally in simulation.tallies.items():
-        for group, key in (
-            (by_level, level),
-            (by_flow, (level, schema, flow)),
-            (by_client, client),
-        ):
-            group.setdefault(key, Tally()).merge(tally)
         total.merge(tally)
+        by_level[level].merge(tally)
+        by_flow.setdefault((level, schema, flow), Tally()).merge(tally)
+        by_client.setdefault(client, Tally()).merge(tally)
     return {
         "name": name,
         "serverConcurrencyLimit": simulation.limit,
         "problems": list(simulation.problems),
         "seconds": seconds,
         "warmUpSeconds": simulation.counted_from_ns / NS_PER_S,
-        "total": tally_report(total),
+        "total": _tally_report(total),
         "levels": [
-            {"priorityLevel": name} | tally_report(by_level[name]) | level_report(view, seconds)
+            {"priorityLevel": name} | _tally_report(by_level[name]) | _level_report(view, seconds)
             for name, view in simulation.views.items()
         ],
         "flows": [
-            dict(zip(("priorityLevel", "flowSchema", "flow"), key, strict=True))
-            | tally_report(tally)
-            for key, tally in largest(by_flow)
+            dict(zip(FLOW, key, strict=True)) | _tally_report(tally)
+            for key, tally in _largest(by_flow)
         ],
         "flowsInAll": len(by_flow),
-        "clients": [{"client": key} | tally_report(tally) for key, tally in largest(by_client)],
+        "clients": [{"client": key} | _tally_report(tally) for key, tally in _largest(by_client)],
         "clientsInAll": len(by_client),
         "series": {
             "binSeconds": simulation.bin_ns / NS_PER_S,
-            "levels": {name: series_report(view) for name, view in simulation.views.items()},
+            # No more digits than a plot can show.
+            "levels": {
+                name: {each: [round(value, 3) for value in of] for each, of in view.series.items()}
+                for name, view in simulation.views.items()
+            },
         },
     }
 
 
-def listed(report: dict[str, Any], top: int) -> dict[str, Any]:
+def listed(report: Row, top: int) -> Row:
     """The report of a configuration with no more flows and clients than are to be listed."""
     return report | {"flows": report["flows"][:top], "clients": report["clients"][:top]}
 
 
-def largest(groups: dict[Any, Tally]) -> list[tuple[Any, Tally]]:
-    """Those who used or asked for most: by seat-seconds, then by requests, then by name."""
+def _largest(groups: dict[Any, Tally]) -> list[tuple[Any, Tally]]:
+    """Groups in order: by seat-seconds, then by requests, then by name."""
     return sorted(groups.items(), key=lambda item: (-item[1].seat_ns, -item[1].requests, item[0]))
 
 
-def tally_report(tally: Tally) -> dict[str, Any]:
-    """What became of some requests; times in seconds."""
+def _tally_report(tally: Tally) -> Row:
+    """The outcome of some requests; times in seconds."""
     waits = tally.waits
     at_once = tally.executed - sum(waits.counts.values())
     p50, p90, p99 = (value / NS_PER_S for value in waits.quantiles(QUANTILES, at_once))
@@ -114,8 +107,8 @@ def tally_report(tally: Tally) -> dict[str, Any]:
     }
 
 
-def level_report(view: LevelView, seconds: float) -> dict[str, Any]:
-    """Limits and seats of a level; what is borrowed are seats in use beyond the nominal ones."""
+def _level_report(view: LevelView, seconds: float) -> Row:
+    """Limits and seats of a level; borrowed are seats in use beyond the nominal ones."""
     level, meter = view.level, view.meter
     nominal = level.nominal_limit
     per_second = 1 / (seconds * NS_PER_S) if seconds else 0.0
@@ -134,36 +127,27 @@ def level_report(view: LevelView, seconds: float) -> dict[str, Any]:
     }
 
 
-def series_report(view: LevelView) -> dict[str, list[float]]:
-    """A level over time."""
-    # No more digits than a plot can show.
-    return {
-        name: [round(value, 3) for value in values] for name, values in asdict(view.series).items()
-    }
-
-
-def difference(before: dict[str, Any], after: dict[str, Any], *, top: int) -> dict[str, Any]:
+def difference(before: Row, after: Row, *, top: int) -> Row:
     """What the second configuration changes: its numbers less those of the first.
 
     `top` is how many flows and clients of each are listed.
     """
-    flow = ("priorityLevel", "flowSchema", "flow")
     return {
-        "total": subtracted(before["total"], after["total"]),
+        "total": _subtracted(before["total"], after["total"]),
         "levels": compared(before["levels"], after["levels"], ("priorityLevel",)),
-        "flows": compared(before["flows"], after["flows"], flow, top, can_move=True),
+        "flows": compared(before["flows"], after["flows"], FLOW, top, can_move=True),
         "clients": compared(before["clients"], after["clients"], ("client",), top),
     }
 
 
 def compared(
-    before: list[dict[str, Any]],
-    after: list[dict[str, Any]],
+    before: list[Row],
+    after: list[Row],
     names: tuple[str, ...],
     top: int | None = None,
     *,
     can_move: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """The differences of what is among the first so many of either list.
 
     Rows are told by the values of some fields.  One that only one list has is new, or gone, and
@@ -172,21 +156,24 @@ def compared(
     """
     earlier = {tuple(each[name] for name in names): each for each in before}
     later = {tuple(each[name] for name in names): each for each in after}
-    places = moves(earlier, later) if can_move else {}
+    places = _moves(earlier, later) if can_move else {}
     earlier = {places.get(key, key): row for key, row in earlier.items()}
     origins = {new: dict(zip(names[:-1], old, strict=False)) for old, new in places.items()}
     keys = dict.fromkeys([*list(later)[:top], *list(earlier)[:top]])
-    return [
-        dict(zip(names, key, strict=True))
-        | {"presence": presence(key, earlier, later, origins)}
-        | ({"movedFrom": origins[key]} if key in origins else {})
-        | subtracted(earlier.get(key, NOTHING), later.get(key, NOTHING))
-        | {"before": kept(earlier.get(key)), "after": kept(later.get(key))}
-        for key in sorted(keys, key=lambda key: key not in later)
-    ]
+    found = []
+    for key in sorted(keys, key=lambda key: key not in later):
+        presence = NEW if key not in earlier else BOTH if key in later else GONE
+        found.append(
+            dict(zip(names, key, strict=True))
+            | {"presence": MOVED if key in origins else presence}
+            | ({"movedFrom": origins[key]} if key in origins else {})
+            | _subtracted(earlier.get(key, NOTHING), later.get(key, NOTHING))
+            | {"before": _kept(earlier.get(key)), "after": _kept(later.get(key))}
+        )
+    return found
 
 
-def moves(earlier: Rows, later: Rows) -> dict[Key, Key]:
+def _moves(earlier: Rows, later: Rows) -> dict[Key, Key]:
     """Keys that are gone, each to the new one with the same last value, where both are the only."""
     gone: dict[str, list[Key]] = {}
     new: dict[str, list[Key]] = {}
@@ -201,20 +188,9 @@ def moves(earlier: Rows, later: Rows) -> dict[Key, Key]:
     }
 
 
-def presence(key: Key, earlier: Rows, later: Rows, origins: dict[Key, dict[str, str]]) -> str:
-    """Which configurations have a row."""
-    if key in origins:
-        return MOVED
-    if key not in earlier:
-        return NEW
-    return BOTH if key in later else GONE
-
-
-def kept(row: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What a comparison has of a row."""
+def _kept(row: Row | None) -> Row | None:
     return row and {name: row[name] for name in KEPT if name in row}
 
 
-def subtracted(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """The differences of the fields that can be compared."""
+def _subtracted(before: Row, after: Row) -> Row:
     return {name: after[name] - before[name] for name in COMPARED}

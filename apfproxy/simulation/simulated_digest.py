@@ -9,7 +9,7 @@ from apfproxy.flowcontrol.passage import RequestDigest
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.meters import KindCounts
     from apfproxy.flowcontrol.queue_set import WorkEstimate
-    from apfproxy.simulation.kinds import Kind
+    from apfproxy.simulation.records import Kind
 
 
 class SimulatedDigest(RequestDigest):

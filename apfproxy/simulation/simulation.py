@@ -5,23 +5,21 @@ Everything that decides is the proxy's own: the controller, with its adjustment 
 clients are told to stay away.  Only the time is virtual, and service times are given: a server that
 gets slower under load is not modelled.
 
-Costs of LISTs are not learned, since nobody answers them: a LIST takes one seat unless it is said
-how many.  WATCHes are counted while they are open, and make writes wider as they do in the proxy.
+Costs of LISTs are not learned, since there are no responses: a LIST takes one seat unless it is
+said how many.  WATCHes are counted while they are open, and make writes wider as in the proxy.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import MAX_LIST_SEATS, FlowControl, Passage, WorkEstimator
 from apfproxy.flowcontrol.queue_set import WorkEstimate
-from apfproxy.simulation.seat_meter import SeatMeter
-from apfproxy.simulation.series import FIRST_BIN_NS, MOST_BINS, LevelSeries
+from apfproxy.simulation.measures import FIRST_BIN_NS, MOST_BINS, LevelView, Tally
 from apfproxy.simulation.simulated_digest import SimulatedDigest
-from apfproxy.simulation.tally import Tally
 from apfproxy.simulation.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -29,9 +27,8 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.flow_limits import Refusal
     from apfproxy.flowcontrol.passage import RequestDigest
-    from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.objects.types import FlowControlObject
-    from apfproxy.simulation.kinds import Kind
+    from apfproxy.simulation.records import Kind
 
 NS_PER_S = 1_000_000_000
 
@@ -47,38 +44,19 @@ MAX_TALLIES = 100_000
 OTHERS = "(others)"
 
 
-class Client(Protocol):
-    """Whoever wants to know when a request has ended."""
-
-    def on_end(self, retry_after_s: int) -> None:
-        """The request has ended, now.
-
-        Args:
-            retry_after_s: How long to stay away, if it was rejected; 0 if it was served.
-        """
-
-    def on_open(self, end_ns: int) -> None:
-        """The request is under way and will end then; `on_end` is not called.
-
-        So it is with what goes on without seats, and does not keep a run from ending.
-        """
-
-
 class Lane:
     """What requests of one kind have in common.
 
     Attributes:
-        digest: What flow control is told of each.
+        digest: Describes each of them to flow control.
         timeout_ns: How long one may take, from its arrival on; 0 for no limit.
-        tally: What became of them.
-        level: Where they belong.
+        tally: Their outcomes.
     """
 
-    __slots__ = ("digest", "level", "tally", "timeout_ns")
+    __slots__ = ("digest", "tally", "timeout_ns")
 
-    def __init__(self, digest: RequestDigest, tally: Tally, level: PriorityLevel) -> None:
+    def __init__(self, digest: RequestDigest, tally: Tally) -> None:
         self.digest = digest
-        self.level = level
         self.timeout_ns = 0 if digest.is_long_running else digest.timeout_ns
         self.tally = tally
 
@@ -89,7 +67,7 @@ class SimulatedRequest(Passage):
     __slots__ = ("_simulation", "client", "lane", "service_ns")
 
     def __init__(
-        self, simulation: Simulation, lane: Lane, service_ns: int, client: Client | None
+        self, simulation: Simulation, lane: Lane, service_ns: int, client: ClosedClient | None
     ) -> None:
         super().__init__(simulation.flow_control, lane.digest)
         self._simulation = simulation
@@ -98,84 +76,14 @@ class SimulatedRequest(Passage):
         self.client = client
 
     def on_seats(self) -> None:
-        """Its turn has come."""
         self._simulation.execute(self)
 
     def on_time_out(self) -> None:
-        """It has waited as long as it may."""
         self._simulation.end_wait(self)
 
     def fail(self, error: Exception) -> None:
         """Hide nothing."""
         raise error
-
-    def __repr__(self) -> str:
-        return f"<SimulatedRequest of {self.digest!r}, {self.state}>"
-
-
-class LevelView:
-    """A priority level as the series and the report see it.
-
-    Attributes:
-        level: Itself.
-        meter: What it used, up to the last sample.
-        series: The same over time.
-        max_limit: The highest current limit, as seen after each adjustment by period and each bin.
-    """
-
-    __slots__ = ("_before", "level", "max_limit", "meter", "series")
-
-    def __init__(self, level: PriorityLevel) -> None:
-        self.level = level
-        queue_set = level.queue_set
-        queue_set.meter = self.meter = SeatMeter(queue_set.meter, level.nominal_limit)
-        self.series = LevelSeries()
-        self.max_limit = level.current_limit
-        self._before = (0, 0, 0, 0)
-
-    def sync(self) -> None:
-        """Bring the meter up to now."""
-        self.level.queue_set.sync()
-
-    def note_limit(self) -> None:
-        """The level's limit may have been changed."""
-        self.max_limit = max(self.max_limit, self.level.current_limit)
-
-    def clear(self) -> None:
-        """Begin anew to measure; the series go on."""
-        self.sync()
-        meter = self.meter
-        seat_ns, waiting_ns, dispatched, rejected = self._before
-        self._before = (
-            seat_ns - meter.seat_ns,
-            waiting_ns - meter.waiting_ns,
-            dispatched,
-            rejected,
-        )
-        meter.clear()
-        self.max_limit = self.level.current_limit
-
-    def sample(self, bin_ns: int) -> None:
-        """End a bin of the series."""
-        self.sync()
-        self.note_limit()
-        meter, queue_set = self.meter, self.level.queue_set
-        now = (
-            meter.seat_ns,
-            meter.waiting_ns,
-            queue_set.dispatched_total,
-            queue_set.rejected_total,
-        )
-        seat_ns, waiting_ns, dispatched, rejected = (
-            after - before for after, before in zip(now, self._before, strict=True)
-        )
-        self._before = now
-        self.series.add(
-            seat_ns / bin_ns, waiting_ns / bin_ns, self.level.current_limit, dispatched, rejected
-        )
-
-    def __repr__(self) -> str:
-        return f"<LevelView of {self.level.name}, {len(self.series.seats)} bins>"
 
 
 class Simulation:
@@ -193,16 +101,13 @@ class Simulation:
         on_progress: Called now and then with the requests so far.
 
     Attributes:
-        clock: The run's.
         limit: Seats of the whole server.
-        controller: With the configuration in force.
-        flow_control: What requests pass.
         in_flight: Requests that wait or execute.
         sources: Where requests may still come from; when they have ended, and with them all
             requests, the run is over.
-        problems: What of it is not used, one line each.
+        problems: What of the configuration is not used, one line each.
         views: Level name to its view.
-        tallies: Client, priority level, FlowSchema and distinguisher to what became of requests.
+        tallies: Client, priority level, FlowSchema and distinguisher to outcomes of requests.
         arrivals: Requests so far.
         bin_ns: The width of a bin of the series.
         counted_from_ns: When the warm-up was over; 0 without one, or if it never was.
@@ -255,7 +160,7 @@ class Simulation:
         clock = self.clock
         if not self.sources:
             return
-        self.start()
+        self._arm_adjustment()
         if self._warm_up_ns:
             clock.arm_arrival(self._warm_up_ns, self._begin_to_count, None)
         clock.arm(self.bin_ns, self._sample, None)
@@ -263,17 +168,11 @@ class Simulation:
         for view in self.views.values():
             view.sync()
 
-    def start(self) -> None:
-        """Have limits adjusted from now on."""
-        self._arm_adjustment()
-
-    def request(
-        self, kind: Kind, service_ns: int, client: Client | None = None
-    ) -> SimulatedRequest:
+    def request(self, kind: Kind, service_ns: int, client: ClosedClient | None = None) -> None:
         """A request arrives now, and takes so long to serve."""
         self.arrivals += 1
-        request = SimulatedRequest(self, self.lane(kind), service_ns, client)
-        lane = request.lane
+        lane = self._lanes.get(kind) or self._new_lane(kind)
+        request = SimulatedRequest(self, lane, service_ns, client)
         if request.acquire(request):
             if request.ticket is None:
                 self._go_on(request, service_ns)
@@ -286,11 +185,6 @@ class Simulation:
             lane.tally.queued += 1
         else:
             self._reject(request, request.refusal)
-        return request
-
-    def lane(self, kind: Kind) -> Lane:
-        """What requests of a kind have in common."""
-        return self._lanes.get(kind) or self._new_lane(kind)
 
     def execute(self, request: SimulatedRequest) -> None:
         """A request has its seats: it ends when it is served, or when its time is over."""
@@ -332,7 +226,7 @@ class Simulation:
         self._stop_if_over()
 
     def _go_on(self, request: SimulatedRequest, service_ns: int) -> None:
-        """Have a request go on without seats until its end."""
+        """Have a request go on without seats until its end, which does not keep a run going."""
         end_ns = self.clock.time_ns + service_ns
         self.clock.arm(end_ns, self._end_without_seats, request)
         if request.client is not None:
@@ -348,7 +242,6 @@ class Simulation:
         request.release(self.clock.time_ns)
 
     def _end(self, request: SimulatedRequest) -> None:
-        """A request ends, and its seats go back."""
         self.in_flight -= 1
         request.release(self.clock.time_ns)
         if request.client is not None:
@@ -373,14 +266,13 @@ class Simulation:
             self.flow_control.estimator.fixed(attributes),
         )
         found = self.flow_control.classify(digest)
-        level = found.level
+        level, schema = found.level, found.flow_schema.metadata.name
         if kind.seats:
             digest.fixed_estimate = WorkEstimate(min(kind.seats, level.max_seats or MAX_LIST_SEATS))
-        flow = found.flow
-        key = (kind.client, level.name, found.flow_schema.metadata.name, flow.distinguisher)
+        key = (kind.client, level.name, schema, found.flow.distinguisher)
         if key not in self.tallies and len(self.tallies) >= MAX_TALLIES:
-            key = (OTHERS, level.name, found.flow_schema.metadata.name, OTHERS)
-        lane = self._lanes[kind] = Lane(digest, self.tallies.setdefault(key, Tally()), level)
+            key = (OTHERS, level.name, schema, OTHERS)
+        lane = self._lanes[kind] = Lane(digest, self.tallies.setdefault(key, Tally()))
         return lane
 
     def _adjust(self, _: None) -> None:
@@ -407,12 +299,84 @@ class Simulation:
         self._bins += 1
         if self._bins == 2 * MOST_BINS:
             for view in views:
-                view.series.halve()
+                view.halve()
             self._bins = MOST_BINS
             self.bin_ns *= 2
         if self._on_progress is not None:
             self._on_progress(self.arrivals)
         self.clock.arm(self.clock.time_ns + self.bin_ns, self._sample, None)
 
-    def __repr__(self) -> str:
-        return f"<Simulation: {self.arrivals} requests so far, {self.clock.time_ns} ns>"
+
+class Sequence:
+    """Requests that arrive when they arrive, whatever becomes of them.
+
+    `requests` are arrival times, kinds and service times in order, in nanoseconds.
+    """
+
+    __slots__ = ("_arm", "_fire_next", "_next", "_request", "_simulation")
+
+    def __init__(self, simulation: Simulation, requests: Iterable[tuple[int, Kind, int]]) -> None:
+        self._simulation = simulation
+        self._request = simulation.request
+        self._next = iter(requests).__next__
+        self._arm = simulation.clock.arm_arrival
+        self._fire_next = self._fire
+        simulation.sources += 1
+        self._advance()
+
+    def _fire(self, item: tuple[int, Kind, int]) -> None:
+        self._request(item[1], item[2])
+        self._advance()
+
+    def _advance(self) -> None:
+        try:
+            item = self._next()
+        except StopIteration:
+            self._simulation.source_ended()
+            return
+        self._arm(item[0], self._fire_next, item)
+
+
+class ClosedClient:
+    """A client with one request at a time; rejected, it stays away as long as it is told.
+
+    It asks from `start_ns` to `stop_ns`, and pauses for `think_ns` after a response.
+    """
+
+    __slots__ = ("_draw_service_ns", "_kind", "_simulation", "_stop_ns", "_think_ns")
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        kind: Kind,
+        draw_service_ns: Callable[[], int],
+        *,
+        think_ns: int,
+        start_ns: int,
+        stop_ns: int,
+    ) -> None:
+        self._simulation = simulation
+        self._kind = kind
+        self._draw_service_ns = draw_service_ns
+        self._think_ns = think_ns
+        self._stop_ns = stop_ns
+        simulation.sources += 1
+        simulation.clock.arm_arrival(start_ns, self._ask, None)
+
+    def _ask(self, _: None) -> None:
+        self._simulation.request(self._kind, self._draw_service_ns(), self)
+
+    def on_end(self, retry_after_s: int) -> None:
+        """The request has ended now: served if `retry_after_s` is 0, else rejected."""
+        pause_ns = retry_after_s * NS_PER_S or self._think_ns
+        self._ask_again(self._simulation.clock.time_ns + pause_ns)
+
+    def on_open(self, end_ns: int) -> None:
+        """The request goes on without seats, and will end then; `on_end` is not called."""
+        self._ask_again(end_ns + self._think_ns)
+
+    def _ask_again(self, again_ns: int) -> None:
+        if again_ns < self._stop_ns:
+            self._simulation.clock.arm(again_ns, self._ask, None)
+        else:
+            self._simulation.source_ended()

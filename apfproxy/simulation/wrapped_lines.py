@@ -15,7 +15,7 @@ such as the text of another program; any other is broken.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,6 +31,8 @@ SMALL_BYTES: Final = 256 << 10
 DEEPEST: Final = 64
 """Open brackets of a value in several lines, and wrappers of a line."""
 MAX_MESSAGE: Final = 160
+UNREADABLE = (msgspec.MsgspecError, RecursionError)
+"""Errors of a decoder; the latter where JSON is too deep."""
 
 BOM: Final = b"\xef\xbb\xbf"
 CRI = re.compile(rb"\S+ (?:stdout|stderr) ([FP])\S* ?(.*)", re.DOTALL)
@@ -50,22 +52,11 @@ PAIRS: Final = {b"}": ord("{"), b"]": ord("[")}
 
 WRAPPERS = frozenset(
     {
-        *(
-            "@message",
-            "_raw",
-            "_source",
-            "body",
-            "data",
-            "event",
-            "events",
-            "hits",
-            "items",
-            "json",
-        ),
-        *("jsonpayload", "line", "log", "log_processed", "log_s", "logevents", "message", "msg"),
-        *("properties", "protopayload", "records", "result", "results", "streams", "textpayload"),
-        *("value", "values", "attributes", "content", "entries", "fields", "kubernetes", "logjson"),
-        *("parsed", "payload", "raw", "text"),
+        *("@message", "_raw", "_source", "attributes", "body", "content", "data", "entries"),
+        *("event", "events", "fields", "hits", "items", "json", "jsonpayload", "kubernetes"),
+        *("line", "log", "log_processed", "log_s", "logevents", "logjson", "message", "msg"),
+        *("parsed", "payload", "properties", "protopayload", "raw", "records", "result"),
+        *("results", "streams", "text", "textpayload", "value", "values"),
     }
 )
 """Members of objects that may have entries, in small letters."""
@@ -73,37 +64,49 @@ GOOGLE: Final = "protopayload"
 DOCKER = frozenset({"attrs", "log", "stream", "time"})
 
 
+class Format(NamedTuple, Generic[Entry]):
+    """The entries of one kind of log.
+
+    Attributes:
+        kind: The type of an entry.
+        marker: A member that every entry has.
+        entry_of: The entry that an object is meant as; None if it is none.
+        is_other: Whether an object is an entry of another kind of log, which is left out.
+    """
+
+    kind: type[Entry]
+    marker: str
+    entry_of: Callable[[dict[str, Any]], dict[str, Any] | None]
+    is_other: Callable[[dict[str, Any]], bool]
+
+
 class WrappedLines(Generic[Entry]):
     """Reads lines, and hands over the entries in them.
 
     Args:
-        kind: What an entry is made of.
-        marker: A member that every entry has.
-        entry_of: The entry that an object is meant as; None if it is none.
+        wanted: The kind of log.
         take: Gets each, or raises ValueError.
         refuse: Gets the number of a line and what is wrong with it.
 
     Attributes:
         left_out: Lines and items of wrappers without an entry.
-        foreign: Those of them that are of Google Cloud's own audit log.
+        foreign: Items among them of Google Cloud's own audit log.
+        misfits: Entries of another kind of log.
     """
 
     def __init__(
         self,
-        kind: type[Entry],
-        marker: str,
-        entry_of: Callable[[dict[str, Any]], dict[str, Any] | None],
+        wanted: Format[Entry],
         take: Callable[[Entry], None],
         refuse: Callable[[int, str], None],
     ) -> None:
-        self._kind = kind
-        self._decode = msgspec.json.Decoder(kind).decode
-        self._marker = marker
-        self._entry_of = entry_of
+        self._format = wanted
+        self._decode = msgspec.json.Decoder(wanted.kind).decode
         self._take = take
         self._refuse = refuse
         self.left_out = 0
         self.foreign = 0
+        self.misfits = 0
         self._number = 0
         self._piece = b""  # of an entry that was cut into several lines
         self._open: Open | None = None
@@ -153,7 +156,7 @@ class WrappedLines(Generic[Entry]):
         """Read a line that begins with JSON: one value, several, or a part of one."""
         try:
             entry = self._decode(text)
-        except (msgspec.MsgspecError, RecursionError) as error:  # that: too deep
+        except UNREADABLE as error:
             flaw = flaw_of(text)
             if len(text) <= SMALL_BYTES and flaw is None:
                 self._other(text, error)
@@ -183,7 +186,7 @@ class WrappedLines(Generic[Entry]):
         """Read a value that is whole; what is none is left out if it is wrapped."""
         try:
             entry = self._decode(text)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except UNREADABLE as error:
             self._other(text, error, is_wrapped=is_wrapped)
         else:
             self._hand_over(entry)
@@ -192,8 +195,8 @@ class WrappedLines(Generic[Entry]):
         """Find the entries in what is none."""
         try:
             value = msgspec.json.decode(text)
-        except (msgspec.MsgspecError, RecursionError):
-            if is_wrapped and f'"{self._marker}"'.encode() not in text:
+        except UNREADABLE:
+            if is_wrapped and f'"{self._format.marker}"'.encode() not in text:
                 self.left_out += 1
             else:
                 self._refuse(self._number, message_of(error))
@@ -201,13 +204,14 @@ class WrappedLines(Generic[Entry]):
         if isinstance(value, dict) and value.keys() <= DOCKER and type(value.get("log")) is str:
             self._docker(value["log"].encode(errors="replace"))
             return
+        misfits = self.misfits
         found = list(self._entries_in(value))
         for each in found:
             self._convert(each)
         if found:
             return
         names = names_in(value)
-        if is_wrapped or all(WRAPPERS & each for each in names):
+        if is_wrapped or self.misfits > misfits or all(WRAPPERS & each for each in names):
             self.left_out += 1
             self.foreign += any(GOOGLE in each for each in names)
         else:
@@ -229,7 +233,7 @@ class WrappedLines(Generic[Entry]):
 
     def _convert(self, value: dict[str, Any]) -> None:
         try:
-            entry = msgspec.convert(value, self._kind)
+            entry = msgspec.convert(value, self._format.kind)
         except msgspec.ValidationError as error:
             self._refuse(self._number, message_of(error))
         else:
@@ -246,8 +250,11 @@ class WrappedLines(Generic[Entry]):
         if depth > DEEPEST:
             return
         if isinstance(value, dict):
-            if (entry := self._entry_of(value)) is not None:
+            if (entry := self._format.entry_of(value)) is not None:
                 yield entry
+                return
+            if self._format.is_other(value):
+                self.misfits += 1
                 return
             value = list(value.values())
         elif isinstance(value, str):
@@ -340,7 +347,7 @@ def flaw_of(text: bytes) -> Exception | None:
     """Why a text is not one value of JSON; None if it is."""
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except UNREADABLE as error:
         return error
     return None
 
@@ -352,7 +359,7 @@ def values_in(text: str) -> list[object]:
         return []
     try:
         return [msgspec.json.decode(text[start:])]
-    except (msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         lines = text.splitlines()
     return [value for line in lines for value in values_in(line)] if len(lines) > 1 else []
 

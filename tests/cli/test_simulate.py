@@ -346,7 +346,7 @@ def test_a_new_level_without_requests(
         ),
         pytest.param(["--mix", "DIR/no"], 1, "DIR/no cannot be read: No such file", id="no-mix"),
         pytest.param(["--mix", "DIR/empty"], 1, "DIR/empty: expected one", id="empty-mix"),
-        pytest.param(["--mix", "DIR/wrong"], 1, "DIR/wrong:2: flows: expected", id="wrong-mix"),
+        pytest.param(["--mix", "DIR/wrong"], 1, "DIR/wrong:2: flows: is missing", id="wrong-mix"),
         pytest.param(["--audit-log", "DIR"], 1, "DIR cannot be read: Is a dir", id="directory"),
         pytest.param(["--audit-log", "DIR/empty"], 1, "DIR/empty: there is no", id="empty-log"),
         pytest.param(
@@ -412,6 +412,18 @@ def test_a_new_level_without_requests(
             "DIR/klog: 1 line of other programs, and no request in it",
             id="other-programs",
         ),
+        pytest.param(
+            ["--audit-log", "DIR/access"],
+            1,
+            "DIR/access: 300 lines of the other kind of log: give it with --access-log",
+            id="access-log-as-audit-log",
+        ),
+        pytest.param(
+            ["--access-log", "DIR/audit"],
+            1,
+            "DIR/audit: 300 lines of the other kind of log: give it with --audit-log",
+            id="audit-log-as-access-log",
+        ),
         pytest.param(["--mix", "DIR/large"], 1, "DIR/large: larger than 4 MiB", id="large-mix"),
     ],
 )
@@ -433,6 +445,8 @@ def test_wrong_input(
     written(
         folder / "google", lines_of({"protoPayload": {"methodName": "io.k8s.core.v1.pods.get"}})
     )
+    written(folder / "audit", lines_of(*[EVENT] * 300))
+    written(folder / "access", lines_of(*[LINE] * 300))
     (folder / "klog").write_text("I0605 12:00:00.1 1 server.go:1] text\n")
     written(folder / "long", lines_of(LINE, LINE | {"time": "2027-01-02T03:04:05.000100Z"}))
     (folder / "wrong").write_text("\nduration: 5s\n")
@@ -492,6 +506,32 @@ def test_samples(capsys: pytest.CaptureFixture[str]) -> None:
     assert [20.0, 20.0] == [each["warmUpSeconds"] for each in report["configurations"]]
     assert changes["build"]["executed"] < 0 < changes["build"]["waitMean"]
     assert all(changes[f"operator-{number}"]["queued"] < 0 for number in range(10))
+
+
+@pytest.mark.parametrize(
+    ("request_", "flags", "has_hint"),
+    [
+        pytest.param("GET /orders", [], True, id="no-resource"),
+        pytest.param("GET /api/v1/users", [], True, id="unknown-resource"),
+        pytest.param("GET /api/v1/pods", [], False, id="known-resource"),
+        pytest.param("GET /apis/x.y/v1/zs", [], False, id="own-group"),
+        pytest.param("GET /orders", ["--preset", "http"], False, id="another-api"),
+        pytest.param("GET /orders", ["--preset", "kubernetes"], False, id="said-so"),
+    ],
+)
+def test_requests_to_another_api(
+    request_: str,
+    flags: list[str],
+    mix: str,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    has_hint: bool,
+) -> None:
+    """Where nothing looks like Kubernetes and no preset is chosen, a note names the other one."""
+    Path(mix).write_text(MIX.replace("GET /api/v1/pods", request_))
+    assert 0 == main(["simulate", "--mix", mix, *flags])
+
+    assert has_hint == ("Note: none of the requests is for a" in capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(("policy", "waits"), [("prompt", False), ("kubernetes", True)])

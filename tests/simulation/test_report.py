@@ -14,8 +14,7 @@ from apfproxy.simulation.report import (
     difference,
     listed,
 )
-from apfproxy.simulation.simulation import Simulation
-from apfproxy.simulation.sources import Sequence
+from apfproxy.simulation.simulation import Sequence, Simulation
 from tests.simulation.scene import objects
 from tests.simulation.test_simulation import MS, kind
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.objects.decode import decode_documents
 from apfproxy.request.attributes import User
 from apfproxy.simulation import simulation as module
-from apfproxy.simulation.kinds import Kind, kind_of
-from apfproxy.simulation.series import MOST_BINS
-from apfproxy.simulation.simulation import SimulatedRequest, Simulation
-from apfproxy.simulation.sources import Sequence
-from apfproxy.simulation.tally import Tally
-from tests.simulation.scene import objects
+from apfproxy.simulation.measures import MOST_BINS, Tally
+from apfproxy.simulation.mix import parse_mix, parse_times
+from apfproxy.simulation.records import Kind, kind_of
+from apfproxy.simulation.simulation import ClosedClient, Sequence, SimulatedRequest, Simulation
+from tests.simulation.scene import LEVEL, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,8 +56,6 @@ def test_seats_and_queues_are_those_of_the_configuration() -> None:
         view.meter.seat_ns,
         view.meter.borrowed_ns,
     )
-    assert "<LevelView of level, 2 bins>" == repr(view)
-    assert "<Simulation: 14 requests so far, 200000000 ns>" == repr(simulation)
 
 
 @pytest.mark.parametrize(
@@ -171,10 +170,10 @@ def test_series_stay_small() -> None:
     ran(simulation, [(index * S, kind(), MS) for index in range(200)])
 
     series = simulation.views["level"].series
-    assert MOST_BINS <= len(series.seats) < 2 * MOST_BINS
+    assert MOST_BINS <= len(series["seats"]) < 2 * MOST_BINS
     assert 400 * MS == simulation.bin_ns
     assert told == sorted(told)
-    assert 200 - 1 == sum(series.dispatched)
+    assert 200 - 1 == sum(series["dispatched"])
 
 
 def test_the_highest_limit_is_found_in_a_wide_bin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,11 +240,11 @@ def test_warm_up_does_not_count() -> None:
         view.meter.max_seats,
         simulation.counted_from_ns,
     )
-    assert [1, 0] * 9 == view.series.seats[:18]
-    assert 10 == sum(view.series.dispatched)
+    assert [1, 0] * 9 == view.series["seats"][:18]
+    assert 10 == sum(view.series["dispatched"])
 
 
-class Asking:
+class Asking(ClosedClient):
     """A client of several requests at given times, that notes what it hears of their ends."""
 
     def __init__(self, simulation: Simulation, kind: Kind, *requests: tuple[int, int]) -> None:
@@ -324,9 +323,116 @@ def test_watches_give_their_seats_back_before_they_end() -> None:
 def test_errors_are_not_hidden() -> None:
     """What a queue set hears of a failing request ends the run."""
     simulation = Simulation(objects(), 1)
-    lane = simulation._new_lane(kind())  # noqa: SLF001  makes a request
-    request = SimulatedRequest(simulation, lane, S, None)
+    request = SimulatedRequest(simulation, simulation._new_lane(kind()), S, None)  # noqa: SLF001
 
-    assert "<SimulatedRequest of <RequestDigest get" in repr(request)
     with pytest.raises(ZeroDivisionError):
         request.fail(ZeroDivisionError())
+
+
+def test_a_client_waits_for_answers() -> None:
+    """With one request at a time and a pause, a client makes so many as fit until its end."""
+    simulation = Simulation(objects(), 10)
+    ClosedClient(simulation, kind(), lambda: 60 * MS, think_ns=40 * MS, start_ns=S, stop_ns=2 * S)
+    simulation.run()
+
+    (tally,) = simulation.tallies.values()
+    assert (10, 10) == (tally.executed, simulation.arrivals)
+    assert 1_960 * MS == simulation.clock.time_ns
+
+
+def test_a_rejected_client_stays_away() -> None:
+    """It comes back after the seconds that the proxy tells it."""
+    simulation = Simulation(objects(), 1)
+    for _ in range(6):  # one executes, four wait in two queues of two
+        ClosedClient(simulation, kind(), lambda: 600 * MS, think_ns=0, start_ns=0, stop_ns=900 * MS)
+    simulation.run()
+
+    (tally,) = simulation.tallies.values()
+    assert {"queue-full": 1} == tally.rejected
+
+
+def test_clients_of_requests_without_seats() -> None:
+    """They go on as well."""
+    simulation = Simulation(objects(), 1)
+    ClosedClient(
+        simulation,
+        kind(target="/api/v1/namespaces/a/pods/b/log?follow=1"),
+        lambda: 100 * MS,
+        think_ns=0,
+        start_ns=0,
+        stop_ns=S,
+    )
+    simulation.run()
+
+    (tally,) = simulation.tallies.values()
+    assert 10 == tally.without_seats
+    assert 900 * MS == simulation.clock.time_ns
+
+
+def test_clients_of_watches() -> None:
+    """They watch again once a watch has ended, not when it has given its seats back."""
+    simulation = Simulation(objects(), 1)
+    ClosedClient(
+        simulation,
+        kind(target="/api/v1/pods?watch=1"),
+        lambda: 10 * S,
+        think_ns=0,
+        start_ns=0,
+        stop_ns=30 * S,
+    )
+    simulation.run()
+
+    (tally,) = simulation.tallies.values()
+    assert (3, 300 * MS) == (tally.executed, tally.seat_ns)
+    assert 20_100 * MS == simulation.clock.time_ns  # what goes on without seats is not waited for
+
+
+def test_a_client_whose_flow_is_limited() -> None:
+    """It stays away as long as the limit says."""
+    simulation = Simulation(objects(schema="apfproxy.io/request-rate: '1'"), 1)
+    ClosedClient(simulation, kind(), lambda: MS, think_ns=0, start_ns=0, stop_ns=10 * S)
+    simulation.run()
+
+    (tally,) = simulation.tallies.values()
+    assert 10 <= tally.executed <= 11
+    assert {"rate"} == set(map(str, tally.rejected))
+
+
+def test_a_mix() -> None:
+    """Flows with a rate and clients come together; a second run is the same."""
+    mix = parse_mix(
+        b'{"duration": "5s", "flows": [{"name": "a", "user": "a", "rate": 20,'
+        b' "request": "GET /x", "serviceTime": "5ms"}, {"name": "b", "user": "b",'
+        b' "clients": 2, "request": "GET /x", "serviceTime": "exp(50ms)"}]}'
+    )
+    found = []
+    for _ in range(2):
+        simulation = Simulation(objects(), 10)
+        mix.feed(simulation)
+        simulation.run()
+        found.append({key[0]: tally.executed for key, tally in simulation.tallies.items()})
+    first, second = found
+
+    assert {"a", "b"} == first.keys()
+    assert first == second
+    assert len(list(mix.flows[0].requests(mix.chance(0)))) == first["a"]
+
+
+def test_seats_are_divided_fairly() -> None:
+    """Clients get what they ask for, or an even share of what others leave: max-min fairness."""
+    asked = {"modest": 2, "medium": 4, "greedy": 20, "greedier": 40}
+    fair = {"modest": 2.0, "medium": 4.0, "greedy": 7.0, "greedier": 7.0}  # of 20 seats
+    deep = [each for each in objects() if each.metadata.name != "level"]
+    text = LEVEL.replace("LEVEL_ANNOTATIONS", "").replace("SCHEMA_ANNOTATIONS", "")
+    text = text.partition("---")[0].replace("queueLengthLimit: 2", "queueLengthLimit: 99")
+    deep += decode_documents(text.replace("queues: 8", "queues: 64").encode(), "test").objects
+    simulation = Simulation(deep, 20)
+    chance = random.Random(1)  # noqa: S311  no secret
+    draw = parse_times("50ms-150ms").drawer(chance)
+    for name, clients in asked.items():
+        for _ in range(clients):
+            ClosedClient(simulation, kind(name), draw, think_ns=0, start_ns=0, stop_ns=100 * S)
+    simulation.run()
+    used = {key[0]: tally.seat_ns / (100 * S) for key, tally in simulation.tallies.items()}
+
+    assert pytest.approx(fair, rel=0.1) == used

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.simulation import wrapped_lines
-from apfproxy.simulation.wrapped_lines import DEEPEST, WrappedLines
+from apfproxy.simulation.wrapped_lines import DEEPEST, Format, WrappedLines
 
 
 class Entry(msgspec.Struct):
@@ -31,10 +31,12 @@ class Read:
     def __init__(self, text: str | bytes) -> None:
         self.found: list[int] = []
         self.problems: list[tuple[int, str]] = []
-        wrapped = WrappedLines(Entry, "stage", entry_of, self.take, self.break_)
+        wrapped = WrappedLines(
+            Format(Entry, "stage", entry_of, lambda value: "other" in value), self.take, self.break_
+        )
         data = text if isinstance(text, bytes) else text.encode()
         wrapped.read(data.splitlines(keepends=True))
-        self.left_out = wrapped.left_out
+        self.left_out, self.misfits = wrapped.left_out, wrapped.misfits
         self.foreign = wrapped.foreign
 
     def take(self, entry: Entry) -> None:
@@ -174,6 +176,13 @@ def test_left_out(line: str, foreign: int) -> None:
 
     assert ([0, 1], []) == (read.found, read.problems)
     assert (1, foreign) == (read.left_out, read.foreign)
+
+
+def test_another_kind_of_log() -> None:
+    """Its entries are left out, and counted, however they are wrapped."""
+    read = Read(f'{LINES[0]}\n{{"other":1}}\n{{"log":{{"other":2}}}}\n[{{"other":3}}]\n')
+
+    assert ([0], [], 3, 3) == (read.found, read.problems, read.left_out, read.misfits)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Distributions of durations."""
+"""Durations, tallies and the seats of levels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.simulation.durations import Durations
+from apfproxy.flowcontrol.meters import LevelMeter, pack
+from apfproxy.simulation.measures import Durations, SeatMeter, Tally
 
 
 def durations_of(values: list[int]) -> Durations:
@@ -46,3 +47,34 @@ def test_merges(first: list[int], second: list[int]) -> None:
 
     assert expected.counts == merged.counts
     assert expected.total_ns == merged.total_ns
+
+
+def test_tallies_merge() -> None:
+    """All numbers of two tallies add up."""
+    first, second = Tally(), Tally()
+    for tally in (first, second):
+        tally.executed, tally.queued, tally.cut_off, tally.without_seats = 3, 2, 1, 4
+        tally.seat_ns, tally.service_ns = 10, 20
+        tally.waits.add(5)
+        tally.reject("time-out")
+        tally.reject("time-out")
+    second.reject("queue-full")
+    first.merge(second)
+
+    assert (6, 4, 2, 8) == (first.executed, first.queued, first.cut_off, first.without_seats)
+    assert (20, 40, 10) == (first.seat_ns, first.service_ns, first.waits.total_ns)
+    assert {"time-out": 4, "queue-full": 1} == first.rejected
+    assert (5, 19) == (first.rejected_total, first.requests)
+
+
+def test_integrates() -> None:
+    """Seats, waiting requests and borrowed seats are weighted by time."""
+    replaced = LevelMeter()
+    replaced.time_at[pack(1, 3, 0, 0)] = 10
+    meter = SeatMeter(replaced, nominal_limit=2)
+    replaced.time_at[pack(1, 1, 4, 4)] = 100
+    meter.fold()
+
+    assert (130, 400, 10) == (meter.seat_ns, meter.waiting_ns, meter.borrowed_ns)
+    assert (3, 4) == (meter.max_seats, meter.max_waiting)
+    assert {} == replaced.time_at

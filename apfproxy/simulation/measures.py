@@ -1,0 +1,235 @@
+"""The measures of a simulation: outcomes of requests, and the seats of levels, in little memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.flowcontrol.meters import (
+    REQUESTS_MASK,
+    REQUESTS_WAITING_SHIFT,
+    SEATS_MASK,
+    SEATS_SHIFT,
+    LevelMeter,
+)
+
+if TYPE_CHECKING:
+    from apfproxy.flowcontrol.priority_level import PriorityLevel
+
+BITS = 7
+"""Durations below 2**7 ns have buckets of their own; longer ones keep so many leading bits."""
+
+FIRST_BIN_NS: Final = 100_000_000
+MOST_BINS: Final = 400
+"""Of twice as many, each two become one: enough for a plot 1000 px wide."""
+
+MEANS, COUNTS = ("seats", "waiting", "limit"), ("dispatched", "rejected")
+"""Series of a level: averages of a bin (of the limit its last value), and requests in it."""
+
+
+class Durations:
+    """A distribution of durations in nanoseconds: counts by bucket, and their exact sum.
+
+    A duration falls into a bucket at most 1/64 as wide as itself is long, and a quantile is the
+    middle of its bucket: within 0.8 % of the exact one, whatever the scale (as in HdrHistogram).
+    """
+
+    __slots__ = ("counts", "total_ns")
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self.total_ns = 0
+
+    def add(self, duration_ns: int) -> None:
+        """Count one duration; >= 0."""
+        self.total_ns += duration_ns
+        shift = duration_ns.bit_length() - BITS
+        # Leading bits with the shift above them; a shift below 1 is no shift.
+        bucket = duration_ns if shift <= 0 else (shift << BITS) + (duration_ns >> shift)
+        self.counts[bucket] = self.counts.get(bucket, 0) + 1
+
+    def merge(self, other: Durations) -> None:
+        """Count all of another distribution here, too."""
+        self.total_ns += other.total_ns
+        for bucket, count in other.counts.items():
+            self.counts[bucket] = self.counts.get(bucket, 0) + count
+
+    def quantiles(self, parts: tuple[float, ...], zeros: int = 0) -> tuple[float, ...]:
+        """The durations that parts of all are not longer than, in nanoseconds.
+
+        Args:
+            parts: Each of them above 0, at most 1; ascending.
+            zeros: Durations of 0 that were not added, but count.
+        """
+        buckets = sorted(self.counts.items())
+        total = zeros + sum(self.counts.values())
+        found = []
+        position, below, value = 0, zeros, 0.0
+        for part in parts:
+            rank = math.ceil(part * total)
+            while below < rank:
+                bucket, count = buckets[position]
+                position += 1
+                below += count
+                shift, leading = bucket >> BITS, bucket & ((1 << BITS) - 1)
+                value = (leading << shift) + (1 << shift) / 2 if shift else leading + 0.0
+            found.append(value)
+        return tuple(found)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Outcomes of some requests; all numbers only grow, but for `clear`.
+
+    Attributes:
+        executed: They had seats; those cut off included.
+        queued: They had to wait, whatever became of them.
+        cut_off: Their time was over before they were served.
+        without_seats: Long-running ones, which flow control lets pass.
+        seat_ns: Seats held, times how long.
+        service_ns: Execution of all that executed.
+        rejected: By reason; those who gave up waiting are `time-out`.
+        waits: Waits of those that executed after waiting.
+    """
+
+    executed: int = 0
+    queued: int = 0
+    cut_off: int = 0
+    without_seats: int = 0
+    seat_ns: int = 0
+    service_ns: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    waits: Durations = field(default_factory=Durations)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.executed = self.queued = self.cut_off = self.without_seats = 0
+        self.seat_ns = self.service_ns = 0
+        self.rejected, self.waits = {}, Durations()
+
+    def reject(self, reason: str, count: int = 1) -> None:
+        """Count requests that got no seats."""
+        self.rejected[reason] = self.rejected.get(reason, 0) + count
+
+    def merge(self, other: Tally) -> None:
+        """Count all of another tally here, too."""
+        self.executed += other.executed
+        self.queued += other.queued
+        self.cut_off += other.cut_off
+        self.without_seats += other.without_seats
+        self.seat_ns += other.seat_ns
+        self.service_ns += other.service_ns
+        for reason, count in other.rejected.items():
+            self.reject(reason, count)
+        self.waits.merge(other.waits)
+
+    @property
+    def rejected_total(self) -> int:
+        """Requests that got no seats, for whatever reason."""
+        return sum(self.rejected.values())
+
+    @property
+    def requests(self) -> int:
+        """All of them."""
+        return self.executed + self.rejected_total + self.without_seats
+
+
+class SeatMeter(LevelMeter):
+    """Takes the place of a queue set's meter, and integrates instead of sorting into histograms.
+
+    Args:
+        replaced: The queue set's own, to which it goes on adding.
+        nominal_limit: Seats beyond these are borrowed.
+
+    Attributes:
+        seat_ns, waiting_ns, borrowed_ns: Seats in use, requests waiting and seats in use beyond
+            the nominal ones, integrated over time.
+        max_seats, max_waiting: The most at any time.
+    """
+
+    def __init__(self, replaced: LevelMeter, nominal_limit: int) -> None:
+        super().__init__()
+        self.time_at = replaced.time_at
+        self.nominal_limit = nominal_limit
+        self.clear()
+
+    def clear(self) -> None:
+        """Start the integrals at 0; what has not been folded stays."""
+        self.seat_ns = self.waiting_ns = self.borrowed_ns = 0
+        self.max_seats = self.max_waiting = 0
+
+    def fold(self) -> None:
+        """Add the time of each state to the integrals."""
+        nominal = self.nominal_limit
+        for state, duration_ns in self.time_at.items():
+            seats = state >> SEATS_SHIFT & SEATS_MASK
+            waiting = state >> REQUESTS_WAITING_SHIFT & REQUESTS_MASK
+            self.seat_ns += seats * duration_ns
+            self.waiting_ns += waiting * duration_ns
+            self.borrowed_ns += max(0, seats - nominal) * duration_ns
+            self.max_seats = max(self.max_seats, seats)
+            self.max_waiting = max(self.max_waiting, waiting)
+        self.time_at.clear()
+
+
+class LevelView:
+    """A priority level as the series and the report see it.
+
+    Attributes:
+        level: Itself.
+        meter: What it used, up to the last sample.
+        series: The same over time: by name (see `MEANS`) a value for each bin.
+        max_limit: The highest current limit, as seen after each adjustment by period and each bin.
+    """
+
+    def __init__(self, level: PriorityLevel) -> None:
+        self.level = level
+        queue_set = level.queue_set
+        queue_set.meter = self.meter = SeatMeter(queue_set.meter, level.nominal_limit)
+        self.series: dict[str, list[float]] = {name: [] for name in MEANS + COUNTS}
+        self.max_limit = level.current_limit
+        self._before = (0, 0, 0, 0)
+
+    def sync(self) -> None:
+        """Bring the meter up to now."""
+        self.level.queue_set.sync()
+
+    def note_limit(self) -> None:
+        """The level's limit may have been changed."""
+        self.max_limit = max(self.max_limit, self.level.current_limit)
+
+    def clear(self) -> None:
+        """Measure from now on; the series go on."""
+        self.sync()
+        seat_ns, waiting_ns, dispatched, rejected = self._before
+        self._before = (
+            seat_ns - self.meter.seat_ns,
+            waiting_ns - self.meter.waiting_ns,
+            dispatched,
+            rejected,
+        )
+        self.meter.clear()
+        self.max_limit = self.level.current_limit
+
+    def sample(self, bin_ns: int) -> None:
+        """End a bin of the series."""
+        self.sync()
+        self.note_limit()
+        meter, queue_set = self.meter, self.level.queue_set
+        dispatched, rejected = queue_set.dispatched_total, queue_set.rejected_total
+        now = (meter.seat_ns, meter.waiting_ns, dispatched, rejected)
+        seat_ns, waiting_ns, dispatched, rejected = (
+            after - before for after, before in zip(now, self._before, strict=True)
+        )
+        self._before = now
+        limit = self.level.current_limit
+        row = (seat_ns / bin_ns, waiting_ns / bin_ns, limit, dispatched, rejected)
+        for values, value in zip(self.series.values(), row, strict=True):
+            values.append(value)
+
+    def halve(self) -> None:
+        """Make one bin of each two; there is an even number of them."""
+        for name, values in self.series.items():
+            parts = 2 if name in MEANS else 1
+            values[:] = [(a + b) / parts for a, b in zip(values[::2], values[1::2], strict=True)]
