@@ -25,8 +25,8 @@ import uvloop
 from apfproxy.app.membership import Membership
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents
+from apfproxy.fleet.ledger import LeaseState
 from apfproxy.fleet.opened import open_store
-from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
@@ -121,7 +121,7 @@ class FarMember:
             User("alice", ()), parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
         )
         self._flow, self._queue_set = found.flow, found.level.queue_set
-        self._was_standing = Standing.JOINING
+        self._was_standing = LeaseState.JOINING
         self.membership = Membership(
             self.controller,
             open_store(replace(fleet, store=url), "far"),
@@ -165,8 +165,8 @@ class FarMember:
         self.membership.on_short(level, seats)
 
     def _on_change(self) -> None:
-        standing = self.membership.ledger.standing
-        self.lapses += standing is Standing.LAPSED and self._was_standing is Standing.HOLDING
+        standing = self.membership.ledger.state
+        self.lapses += standing is LeaseState.EXPIRED and self._was_standing is LeaseState.HELD
         self._was_standing = standing
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.admin.amounts import counted, duration_text, name_text, number_text
 from apfproxy.admin.findings import ERROR, NOTE, WARNING, cut, listed
-from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.ledger import LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ def claims_above_limit(state: Json, _unix_s: float) -> Iterator[Finding]:
 def record_away(state: Json, _unix_s: float) -> Iterator[Finding]:
     """This member cannot write to the record."""
     fleet = state.get("fleet")
-    if not fleet or (fleet["state"] == Standing.HOLDING and not fleet["problem"]):
+    if not fleet or (fleet["state"] == LeaseState.HELD and not fleet["problem"]):
         return
     of = "the workers' record" if fleet["isOfWorkers"] else "the fleet's record"
     lasting = "" if fleet["age"] is None else f" for {duration_text(fleet['age'])}"
@@ -51,7 +51,7 @@ def record_away(state: Json, _unix_s: float) -> Iterator[Finding]:
 def members_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
     """Members of which nothing is heard, though the record can be read; or that were given up."""
     fleet = state.get("fleet")
-    if not fleet or fleet["state"] != Standing.HOLDING or fleet["problem"]:
+    if not fleet or fleet["state"] != LeaseState.HELD or fleet["problem"]:
         return  # nothing is heard of anybody
     silent = [each for each in fleet["members"] if each["isSilent"]]
     if silent:

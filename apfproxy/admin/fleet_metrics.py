@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from apfproxy.admin.families import NO_LABELS, by_label, counter, gauge
 from apfproxy.admin.fleet_state import is_silent, total_demand
 from apfproxy.admin.proxy_metrics import PREFIX
-from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.ledger import LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -87,11 +87,11 @@ COUNTERS: Mapping[str, tuple[str, Reading]] = {
 def fleet_families(look: Callable[[], FleetView | None]) -> Iterator[Metric]:
     """All families, as of now; without series where there is nothing to see yet."""
     view = look()
-    states = {} if view is None else {state: view.state == state for state in Standing}
+    states = {} if view is None else {state: view.state == state for state in LeaseState}
     yield gauge(
         PREFIX + "fleet_state",
-        "1 for how this member stands: joining, holding its claim, or without the record (lapsed,"
-        " then alone)",
+        "1 for the state of this member's lease: joining, held, expired, or partitioned from the"
+        " store for longer than any lease",
         by_label("state", states),
     )
     for family_of, families in ((gauge, GAUGES), (counter, COUNTERS)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.admin.live_recent import displayable
-from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.ledger import LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ def member_state(member: MemberView) -> dict[str, Any]:
 
 def is_current(view: FleetView) -> bool:
     """Whether what is known of the others is of now: the record can be read and written."""
-    return view.state == Standing.HOLDING and not view.problem
+    return view.state == LeaseState.HELD and not view.problem
 
 
 def is_silent(member: MemberView) -> bool:

@@ -96,7 +96,7 @@ def merged_fleet(fleets: Sequence[Json | None]) -> State | None:
     found = [fleet for fleet in fleets if fleet is not None]
     if not found:
         return None
-    shown = next((fleet for fleet in found if fleet.get("state") == "holding"), found[0])
+    shown = next((fleet for fleet in found if fleet.get("state") == "held"), found[0])
     problem = next((fleet["problem"] for fleet in found if fleet.get("problem")), "")
     sums = {key: sum(fleet.get(key, 0) for fleet in found) for key in FLEET_SUMS if key in shown}
     own = {

@@ -91,7 +91,7 @@ def _too_few_seats(settings: Settings, members: int) -> str:
         noun, of = "member", " of the fleet"
         away = ", and while the store is away each uses one"
     return (
-        f"flowControl.{name}: {counted(seats, 'seat')} for {members} {noun}s{of}: they have them in"
-        f" turns, and a request waits for the turn of its {noun}{away}; have at least {members}"
-        f" seats, or at most {counted(seats, noun)}"
+        f"flowControl.{name}: {counted(seats, 'seat')} for {members} {noun}s{of}: a {noun}"
+        f" without one rejects requests that wait for it{away}; have at least {members} seats, or"
+        f" at most {counted(seats, noun)}"
     )

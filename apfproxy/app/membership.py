@@ -19,7 +19,7 @@ from apfproxy.admin.findings import listed
 from apfproxy.app.membership_words import MembershipWords
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Supervised
-from apfproxy.fleet.ledger import Ledger
+from apfproxy.fleet.ledger import LeaseState, Ledger
 from apfproxy.fleet.opened import described, open_store
 from apfproxy.fleet.pace import (
     GENEROUS_PERIODS,
@@ -39,7 +39,6 @@ from apfproxy.fleet.record import (
     member_key,
     member_name,
 )
-from apfproxy.fleet.standing import Standing
 from apfproxy.fleet.store import StoreError
 from apfproxy.fleet.store_distance import StoreDistance
 from apfproxy.fleet.view import fleet_view
@@ -442,7 +441,7 @@ class Membership:
             self._lease_timer = self._loop.call_at(next_s, self._lease_due)
         own = self._wants.report(self._limit())
         enough = min(self.ledger.target, self.ledger.safe_share()) / 2
-        if self.ledger.standing is not Standing.JOINING and self.ledger.in_force() >= enough:
+        if self.ledger.state is not LeaseState.JOINING and self.ledger.in_force() >= enough:
             self._has_share.set()
         self._controller.allot(self.ledger.in_force(), self.ledger.allotment(own))
         self._on_change()
@@ -454,7 +453,7 @@ class Membership:
         self._put()
 
     def __repr__(self) -> str:
-        return f"<Membership {self.key}: {self.ledger.standing}, {self.ledger.in_force()} seats>"
+        return f"<Membership {self.key}: {self.ledger.state}, {self.ledger.in_force()} seats>"
 
 
 def open_membership(

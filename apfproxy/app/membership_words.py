@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.ledger import LeaseState
 
 if TYPE_CHECKING:
     from apfproxy.base.events import ConfigurationEvents
@@ -47,33 +47,33 @@ class MembershipWords:
         self._prefix = prefix
         self._of_fleet = of_fleet
         self.problem = ""
-        self._logged = Standing.JOINING
+        self._logged = LeaseState.JOINING
         self._logged_problems: set[str] = set()  # since the record was up to date
 
     def say(self) -> None:
         """Log how it stands, and why the record is not kept, where that has changed."""
-        standing = self._ledger.standing
-        if standing is self._logged:
+        state = self._ledger.state
+        if state is self._logged:
             if self._is_new():
                 self._logged_problems.add(self.problem)
                 log.warning("%s%s", self._prefix, self.trouble())
-            elif self._logged_problems and not self.problem and standing is Standing.HOLDING:
+            elif self._logged_problems and not self.problem and state is LeaseState.HELD:
                 self._logged_problems.clear()
                 log.info("%sthe fleet's record can be used again", self._prefix)
             return
-        if standing is Standing.LAPSED and self._logged is Standing.ALONE:
+        if state is LeaseState.EXPIRED and self._logged is LeaseState.PARTITIONED:
             return  # it has just read the record, and is about to write
-        self._logged = standing
-        if standing is Standing.HOLDING:
+        self._logged = state
+        if state is LeaseState.HELD:
             self._logged_problems.clear()
             seats = f"{self._ledger.in_force()} of {self._ledger.limit} seats"
             text = f"{self._prefix}holds {seats}{self._of_fleet} for now; they follow its requests"
             log.info("%s", text)
         else:
             self._logged_problems.add(self.problem)
-            text = f"{self._prefix}{self.trouble() or standing.value}"
+            text = f"{self._prefix}{self.trouble() or state.value}"
             log.warning("%s", text)
-        self._events.record(time.time(), text, is_error=standing is not Standing.HOLDING)
+        self._events.record(time.time(), text, is_error=state is not LeaseState.HELD)
 
     def _is_new(self) -> bool:
         """Whether the problem has not been logged; where they alternate, each is once."""
@@ -90,15 +90,15 @@ class MembershipWords:
 
     def reason(self) -> str:
         """Why the record is not up to date, and what that means; "" if it is."""
-        if not self.problem and self._ledger.standing is Standing.HOLDING:
+        if not self.problem and self._ledger.state is LeaseState.HELD:
             return ""
         seats = self._ledger.in_force()
         means = {
-            Standing.JOINING: "this member has no seats yet",
-            Standing.HOLDING: f"this member keeps its {seats} seats until its lease ends",
-            Standing.LAPSED: f"this member's lease is over, and it uses {seats} seats",
-            Standing.ALONE: f"this member uses its safe share, {seats} seats",
-        }[self._ledger.standing]
+            LeaseState.JOINING: "this member has no seats yet",
+            LeaseState.HELD: f"this member keeps its {seats} seats until its lease ends",
+            LeaseState.EXPIRED: f"this member's lease is over, and it uses {seats} seats",
+            LeaseState.PARTITIONED: f"this member uses its safe share, {seats} seats",
+        }[self._ledger.state]
         why = self.problem or "there is no answer yet"
         return f"{why}; {means}"
 

@@ -19,7 +19,7 @@ from apfproxy.admin.fleet_state import (
 from apfproxy.cli.admin_client import fetch_json, of_cluster, read_as
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.terminal_text import aligned, shown
-from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.ledger import LeaseState
 from apfproxy.fleet.view import FleetView
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 COLUMNS = ("MEMBER", "CLAIM", "SHARE %", "USED", "DEMAND", "LIMIT", "SEEN")
 LONGEST_NAME = 60
 STANDS: dict[str, str] = {
-    Standing.JOINING: "this one has not joined yet, and",
-    Standing.LAPSED: "the lease of this one is over; without the record it",
-    Standing.ALONE: "this one is without the record, and",
+    LeaseState.JOINING: "this one has not joined yet, and",
+    LeaseState.EXPIRED: "the lease of this one is over; without the record it",
+    LeaseState.PARTITIONED: "this one is without the record, and",
 }
 """How a member stands that holds nothing."""
 
@@ -80,7 +80,7 @@ def fleet_table(view: FleetView, where: str) -> Iterator[str]:
 def own_line(view: FleetView) -> str:
     """How the member that is asked stands."""
     seats = f"uses at most {counted(view.in_force, 'seat')}"
-    if view.state == Standing.HOLDING:
+    if view.state == LeaseState.HELD:
         written = "" if view.age_s is None else f", written {duration_text(view.age_s)} ago"
         return f"this one holds {number_text(view.claim)} and {seats}{written}"
     return f"{STANDS.get(view.state, 'this one')} {seats}"

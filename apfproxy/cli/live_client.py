@@ -167,7 +167,7 @@ class Fleet(msgspec.Struct, frozen=True, rename="camel"):
     """What shares the seats of the server; times are seconds.
 
     Attributes:
-        state: Of the proxy itself: `joining`, `holding`, `lapsed` or `alone`.
+        state: Of the proxy itself: `joining`, `held`, `expired` or `partitioned`.
         problem: Why the record is not up to date; "" if it is.
         age: Since the proxy wrote to it.
         limit, claims, used: Seats of all, that members may use, and that they use.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from apfproxy.cli.live_client import Fleet
 
-STYLES = {"holding": "green", "joining": "", "lapsed": "bold yellow", "alone": "bold yellow"}
+STYLES = {"held": "green", "joining": "", "expired": "bold yellow", "partitioned": "bold yellow"}
 """Of the states of a member."""
 
 
@@ -25,7 +25,7 @@ def fleet_line(fleet: Fleet) -> Text:
     if fleet.silent_count:
         text.append(f"{number(well)} of {number(fleet.member_count)} seen", "bold yellow")
     else:
-        text.append(f"{number(well)} seen", "green" if fleet.state == "holding" else "")
+        text.append(f"{number(well)} seen", "green" if fleet.state == "held" else "")
     is_over = fleet.claims > fleet.limit
     text.append(
         f"  {number(fleet.used)} in use, {number(fleet.claims)} claimed of {number(fleet.limit)}",

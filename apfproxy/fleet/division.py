@@ -6,19 +6,18 @@ Each level's seats are then divided among the members by max-min: nobody gets mo
 while another one lacks some, and what nobody wants goes to all in equal parts.
 
 All is in whole seats, and the sums never exceed the limit: what rounding gives too much is taken
-from levels that want less than they have, and what is left over goes to the largest remainders.
-Where there are fewer seats than members, they have them in turn: who has a seat keeps it for
-`TURN`, then those come first who have wanted one in vain for longest, and nobody starves.  Of
-equals the order is another one for each level.
+from levels that want less than they have, and what is left over goes to the largest remainders, of
+equal ones in an order that differs between levels.  A level that has fewer seats than members that
+want one leaves some of them without.
 
 Every member divides by itself.  With the same record all find the same.
 """
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from apfproxy.flowcontrol.allocation import Item, allocate
@@ -30,11 +29,8 @@ if TYPE_CHECKING:
 
 NEARLY = 1e-6
 """Amounts are within this of a whole number if they were to be one: bounds are whole seats."""
-TURN: Final = 3
-"""Writes of everybody for which a member keeps a seat while others want one in vain.  For about one
-it is idle as it changes hands: until what runs on it has ended, and that is written."""
 ROUNDING_DIGITS = 6
-"""Of remainders, so that equal ones are."""
+"""Digits of remainders, so that equal ones are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +57,47 @@ class LevelSeats:
     seats: int
 
 
-def divide_among_levels(
+def part_of(
+    key: str,
     limit: int,
     levels: Mapping[str, LevelRules],
-    demand: Mapping[str, int],
-    hungry: Mapping[str, int],
+    demand: Mapping[str, Mapping[str, int]],
+) -> dict[str, LevelLimits]:
+    """The part of one member, by level; of an exempt level, what others may borrow of.
+
+    The parts of all members sum to the whole level's: seats, and what may be lent and borrowed.
+
+    Args:
+        key: The member.
+        limit: Seats of the server.
+        levels: All levels, by name.
+        demand: Seats that each member uses and waits for by level, for every member by key.
+    """
+    total: Counter[str] = Counter()
+    for of_member in demand.values():
+        total.update({name: seats for name, seats in of_member.items() if name in levels})
+    members = sorted(demand)
+    rank, count = members.index(key), len(members)
+    found: dict[str, LevelLimits] = {}
+    for name, level in divide_among_levels(limit, levels, total).items():
+        whole, seats = level.limits, level.seats
+        if levels[name].is_exempt:
+            seats = whole.nominal
+            shares = {each: piece(seats, place, 1, count) for place, each in enumerate(members)}
+        else:
+            wanted = {each: of_member.get(name, 0) for each, of_member in demand.items()}
+            shares = divide_among_members(name, seats, wanted)
+        own, before = shares[key], sum(shares[each] for each in members[:rank])
+        found[name] = LevelLimits(
+            own,
+            min(piece(whole.lower, before, own, seats), own) if seats else 0,
+            own + piece(max(0, whole.upper - seats), rank, 1, count),
+        )
+    return found
+
+
+def divide_among_levels(
+    limit: int, levels: Mapping[str, LevelRules], demand: Mapping[str, int]
 ) -> dict[str, LevelSeats]:
     """Divide the server's seats among its priority levels.
 
@@ -73,7 +105,6 @@ def divide_among_levels(
         limit: Seats of the server.
         levels: All levels, by name.
         demand: Seats that all members together use and wait for, by level.
-        hungry: Since which write some member has wanted a seat of a level in vain, by level.
 
     Returns:
         By name; the seats of all levels that are limited sum to `limit` at most.
@@ -98,104 +129,103 @@ def divide_among_levels(
     ]
     current = dict(zip(names, divide(wanted, limit).current, strict=True))
     limited = {name: current[name] for name in names if not levels[name].is_exempt}
-    _trim(limited, limit, demand, hungry)
-    _feed(limited, [name for name in limited if nominal[name]], demand, hungry)
+    _trim(limited, limit, demand)
+    for name in [name for name, seats in limited.items() if not seats and nominal[name]]:
+        if demand.get(name):
+            _feed(limited, name, demand)
     current |= limited
     return {name: LevelSeats(bounds[name], current[name]) for name in names}
 
 
-def _trim(
-    seats: dict[str, int], limit: int, demand: Mapping[str, int], hungry: Mapping[str, int]
-) -> None:
+def _trim(seats: dict[str, int], limit: int, demand: Mapping[str, int]) -> None:
     """Take away what exceeds the limit: less than a seat for each level, where no limit is tiny.
 
-    First from those that have more than they want; the last seats of levels go last, and of these
-    those last that have been hungry for longest.
+    First from those that have more than they want; the last seats of levels go last.
     """
     excess = sum(seats.values()) - limit
-    if excess <= 0:
-        return
-
-    def place(name: str) -> tuple[bool, float, str]:
-        if seats[name] > 1:
-            return False, -seats[name], name
-        return True, -hungry.get(name, math.inf), name
-
     nothing: Mapping[str, int] = {}
     for floors in (demand, nothing):
         while excess > 0:
             rich = [name for name in seats if seats[name] > floors.get(name, 0)]
             if not rich:
                 break
-            for name in sorted(rich, key=place)[:excess]:
+            rich.sort(key=lambda name: (seats[name] == 1, -seats[name], name))
+            for name in rich[:excess]:
                 seats[name] -= 1
                 excess -= 1
 
 
-def _feed(
-    seats: dict[str, int],
-    names: Sequence[str],
-    demand: Mapping[str, int],
-    hungry: Mapping[str, int],
-) -> None:
-    """Give a seat to each level that has none and is hungry, of one that has not been for so long.
+def _feed(seats: dict[str, int], lacking: str, demand: Mapping[str, int]) -> None:
+    """Give a level its first seat, of one that has some to spare, or else of the richest.
 
-    Where seats are so few, what some levels never lend would be all that there is.
+    Where seats are few, what other levels never lend would be all that there is.
     """
-    lacking = [name for name in names if name in hungry and demand.get(name) and not seats[name]]
-    for lacker in sorted(lacking, key=lambda name: (hungry[name], name)):
-        givers = [
-            name for name in seats if seats[name] and hungry.get(name, math.inf) > hungry[lacker]
-        ]
-        if givers:
-            seats[max(givers, key=lambda name: (seats[name], name))] -= 1
-            seats[lacker] += 1
+    givers = [name for name in seats if seats[name] > (demand.get(name, 0) > 0)]
+    if givers:
+        seats[
+            max(givers, key=lambda name: (seats[name] > demand.get(name, 0), seats[name], name))
+        ] -= 1
+        seats[lacking] = 1
 
 
-def shares_of(
-    level: str,
-    seats: int,
-    members: Sequence[str],
-    demand: Mapping[str, int],
-    hungry: Mapping[str, int],
-    now: int,
-) -> dict[str, int]:
-    """The seats of the members at a level, by key; they sum to `seats`, and zeros may be left out.
+def divide_among_members(level: str, seats: int, demand: Mapping[str, int]) -> dict[str, int]:
+    """Divide a level's seats among the members, by key; what they get sums to `seats`.
 
     Args:
         level: The level's name.
         seats: Of all members together.
-        members: Their keys, in any order.
-        demand: Seats that each wants, by key; zeros may be left out.
-        hungry: Since which write each has wanted in vain; who does not is left out.
-        now: Which write it is.
+        demand: Seats that each member wants, for every member by key.
     """
+
+    def place(key: str) -> tuple[int, str]:
+        return crc32(f"{level}\0{key}".encode()), key
+
     wanted = sum(demand.values())
-    keys = [key for key, amount in demand.items() if amount]
-    lacking = len(keys) - seats
-    # Where everybody has one, nobody's hunger moves the odd seat.
-    waited = hungry if lacking > 0 else {}
-    # Who has one keeps it until others have waited for so long that they are due.
-    due = now - TURN * len(members) * math.ceil(lacking / max(1, seats))
-
-    def place(key: str) -> tuple[int, int, str]:
-        return waited.get(key, due), crc32(f"{level}\0{key}".encode()), key
-
     if wanted <= seats:
-        every, rest = divmod(seats - wanted, len(members))
-        first = frozenset(sorted(members, key=place)[:rest] if rest else ())
-        return {key: demand.get(key, 0) + every + (key in first) for key in members}
-    items = [Item(1.0, 0.0, float(demand[key])) for key in keys]
-    return rounded(dict(zip(keys, allocate(seats, items).amounts, strict=True)), seats, place)
+        every, rest = divmod(seats - wanted, len(demand))
+        first = frozenset(sorted(demand, key=place)[:rest] if rest else ())
+        return {key: own + every + (key in first) for key, own in demand.items()}
+    amounts = allocate(seats, [Item(1.0, 0.0, float(own)) for own in demand.values()]).amounts
+    return rounded(dict(zip(demand, amounts, strict=True)), seats, place)
+
+
+def scaled(
+    by_level: Mapping[str, LevelLimits], levels: Mapping[str, LevelRules], seats: int
+) -> dict[str, LevelLimits]:
+    """The same part of each level's, so that the seats of limited levels sum to `seats` at most.
+
+    A level that is not in both has nothing.
+    """
+    found = {name: each for name, each in by_level.items() if name in levels}
+    limited = {name: each for name, each in found.items() if not levels[name].is_exempt}
+    total = sum(each.nominal for each in limited.values())
+    if seats >= total:
+        return found
+    amounts = {name: each.nominal * seats / total for name, each in limited.items()}
+    whole = rounded(amounts, seats, lambda name: (-limited[name].nominal, name))
+    for name, each in limited.items():
+        own = whole[name]
+        found[name] = LevelLimits(own, min(each.lower, own), own + each.upper - each.nominal)
+    return found
+
+
+def seats_of(by_level: Mapping[str, LevelLimits], levels: Mapping[str, LevelRules]) -> int:
+    """The seats of all levels that are limited."""
+    return sum(each.nominal for name, each in by_level.items() if not levels[name].is_exempt)
+
+
+def piece(amount: int, before: int, own: int, whole: int) -> int:
+    """The part of an amount for `own` of a whole, after `before` of it: all parts sum to it."""
+    return amount * (before + own) // whole - amount * before // whole
 
 
 def rounded(
-    amounts: Mapping[str, float], total: int, place: Callable[[str], tuple[float, int, str]]
+    amounts: Mapping[str, float], total: int, place: Callable[[str], tuple[int, str]]
 ) -> dict[str, int]:
     """Whole amounts that sum to `total`, by the largest remainders; of equal ones by `place`."""
     whole = {key: int(amount + NEARLY) for key, amount in amounts.items()}
     rest = total - sum(whole.values())
-    order = sorted(
+    order: Sequence[str] = sorted(
         amounts, key=lambda key: (-round(amounts[key] - whole[key], ROUNDING_DIGITS), place(key))
     )
     for key in order[: max(rest, 0)]:

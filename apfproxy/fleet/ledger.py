@@ -1,39 +1,41 @@
-"""One member's side of the ledger: what it has seen of the others, what it claims, what it may use.
+"""One member's side of the record: what it knows of the others, what it claims, what it may use.
 
 The rules, which keep the limit (`docs/fleet.md` has the proof):
 
-1. A member uses its claim, and no more.  It lowers it whenever it likes, and raises it only by a
-   swap of the record in which the claims of all sum to the limit at most.
-2. What it is to have is its part of the division (`division`).  If it has more, it stops using the
+1. **Use.**  A member uses its claim, and no more.  It lowers it whenever it likes, and raises it
+   only by a swap of the record in which the claims of all sum to the limit at most.
+2. **Entitlement** (`_entitlement`).  It is entitled to its part of the division of what all want
+   (`division`).
+3. **Reserve** (`_reserved`).  What the others may be using is theirs: what they claim, or the safe
+   share, if that is more and they wrote their last beat `HELD` of a lease ago, since they may be
+   without the store.
+4. **Grow or shrink** (`_resized`).  If it has more than it is entitled to, it stops using the
    surplus at once, and lowers its claim as its requests end; if it has less, it claims what the
-   others leave.
-3. A lease ends by the observer's own clock: so long after it first saw the last beat.  Of a time in
-   which it did not reach the store itself `FAILED_PART` of the lease counts at most.  The holder
-   counts from before its write, and stops after `HELD` of it, so strictly earlier.
-4. While the store is away a member keeps to its claim until its lease ends, and to the safe share
+   others' reserve leaves.  A newcomer claims no more than a starter share until it has watched the
+   record for a lease, the longest that any member has; nor does one that comes back after a lease
+   to another record.
+5. **Lease.**  It ends by the observer's own clock: so long after it first saw the last beat.  Of a
+   time in which it did not reach the store itself `FAILED_PART` of the lease counts at most.  The
+   holder counts from before its write, and stops after `HELD` of it, so strictly earlier.
+6. **Without the store** a member keeps to its claim until its lease ends, and to the safe share
    after that: no more than its claim at first, all of it when everybody's lease is over and the
    store is still away.
-5. Others that may have been without the store for so long are counted with the safe share, or with
-   their claim if it is more: those that may have written their last beat `HELD` of a lease ago.
-6. A newcomer claims no more than a starter share until it has watched the record for a lease, the
-   longest that anybody has; nor does a member that comes back after a lease to another record.
-7. A record that has fewer writes than were seen is an older one: who is missing there has not left,
-   and a claim that is not there counts for nothing.  After a record was lost a member keeps no more
-   of its claim than those who wrote since have left.
-8. Where seats are fewer than those who want one, they go round, each after a turn: a level is
-   hungry that wants a seat and has none, and whoever has nothing and was hungry first has what is
-   free first.
+7. **Lost writes.**  A record that has fewer writes than were seen is an older one: who is missing
+   there has not left, and a claim that is not there counts for nothing.  After a record was lost a
+   member keeps no more of its claim than those who wrote since have left.
 
 Times are seconds of a monotonic clock that the caller reads.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from apfproxy.fleet.division import divide_among_levels, rounded, shares_of
+from apfproxy.base.transitions import Event
+from apfproxy.fleet.division import part_of, scaled, seats_of
 from apfproxy.fleet.record import (
     MAX_COUNT,
     MAX_MEMBERS,
@@ -43,13 +45,12 @@ from apfproxy.fleet.record import (
     Record,
     RecordFullError,
 )
-from apfproxy.fleet.standing import ALL_OVER, FAILED, LEASE_OVER, READ, WRITTEN, Standing
-from apfproxy.flowcontrol.limits import LevelLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
-    from apfproxy.fleet.division import LevelRules, LevelSeats
+    from apfproxy.fleet.division import LevelRules
+    from apfproxy.flowcontrol.limits import LevelLimits
 
 HELD: Final = 0.8
 """The part of its lease in which the holder uses its claim: clocks may differ by a quarter in rate,
@@ -68,19 +69,64 @@ FEWEST: Final = 2
 """A fleet has at least so many members as far as anybody alone knows: nobody takes the whole."""
 
 
-class DividedLevel(NamedTuple):
-    """A level's seats of all members together, and of each of them by key: zeros may be left out.
+class LeaseState(enum.StrEnum):
+    """How a member stands to its fleet: what it may use, by when it wrote last.
 
-    Those of an exempt level are not divided.
+    1. `joining`: it has neither written nor failed to.  It has no seats yet.
+    2. `held`: its lease runs.  It may use its claim.
+    3. `expired`: its lease is over, since the store is away, or it comes back.  It uses no more
+       than its claim, nor than the safe share: others may still hold theirs.
+    4. `partitioned`: the store has been away for so long that nobody's lease runs, and still is.
+       It uses the safe share.
     """
 
-    level: LevelSeats
-    shares: Mapping[str, int]
+    JOINING = "joining"
+    HELD = "held"
+    EXPIRED = "expired"
+    PARTITIONED = "partitioned"
+
+
+TRANSITIONS: Final = {
+    LeaseState.JOINING: {
+        "read": LeaseState.JOINING,
+        "written": LeaseState.HELD,
+        "failed": LeaseState.PARTITIONED,
+    },
+    LeaseState.HELD: {
+        "read": LeaseState.HELD,
+        "written": LeaseState.HELD,
+        "failed": LeaseState.HELD,
+        "lease-over": LeaseState.EXPIRED,
+    },
+    LeaseState.EXPIRED: {
+        "read": LeaseState.EXPIRED,
+        "written": LeaseState.HELD,
+        "failed": LeaseState.EXPIRED,
+        "all-over": LeaseState.PARTITIONED,
+    },
+    LeaseState.PARTITIONED: {
+        "read": LeaseState.EXPIRED,
+        "written": LeaseState.HELD,
+        "failed": LeaseState.PARTITIONED,
+    },
+}
+"""State, event, next state."""
+
+READ: Final = Event("read", TRANSITIONS)
+"""It has read the record, and is about to write."""
+WRITTEN: Final = Event("written", TRANSITIONS)
+"""It has written its entry."""
+FAILED: Final = Event("failed", TRANSITIONS)
+"""It could not read or write, or use what it read."""
+LEASE_OVER: Final = Event("lease-over", TRANSITIONS)
+"""Its last write is too long ago."""
+ALL_OVER: Final = Event("all-over", TRANSITIONS)
+"""The last writes of all others are too long ago, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a member knows of itself as it refreshes.
+    """What a member knows of itself as it looks at the record.
 
     Attributes:
         limit: Seats of the server, by its settings.
@@ -88,7 +134,6 @@ class Report:
         configuration: A digest of these.
         demand: Seats that requests use and wait for, by level; of limited levels only.
         used: Seats that they use, in all.
-        busy: The levels that use some.
     """
 
     limit: int
@@ -96,12 +141,11 @@ class Report:
     configuration: str = ""
     demand: Mapping[str, int] = field(default_factory=dict)
     used: int = 0
-    busy: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a refresh comes to.
+    """What a member is to write.
 
     Attributes:
         record: To be written in place of that which was read.
@@ -124,7 +168,6 @@ class Sighting:
     Attributes:
         entry: Its part of the record, as seen last.
         claim: What it may hold: what its entry says, or said before the store lost writes.
-        lease_s: For how long; the same.
         seen_s: When that beat was seen first, or when it was missed first.
         since_s: The same, later by what does not count of times in which the store was not reached.
         after_s: When it was not yet there; infinitely long ago if nobody knows.
@@ -134,11 +177,14 @@ class Sighting:
     def __init__(self, entry: Member, now_s: float, after_s: float) -> None:
         self.entry = entry
         self.claim = entry.claim
-        self.lease_s = entry.lease_ms / MS_PER_S
         self.seen_s = now_s
         self.since_s = now_s
         self.after_s = after_s
         self.is_present = True
+
+    @property
+    def lease_s(self) -> float:
+        return self.entry.lease_ms / MS_PER_S
 
     def is_live(self, now_s: float) -> bool:
         """Whether it wrote so lately that it cannot be alone: it uses its claim at most."""
@@ -148,12 +194,11 @@ class Sighting:
         """The record has it; the look before was at `before_s`."""
         if entry.beat > self.entry.beat:
             self.seen_s, self.since_s, self.after_s = now_s, now_s, before_s
-            self.claim, self.lease_s = entry.claim, entry.lease_ms / MS_PER_S
+            self.claim = entry.claim
         elif entry.beat < self.entry.beat:
             # A store that lost its last writes: it may hold what is not there any more.
             self.seen_s, self.since_s, self.after_s = now_s, now_s, -math.inf
             self.claim = max(self.claim, entry.claim)
-            self.lease_s = max(self.lease_s, entry.lease_ms / MS_PER_S)
         elif now_s - before_s >= self.lease_s:
             self.seen_s = self.since_s = now_s  # it may have come back a moment ago, too
         self.entry, self.is_present = entry, True
@@ -174,11 +219,11 @@ class Ledger:
     Args:
         key: Its own, see `record.member_key`.
         limit: Seats of the server, by its settings.
-        lease_s: Of its claims; it may be changed before a plan.
+        lease_s: Of its claims.
         replicas: How many members the fleet is meant to have; None if nobody says.
 
     Attributes (to read only):
-        standing: See `standing`.
+        state: See `LeaseState`.
         claim: What it holds.
         target: What it is to have; it uses no more of its claim.
         others: The others, by key.
@@ -191,24 +236,21 @@ class Ledger:
     ) -> None:
         self.key = key
         self.lease_s = lease_s
-        self.standing = Standing.JOINING
+        self.state = LeaseState.JOINING
         self.claim = 0
         self.target = 0
         self.others: dict[str, Sighting] = {}
         self.lost = 0
-        self._ended: dict[str, int] = {}  # members of the record: the beat that was their last
         self.limit = limit
+        self._ended: dict[str, int] = {}  # members of the record: the beat that was their last
         self._replicas = replicas or FEWEST
         self._most = 1  # members at once, as seen last
         self._born = ""  # of the record that was read last
-        self._writes = 0  # of the next one
         self._known_writes = 0  # of the last one that was read or written
         self._beat = 0  # of the last attempt to write
         self._written_beat = 0
-        self._told = 0  # what it said last that it wants
-        self._by_level: dict[str, LevelLimits] = {}
-        self._hungry: dict[str, int] = {}
-        self._first: dict[str, int] = {}  # who was hungry when `_by_level` was made
+        self._written_demand = 0
+        self._by_level: Mapping[str, LevelLimits] = {}
         self._watched_since_s = math.inf
         self._read_s = -math.inf
         self._has_failed = False  # since then
@@ -219,17 +261,17 @@ class Ledger:
 
     def in_force(self) -> int:
         """Seats that it uses at most, as it stands."""
-        if self.standing is Standing.HOLDING:
+        if self.state is LeaseState.HELD:
             return min(self.claim, self.target, self.limit)
-        if self.standing is Standing.LAPSED:
+        if self.state is LeaseState.EXPIRED:
             return min(self.claim, self.target, self.safe_share())
-        return self.safe_share() if self.standing is Standing.ALONE else 0
+        return self.safe_share() if self.state is LeaseState.PARTITIONED else 0
 
     def allotment(self, report: Report) -> dict[str, LevelLimits]:
         """What is in force, by level; of an exempt level, its part of what others may borrow."""
-        if self.standing is Standing.ALONE:
-            return self._division(report, self.in_force(), {})
-        return scaled(self._by_level, report.levels, self.in_force(), self._first)
+        if self.state is LeaseState.PARTITIONED:
+            return part_of(self.key, self.in_force(), report.levels, {self.key: report.demand})
+        return scaled(self._by_level, report.levels, self.in_force())
 
     def safe_share(self) -> int:
         """What each member may use while nobody knows of the others; one request at least."""
@@ -237,17 +279,17 @@ class Ledger:
 
     def next_change_s(self) -> float:
         """When `advance` will change something, if nothing happens before; infinite if never."""
-        return self._held_until_s if self.standing is Standing.HOLDING else math.inf
+        return self._held_until_s if self.state is LeaseState.HELD else math.inf
 
     def advance(self, now_s: float) -> None:
         """Let its lease end."""
         if now_s >= self.next_change_s():
-            self.standing = LEASE_OVER[self.standing]
+            self.state = LEASE_OVER[self.state]
             self._away_s = min(self._away_s, now_s)
 
     def foreseen(self, report: Report) -> int:
-        """The seats that it is to have by what it wants now, as far as it knows of the others."""
-        return seats_of(self._division(report, self.limit, self._present()), report.levels)
+        """The seats that it is entitled to by what it wants now, as far as it knows the others."""
+        return seats_of(self._entitlement(report), report.levels)
 
     def is_somebody_short(self) -> bool:
         """Whether another member wants more than it may use."""
@@ -265,38 +307,24 @@ class Ledger:
         Raises:
             RecordFullError: There is no room for another member.
         """
-        # If its lease is shorter now, others may count that from this write on.
-        self._held_until_s = min(self._held_until_s, now_s + HELD * self.lease_s)
         self.advance(now_s)
-        used_before = self.in_force()
+        usable = self.in_force()
         is_known = self._observe(record, now_s)
         self._fit(report.limit)
-        used_before = min(used_before, self.in_force())
+        usable = min(usable, self.in_force())
         held = self._held(record, is_known=is_known)
+        by_level = self._entitlement(report)
+        entitled, reserved = seats_of(by_level, report.levels), self._reserved(now_s)
+        target, wish, claim = self._resized(entitled, reserved, held, usable, report.used, now_s)
         present = self._present()
-        divided = self._divided(report, self.limit, present)
-        by_level = self._own_part(divided, report, {*present, self.key})
-        target = seats_of(by_level, report.levels)
-        owed = self._owed(divided)
-        free = max(0, self.limit - self._reserved(now_s) - owed)
-        if owed:
-            # What it had stopped using is on its way to them, though its own turn is again.
-            target = min(target, max(used_before, held - owed, free))
-        if held + sum(each.claim for each in self.others.values()) > self.limit:
-            target = min(target, max(used_before, free))  # the limit was lowered
-        claim = min(max(target, report.used), max(held, free))
-        most = target
-        if now_s < self._watched_since_s + self._longest_lease_s():
-            most = min(target, max(held, self.safe_share()))
-            claim = min(claim, max(held, self.safe_share()))
         wanted = sum(report.demand.values())
-        is_wanting = claim < most and claim < wanted
+        is_wanting = claim < min(wish, wanted)
         is_somebody_new = any(each.entry.beat <= 1 for each in present.values())
         is_news = (
-            self.standing is not Standing.HOLDING
+            self.state is not LeaseState.HELD
             or held < self.claim
             or claim != self.claim
-            or (is_wanting and wanted > max(claim, self._told) * MUCH)
+            or (is_wanting and wanted > max(claim, self._written_demand) * MUCH)
             or is_somebody_new
             or not all(each.is_live(now_s) for each in present.values())
         )
@@ -305,18 +333,27 @@ class Ledger:
             or is_wanting
             or (claim < held and (is_somebody_new or self.is_somebody_short()))
         )
-        self._away_s = math.inf if self.standing is Standing.HOLDING else now_s
-        self.claim = min(max(held, used_before), claim)
-        self.standing = READ[self.standing]
+        self._away_s = math.inf if self.state is LeaseState.HELD else now_s
+        self.claim = min(max(held, usable), claim)
+        self.state = READ[self.state]
         self.target = target
-        self._by_level, self._first = by_level, self._hungry
+        self._by_level = by_level
         self._beat = min(self._beat + 1, MAX_COUNT)
-        entry = self._entry(report, claim)
+        entry = Member(
+            beat=self._beat,
+            lease_ms=math.ceil(self.lease_s * MS_PER_S),
+            limit=report.limit,
+            configuration=report.configuration,
+            claim=claim,
+            used=min(report.used, MAX_SEATS),
+            demand={name: min(seats, MAX_SEATS) for name, seats in report.demand.items() if seats},
+        )
         members = {key: each.entry for key, each in present.items()} | {self.key: entry}
         if len(members) > MAX_MEMBERS:
             raise RecordFullError(f"it has {MAX_MEMBERS} members already, which is the most")
+        writes = 0 if record is None else min(record.writes + 1, MAX_COUNT)
         return Plan(
-            record=Record(version=VERSION, born=self._born, writes=self._writes, members=members),
+            record=Record(version=VERSION, born=self._born, writes=writes, members=members),
             entry=entry,
             begun_s=now_s,
             is_news=is_news,
@@ -325,12 +362,11 @@ class Ledger:
 
     def written(self, plan: Plan) -> None:
         """The record of a plan is in the store."""
-        self.standing = WRITTEN[self.standing]
+        self.state = WRITTEN[self.state]
         self.claim = plan.entry.claim
         self._known_writes = plan.record.writes
-        self._hungry = plan.entry.hungry
         self._written_beat = plan.entry.beat
-        self._told = sum(plan.entry.demand.values())
+        self._written_demand = sum(plan.entry.demand.values())
         self._held_until_s = plan.begun_s + HELD * self.lease_s
         self._away_s = math.inf
 
@@ -342,7 +378,7 @@ class Ledger:
         """
         self._fit(limit)
         self.advance(now_s)
-        self.standing = FAILED[self.standing]
+        self.state = FAILED[self.state]
         self._away_s = min(self._away_s, now_s)
         # Not before it has tried again: the others may have been faster to find the store back.
         is_over = now_s >= self._away_s + self._longest_lease_s()
@@ -350,9 +386,47 @@ class Ledger:
         is_idle = not self._has_failed and all(
             self._read_s - each.seen_s > each.lease_s for each in self.others.values()
         )
-        if self.standing is Standing.LAPSED and (is_over or is_idle):
-            self.standing = ALL_OVER[self.standing]
+        if self.state is LeaseState.EXPIRED and (is_over or is_idle):
+            self.state = ALL_OVER[self.state]
         self._has_failed |= not is_full
+
+    # The rules
+
+    def _entitlement(self, report: Report) -> dict[str, LevelLimits]:
+        """Rule 2: its part of what all want, by level."""
+        demand = {key: each.entry.demand for key, each in self._present().items()}
+        return part_of(self.key, self.limit, report.levels, demand | {self.key: report.demand})
+
+    def _reserved(self, now_s: float) -> int:
+        """Rule 3: seats that the others may be using."""
+        share = self.safe_share()
+        return sum(
+            each.claim if each.is_live(now_s) else max(each.claim, share)
+            for each in self.others.values()
+        )
+
+    def _resized(
+        self, entitled: int, reserved: int, held: int, usable: int, used: int, now_s: float
+    ) -> tuple[int, int, int]:
+        """Rule 4: what it may use of its claim, what it would claim, and what it claims.
+
+        Args:
+            entitled: What it is entitled to.
+            reserved: What the others reserve.
+            held: The part of its claim that the others count on.
+            usable: What was in force.
+            used: Seats that its requests use.
+            now_s: The time.
+        """
+        free = max(0, self.limit - reserved)
+        target = entitled
+        if held + sum(each.claim for each in self.others.values()) > self.limit:
+            target = min(target, max(usable, free))  # the limit was lowered
+        wish, most = target, max(held, free)
+        if now_s < self._watched_since_s + self._longest_lease_s():
+            starter = max(held, self.safe_share())
+            wish, most = min(wish, starter), min(most, starter)
+        return target, wish, min(max(target, used), most)
 
     # Parts of the above
 
@@ -368,24 +442,6 @@ class Ledger:
 
     def _longest_lease_s(self) -> float:
         return max([self.lease_s, *(each.lease_s for each in self.others.values())])
-
-    def _reserved(self, now_s: float) -> int:
-        """Seats that the others may be using."""
-        share = self.safe_share()
-        return sum(
-            each.claim if each.is_live(now_s) else max(each.claim, share)
-            for each in self.others.values()
-        )
-
-    def _owed(self, divided: Mapping[str, DividedLevel]) -> int:
-        """Free seats that it leaves to others: to each that has none, and was hungry before it."""
-        since = min(self._hungry.values(), default=math.inf)
-        return sum(
-            not each.claim
-            and min(each.entry.hungry.values(), default=math.inf) < since
-            and any(level.shares.get(key) for level in divided.values())
-            for key, each in self._present().items()
-        )
 
     def _observe(self, record: Record | None, now_s: float) -> bool:
         """Note what the record says of the others; whether it is the one of before, maybe older."""
@@ -403,7 +459,6 @@ class Ledger:
         self._has_failed = False
         self._born = f"{self.key}/{self._beat}" if record is None else record.born
         self._known_writes = 0 if record is None else record.writes
-        self._writes = min(0 if record is None else record.writes + 1, MAX_COUNT)
         entries = {} if record is None else record.members
         for key, entry in entries.items():
             if key == self.key or self._ended.get(key) == entry.beat:
@@ -434,7 +489,7 @@ class Ledger:
 
     def _held(self, record: Record | None, *, is_known: bool) -> int:
         """The part of its claim that the others count on."""
-        if self.standing is not Standing.HOLDING:
+        if self.state is not LeaseState.HELD:
             return 0
         own = None if record is None else record.members.get(self.key)
         if own is not None:
@@ -446,129 +501,5 @@ class Ledger:
         rest = self.limit - sum(each.claim for each in self._present().values())
         return min(self.claim, max(0, rest))
 
-    def _entry(self, report: Report, claim: int) -> Member:
-        """What it says of itself, with so many seats claimed."""
-        allotted = scaled(self._by_level, report.levels, min(claim, self.target), self._first)
-        without = (
-            name
-            for name, each in allotted.items()
-            if report.demand.get(name) and not each.nominal and name not in report.busy
-        )
-        return Member(
-            beat=self._beat,
-            lease_ms=math.ceil(self.lease_s * MS_PER_S),
-            limit=report.limit,
-            configuration=report.configuration,
-            claim=claim,
-            used=min(report.used, MAX_SEATS),
-            demand={name: min(seats, MAX_SEATS) for name, seats in report.demand.items() if seats},
-            hungry={
-                name: min(self._hungry.get(name, self._writes), self._writes) for name in without
-            },
-        )
-
-    def _division(
-        self, report: Report, limit: int, others: Mapping[str, Sighting]
-    ) -> dict[str, LevelLimits]:
-        """Its part of so many seats, by level."""
-        return self._own_part(self._divided(report, limit, others), report, {*others, self.key})
-
-    def _divided(
-        self, report: Report, limit: int, others: Mapping[str, Sighting]
-    ) -> dict[str, DividedLevel]:
-        """So many seats, by level and member."""
-        demand: dict[str, dict[str, int]] = {name: {} for name in report.levels}
-        hungry: dict[str, dict[str, int]] = {name: {} for name in report.levels}
-        entries = [(key, each.entry.demand, each.entry.hungry) for key, each in others.items()]
-        for key, wanted, waited in (*entries, (self.key, report.demand, self._hungry)):
-            for found, values in ((demand, wanted), (hungry, waited)):
-                for name, seats in values.items():
-                    if name in found:
-                        found[name][key] = seats
-        divided = divide_among_levels(
-            limit,
-            report.levels,
-            {name: sum(by_member.values()) for name, by_member in demand.items()},
-            {name: min(by_member.values()) for name, by_member in hungry.items() if by_member},
-        )
-        members = [*others, self.key]
-        return {
-            name: DividedLevel(
-                level,
-                {}
-                if report.levels[name].is_exempt
-                else shares_of(
-                    name, level.seats, members, demand[name], hungry[name], self._writes
-                ),
-            )
-            for name, level in divided.items()
-        }
-
-    def _own_part(
-        self, divided: Mapping[str, DividedLevel], report: Report, members: Collection[str]
-    ) -> dict[str, LevelLimits]:
-        """Its part of what is divided among members, itself one of them, by level."""
-        count, rank = len(members), sum(key < self.key for key in members)
-        found: dict[str, LevelLimits] = {}
-        for name, (level, shares) in divided.items():
-            whole, seats, before = level.limits, level.seats, 0
-            if report.levels[name].is_exempt:
-                seats = whole.nominal
-                own = piece(seats, rank, 1, count)
-            else:
-                own = shares.get(self.key, 0)
-                before = sum(part for key, part in shares.items() if key < self.key)
-            found[name] = LevelLimits(
-                own,
-                min(piece(whole.lower, before, own, seats), own) if seats else 0,
-                own + piece(max(0, whole.upper - seats), rank, 1, count),
-            )
-        return found
-
-
-def refresh(record: Record | None, member: Ledger, report: Report, now_s: float) -> Record:
-    """The record that a member writes in place of one that it read; see `Ledger.plan`."""
-    return member.plan(record, report, now_s).record
-
-
-def piece(amount: int, before: int, own: int, whole: int) -> int:
-    """The part of an amount for `own` of a whole, after `before` of it: all parts sum to it."""
-    return amount * (before + own) // whole - amount * before // whole
-
-
-def seats_of(by_level: Mapping[str, LevelLimits], levels: Mapping[str, LevelRules]) -> int:
-    """The seats of all levels that are limited."""
-    return sum(each.nominal for name, each in by_level.items() if not levels[name].is_exempt)
-
-
-def scaled(
-    by_level: Mapping[str, LevelLimits],
-    levels: Mapping[str, LevelRules],
-    seats: int,
-    hungry: Mapping[str, int],
-) -> dict[str, LevelLimits]:
-    """What there is of a target while others hold the rest: the same part of each level.
-
-    Of levels that are equal in that, those come first that have been hungry for longest.
-
-    A level that is not there any more, or was not when the target was made, has nothing.
-    """
-    limited = {
-        name: each
-        for name, each in by_level.items()
-        if name in levels and not levels[name].is_exempt
-    }
-    total = sum(each.nominal for each in limited.values())
-    found = {name: each for name, each in by_level.items() if name in levels}
-    if seats >= total:
-        return found
-    amounts = {name: each.nominal * seats / total for name, each in limited.items()}
-    whole = rounded(
-        amounts,
-        seats,
-        lambda name: (hungry.get(name, math.inf), -limited[name].nominal, name),
-    )
-    for name, each in limited.items():
-        own = whole[name]
-        found[name] = LevelLimits(own, min(each.lower, own), own + each.upper - each.nominal)
-    return found
+    def __repr__(self) -> str:
+        return f"<Ledger {self.key}: {self.state}, {self.claim} seats>"

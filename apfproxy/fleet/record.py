@@ -53,8 +53,6 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
         claim: Seats that it may use; the claims of all never sum above the limit.
         used: Seats that its requests hold.
         demand: Seats that they hold and wait for, by the name of the level; zeros are left out.
-        hungry: Since which write of the record a level has wanted seats here and had none, by its
-            name.
     """
 
     beat: Count
@@ -64,7 +62,6 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     claim: Seats = 0
     used: Seats = 0
     demand: Annotated[dict[Name, Seats], msgspec.Meta(max_length=MAX_LEVELS)] = {}
-    hungry: Annotated[dict[Name, Count], msgspec.Meta(max_length=MAX_LEVELS)] = {}
 
 
 def member_key(name: str, epoch: int) -> str:

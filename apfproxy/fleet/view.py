@@ -50,7 +50,7 @@ class FleetView(View, frozen=True):
     Attributes:
         store: Where the record lives, without secrets.
         name: Of the fleet.
-        state: That of the member, see `standing`: `joining`, `holding`, `lapsed`, `alone`.
+        state: That of the member, see `ledger.LeaseState`.
         problem: Why the record is not up to date; "" if it is.
         age_s: Seconds since this member last wrote; None before it did.
         limit: Seats of the server, shared by all.
@@ -130,7 +130,7 @@ def fleet_view(  # noqa: PLR0913 - what only its caller knows
     return FleetView(
         store=store,
         name=name,
-        state=ledger.standing.value,
+        state=ledger.state.value,
         problem=problem,
         age_s=age_s,
         limit=ledger.limit,

@@ -43,13 +43,10 @@ class Wants:
         controller = self._controller
         demand: dict[str, int] = {}
         used = 0
-        busy: list[str] = []
         for name, level in controller.levels.items():
             if level.is_exempt:
                 continue
             used += level.queue_set.seats_in_use
-            if level.queue_set.seats_in_use:
-                busy.append(name)
             demand[name] = level.demand.take_peak() if is_sample else level.demand.peak
             if rejected := self._rejected.get(name, 0):
                 # How many would run at once is not known: up to twice as many as do, for now.
@@ -60,7 +57,6 @@ class Wants:
             configuration=self._configuration,
             demand=demand,
             used=used,
-            busy=busy,
         )
 
     def _levels(self) -> Mapping[str, LevelRules]:

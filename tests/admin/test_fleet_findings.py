@@ -43,7 +43,7 @@ WORKERS = "the parent process"
             id="joining",
         ),
         pytest.param(
-            fleet(state="alone", problem=REFUSED, age_s=40.0, in_force=120),
+            fleet(state="partitioned", problem=REFUSED, age_s=40.0, in_force=120),
             "warning",
             f"{RECORD} has not been written for 40 s: {REFUSED}",
             id="away",

@@ -48,9 +48,9 @@ def test_values() -> None:
         "failures_total": 0,
         "lost_members_total": 2,
         "statejoining": 0,
-        "stateholding": 1,
-        "statelapsed": 0,
-        "statealone": 0,
+        "stateheld": 1,
+        "stateexpired": 0,
+        "statepartitioned": 0,
     } == found
 
 

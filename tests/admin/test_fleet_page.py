@@ -35,17 +35,19 @@ async def test_text() -> None:
 
     assert [
         ", ".join(COLUMNS),
-        "a, true, holding, 200, 33.3, 150, 150, 600, true, 0.4",
+        "a, true, held, 200, 33.3, 150, 150, 600, true, 0.4",
         "b\\u000a, false, silent, 200, 33.3, 150, 150, 600, true, 4.0",
     ] == [" ".join(line.split()) for line in text.splitlines()]
 
 
 async def test_record_away() -> None:
     """How the others are is not known."""
-    _, text = await answer(fleet(member("a", is_self=True), member("b", age_s=4.0), state="alone"))
+    _, text = await answer(
+        fleet(member("a", is_self=True), member("b", age_s=4.0), state="partitioned")
+    )
 
     states = [line.split(", ")[2].strip() for line in text.splitlines()]
-    assert ["State", "alone", "unknown"] == [each.rstrip(",") for each in states]
+    assert ["State", "partitioned", "unknown"] == [each.rstrip(",") for each in states]
 
 
 async def test_json() -> None:

@@ -27,8 +27,8 @@ FLOW = {
 }
 
 
-ALONE = {"state": "alone", "limit": 8, "claim": 1, "inForce": 1, "problem": "away"}
-HOLDS = {"state": "holding", "limit": 8, "claim": 5, "inForce": 4, "problem": ""}
+ALONE = {"state": "partitioned", "limit": 8, "claim": 1, "inForce": 1, "problem": "away"}
+HOLDS = {"state": "held", "limit": 8, "claim": 5, "inForce": 4, "problem": ""}
 
 
 def seen(name: str, used: int = 0, *, is_self: bool = False) -> dict[str, Any]:
@@ -173,8 +173,8 @@ def test_events() -> None:
                 "inForce": 5,
                 "problem": "away",
                 "members": [
-                    {**seen("b", is_self=True), "state": "holding"},
-                    {**seen("a", used=2, is_self=True), "state": "alone"},
+                    {**seen("b", is_self=True), "state": "held"},
+                    {**seen("a", used=2, is_self=True), "state": "partitioned"},
                     seen("c"),
                 ],
             },

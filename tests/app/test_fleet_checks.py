@@ -112,9 +112,9 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             2,
             [
                 (
-                    "flowControl.serverConcurrencyLimit: 1 seat for 2 workers: they have them in"
-                    " turns, and a request waits for the turn of its worker; have at least 2"
-                    " seats, or at most 1 worker"
+                    "flowControl.serverConcurrencyLimit: 1 seat for 2 workers: a worker without"
+                    " one rejects requests that wait for it; have at least 2 seats, or at most 1"
+                    " worker"
                 )
             ],
             id="workers",
@@ -124,9 +124,9 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             1,
             [
                 (
-                    "flowControl.perEndpoint: 2 seats for 3 members of the fleet: they have them"
-                    " in turns, and a request waits for the turn of its member, and while the"
-                    " store is away each uses one; have at least 3 seats, or at most 2 members"
+                    "flowControl.perEndpoint: 2 seats for 3 members of the fleet: a member"
+                    " without one rejects requests that wait for it, and while the store is away"
+                    " each uses one; have at least 3 seats, or at most 2 members"
                 )
             ],
             id="members",
@@ -136,10 +136,9 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             2,
             [
                 (
-                    "flowControl.serverConcurrencyLimit: 1 seat for 2 members of the fleet: they"
-                    " have them in turns, and a request waits for the turn of its member, and"
-                    " while the store is away each uses one; have at least 2 seats, or at most 1"
-                    " member"
+                    "flowControl.serverConcurrencyLimit: 1 seat for 2 members of the fleet: a"
+                    " member without one rejects requests that wait for it, and while the store"
+                    " is away each uses one; have at least 2 seats, or at most 1 member"
                 )
             ],
             id="workers-of-a-fleet",
@@ -156,9 +155,9 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             2,
             [
                 (
-                    "clusters[a].flowControl.serverConcurrencyLimit: 1 seat for 2 workers: they"
-                    " have them in turns, and a request waits for the turn of its worker; have at"
-                    " least 2 seats, or at most 1 worker"
+                    "clusters[a].flowControl.serverConcurrencyLimit: 1 seat for 2 workers: a"
+                    " worker without one rejects requests that wait for it; have at least 2"
+                    " seats, or at most 1 worker"
                 )
             ],
             id="clusters",
@@ -168,10 +167,9 @@ FOUND_SERVERS = UpstreamSettings(service=ServiceSettings(name="a"))
             2,
             [
                 (
-                    "flowControl.serverConcurrencyLimit: 5 seats for 6 members of the fleet: they"
-                    " have them in turns, and a request waits for the turn of its member, and"
-                    " while the store is away each uses one; have at least 6 seats, or at most 5"
-                    " members"
+                    "flowControl.serverConcurrencyLimit: 5 seats for 6 members of the fleet: a"
+                    " member without one rejects requests that wait for it, and while the store"
+                    " is away each uses one; have at least 6 seats, or at most 5 members"
                 )
             ],
             id="workers-of-several-proxies",

@@ -10,8 +10,8 @@ from apfproxy.app.membership import Membership
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.tasks import Supervised
+from apfproxy.fleet.ledger import LeaseState
 from apfproxy.fleet.record import decode
-from apfproxy.fleet.standing import Standing
 from apfproxy.fleet.store import Stored, StoreError, Swapped
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
@@ -209,7 +209,7 @@ async def test_a_member_has_a_starter_share_and_leaves_nothing() -> None:
         assert shelf.data is not None
         assert [one.membership.key] == list(decode(shelf.data).members)
         view = one.membership.view()
-        assert ("holding", LIMIT, LIMIT // 2) == (view.state, view.limit, view.in_force)
+        assert ("held", LIMIT, LIMIT // 2) == (view.state, view.limit, view.in_force)
 
     assert {} == decode(shelf.data).members
     assert one.slot.is_closed
@@ -264,7 +264,7 @@ async def test_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
     shelf = Shelf()
     shelf.problem = "it is on fire"
     async with member(shelf, period_s=0.05) as one:
-        assert Standing.ALONE is one.membership.ledger.standing
+        assert LeaseState.PARTITIONED is one.membership.ledger.state
         assert LIMIT // 2 == one.seats
         expected = (
             "the fleet's record in the shelf cannot be used: it is on fire;"
@@ -276,7 +276,7 @@ async def test_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
         assert [True] == [event.is_error for event in one.events]
 
         shelf.problem = ""
-        await one.until(lambda: one.membership.ledger.standing is Standing.HOLDING)
+        await one.until(lambda: one.membership.ledger.state is LeaseState.HELD)
         assert one.membership.problem() is None
         assert one.membership.view().failures >= 1
         assert "lease is over" not in caplog.text
@@ -316,9 +316,9 @@ async def test_a_lease_that_ends() -> None:
         await one.until(lambda: one.seats == LIMIT)
 
         shelf.problem = "gone"
-        await one.until(lambda: one.membership.ledger.standing is Standing.LAPSED)
+        await one.until(lambda: one.membership.ledger.state is LeaseState.EXPIRED)
         assert LIMIT // 2 == one.seats
-        await one.until(lambda: one.membership.ledger.standing is Standing.ALONE)
+        await one.until(lambda: one.membership.ledger.state is LeaseState.PARTITIONED)
         shelf.problem = ""
 
 
@@ -346,11 +346,11 @@ async def test_a_store_that_can_only_be_read() -> None:
         greedy.admit(2 * LIMIT)
         await greedy.until(lambda: greedy.seats > LIMIT - 4)
         shelf.is_read_only = True
-        await idle.until(lambda: idle.membership.ledger.standing is Standing.ALONE)
+        await idle.until(lambda: idle.membership.ledger.state is LeaseState.PARTITIONED)
         failures = idle.membership.failures
         await idle.until(lambda: idle.membership.failures > failures)
 
-        assert Standing.ALONE is idle.membership.ledger.standing
+        assert LeaseState.PARTITIONED is idle.membership.ledger.state
         assert LIMIT // 2 == idle.seats
         shelf.is_read_only = False
         await greedy.until(lambda: greedy.seats > LIMIT - 4)

@@ -65,7 +65,7 @@ def test_problems() -> None:
     [
         pytest.param({}, True, id="known"),
         pytest.param({"problem": "refused"}, False, id="away"),
-        pytest.param({"state": "alone"}, False, id="alone"),
+        pytest.param({"state": "partitioned"}, False, id="partitioned"),
     ],
 )
 def test_silence_while_the_record_is_away(changes: dict[str, str], *, is_silent: bool) -> None:
@@ -95,14 +95,14 @@ def test_width(count: int) -> None:
         pytest.param(fleet(), "holds 200 and uses at most 200 seats, written 400 ms", id="well"),
         pytest.param(fleet(age_s=None), "this one holds 200 and uses at most 200 seats", id="new"),
         pytest.param(
-            fleet(state="alone", in_force=1),
+            fleet(state="partitioned", in_force=1),
             "this one is without the record, and uses at most 1 seat",
             id="away",
         ),
         pytest.param(
-            fleet(state="lapsed", in_force=200),
+            fleet(state="expired", in_force=200),
             "the lease of this one is over; without the record it uses at most 200 seats",
-            id="lapsed",
+            id="expired",
         ),
         pytest.param(fleet(state="of later"), "this one uses at most 200 seats", id="unknown"),
     ],

@@ -24,19 +24,19 @@ URL = "http://127.0.0.1:8081"
     [
         pytest.param(
             fleet(),
-            "fleet 3 seen  340 in use, 500 claimed of 600  here 200 holding",
+            "fleet 3 seen  340 in use, 500 claimed of 600  here 200 held",
             "green",
             id="well",
         ),
         pytest.param(
             fleet(store="the parent process"),
-            "workers 3 seen  340 in use, 500 claimed of 600  here 200 holding",
+            "workers 3 seen  340 in use, 500 claimed of 600  here 200 held",
             "green",
             id="workers",
         ),
         pytest.param(
-            fleet(state="alone", problem="no\x1banswer", age_s=20.0, in_force=120),
-            "fleet 3 seen  340 in use, 500 claimed of 600  here 120 alone"
+            fleet(state="partitioned", problem="no\x1banswer", age_s=20.0, in_force=120),
+            "fleet 3 seen  340 in use, 500 claimed of 600  here 120 partitioned"
             "  not written for 20 s: no\\x1banswer",
             "bold yellow",
             id="away",
@@ -49,13 +49,13 @@ URL = "http://127.0.0.1:8081"
         ),
         pytest.param(
             fleet(member("a", is_self=True), member("b", age_s=4.0), claims=700),
-            "fleet 1 of 2 seen  300 in use, 700 claimed of 600  here 200 holding",
+            "fleet 1 of 2 seen  300 in use, 700 claimed of 600  here 200 held",
             "bold red",
             id="over-and-silent",
         ),
         pytest.param(
             fleet(member("a", is_self=True), member("b", is_alike=False)),
-            "fleet 2 seen  300 in use, 400 claimed of 600  here 200 holding  1 unlike",
+            "fleet 2 seen  300 in use, 400 claimed of 600  here 200 held  1 unlike",
             "bold yellow",
             id="unlike",
         ),

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from apfproxy.app.worker_process import WorkerState
-from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.ledger import LeaseState
 from apfproxy.flowcontrol.passage import PassageState
 from apfproxy.proxy.exchange_state import ExchangeState
 from apfproxy.proxy.http1_connection import Http1State
@@ -88,7 +88,7 @@ def test_states() -> None:
 
     states = (
         *(ExchangeState, PassageState, Http1State, ConnectionState, StreamState, EndpointState),
-        *(Standing, WorkerState),
+        *(LeaseState, WorkerState),
     )
     assert [list(each) for each in states] == [SPAN.findall(row[1]) for row in rows]
 

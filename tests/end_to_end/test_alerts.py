@@ -371,12 +371,12 @@ def lost(stage: Stage) -> None:
     store, server = stage.stack.enter_context(redis(stage.folder))
     member(stage, store, stage.admin, 20)
     other, _ = member(stage, store, free_port(), 20)
-    stage.until("apfproxy_fleet_members 2", r'apfproxy_fleet_state\{state="holding"\} 1')
+    stage.until("apfproxy_fleet_members 2", r'apfproxy_fleet_state\{state="held"\} 1')
     stage.mark()
     other.process.kill()
     stage.until("apfproxy_fleet_lost_members_total 1")
     server.kill()
-    stage.until(r'apfproxy_fleet_state\{state="(lapsed|alone)"\} 1')
+    stage.until(r'apfproxy_fleet_state\{state="(expired|partitioned)"\} 1')
     stage.mark()
 
 

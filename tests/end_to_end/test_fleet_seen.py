@@ -97,9 +97,9 @@ async def test_pages(tmp_path: Path) -> None:
         [each.name for each in view.members if each.is_self] for view in views
     ]
     assert all(view.claims <= LIMIT == view.limit for view in views)
-    assert 'apfproxy_fleet_state{state="holding"} 1.0' in metrics
+    assert 'apfproxy_fleet_state{state="held"} 1.0' in metrics
     assert "apfproxy_fleet_members 2.0" in metrics
-    assert ("holding", 2, True) == (
+    assert ("held", 2, True) == (
         live["fleet"]["state"],
         live["fleet"]["memberCount"],
         live["fleet"]["isOfWorkers"],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from apfproxy.fleet.division import LevelRules
-from apfproxy.fleet.ledger import Ledger, Report, seats_of
+from apfproxy.fleet.division import LevelRules, seats_of
+from apfproxy.fleet.ledger import Ledger, Report
 from apfproxy.fleet.record import decode, encode
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ class SharingMember:
             levels=self.levels,
             demand=self.demand,
             used=self.used,
-            busy=list(self.levels) if self.used else [],
         )
 
     def plan(self, now_s: float) -> tuple[Plan, int]:

@@ -19,12 +19,11 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from apfproxy.fleet.division import TURN, LevelRules
-from apfproxy.fleet.ledger import Ledger, Report
-from apfproxy.fleet.standing import Standing
+from apfproxy.fleet.division import LevelRules
+from apfproxy.fleet.ledger import LeaseState, Ledger, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Hashable, Iterator
 
     from apfproxy.fleet.ledger import Plan, Sighting
     from apfproxy.fleet.record import Member, Record
@@ -34,7 +33,6 @@ LEASE_S = 5.0
 STEP_S = LEASE_S / 2
 LONG_S = 1.5 * LEASE_S
 """Times that are longer ago make no difference."""
-LATER = math.inf, 0
 NAMES = ("a", "b")
 EVENTS = ("die", "miss", "away")
 
@@ -116,9 +114,6 @@ class Search:
         }
         self.keys = [f"m{number}#1" for number in range(rules.members)]
         self.replicas = rules.members
-        # Where there is a seat for each, nobody waits for a turn, and only the order counts.
-        is_short = rules.levels > 1 or rules.limit < rules.members
-        self._turn = TURN * rules.members**2 if is_short else 0
         self.first = State(
             {
                 key: Ledger(key, rules.limit, lease_s=LEASE_S, replicas=self.replicas)
@@ -128,7 +123,7 @@ class Search:
 
     def states(self, most: int) -> tuple[int, int, bool]:
         """Check so many states; how many there were, how many steps deep, whether that is all."""
-        seen = {hash(self.signature(self.first))}
+        seen = {hash(signature(self.first))}
         layer, depth = [self.first], 0
         while layer and len(seen) < most:
             following: list[State] = []
@@ -137,16 +132,12 @@ class Search:
                     break
                 for after in self.after(state):
                     self.check(after)
-                    known = hash(self.signature(after))
+                    known = hash(signature(after))
                     if known not in seen:
                         seen.add(known)
                         following.append(after)
             layer, depth = following, depth + 1
         return len(seen), depth, not layer
-
-    def signature(self, state: State) -> Hashable:
-        """The same for states that nothing that comes can tell apart."""
-        return signature(state, self._turn)
 
     # Steps
 
@@ -189,14 +180,14 @@ class Search:
         The first has requests on all that it holds, or on nothing; the last wants much, or nothing.
         """
         if state.is_away:
-            if self.rules.is_prompt and state.ledgers[key].standing is Standing.JOINING:
+            if self.rules.is_prompt and state.ledgers[key].state is LeaseState.JOINING:
                 return
             failed = state.copied(key)
             failed.ledgers[key].failed(self.rules.limit, state.now_s)
             yield failed
             return
         ledger = state.ledgers[key]
-        held = ledger.in_force() if ledger.standing is Standing.ALONE else ledger.claim
+        held = ledger.in_force() if ledger.state is LeaseState.PARTITIONED else ledger.claim
         limit = self.rules.limit
         for used in {0, held} if key == self.keys[0] else (0,):
             for wanted in (0, limit) if key == self.keys[-1] else (limit,):
@@ -204,7 +195,7 @@ class Search:
                 plan = looked.ledgers[key].plan(
                     state.record, self.report(wanted, used), state.now_s
                 )
-                if ledger.standing is Standing.HOLDING:
+                if ledger.state is LeaseState.HELD:
                     assert plan.entry.claim >= used, "it gives up what it uses"
                 looked.swaps[key] = Swap(plan, state.version)
                 yield looked
@@ -212,7 +203,7 @@ class Search:
     def _after_swap(self, state: State, key: str) -> Iterator[State]:
         """Its write arrives, and it hears of that or not."""
         swap = state.swaps[key]
-        is_joining = state.ledgers[key].standing is Standing.JOINING
+        is_joining = state.ledgers[key].state is LeaseState.JOINING
         heard = state.copied(key)
         del heard.swaps[key]
         if state.is_away:
@@ -238,7 +229,7 @@ class Search:
 
     def _may_go(self, state: State) -> bool:
         return not self.rules.is_prompt or all(
-            each.standing is Standing.HOLDING and math.isinf(each._away_s)
+            each.state is LeaseState.HELD and math.isinf(each._away_s)
             for each in state.ledgers.values()
         )
 
@@ -251,7 +242,6 @@ class Search:
             levels=self.levels,
             demand=demand,
             used=used,
-            busy=["a"] if used else [],
         )
 
     # What is true
@@ -265,7 +255,7 @@ class Search:
             in_force = ledger.in_force()
             total += in_force
             excess = in_force - (entries[key].claim if key in entries else 0)
-            if ledger.standing is Standing.HOLDING:
+            if ledger.state is LeaseState.HELD:
                 assert excess <= 0, f"{key} holds what others may have"
             else:
                 assert excess <= ledger.safe_share(), f"{key} has more than its share"
@@ -276,7 +266,7 @@ class Search:
 # What tells states apart
 
 
-def signature(state: State, turn: int) -> Hashable:
+def signature(state: State) -> Hashable:
     """The same for states that nothing that comes can tell apart.
 
     What is left out:
@@ -284,33 +274,16 @@ def signature(state: State, turn: int) -> Hashable:
     1. What was written last, by number and beat: this store loses nothing, so it is always newer.
        A sighting is of what the record has, which then says it all, or of something older.
     2. What a ledger sets anew before it is asked for it, such as the claim of one that is alone.
-    3. How long ago things were, and how many writes, beyond what changes anything.
+    3. How long ago things were, beyond what changes anything.
     4. What is only shown or said to others, such as who is told at once.
 
     Members are not exchanged for each other: of equals the division prefers one by its key.
-
-    Args:
-        state: The state.
-        turn: The most writes for which somebody waits for a seat.
     """
     entries = {} if state.record is None else state.record.members
     swaps = {key: each for key, each in state.swaps.items() if each.version == state.version}
-    writes = 0 if state.record is None else state.record.writes
-    hungers = [each.hungry for each in entries.values()]
-    hungers += [each._hungry for each in state.ledgers.values()]
-    order = {
-        write: (place, min(writes - write, turn))
-        for place, write in enumerate(
-            sorted({each for every in hungers for each in every.values()})
-        )
-    }
-
-    def hunger(values: Mapping[str, int]) -> Hashable:
-        # What is not in the order is of a write to come, so later than all.
-        return tuple(sorted((name, order.get(write, LATER)) for name, write in values.items()))
 
     def entry_of(entry: Member) -> Hashable:
-        return entry.claim, tuple(sorted(entry.demand.items())), hunger(entry.hungry)
+        return entry.claim, tuple(sorted(entry.demand.items()))
 
     def ago(then_s: float) -> float:
         return max(-LONG_S, min(LONG_S, state.now_s - then_s))
@@ -333,17 +306,17 @@ def signature(state: State, turn: int) -> Hashable:
     def seats_of(key: str, ledger: Ledger) -> Hashable:
         if key in swaps:  # the claim may be more when that is heard of, and the target counts then
             return ledger.claim, ledger.target
-        if ledger.standing in {Standing.JOINING, Standing.ALONE}:
+        if ledger.state in {LeaseState.JOINING, LeaseState.PARTITIONED}:
             return None
         return ledger.claim, min(ledger.claim, ledger.target)
 
     def ledger_of(key: str, ledger: Ledger) -> Hashable:
-        is_holding = ledger.standing is Standing.HOLDING
+        is_holding = ledger.state is LeaseState.HELD
         # Where only that counts, whether the last look was a lease ago or more.
         is_seen = ledger._has_failed or all(each.is_present for each in ledger.others.values())
         return (
             key,
-            ledger.standing,
+            ledger.state,
             seats_of(key, ledger),
             ledger.safe_share(),
             ledger._has_failed,
@@ -359,12 +332,11 @@ def signature(state: State, turn: int) -> Hashable:
                     if name in entries and entries[name].beat == beat
                 )
             ),
-            hunger(ledger._hungry),
             min(LEASE_S, ago(ledger._watched_since_s)),
             min(ago(ledger._read_s), LEASE_S if is_seen else LONG_S),
             ledger._held_until_s - state.now_s if is_holding else None,
             min(LEASE_S, ago(ledger._away_s))
-            if is_holding or ledger.standing is Standing.LAPSED
+            if is_holding or ledger.state is LeaseState.EXPIRED
             else None,
         )
 

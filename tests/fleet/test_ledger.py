@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import msgspec
 import pytest
 
-from apfproxy.fleet.division import TURN, LevelRules, divide_among_levels, shares_of
+from apfproxy.base.transitions import TransitionError
+from apfproxy.fleet.division import LevelRules, divide_among_levels, scaled, seats_of
 from apfproxy.fleet.ledger import (
+    ALL_OVER,
+    FAILED,
+    FAILED_PART,
+    HELD,
+    LEASE_OVER,
+    READ,
+    TRANSITIONS,
+    WRITTEN,
+    LeaseState,
     Ledger,
     Report,
-    Sighting,
-    refresh,
-    scaled,
-    seats_of,
 )
 from apfproxy.fleet.record import MAX_MEMBERS, VERSION, Member, Record, RecordFullError
-from apfproxy.fleet.standing import Standing
 from apfproxy.flowcontrol.limits import LevelLimits
 from tests.fleet.shared_store import (
     LEASE_S,
@@ -44,7 +48,7 @@ def test_a_newcomer_has_no_seats() -> None:
     """Before it wrote, or failed to."""
     ledger = Ledger("m#1", LIMIT, lease_s=LEASE_S)
 
-    assert Standing.JOINING is ledger.standing
+    assert LeaseState.JOINING is ledger.state
     assert 0 == ledger.in_force()
     assert {} == ledger.allotment(Report(limit=LIMIT, levels=ONE_LEVEL))
 
@@ -75,7 +79,7 @@ def test_a_newcomer_without_a_store() -> None:
     member = SharingMember("m#1", SharedStore(), LIMIT)
     member.fail(0.0)
 
-    assert Standing.ALONE is member.ledger.standing
+    assert LeaseState.PARTITIONED is member.ledger.state
     assert LIMIT // 2 == member.in_force(0.0) == member.allotted()
     assert math.inf == member.ledger.next_change_s()
 
@@ -146,86 +150,6 @@ def test_seats_in_use_are_given_when_they_are_free() -> None:
     assert (5, 5) == (one.in_force(now_s), other.in_force(now_s))
 
 
-def test_fewer_seats_than_members() -> None:
-    """They have them in turn."""
-    store = SharedStore()
-    members = [SharingMember(f"m#{number}", store, 1) for number in range(3)]
-    for each in members:
-        each.demand = {"a": 1}
-    now_s = settled(*members)
-    had = [0, 0, 0]
-    for _ in range(12 * TURN):
-        for number, each in enumerate(members):
-            each.refresh(now_s)
-            had[number] += each.in_force(now_s)
-        assert sum(each.in_force(now_s) for each in members) <= 1
-        now_s += 0.5
-
-    assert min(had) >= 2
-
-
-def test_who_uses_a_seat_is_not_hungry() -> None:
-    """Though it may not use another one: it is, when its request has ended."""
-    store = SharedStore()
-    members = [SharingMember(f"m#{number}", store, 1) for number in range(2)]
-    now_s = settled(*members)
-    for each in members:
-        each.demand = {"a": 1}
-    for _ in range(4):
-        for each in members:
-            each.refresh(now_s)
-    holder = next(each for each in members if each.ledger.claim)
-    other = next(each for each in members if not each.ledger.claim)
-    holder.used = 1
-    assert ["a"] == list(other.refresh(now_s).entry.hungry)
-
-    assert {} == holder.refresh(now_s).entry.hungry
-    assert 0 == holder.in_force(now_s)
-    holder.used = 0
-    assert ["a"] == list(holder.refresh(now_s).entry.hungry)
-
-
-def test_hunger_is_not_dated_in_the_future() -> None:
-    """A record that was lost counts from the start: who was hungry before is not last for ever."""
-    store = SharedStore()
-    members = [SharingMember(f"m#{number}", store, 1) for number in range(3)]
-    for each in members:
-        each.demand = {"a": 1}
-    now_s = settled(*members)
-    record, _ = store.read()
-    assert record is not None
-    store.put(msgspec.json.encode(msgspec.structs.replace(record, writes=1_000_000)))
-    now_s = settled(*members, begin_s=now_s)
-    store.put(None)
-    had = [0, 0, 0]
-    for _ in range(24):
-        for number, each in enumerate(members):
-            each.refresh(now_s)
-            had[number] += each.in_force(now_s)
-        now_s += 0.5
-
-    assert min(had) >= 3
-
-
-def test_nobody_starves_while_others_take_turns() -> None:
-    """Who has just been served is not hungry, and leaves what is free to who has nothing."""
-    store = SharedStore()
-    members = [SharingMember(f"m#{number}", store, 3) for number in range(4)]
-    now_s = settled(*members)
-    had = [0] * 4
-    for turn in range(40):
-        for number in (turn % 4, *range(4)):
-            each = members[number]
-            each.demand = {"a": 2}
-            each.used = min(each.used, each.in_force(now_s))  # those of before have ended
-            each.refresh(now_s)
-            each.used = max(each.used, each.in_force(now_s))
-            had[number] += each.in_force(now_s) > 0
-        now_s += 0.3
-
-    assert min(had) >= 10
-
-
 def test_levels() -> None:
     """Each has its part of the seats, by what all members want of it."""
     store = SharedStore()
@@ -249,7 +173,7 @@ def test_bounds_sum_to_those_of_the_whole() -> None:
         }
     settled(*members)
     own = [each.ledger.allotment(each.report()) for each in members]
-    divided = divide_among_levels(17, members[0].levels, {}, {})
+    divided = divide_among_levels(17, members[0].levels, {})
 
     for name, level in divided.items():
         assert level.seats == sum(each[name].nominal for each in own)
@@ -416,6 +340,109 @@ def test_what_is_given_is_so_when_it_is_written() -> None:
     assert 10 == one.in_force(now_s)
 
 
+def test_time_without_the_store_is_hardly_of_a_lease() -> None:
+    """Who is the first to find it back does not take what the others could not ask for."""
+    store = SharedStore()
+    one, other = two(store)
+    now_s = settled(one, other)
+    one.refresh(now_s)
+    other.refresh(now_s)
+    other.fail(now_s + 1)
+    other.refresh(now_s + LEASE_S - 0.1)
+    now_s += LEASE_S + 0.1
+    other.refresh(now_s)
+    assert {"m#1", "n#1"} == store.read()[0].members.keys()  # type: ignore[union-attr]
+
+    rest_s = LEASE_S * (1 - FAILED_PART) - 0.2
+    other.refresh(now_s + rest_s - 0.1)
+    assert {"m#1", "n#1"} == store.read()[0].members.keys()  # type: ignore[union-attr]
+    other.refresh(now_s + rest_s + 0.1)
+    assert {"n#1"} == store.read()[0].members.keys()  # type: ignore[union-attr]
+
+
+def test_a_store_that_often_fails() -> None:
+    """Where each second look fails, the dead are found as well, some time."""
+    store = SharedStore()
+    one, other = two(store)
+    now_s = settled(one, other)
+    one.refresh(now_s)
+    other.refresh(now_s)
+    looks = 0
+    while "m#1" in store.read()[0].members:  # type: ignore[union-attr]
+        other.fail(now_s + looks + 0.5)
+        looks += 1
+        other.refresh(now_s + looks)
+
+    assert abs(looks - 1 / FAILED_PART) <= 1
+
+
+def test_a_newcomer_watches_for_the_longest_lease() -> None:
+    """Whoever has that may be there, though the record does not have it yet."""
+    store = SharedStore()
+    one, other = two(store)
+    one.ledger.lease_s = 3 * LEASE_S  # as its settings have it
+    other.demand = {"a": 20}
+    one.refresh(0.0)
+    now_s = 0.0
+    while now_s < 3 * LEASE_S:
+        other.refresh(now_s)
+        assert other.in_force(now_s) <= 5
+        one.refresh(now_s)
+        now_s += 1.0
+    other.refresh(now_s)
+    one.refresh(now_s)
+    other.refresh(now_s)
+
+    assert LIMIT == other.in_force(now_s)
+
+
+def test_a_lease_ends_earlier_for_its_holder() -> None:
+    """It stops before the others take the seats."""
+    store = SharedStore()
+    one, other = two(store)
+    one.demand = other.demand = {"a": 20}
+    now_s = settled(one, other)
+    one.refresh(now_s)
+    other.refresh(now_s)
+
+    assert now_s + HELD * LEASE_S == one.ledger.next_change_s()
+    one.fail(now_s + HELD * LEASE_S)
+    assert LeaseState.EXPIRED is one.ledger.state
+    other.refresh(now_s + LEASE_S / 2)
+    other.refresh(now_s + LEASE_S)
+    assert 5 == other.in_force(now_s + LEASE_S)
+    other.refresh(now_s + LEASE_S + 0.1)
+    assert LIMIT == other.in_force(now_s + LEASE_S + 0.1)
+    assert 1 == other.ledger.lost
+    assert "m#1" not in store.read()[0].members  # type: ignore[union-attr]
+
+
+# States
+
+
+def test_each_write_holds_and_each_read_ends_a_partition() -> None:
+    """Whoever has read the record knows that others may hold what is in it."""
+    assert {LeaseState.HELD} == {WRITTEN[state] for state in LeaseState}
+    assert LeaseState.EXPIRED is READ[LeaseState.PARTITIONED]
+    assert LeaseState.JOINING is READ[LeaseState.JOINING]
+
+
+def test_the_way_down() -> None:
+    """A lease ends, and then everybody's; a newcomer without a store has none."""
+    assert LeaseState.EXPIRED is FAILED[LEASE_OVER[FAILED[LeaseState.HELD]]]
+    assert LeaseState.PARTITIONED is ALL_OVER[LeaseState.EXPIRED]
+    assert LeaseState.PARTITIONED is FAILED[LeaseState.JOINING]
+
+
+def test_every_state_is_in_the_table() -> None:
+    """With what it does on every outcome of a look; a lease ends where it runs."""
+    assert set(LeaseState) == TRANSITIONS.keys()
+    assert all({"read", "written", "failed"} <= row.keys() for row in TRANSITIONS.values())
+    for state in set(LeaseState) - {LeaseState.HELD}:
+        with pytest.raises(TransitionError):
+            LEASE_OVER[state]
+
+
 # The record
 
 
@@ -523,9 +550,9 @@ def test_a_full_record() -> None:
     ledger = Ledger("n#1", LIMIT, lease_s=LEASE_S)
 
     with pytest.raises(RecordFullError, match="512 members already"):
-        refresh(full, ledger, Report(limit=LIMIT, levels=ONE_LEVEL), 0.0)
+        ledger.plan(full, Report(limit=LIMIT, levels=ONE_LEVEL), 0.0)
     ledger.failed(LIMIT, 0.0, is_full=True)
-    assert Standing.ALONE is ledger.standing
+    assert LeaseState.PARTITIONED is ledger.state
 
 
 def test_a_record_full_of_those_who_ended() -> None:
@@ -545,26 +572,6 @@ def test_a_record_full_of_those_who_ended() -> None:
         ledger.failed(LIMIT, now_s, is_full=True)
 
     assert {"n#1"} == set(ledger.plan(full, report, 5.0).record.members)
-
-
-def test_seats_are_divided_once_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many members are hungry: a look at the record of a large fleet is short."""
-    divided: list[str] = []
-
-    def spied(level: str, *others: Any) -> dict[str, int]:  # noqa: ANN401 - passed on
-        divided.append(level)
-        return shares_of(level, *others)
-
-    monkeypatch.setattr("apfproxy.fleet.ledger.shares_of", spied)
-    store = SharedStore()
-    members = [SharingMember(f"m#{number}", store, 2) for number in range(8)]
-    for each in members:
-        each.demand = {"a": 1}
-    settled(*members)
-    divided.clear()
-    members[0].plan(20.0)
-
-    assert ["a"] == divided
 
 
 def test_the_entry() -> None:
@@ -619,18 +626,11 @@ def test_scaled() -> None:
         "gone": LevelLimits(5, 5, 5),
     }
 
-    found = scaled(limits, levels, 4, {})
+    found = scaled(limits, levels, 4)
     assert 4 == seats_of(found, levels)
     assert {"a": LevelLimits(3, 3, 7), "b": LevelLimits(1, 1, 8)} == {
         name: found[name] for name in "ab"
     }
     assert limits["exempt"] == found["exempt"]
     assert "gone" not in found
-    assert 9 == seats_of(scaled(limits, levels, 20, {}), levels)
-
-
-def test_sightings_say_what_they_are() -> None:
-    """For whoever debugs."""
-    entry = Member(beat=3, lease_ms=1000, limit=9, claim=2)
-
-    assert "<Sighting: 2 seats, beat 3>" == repr(Sighting(entry, 0.0, 0.0))
+    assert 9 == seats_of(scaled(limits, levels, 20), levels)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.fleet import ledger
-from apfproxy.fleet.ledger import Ledger
-from apfproxy.fleet.standing import Standing
-from tests.fleet.states import Rules, Search, State
+from apfproxy.fleet.ledger import LeaseState, Ledger
+from tests.fleet.states import Rules, Search, State, signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -38,8 +37,8 @@ def test_all_states(rules: Rules) -> None:
     count, depth, is_all = Search(rules).states(50_000)
 
     assert is_all
-    assert count > 1500
-    assert depth > 10
+    assert count > 100
+    assert depth > 8
 
 
 @pytest.mark.parametrize(
@@ -66,12 +65,12 @@ def test_the_first_states(rules: Rules) -> None:
 def test_states_that_count_as_the_same_have_the_same_future(rules: Rules) -> None:
     """So nothing is missed by following one of them alone: a sample of those that are left out."""
     search, random = Search(rules), Random(1)  # noqa: S311  no secret
-    followed = {search.signature(search.first): search.first}
+    followed = {signature(search.first): search.first}
     todo = [search.first]
     compared = 0
     for state in todo:
         for after in search.after(state):
-            known = followed.setdefault(search.signature(after), after)
+            known = followed.setdefault(signature(after), after)
             if known is after:
                 todo.append(after)
             elif random.random() < 0.05:
@@ -83,7 +82,7 @@ def test_states_that_count_as_the_same_have_the_same_future(rules: Rules) -> Non
 
 def future(search: Search, state: State) -> set[Hashable]:
     """What may come next."""
-    return {search.signature(after) for after in search.after(state)}
+    return {signature(after) for after in search.after(state)}
 
 
 def claims_alone(self: Ledger, now_s: float) -> int:
@@ -94,7 +93,7 @@ def claims_alone(self: Ledger, now_s: float) -> int:
 
 def whole_claim(self: Ledger) -> int:
     """The claim is used after the lease, too."""
-    is_alone = self.standing is Standing.ALONE
+    is_alone = self.state is LeaseState.PARTITIONED
     return self.safe_share() if is_alone else min(self.claim, self.target)
 
 
@@ -109,7 +108,7 @@ def old_claim(self: Ledger, record: object, *, is_known: bool) -> int:
     [
         pytest.param(ledger, "HELD", 2.0, UNEVEN, id="stops-after-its-lease"),
         pytest.param(Ledger, "_reserved", claims_alone, AWAY, id="safe-shares-are-not-counted"),
-        pytest.param(Ledger, "in_force", whole_claim, AWAY, id="lapsed-with-its-whole-claim"),
+        pytest.param(Ledger, "in_force", whole_claim, AWAY, id="expired-with-its-whole-claim"),
         pytest.param(Ledger, "_held", old_claim, AWAY, id="holds-what-others-may-have"),
     ],
 )

@@ -39,7 +39,6 @@ MEMBERS = st.builds(
     claim=SEATS,
     used=SEATS,
     demand=st.dictionaries(NAMES, SEATS, max_size=4),
-    hungry=st.dictionaries(NAMES, st.integers(0, MAX_COUNT), max_size=4),
 )
 RECORDS = st.builds(
     Record,
@@ -129,8 +128,6 @@ def test_any_bytes(data: bytes) -> None:
             with_member(demand={f"a{each}": 1 for each in range(MAX_LEVELS + 1)}),
             id="too-many-levels",
         ),
-        pytest.param(with_member(hungry={"a": MAX_COUNT + 1}), id="large-hungry"),
-        pytest.param(with_member(hungry=[1]), id="hungry-of-another-type"),
     ],
 )
 def test_wrong(found: object) -> None:

@@ -37,7 +37,7 @@ def fleet(*members: MemberView, **changes: Any) -> FleetView:  # noqa: ANN401 - 
         **{
             "store": "redis://10.0.0.5:6379",
             "name": "apfproxy",
-            "state": "holding",
+            "state": "held",
             "problem": "",
             "age_s": 0.4,
             "limit": LIMIT,

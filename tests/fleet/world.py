@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.fleet.division import LevelRules
-from apfproxy.fleet.ledger import Ledger, Report
+from apfproxy.fleet.ledger import LeaseState, Ledger, Report
 from apfproxy.fleet.record import Member, Record, decode, encode
-from apfproxy.fleet.standing import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,10 +77,15 @@ class WorldMember:
     """
 
     def __init__(
-        self, key: str, limit: int, levels: Mapping[str, LevelRules], replicas: int | None
+        self,
+        key: str,
+        limit: int,
+        levels: Mapping[str, LevelRules],
+        replicas: int | None,
+        lease_s: float = LEASE_S,
     ) -> None:
         self.key = key
-        self.ledger = Ledger(key, limit, lease_s=LEASE_S, replicas=replicas)
+        self.ledger = Ledger(key, limit, lease_s=lease_s, replicas=replicas)
         self.levels = levels
         self.limit = limit
         self.rate = 1.0
@@ -104,7 +108,6 @@ class WorldMember:
             levels=self.levels,
             demand={name: self.running[name] + self.waiting[name] for name in limited},
             used=sum(self.running[name] for name in limited),
-            busy=[name for name in limited if self.running[name]],
         )
 
     def fail(self) -> None:
@@ -179,10 +182,12 @@ class World:
 
     # What members do
 
-    def join(self, rate: float = 1.0, offset_s: float = 0.0) -> WorldMember:
+    def join(
+        self, rate: float = 1.0, offset_s: float = 0.0, lease_s: float = LEASE_S
+    ) -> WorldMember:
         """Start another one."""
         self._joined += 1
-        member = WorldMember(f"m{self._joined}#1", self.limit, self.levels, self.replicas)
+        member = WorldMember(f"m{self._joined}#1", self.limit, self.levels, self.replicas, lease_s)
         member.rate, member.now_s = rate, offset_s
         self.members.append(member)
         return member
@@ -313,7 +318,7 @@ class World:
             excess = each.in_force() - (0 if entry is None else entry.claim)
             if excess > 0:
                 found += excess
-                if each.ledger.standing is Standing.HOLDING:
+                if each.ledger.state is LeaseState.HELD:
                     assert not each.is_trusted, f"{each.key} holds what others may have"
                 else:
                     assert excess <= each.ledger.safe_share(), f"{each.key} has more than its share"
@@ -327,7 +332,7 @@ class World:
         for each in self.members:
             assert sum(each.allotted().values()) <= each.ledger.in_force()
             entry = self.entry(each)
-            if entry is not None and each.ledger.standing is Standing.JOINING:
+            if entry is not None and each.ledger.state is LeaseState.JOINING:
                 assert 0 == each.ledger.in_force()
 
 
@@ -374,7 +379,7 @@ class PromptWorld(World):
             self.is_away = False
             self._behind = {each.key for each in self.members}
         elif not self._behind and not any(
-            each.has_failed or each.ledger.standing is Standing.JOINING for each in self.members
+            each.has_failed or each.ledger.state is LeaseState.JOINING for each in self.members
         ):
             self.is_away = True
 

@@ -3,8 +3,8 @@
 import { byId, element, setShown, setSpan, setText, visible } from "./dom.js";
 import { count, duration } from "./numbers.js";
 
-const STATES = { holding: "✓ holds its claim", joining: "joins", lapsed: "✕ without the record", alone: "✕ without the record" };
-const MARKS = { holding: "up", lapsed: "failing", alone: "failing" };
+const STATES = { held: "✓ holds its claim", joining: "joins", expired: "✕ without the record", partitioned: "✕ without the record" };
+const MARKS = { held: "up", expired: "failing", partitioned: "failing" };
 const LABELS = ["Claim", "In use", "Wanted"];
 
 const percent = (part) => `${part > 0 && part < 0.095 ? Number((part * 100).toFixed(1)) : Math.round(part * 100)} %`;
@@ -73,7 +73,7 @@ export class Fleet {
     byId("fleet-count").classList.toggle("bad", fleet.claims > fleet.limit);
     setText(byId("fleet-store"), fleet.isOfWorkers ? "" : fleet.store);
     byId("fleet-store").title = visible(fleet.isOfWorkers ? "" : fleet.store);
-    const isKnown = fleet.state === "holding" && fleet.problem === "";
+    const isKnown = fleet.state === "held" && fleet.problem === "";
     setText(byId("fleet-problem"), fleet.problem === "" ? "" : `not written${fleet.age === null ? "" : ` for ${duration(fleet.age)}`}: ${fleet.problem}`);
     setShown(byId("fleet-problem"), fleet.problem !== "");
     const { members, memberCount } = fleet;
