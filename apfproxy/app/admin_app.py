@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from apfproxy.admin.access import AdminAccess
     from apfproxy.admin.metrics import MetricsPage
+    from apfproxy.admin.observation import Observation
     from apfproxy.admin.places import Places
     from apfproxy.app.cluster import Cluster
     from apfproxy.app.clusters import Clusters
-    from apfproxy.app.observation import Observation
     from apfproxy.base.clock import Clock
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.faults import Faults

@@ -30,7 +30,7 @@ from apfproxy.proxy.server import drain
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterator
 
-    from apfproxy.app.observation import Observation
+    from apfproxy.admin.observation import Observation
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import ClusterHealth, HealthRegistry
     from apfproxy.proxy.client import ListenerContext

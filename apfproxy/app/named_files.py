@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from apfproxy.admin.access import Credentials
 from apfproxy.admin.access_log import STDOUT
+from apfproxy.admin.tracing import trace_queue
 from apfproxy.app.flow_control_api import usable_token
 from apfproxy.app.identities import Identities
-from apfproxy.app.tracing import trace_queue
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import open_regular

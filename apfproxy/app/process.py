@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
+from apfproxy.admin.observation import Observation
 from apfproxy.admin.places import BACKLOG as ADMIN_BACKLOG
 from apfproxy.admin.places import Places
 from apfproxy.app.admin_checks import access_warning
@@ -16,7 +17,6 @@ from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
 from apfproxy.app.http2_offer import say_why_not, spoken
 from apfproxy.app.listener_tls import ListenerTls
-from apfproxy.app.observation import Observation
 from apfproxy.app.own_addresses import OwnAddresses
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.app.running import descriptor_limit

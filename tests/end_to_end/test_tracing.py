@@ -13,7 +13,7 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from apfproxy.app.tracing import PATH
+from apfproxy.admin.tracing import PATH
 from apfproxy.settings import AudienceSettings, TracingSettings
 from tests.end_to_end.scene import GET, NARROW, OK, Setup, on_uvloop, over_both_protocols, running
 from tests.end_to_end.test_access_log import ENDS, ONE_SEAT, queued

@@ -13,8 +13,8 @@ from unittest.mock import Mock, patch
 
 from opentelemetry.sdk.resources import Resource
 
+from apfproxy.admin.spans import spans_of
 from apfproxy.admin.top_flows import TopFlows
-from apfproxy.app.spans import spans_of
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.authn.credentials import Peer, Verdict

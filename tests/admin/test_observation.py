@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from apfproxy.admin.access_log import AccessLogError
-from apfproxy.app.observation import ACCESS_LOG, TRACING, Observation
+from apfproxy.admin.observation import ACCESS_LOG, TRACING, Observation
 from apfproxy.base.health_checks import HealthRegistry
+from apfproxy.proxy.context import Context
 from apfproxy.proxy.request_log import Omission
 from apfproxy.proxy.request_record import RequestRecord
 from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings, TracingSettings
@@ -27,33 +28,33 @@ if TYPE_CHECKING:
 
     from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.request_log import RequestLog
+    from apfproxy.proxy.tracing import Tracer
 
 WAIT_S = 30.0
 
 
-class Told:
+class Served(Context):
     """Stands for a cluster: what it tells of requests now."""
 
     def __init__(self) -> None:
         self.now: tuple[object, object] = (None, None)
-        self.tracer: object = None
+        self.tracer = None
 
-    def observe(self, access_log: object, top_flows: object, tracer: object) -> None:
-        """Tell of requests from now on."""
+    def observe(self, access_log: object, top_flows: object, tracer: Tracer | None) -> None:
         self.now = access_log, top_flows
         self.tracer = tracer
 
 
-ANYBODY = Told()
+ANYBODY = Served()
 
 
 def observation_of(
-    settings: Settings, told: Told | None = None, health: HealthRegistry | None = None
+    settings: Settings, served: Served | None = None, health: HealthRegistry | None = None
 ) -> Observation:
     """What sees the requests of a process with these settings."""
     shared = cast("ListenerContext", SimpleNamespace())
     observation = Observation(settings, VirtualClock(), shared, health or HealthRegistry())
-    observation.begin(told or ANYBODY)
+    observation.begin(served or ANYBODY)
     return observation
 
 
@@ -64,17 +65,17 @@ def logging_to(path: Path, **more: Any) -> Settings:  # noqa: ANN401 - of the se
 
 async def test_another_log(tmp_path: Path) -> None:
     """Requests are logged there from then on; what was written before is in the old file."""
-    told, health = Told(), HealthRegistry()
-    observation = observation_of(logging_to(tmp_path / "a"), told, health)
+    served, health = Served(), HealthRegistry()
+    observation = observation_of(logging_to(tmp_path / "a"), served, health)
     observation.open()
     assert observation.access_log is not None
     observation.access_log.write(lambda: b"old\n", 1)
-    first = told.now
+    first = served.now
     change = await observation.prepare(logging_to(tmp_path / "b"))
-    is_first = told.now == first
+    is_first = served.now == first
     change.commit()
     observation.access_log.write(lambda: b"new\n", 1)
-    second = told.now
+    second = served.now
     await observation.close()
 
     assert is_first
@@ -93,7 +94,7 @@ def refused(status: int) -> RequestRecord:
 async def test_record_of_which_no_line_can_be_made(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The event loop is told of it, and the lines of the others are there."""
+    """The event loop is served of it, and the lines of the others are there."""
     shared = SimpleNamespace(access_log=None, loop=asyncio.get_running_loop())
     observation = Observation(
         logging_to(tmp_path / "a"),
@@ -136,31 +137,16 @@ async def test_floods_of_what_is_no_request(tmp_path: Path) -> None:
     assert 10 == observation.log_budget.left_out[Omission.REFUSED]
 
 
-async def test_change_that_is_given_up(tmp_path: Path) -> None:
-    """The old log goes on, and the new one is closed."""
-    observation = observation_of(logging_to(tmp_path / "a"))
-    observation.open()
-    log = observation.access_log
-    change = await observation.prepare(logging_to(tmp_path / "b"))
-    change.discard()
-    assert log is not None
-    assert log is observation.access_log
-    log.write(lambda: b"old\n", 1)
-    await observation.close()
-
-    assert ["old\n", ""] == [(tmp_path / name).read_text() for name in "ab"]
-
-
 async def test_log_and_flows_turned_off(tmp_path: Path) -> None:
-    """Nobody is told of requests any more, and nothing can be wrong with the log."""
-    told, health = Told(), HealthRegistry()
-    observation = observation_of(logging_to(tmp_path / "a"), told, health)
+    """Nobody is served of requests any more, and nothing can be wrong with the log."""
+    served, health = Served(), HealthRegistry()
+    observation = observation_of(logging_to(tmp_path / "a"), served, health)
     observation.open()
     settings = Settings(top_flows=TopFlowsSettings(is_enabled=False))
     (await observation.prepare(settings)).commit()
     await observation.close()
 
-    assert told.now == (None, None) == (observation.access_log, observation.top_flows(told))
+    assert served.now == (None, None) == (observation.access_log, observation.top_flows(served))
     assert ["ping"] == [check.name for check in health]
 
 
@@ -171,12 +157,12 @@ def tracing(**settings: Any) -> Settings:  # noqa: ANN401 - of the settings
 
 async def test_traces_turned_on_and_off() -> None:
     """Requests are traced from then on, and a check tells of the collector meanwhile."""
-    told, health = Told(), HealthRegistry()
-    observation = observation_of(Settings(), told, health)
+    served, health = Served(), HealthRegistry()
+    observation = observation_of(Settings(), served, health)
     (await observation.prepare(tracing())).commit()
-    on = told.tracer, observation.traces, [check.name for check in health]
+    on = served.tracer, observation.traces, [check.name for check in health]
     (await observation.prepare(Settings())).commit()
-    off = told.tracer, observation.traces, [check.name for check in health]
+    off = served.tracer, observation.traces, [check.name for check in health]
     await observation.close()
 
     assert None not in on
@@ -199,94 +185,40 @@ async def test_traced_requests_without_a_collector(caplog: pytest.LogCaptureFixt
     assert caplog.messages[-1].startswith("tracing.samplingRatePerMillion has no effect")
 
 
-async def test_other_requests_for_the_same_collector() -> None:
-    """What waits to be exported waits on; others are traced from then on."""
-    told = Told()
-    observation = observation_of(tracing(), told)
+async def test_what_stays(tmp_path: Path) -> None:
+    """Other requests for the same file and collector leave both, and the flows, as they are."""
+    served = Served()
+    settings = replace(tracing(), access_log=AccessLogSettings(path=str(tmp_path / "a")))
+    observation = observation_of(settings, served)
     observation.open()
-    before = told.tracer, observation.traces
-    (await observation.prepare(tracing(sampling_rate_per_million=1))).commit()
-    after = told.tracer, observation.traces
+    before = served.tracer, observation.traces, *served.now
+    other = replace(
+        tracing(sampling_rate_per_million=1),
+        access_log=replace(settings.access_log, sampled_percent=1),
+    )
+    (await observation.prepare(other)).commit()
+    after = served.tracer, observation.traces, *served.now
     await observation.close()
 
     assert before[0] is not after[0]
-    assert before[1] is after[1]
+    assert before[1:] == after[1:]
 
 
-async def test_other_collector_that_is_given_up() -> None:
-    """Those before stay as they are."""
-    told = Told()
-    observation = observation_of(tracing(), told)
+async def test_changes_that_are_given_up(tmp_path: Path) -> None:
+    """What was in force goes on, and nothing is left of what was made."""
+    served = Served()
+    observation = observation_of(logging_to(tmp_path / "a"), served)
     observation.open()
-    before = told.tracer, observation.traces
-    change = await observation.prepare(tracing(service_name="b"))
-    change.discard()
-    await observation.close()
-
-    assert before == (told.tracer, observation.traces)
-
-
-async def test_log_that_cannot_be_opened_beside_other_traces() -> None:
-    """Nothing of the change is left."""
-    told = Told()
-    observation = observation_of(Settings(), told)
+    before = served.now, observation.access_log
+    settings = replace(tracing(), access_log=AccessLogSettings(path=str(tmp_path / "b")))
+    (await observation.prepare(settings)).discard()
+    assert before == (served.now, observation.access_log)
     settings = replace(tracing(), access_log=AccessLogSettings(path="/nowhere/log"))
     with pytest.raises(AccessLogError, match="No such file or directory"):
         await observation.prepare(settings)
     await observation.close()
 
-    assert None is told.tracer
-
-
-async def test_other_lines_in_the_same_log(tmp_path: Path) -> None:
-    """The file stays open, and the flows are gathered on."""
-    observation = observation_of(logging_to(tmp_path / "a"))
-    observation.open()
-    before = observation.access_log, observation.top_flows(ANYBODY)
-    (await observation.prepare(logging_to(tmp_path / "a", sampled_percent=1))).commit()
-    after = observation.access_log, observation.top_flows(ANYBODY)
-    await observation.close()
-
-    assert before == after
-
-
-async def test_flows_turned_on() -> None:
-    """They are gathered from then on."""
-    told = Told()
-    observation = observation_of(Settings(top_flows=TopFlowsSettings(is_enabled=False)), told)
-    (await observation.prepare(Settings())).commit()
-    await observation.close()
-
-    assert told.now == (None, observation.top_flows(told))
-    assert observation.top_flows(told) is not None
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pytest.param(Settings(top_flows=TopFlowsSettings(is_enabled=False)), id="off"),
-        pytest.param(Settings(admin=None), id="nobody-can-ask"),
-    ],
-)
-async def test_nothing_to_see(settings: Settings) -> None:
-    """With all of it off there is nothing to open, to show or to close."""
-    observation = observation_of(settings)
-    observation.open()
-    observation.reopen()
-    await observation.close()
-
-    assert [] == list(observation.flows(ANYBODY))
-    assert (None, None) == (observation.access_log, observation.top_flows(ANYBODY))
-
-
-async def test_top_flows_are_on_by_default() -> None:
-    """They are there, without a log."""
-    observation = observation_of(Settings())
-
-    assert None is observation.access_log
-    assert observation.top_flows(ANYBODY) is not None
-    assert [] == list(observation.flows(ANYBODY))
-    await observation.close()
+    assert None is served.tracer
 
 
 def test_log_that_cannot_be_opened() -> None:
@@ -295,11 +227,6 @@ def test_log_that_cannot_be_opened() -> None:
 
     with pytest.raises(AccessLogError, match="No such file or directory"):
         observation_of(settings).open()
-
-
-def test_name_of_the_check() -> None:
-    """Operators exclude them by that."""
-    assert ("access-log", "tracing") == (ACCESS_LOG, TRACING)
 
 
 def serve(*arguments: str) -> subprocess.Popen[str]:
@@ -344,13 +271,3 @@ def test_rotation_by_the_signal(tmp_path: Path) -> None:
     assert 0 == process.returncode, rest
     found = [json.loads(file.read_text()) for file in (old, path)]
     assert [("/old", 502), ("/new", 502)] == [(line["path"], line["status"]) for line in found]
-
-
-def test_log_that_cannot_be_opened_by_the_command() -> None:
-    """It ends with one line."""
-    process = serve("--upstream", "http://127.0.0.1:9", "--access-log", "/nowhere/log")
-    _, errors = process.communicate(timeout=WAIT_S)
-
-    assert 0 != process.returncode
-    assert "the access log /nowhere/log cannot be opened: No such file or directory" in errors
-    assert "Traceback" not in errors

@@ -1,21 +1,34 @@
-"""Traces on their way to a collector."""
+"""Traces on their way to a collector, and what the settings say of them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from apfproxy.admin import trace_queue
-from apfproxy.admin.trace_queue import FLUSH_PERIOD_NS, MAX_GATHERED, TraceQueue
+import pytest
+
+from apfproxy.admin import tracing
+from apfproxy.admin.tracing import (
+    MAX_GATHERED,
+    TraceQueue,
+    queue_parts,
+    trace_queue,
+    warning,
+)
+from apfproxy.base.errors import OperatorError
+from apfproxy.settings import AudienceSettings, TracingSettings
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pytest
+    from apfproxy.admin.spans import OtlpExporter, Traced
+    from apfproxy.proxy.tracing import RequestTrace
 
+TRACE: Traced = (cast("RequestTrace", None), "")
 WAIT_S = 30.0
 
 
@@ -33,7 +46,7 @@ class Collector:
     """
 
     def __init__(self) -> None:
-        self.batches: list[list[int]] = []
+        self.batches: list[list[Traced]] = []
         self.problem = ""
         self.retried = ""
         self.error: Exception | None = None
@@ -42,7 +55,7 @@ class Collector:
         self.has_begun = threading.Event()
         self.is_over = False
 
-    def export(self, traces: Sequence[int], on_retry: Callable[[str], None]) -> str:
+    def export(self, traces: Sequence[Traced], on_retry: Callable[[str], None]) -> str:
         """Take a batch."""
         if self.retried:
             on_retry(self.retried)
@@ -66,33 +79,20 @@ class Way:
     def __init__(self, max_queued: int = 1000) -> None:
         self.clock = VirtualClock()
         self.collector = Collector()
-        self.queue = TraceQueue("http://c/v1/traces", max_queued, self.clock, self.collector)
+        self.queue = TraceQueue(
+            "http://c/v1/traces", max_queued, self.clock, cast("OtlpExporter", self.collector)
+        )
 
     def take(self, count: int) -> None:
         """Queue so many."""
-        for number in range(count):
-            self.queue.take(number)
+        for _ in range(count):
+            self.queue.take(TRACE)
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
         """Exported, failed, dropped, queued."""
         queue = self.queue
         return queue.exported, queue.failed, queue.dropped, queue.queued
-
-
-async def test_few_traces() -> None:
-    """They are sent together after a second."""
-    way = Way()
-    way.queue.open()
-    way.take(3)
-    assert not way.collector.has_begun.is_set()
-    way.clock.run_until(FLUSH_PERIOD_NS)
-    assert await asyncio.to_thread(way.collector.has_begun.wait, WAIT_S)
-    await way.queue.close()
-
-    assert [[0, 1, 2]] == way.collector.batches
-    assert (3, 0, 0, 0) == way.counts
-    assert way.collector.is_over
 
 
 async def test_many_traces() -> None:
@@ -122,7 +122,7 @@ async def test_failures(caplog: pytest.LogCaptureFixture) -> None:
     """They are counted, and logged once until it works again."""
     way = Way()
     way.queue.open()
-    caplog.set_level(logging.INFO, trace_queue.__name__)
+    caplog.set_level(logging.INFO, tracing.__name__)
     way.collector.problem = "503"
     way.take(2 * MAX_GATHERED)
     async with asyncio.timeout(WAIT_S):
@@ -157,7 +157,7 @@ async def test_collector_that_hangs(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end does not wait for it for long, and says what is lost; once, if that fails later."""
-    monkeypatch.setattr(trace_queue, "CLOSE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(tracing, "CLOSE_TIMEOUT_S", 0.0)
     way = Way()
     way.collector.problem = "timed out"
     way.collector.may_go_on.clear()
@@ -174,30 +174,11 @@ async def test_collector_that_hangs(
     )
 
 
-async def test_export_that_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """What went wrong is logged before it is known how the export ends."""
-    way = Way()
-    way.collector.retried = "connection refused"
-    way.collector.may_go_on.clear()
-    way.queue.open()
-    way.take(MAX_GATHERED)
-    assert await asyncio.to_thread(way.collector.has_begun.wait, WAIT_S)
-    said, problem = list(caplog.messages), way.queue.problem
-    way.collector.may_go_on.set()
-    way.collector.retried = ""
-    await way.queue.close()
-
-    assert ["connection refused" in text for text in said] == [True]
-    assert "traces cannot be exported to http://c/v1/traces: connection refused" == problem
-    assert (MAX_GATHERED, 0, 0, 0) == way.counts
-    assert "traces are exported to http://c/v1/traces again" == caplog.messages[-1]
-
-
 async def test_end_while_the_collector_fails(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is waited for less long, and what the thread finds out then is no news."""
-    monkeypatch.setattr(trace_queue, "FAILING_CLOSE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(tracing, "FAILING_CLOSE_TIMEOUT_S", 0.0)
     way = Way()
     way.collector.retried = way.collector.problem = "connection refused"
     way.collector.may_go_on.clear()
@@ -214,12 +195,72 @@ async def test_end_while_the_collector_fails(
     assert f"{MAX_GATHERED} traces are lost: http://c/v1/traces takes no more" == second
 
 
-async def test_queue_that_was_never_opened() -> None:
-    """There is nothing to end; twice is no error."""
-    way = Way()
-    await way.queue.close()
-    way.queue.open()
-    await way.queue.close()
-    await way.queue.close()
+ON = TracingSettings(endpoint="http://127.0.0.1:9")
 
-    assert [] == way.collector.batches
+
+@pytest.mark.parametrize(
+    ("settings", "begin"),
+    [
+        (TracingSettings(), ""),
+        (TracingSettings(service_name="a", max_queued=1), ""),
+        (
+            TracingSettings(sampling_rate_per_million=1),
+            "tracing.samplingRatePerMillion has no effect",
+        ),
+        (
+            TracingSettings(parents_from=AudienceSettings(users=("*",))),
+            "tracing.parentsFrom has no effect",
+        ),
+        (TracingSettings(endpoint=ON.endpoint, sampling_rate_per_million=1), ""),
+    ],
+)
+def test_settings_without_effect(settings: TracingSettings, begin: str) -> None:
+    """Settings that say which requests are traced do nothing without a collector."""
+    text = warning(settings)
+
+    assert (begin, bool(begin)) == (text.partition(":")[0], "name there a collector" in text)
+
+
+@pytest.mark.parametrize(
+    "module", ["opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http"]
+)
+def test_without_the_extra(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install."""
+    monkeypatch.delitem(sys.modules, "apfproxy.admin.spans", raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+
+    with pytest.raises(OperatorError, match=r"tracing\.endpoint: .*pip install 'apfproxy\[otel\]'"):
+        trace_queue(ON, VirtualClock())
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("http://c:4318", "http://c:4318/v1/traces"),
+        ("http://c:4318/", "http://c:4318/v1/traces"),
+        ("https://c/own", "https://c/own"),
+    ],
+)
+async def test_url(caplog: pytest.LogCaptureFixture, endpoint: str, url: str) -> None:
+    """Spans go to the usual place, or to that which is named."""
+    queue = trace_queue(TracingSettings(endpoint=endpoint), VirtualClock())
+    assert queue is not None
+    queue._fail("x")  # noqa: SLF001 - names it
+    await queue.close()
+
+    assert f"to {url}: x" in caplog.text
+    assert None is trace_queue(TracingSettings(), VirtualClock())
+
+
+@pytest.mark.parametrize(
+    ("other", "is_alike"),
+    [
+        (TracingSettings(endpoint=ON.endpoint, sampling_rate_per_million=5), True),
+        (TracingSettings(), False),
+        (TracingSettings(endpoint=ON.endpoint, service_name="a"), False),
+        (TracingSettings(endpoint=ON.endpoint, max_queued=1), False),
+    ],
+)
+def test_what_takes_another_queue(other: TracingSettings, is_alike: bool) -> None:
+    """Where and how traces are exported does; which requests are traced does not."""
+    assert is_alike is (queue_parts(ON) == queue_parts(other))

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.server
 import ipaddress
+import logging
+import queue
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.client import BadStatusLine, RemoteDisconnected
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import SpanKind
 
-from apfproxy.app.spans import ANSWERED, QUEUE, RECEIVE, SENT, UPSTREAM, spans_of
+from apfproxy.admin.spans import (
+    ANSWERED,
+    NO_HTTP,
+    QUEUE,
+    RECEIVE,
+    SENT,
+    UNKNOWN,
+    UPSTREAM,
+    OtlpExporter,
+    cause,
+    spans_of,
+)
 from apfproxy.proxy.log_lines import CUT, MAX_PATH, MAX_TEXT
 from apfproxy.settings import AudienceSettings, DownstreamSettings, TracingSettings
 from tests.proxy.fakes import (
@@ -28,6 +48,8 @@ from tests.proxy.http2.peer import CLEARTEXT, Http2Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from apfproxy.admin.spans import Traced
 
 ALL = TracingSettings(
     sampling_rate_per_million=1_000_000, parents_from=AudienceSettings(users=("*",))
@@ -192,13 +214,6 @@ def test_body_that_was_waited_for() -> None:
     assert upstream.begun_ns == receive.ended_ns
 
 
-def test_cluster(bench: Bench) -> None:
-    """It is named where there are several."""
-    answered(bench, GET)
-
-    assert "blue" == spans(bench, "blue")[0].attributes["apf.cluster"]
-
-
 @pytest.mark.parametrize(
     ("request_", "name", "expected"),
     [
@@ -273,6 +288,21 @@ def test_scheme_that_a_front_tells() -> None:
     assert ("https", "192.0.2.7") == tuple(
         own.attributes[name] for name in ("url.scheme", "client.address")
     )
+
+
+def test_text_that_is_no_unicode(bench: Bench) -> None:
+    """It costs neither its trace nor others."""
+    answered(bench, GET.replace(b"\r\n\r\n", b"\r\nUser-Agent: \xff\xfe\r\n\r\n"))
+    record = bench.traces[0].record
+    assert record is not None
+    record.why = "\ud800"
+    own = spans_of(bench.traces[0], "blue", Resource({}), OFFSET_NS)[0]
+
+    attributes = own.attributes or {}
+    assert "blue" == attributes["apf.cluster"]
+    assert "\N{REPLACEMENT CHARACTER}" * 3 == attributes["apf.why"]
+    assert "\N{REPLACEMENT CHARACTER}" * 2 == attributes["user_agent.original"]
+    assert own.to_json().encode()
 
 
 def test_bounds(bench: Bench) -> None:
@@ -444,20 +474,6 @@ def test_retry(bench: Bench) -> None:
     assert (None, None) == (own.problem, second.problem)
 
 
-def test_retry_without_a_connection(bench: Bench) -> None:
-    """The second attempt finds no server."""
-    client = bench.ask(GET)
-    bench.send(bench.upstreams[0], OK)
-    bench.send(client, GET)
-    bench.end(bench.upstreams[0])
-    bench.connect(ConnectionRefusedError(111, "Connection refused"))
-    _, first, second = spans(bench)
-
-    assert {"server.address"} <= first.attributes.keys()
-    assert "server.address" not in second.attributes
-    assert None is not second.problem
-
-
 @pytest.mark.parametrize(("request_", "verb"), [(WATCH, "watch"), (LOG, "get")])
 def test_long_running(bench: Bench, request_: bytes, verb: str) -> None:
     """Its spans come once it has ended."""
@@ -480,3 +496,154 @@ def test_unix_socket(bench: Bench) -> None:
 
     assert "/run/server.sock" == upstream.attributes["server.address"]
     assert not {"server.port", "url.full"} & upstream.attributes.keys()
+
+
+NOWHERE = "http://127.0.0.1:9/v1/traces"
+
+
+def traced(bench: Bench, request: bytes = GET) -> list[Traced]:
+    """The trace of a request that has a response."""
+    answered(bench, request)
+    return [(bench.traces[-1], "blue")]
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """Answers with one status after the other, and with the last one from then on."""
+
+    statuses: list[int]
+
+    def do_POST(self) -> None:
+        """Take spans, or refuse them."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(self.statuses[0])
+        if len(self.statuses) > 1:
+            del self.statuses[0]
+        self.send_header("Retry-After", "0")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def answering(*statuses: int) -> Iterator[str]:
+    """A server that answers so: its URL."""
+    handler = type("Handler", (Answers,), {"statuses": list(statuses)})
+    with http.server.HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1/traces"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "problem", "retried"),
+    [
+        pytest.param([200], "", [], id="taken"),
+        pytest.param([415], "415 Unsupported Media Type", [], id="refused"),
+        pytest.param([308], "308 Permanent Redirect", [], id="elsewhere"),
+        pytest.param([429, 200], "", [], id="busy"),
+        pytest.param(
+            [429, 503, 502, 200],
+            "",
+            ["503 Service Unavailable", "502 Bad Gateway"],
+            id="busy-for-long",
+        ),
+        pytest.param(
+            [503, 429, 400],
+            "400 Bad Request",
+            ["429 Too Many Requests", "400 Bad Request"],
+            id="in-vain",
+        ),
+    ],
+)
+def test_answers(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    statuses: list[int],
+    problem: str,
+    retried: list[str],
+) -> None:
+    """What went wrong is told in words, from the second attempt on at once; by nobody else."""
+    traces = traced(bench)
+    root = logging.Handler()
+    monkeypatch.setattr(root, "emit", lambda record: pytest.fail(record.getMessage()))
+    monkeypatch.setattr(logging.getLogger(), "handlers", [root])
+    told: list[str] = []
+    with answering(*statuses) as url:
+        exporter = OtlpExporter(url, "gate", bench.clock.now_ns)
+        found = exporter.export(traces, told.append)
+        exporter.shutdown()
+
+    assert problem == found
+    assert retried == told
+
+
+def test_collector_that_is_not_there(bench: Bench) -> None:
+    """Why is told while it is tried again, without the errors that the client made of it."""
+    traces = traced(bench)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1/traces"
+    exporter = OtlpExporter(url, "gate", bench.clock.now_ns)
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
+    with ThreadPoolExecutor(1) as threads:
+        problem = threads.submit(exporter.export, traces, told.put)
+        assert "connection refused" == told.get(timeout=30)
+        exporter.shutdown()  # it would try again for seconds
+        assert "connection refused" == problem.result()
+
+
+def test_certificates_of_the_collector(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that is named for the collector counts, not that for all programs."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/others.crt")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/collector.crt")
+    exporter = OtlpExporter("https://127.0.0.1:9/v1/traces", "gate", bench.clock.now_ns)
+    problem = exporter.export(traced(bench), pytest.fail)
+    exporter.shutdown()
+
+    assert problem.endswith("invalid path: /collector.crt")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TimeoutError("timed out"), "timed out"),
+        (ConnectionRefusedError(111, "Connection refused"), "connection refused"),
+        (ConnectionResetError(), "ConnectionResetError"),
+        (BadStatusLine("\0\0\6\4"), NO_HTTP),
+        (RemoteDisconnected("no answer"), "no answer"),
+    ],
+)
+def test_cause(error: Exception, words: str) -> None:
+    """It is the first error, whether another one came from it or while it was handled."""
+    during, later = ValueError("during"), ValueError("later")
+    during.__context__, later.__cause__ = error, during
+
+    assert words.lower() == cause(later).lower()
+
+
+def test_failure_without_words(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That there is one is told all the same."""
+    exporter = OtlpExporter(NOWHERE, "gate", bench.clock.now_ns)
+    monkeypatch.setattr(
+        exporter._exporter,  # noqa: SLF001 - it is the SDK's
+        "export",
+        lambda _: SpanExportResult.FAILURE,
+    )
+
+    assert UNKNOWN == exporter.export(traced(bench), pytest.fail)
+
+
+def test_malformed_fields_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says that they are malformed, and not what they have: that may be a token."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization: Bearer secret")
+    OtlpExporter(NOWHERE, "gate", lambda: 0)
+    [said] = caplog.messages
+    assert "Header format invalid" in said
+    assert said.endswith("(not shown: it may be a credential)")

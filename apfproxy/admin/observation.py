@@ -1,14 +1,15 @@
-"""What sees the requests of a process: its access log, its traces and its top flows."""
+"""The observers of the requests of a process: its access log, its traces and its top flows."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from apfproxy.admin.access_log import AccessLog
 from apfproxy.admin.top_flows import TopFlows
-from apfproxy.app.tracing import is_exported_alike, trace_queue, tracer_of, warning
+from apfproxy.admin.tracing import queue_parts, trace_queue, warning
 from apfproxy.base.faults import Part, report
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import spawn
@@ -18,11 +19,11 @@ from apfproxy.settings.change import Change
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from apfproxy.admin.trace_queue import TraceQueue
-    from apfproxy.app.otlp_exporter import Traced
+    from apfproxy.admin.tracing import TraceQueue
     from apfproxy.base.clock import Clock
     from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.proxy.client import ListenerContext
+    from apfproxy.proxy.context import Context
     from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import AccessLogSettings, Settings
 
@@ -32,35 +33,14 @@ TRACING = "tracing"
 logger = logging.getLogger(__name__)
 
 
-class Observed(Protocol):
-    """A cluster as it is served."""
+@dataclass(slots=True)
+class Observers:
+    """The observers of one cluster, which is named where there are several."""
 
-    def observe(
-        self, access_log: RequestLog | None, top_flows: TopFlows | None, tracer: Tracer | None
-    ) -> None:
-        """Tell of requests from now on."""
-
-
-class Seen:
-    """What sees the requests of one cluster."""
-
-    def __init__(
-        self,
-        cluster: str,
-        served: Observed,
-        request_log: RequestLog | None,
-        top_flows: TopFlows | None,
-        tracer: Tracer | None,
-    ) -> None:
-        self.cluster = cluster
-        self.served = served
-        self.request_log = request_log
-        self.top_flows = top_flows
-        self.tracer = tracer
-
-    def attach(self) -> None:
-        """Have the cluster tell of its requests."""
-        self.served.observe(self.request_log, self.top_flows, self.tracer)
+    cluster: str
+    request_log: RequestLog | None
+    top_flows: TopFlows | None
+    tracer: Tracer | None
 
     def end_log(self) -> None:
         """Write the lines that there are, for the last time."""
@@ -78,18 +58,14 @@ class Observation:
 
     Attributes:
         access_log: The file; None for none.
-        log_budget: What all lines of it have, and what was left out.
+        log_budget: The bytes that all lines of it have, and what was left out.
         traces: Those on their way to a collector; None for none.
 
     OperatorError if traces need what is not installed.
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        clock: Clock,
-        shared: ListenerContext,
-        health: HealthRegistry,
+        self, settings: Settings, clock: Clock, shared: ListenerContext, health: HealthRegistry
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -100,7 +76,7 @@ class Observation:
         self._unrouted_log: RequestLog | None = None
         """Of what is refused before it is any cluster's."""
         self.traces = trace_queue(settings.tracing, clock)
-        self._seen: dict[Observed, Seen] = {}
+        self._clusters: dict[Context, Observers] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._attach()
 
@@ -110,27 +86,26 @@ class Observation:
             self.access_log.open()
         if self.traces is not None:
             self.traces.open()
-        say_why_not(self._settings)
+        self._warn()
 
-    def begin(self, served: Observed, cluster: str = "") -> None:
-        """See the requests of a cluster, too; with its name where there are several."""
+    def begin(self, served: Context, cluster: str = "") -> None:
+        """Observe the requests of a cluster, too."""
         settings = self._settings
-        seen = Seen(
+        observers = Observers(
             cluster,
-            served,
             self._request_log_of(settings.access_log, cluster),
             self._top_flows_of(settings),
-            tracer_of(settings.tracing, self.traces, cluster),
+            self._tracer_of(settings, cluster),
         )
-        self._seen[served] = seen
-        seen.attach()
+        self._clusters[served] = observers
+        served.observe(observers.request_log, observers.top_flows, observers.tracer)
 
-    def end(self, served: Observed) -> None:
-        """See those of a cluster no more."""
-        seen = self._seen.pop(served, None)
-        if seen is not None:
-            seen.end_log()
-            seen.end_flows()
+    def end(self, served: Context) -> None:
+        """Observe those of a cluster no more."""
+        observers = self._clusters.pop(served, None)
+        if observers is not None:
+            observers.end_log()
+            observers.end_flows()
             served.observe(None, None, None)
 
     async def prepare(self, settings: Settings) -> Change:
@@ -142,7 +117,7 @@ class Observation:
         """
         new, old = settings.access_log, self._settings.access_log
         log, traces = self.access_log, self.traces
-        if not is_exported_alike(settings.tracing, self._settings.tracing):
+        if queue_parts(settings.tracing) != queue_parts(self._settings.tracing):
             traces = await asyncio.to_thread(trace_queue, settings.tracing, self._clock)
         if (new.path, new.max_queued) != (old.path, old.max_queued):
             log = self._log_of(new)
@@ -160,69 +135,63 @@ class Observation:
         return Change(lambda: self._put(settings, log, traces), discard)
 
     def _put(
-        self,
-        settings: Settings,
-        access_log: AccessLog | None,
-        traces: TraceQueue[Traced] | None,
+        self, settings: Settings, access_log: AccessLog | None, traces: TraceQueue | None
     ) -> None:
         before, self._settings = self._settings, settings
-        if access_log is not self.access_log:
-            for seen in self._seen.values():
-                seen.end_log()
-            self._end_unrouted_log()
-            self._end(self.access_log)
-            self.access_log = access_log
-            for seen in self._seen.values():
-                seen.request_log = self._request_log_of(settings.access_log, seen.cluster)
-        if traces is not self.traces:
-            self._end(self.traces)
-            self.traces = traces
+        old_log, self.access_log = self.access_log, access_log
+        old_traces, self.traces = self.traces, traces
         self.log_budget.configure(settings.access_log)
-        for seen in self._seen.values():
-            seen.tracer = tracer_of(settings.tracing, traces, seen.cluster)
-            if seen.request_log is not None:
-                seen.request_log.configure(settings.access_log)
+        if access_log is not old_log:
+            self._end_unrouted_log()
+        for observers in self._clusters.values():
+            if access_log is not old_log:
+                observers.end_log()
+                observers.request_log = self._request_log_of(settings.access_log, observers.cluster)
+            elif observers.request_log is not None:
+                observers.request_log.configure(settings.access_log)
+            observers.tracer = self._tracer_of(settings, observers.cluster)
             if settings.top_flows != before.top_flows:
-                seen.end_flows()
-                seen.top_flows = self._top_flows_of(settings)
+                observers.end_flows()
+                observers.top_flows = self._top_flows_of(settings)
+        if access_log is not old_log:
+            self._end(old_log)
+        if traces is not old_traces:
+            self._end(old_traces)
         if settings.tracing != before.tracing:
-            say_why_not(settings)
-        self._health.discard(ACCESS_LOG)
-        self._health.discard(TRACING)
+            self._warn()
         self._attach()
 
     def _attach(self) -> None:
         """Have all tell of their requests, and the health pages of the log and the collector."""
-        if self.access_log is not None:
-            access_log = self.access_log
-            self._health.add(
-                ACCESS_LOG, pages=(READYZ,), is_blocking=False, look=lambda: access_log.problem
-            )
-        if self.traces is not None:
-            traces = self.traces
-            self._health.add(
-                TRACING, pages=(READYZ,), is_blocking=False, look=lambda: traces.problem
-            )
+        for name, source in ((ACCESS_LOG, self.access_log), (TRACING, self.traces)):
+            self._health.discard(name)
+            if source is not None:
+                self._health.add(
+                    name,
+                    pages=(READYZ,),
+                    is_blocking=False,
+                    look=lambda source=source: source.problem,  # type: ignore[misc]  # bound here
+                )
         self._end_unrouted_log()
         self._unrouted_log = self._request_log_of(self._settings.access_log, "")
         self._shared.access_log = self._unrouted_log
-        for seen in self._seen.values():
-            seen.attach()
+        for served, observers in self._clusters.items():
+            served.observe(observers.request_log, observers.top_flows, observers.tracer)
 
     def reopen(self) -> None:
         """Open the access log again, after a rotation."""
-        for seen in self._seen.values():
-            if seen.request_log is not None:
-                seen.request_log.flush()
+        for observers in self._clusters.values():
+            if observers.request_log is not None:
+                observers.request_log.flush()
         if self.access_log is not None:
             self.access_log.reopen()
 
-    def top_flows(self, served: Observed) -> TopFlows | None:
+    def top_flows(self, served: Context) -> TopFlows | None:
         """Those of a cluster; None if nobody could ask for them, or it is gone."""
-        seen = self._seen.get(served)
-        return None if seen is None else seen.top_flows
+        observers = self._clusters.get(served)
+        return None if observers is None else observers.top_flows
 
-    def flows(self, served: Observed) -> Iterable[Mapping[str, Any]]:
+    def flows(self, served: Context) -> Iterable[Mapping[str, Any]]:
         """The same, for the live page."""
         top_flows = self.top_flows(served)
         return () if top_flows is None else top_flows.top()
@@ -235,9 +204,9 @@ class Observation:
     async def close(self) -> None:
         """Write what is left of the log, and export what is left of the traces."""
         self._end_unrouted_log()
-        for seen in self._seen.values():
-            seen.end_log()
-            seen.end_flows()
+        for observers in self._clusters.values():
+            observers.end_log()
+            observers.end_flows()
         if self.access_log is not None:
             await self.access_log.close()
         if self.traces is not None:
@@ -245,7 +214,7 @@ class Observation:
         for task in list(self._closing):
             await task
 
-    def _end(self, left: AccessLog | TraceQueue[Traced] | None) -> None:
+    def _end(self, left: AccessLog | TraceQueue | None) -> None:
         """Write what is left of a log that is no longer the one in force, or export traces."""
         if left is not None:
             task = spawn(left.close(), name="closing a log, or the way of traces")
@@ -273,8 +242,10 @@ class Observation:
             return None
         return TopFlows(settings.top_flows.capacity, self._clock)
 
+    def _tracer_of(self, settings: Settings, cluster: str) -> Tracer | None:
+        return None if self.traces is None else self.traces.tracer(settings.tracing, cluster)
 
-def say_why_not(settings: Settings) -> None:
-    """Log why no request is traced, where the settings look as if some were."""
-    if text := warning(settings.tracing):
-        logger.warning("%s", text)
+    def _warn(self) -> None:
+        """Log why no request is traced, where the settings look as if some were."""
+        if text := warning(self._settings.tracing):
+            logger.warning("%s", text)
