@@ -17,7 +17,6 @@ import pytest
 from apfproxy.admin.access_log import AccessLogError
 from apfproxy.admin.observation import ACCESS_LOG, TRACING, Observation
 from apfproxy.base.health_checks import HealthRegistry
-from apfproxy.proxy.context import Context
 from apfproxy.proxy.request_log import Omission
 from apfproxy.proxy.request_record import RequestRecord
 from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings, TracingSettings
@@ -27,18 +26,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.proxy.client import ListenerContext
+    from apfproxy.proxy.context import Context
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.proxy.tracing import Tracer
 
 WAIT_S = 30.0
 
 
-class Served(Context):
+class Served:
     """Stands for a cluster: what it tells of requests now."""
 
     def __init__(self) -> None:
         self.now: tuple[object, object] = (None, None)
-        self.tracer = None
+        self.tracer: Tracer | None = None
 
     def observe(self, access_log: object, top_flows: object, tracer: Tracer | None) -> None:
         self.now = access_log, top_flows
@@ -54,7 +54,7 @@ def observation_of(
     """What sees the requests of a process with these settings."""
     shared = cast("ListenerContext", SimpleNamespace())
     observation = Observation(settings, VirtualClock(), shared, health or HealthRegistry())
-    observation.begin(served or ANYBODY)
+    observation.begin(cast("Context", served or ANYBODY))
     return observation
 
 
@@ -146,7 +146,11 @@ async def test_log_and_flows_turned_off(tmp_path: Path) -> None:
     (await observation.prepare(settings)).commit()
     await observation.close()
 
-    assert served.now == (None, None) == (observation.access_log, observation.top_flows(served))
+    assert (
+        served.now
+        == (None, None)
+        == (observation.access_log, observation.top_flows(cast("Context", served)))
+    )
     assert ["ping"] == [check.name for check in health]
 
 
