@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import uvloop
 
-from apfproxy.app.membership import Membership
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.fleet.ledger import LeaseState
+from apfproxy.fleet.membership import Membership
 from apfproxy.fleet.opened import open_store
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket

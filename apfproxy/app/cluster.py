@@ -14,12 +14,12 @@ from apfproxy.admin.config_status import ConfigStatus
 from apfproxy.app.counts_in_force import CountsInForce
 from apfproxy.app.endpoint_source import EndpointSource
 from apfproxy.app.identities_in_force import IdentitiesInForce
-from apfproxy.app.membership import open_membership
 from apfproxy.app.object_source import ObjectSource
 from apfproxy.base.events import shortfall
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import PAGES, READYZ
 from apfproxy.base.tasks import Recurring
+from apfproxy.fleet.membership import open_membership
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S

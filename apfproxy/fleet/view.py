@@ -82,21 +82,15 @@ class FleetView(View, frozen=True):
     lost_age_s: float | None = None
 
 
-def fleet_view(  # noqa: PLR0913 - what only its caller knows
-    ledger: Ledger,
-    own: Report,
-    now_s: float,
-    *,
-    store: str,
-    name: str,
-    problem: str,
-    age_s: float | None,
-    lost_age_s: float | None,
-    refreshes: int,
-    conflicts: int,
-    failures: int,
-) -> FleetView:
-    """The fleet as a ledger knows it; `own` is what its member reports now."""
+def member_views(ledger: Ledger, own: Report, now_s: float, age_s: float) -> tuple[MemberView, ...]:
+    """The members as a ledger knows them, by key.
+
+    Args:
+        ledger: That of one member.
+        own: What this member reports now.
+        now_s: The time.
+        age_s: Seconds since it last wrote.
+    """
     members = [
         MemberView(
             key=ledger.key,
@@ -106,7 +100,7 @@ def fleet_view(  # noqa: PLR0913 - what only its caller knows
             claim=ledger.claim,
             used=own.used,
             demand={level: seats for level, seats in own.demand.items() if seats},
-            age_s=age_s or 0.0,
+            age_s=age_s,
             is_alike=True,
             lease_s=ledger.lease_s,
         )
@@ -127,24 +121,7 @@ def fleet_view(  # noqa: PLR0913 - what only its caller knows
         for key, each in ledger.others.items()
     )
     names = Counter(each.name for each in members)
-    return FleetView(
-        store=store,
-        name=name,
-        state=ledger.state.value,
-        problem=problem,
-        age_s=age_s,
-        limit=ledger.limit,
-        claims=sum(each.claim for each in members),
-        claim=ledger.claim,
-        in_force=ledger.in_force(),
-        safe_share=ledger.safe_share(),
-        refreshes=refreshes,
-        conflicts=conflicts,
-        failures=failures,
-        lost=ledger.lost,
-        lost_age_s=lost_age_s,
-        members=tuple(
-            each if names[each.name] == 1 else msgspec.structs.replace(each, name=each.key)
-            for each in sorted(members, key=lambda each: each.key)
-        ),
+    return tuple(
+        each if names[each.name] == 1 else msgspec.structs.replace(each, name=each.key)
+        for each in sorted(members, key=lambda each: each.key)
     )

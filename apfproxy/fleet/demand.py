@@ -1,4 +1,4 @@
-"""What a proxy wants of a limit that others share: its demand by level, as a member reports it."""
+"""What a member asks for of a limit that others share: its demand by level, as it reports it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
 
 
-class Wants:
-    """What a controller's levels use and lack."""
+class MemberDemand:
+    """What the levels of a controller use and lack."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -33,47 +33,48 @@ class Wants:
         """They are reported."""
         self._rejected.clear()
 
-    def report(self, limit: int, *, is_sample: bool = False) -> Report:
-        """What is wanted: the most at a time since the last sample.
+    def peak(self) -> dict[str, int]:
+        """The most seats used and waited for at a time since the last sample, by level."""
+        return self._measured(is_sample=False)
 
-        Args:
-            limit: Seats of the server.
-            is_sample: Whether this is one.
-        """
-        controller = self._controller
+    def sample(self) -> dict[str, int]:
+        """The same, and begin the next sample."""
+        return self._measured(is_sample=True)
+
+    def _measured(self, *, is_sample: bool) -> dict[str, int]:
         demand: dict[str, int] = {}
-        used = 0
-        for name, level in controller.levels.items():
+        for name, level in self._controller.levels.items():
             if level.is_exempt:
                 continue
-            used += level.queue_set.seats_in_use
             demand[name] = level.demand.take_peak() if is_sample else level.demand.peak
             if rejected := self._rejected.get(name, 0):
                 # How many would run at once is not known: up to twice as many as do, for now.
                 demand[name] += min(rejected, max(1, level.queue_set.seats_in_use))
-        return Report(
-            limit=limit,
-            levels=self._levels(),
-            configuration=self._configuration,
-            demand=demand,
-            used=used,
-        )
+        return demand
 
-    def _levels(self) -> Mapping[str, LevelRules]:
-        """The rules of the levels; their digest is made when they change."""
-        levels = {
+    def report(self, limit: int, demand: Mapping[str, int]) -> Report:
+        """The report of a member with this demand; `limit` has the seats of the server."""
+        levels = self._controller.levels
+        rules = {
             name: LevelRules(
                 *level_shares(level.configuration),
                 is_exempt=level.is_exempt,
                 priority=level.additions.priority,
             )
-            for name, level in self._controller.levels.items()
+            for name, level in levels.items()
         }
-        if levels != self._rules:
-            self._rules = levels
-            text = repr(sorted((name, repr(rules)) for name, rules in levels.items()))
+        if rules != self._rules:
+            self._rules = rules
+            text = repr(sorted((name, repr(each)) for name, each in rules.items()))
             self._configuration = f"{crc32(text.encode()):08x}"
-        return self._rules
+        used = sum(each.queue_set.seats_in_use for each in levels.values() if not each.is_exempt)
+        return Report(
+            limit=limit,
+            levels=self._rules,
+            configuration=self._configuration,
+            demand=demand,
+            used=used,
+        )
 
     def __repr__(self) -> str:
-        return f"<Wants of {len(self._rules)} levels>"
+        return f"<MemberDemand of {len(self._rules)} levels>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.fleet.wants import Wants
+from apfproxy.fleet.demand import MemberDemand
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
@@ -22,7 +22,7 @@ class Scene:
         level = priority_level("a", shares=95, queuing=QUEUING if queues else None)
         schema = flow_schema("s", "a", user_subject("*"))
         self.controller.commit(self.controller.digest([level, schema]))
-        self.wants = Wants(self.controller)
+        self.demand = MemberDemand(self.controller)
         self.tickets: list[Ticket] = []
 
     def admit(self, count: int) -> None:
@@ -46,10 +46,11 @@ def test_what_is_there() -> None:
     scene = Scene()
     scene.admit(7)
 
-    found = scene.wants.report(9)
+    demand = scene.demand.peak()
+    found = scene.demand.report(9, demand)
 
-    assert (9, 4) == (found.limit, found.used)
-    assert {"a": 7, "catch-all": 0} == dict(found.demand)
+    assert {"a": 7, "catch-all": 0} == demand
+    assert (9, 4, demand) == (found.limit, found.used, found.demand)
     assert {"a", "catch-all", "exempt"} == set(found.levels)
     assert (95, 0, 0, False) == (
         found.levels["a"].shares,
@@ -60,37 +61,36 @@ def test_what_is_there() -> None:
 
 
 def test_the_most_since_the_last_sample() -> None:
-    """What came and went in between counts; a report that is no sample begins nothing anew."""
+    """What came and went in between counts; to see the peak begins no sample."""
     scene = Scene()
     scene.admit(4)
     scene.end()
     scene.admit(1)
 
-    assert [4, 4] == [scene.wants.report(9, is_sample=each).demand["a"] for each in (False, True)]
-    assert [1, 1] == [scene.wants.report(9, is_sample=each).demand["a"] for each in (False, True)]
+    assert [4, 4] == [each["a"] for each in (scene.demand.peak(), scene.demand.sample())]
+    assert [1, 1] == [each["a"] for each in (scene.demand.peak(), scene.demand.sample())]
 
 
 def test_what_is_rejected() -> None:
     """It counts until it was reported, up to as much as is used, and as one at least."""
     scene = Scene(queues=False)
-    scene.wants.on_rejection("a", 3)
-    scene.wants.on_rejection("", 0)
-    assert 1 == scene.wants.report(9).demand["a"]
+    scene.demand.on_rejection("a", 3)
+    scene.demand.on_rejection("", 0)
+    assert 1 == scene.demand.sample()["a"]
 
     scene.admit(2)
-    assert 4 == scene.wants.report(9).demand["a"]
+    assert 4 == scene.demand.sample()["a"]
 
-    scene.wants.forget_rejections()
-    assert 2 == scene.wants.report(9).demand["a"]
+    scene.demand.forget_rejections()
+    assert 2 == scene.demand.peak()["a"]
 
 
 def test_the_digest_of_a_configuration() -> None:
     """It is the same for the same levels, whatever else differs, and another one for others."""
     one, other = Scene(), Scene(seats=9)
-    before = one.wants.report(9).configuration
-    assert before == other.wants.report(4).configuration
+    before = one.demand.report(9, {}).configuration
+    assert before == other.demand.report(4, {}).configuration
 
-    assert "<Wants of 3 levels>" == repr(one.wants)
     one.controller.commit(one.controller.digest([priority_level("a", shares=7)]))
 
-    assert before != one.wants.report(9).configuration
+    assert before != one.demand.report(9, {}).configuration

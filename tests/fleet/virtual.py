@@ -1,0 +1,256 @@
+"""Members of a fleet on an event loop whose time is virtual, with a store in memory.
+
+The members are the real ones: a test that waits for seconds of theirs takes none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import selectors
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.base.events import ConfigurationEvents
+from apfproxy.fleet.membership import Membership
+from apfproxy.fleet.store import Stored, StoreError, Swapped
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
+from apfproxy.objects.types import QueuingConfiguration
+from apfproxy.request.attributes import User, parse_attributes
+from loadtest.objects import flow_schema, priority_level, user_subject
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
+LIMIT = 20
+QUEUING = QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=1000)
+WITHIN_S = 1000.0
+START_S = 1000.0
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop that does not wait for a timer, but goes on to its time."""
+
+    def __init__(self) -> None:
+        self.now_s = START_S
+        super().__init__(Skipping(self))
+
+    def time(self) -> float:
+        return self.now_s
+
+
+class Skipping(selectors.DefaultSelector):
+    """Lets the time of a loop pass in place of waiting."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as its base
+        """What is there now."""
+        assert timeout is not None, "nothing is left to wait for"
+        self._loop.now_s += max(0.0, timeout)
+        return super().select(0)
+
+
+def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in virtual time."""
+
+    @functools.wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:  # noqa: ANN401 - fixtures
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(test(*arguments, **named))
+
+    return run
+
+
+def now_s() -> float:
+    """The time of the loop."""
+    return asyncio.get_running_loop().time()
+
+
+class LoopTime:
+    """The clock of a virtual loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def now_ns(self) -> int:
+        return round(self._loop.time() * 1e9)
+
+    def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_at(deadline_ns / 1e9, callback)
+
+
+class Shelf:
+    """A store in memory, which several members share, and which may be away.
+
+    Attributes:
+        problem: Why it does not answer; "" if it does.
+        pause_s: What it asks for then.
+        is_read_only: Whether it takes no writes.
+        reads: How often it was read.
+        late_s: How long each response takes; half of it is there after half of the time.
+        rivals: What others write just before some member swaps, the last one first.
+    """
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+        self.writes = 0
+        self.problem = ""
+        self.pause_s = 0.0
+        self.is_read_only = False
+        self.reads = 0
+        self.late_s = 0.0
+        self.rivals: list[bytes] = []
+        self.listeners: list[Callable[[], None]] = []
+
+    def stored(self) -> Stored:
+        """What is there."""
+        return Stored(self.data, str(self.writes) if self.data is not None else "")
+
+    def write(self, data: bytes) -> None:
+        """Have something else."""
+        self.data = data
+        self.writes += 1
+
+
+class Slot:
+    """The store of one member."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._listeners: list[Callable[[], None]] = []
+        self.is_closed = False
+
+    async def read(self) -> Stored:
+        """What is there."""
+        self._shelf.reads += 1
+        await self._travel()
+        if self._shelf.problem:
+            raise StoreError(self._shelf.problem, pause_s=self._shelf.pause_s)
+        stored = self._shelf.stored()
+        await self._travel()
+        return stored
+
+    async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:
+        """Write if no other member did; a rival may just have."""
+        shelf = self._shelf
+        await self._travel()
+        if shelf.problem or shelf.is_read_only:
+            raise StoreError(shelf.problem or "it cannot be written")
+        if shelf.rivals:
+            shelf.write(shelf.rivals.pop())
+        is_done = seen == shelf.stored()
+        if is_done:
+            shelf.write(data)
+            for tell in shelf.listeners if is_urgent else ():
+                if tell not in self._listeners:
+                    asyncio.get_running_loop().call_later(shelf.late_s / 2, tell)
+        stored = shelf.stored()
+        await self._travel()
+        return Swapped(is_done=is_done, stored=stored)
+
+    async def _travel(self) -> None:
+        if self._shelf.late_s:
+            await asyncio.sleep(self._shelf.late_s / 2)
+
+    def listen(self, on_urgent: Callable[[], None]) -> None:
+        """Be told."""
+        self._listeners.append(on_urgent)
+        self._shelf.listeners.append(on_urgent)
+
+    async def close(self) -> None:
+        """Listen no more."""
+        self.is_closed = True
+        for each in self._listeners:
+            self._shelf.listeners.remove(each)
+
+
+class One:
+    """A member with its controller, whose one level has all seats that are limited."""
+
+    def __init__(
+        self, shelf: Shelf, name: str, period_s: float, lease_s: float, *, queues: bool
+    ) -> None:
+        self.slot = Slot(shelf)
+        self.controller = Controller(LoopTime(), LIMIT, 0, is_prompt=True, on_short=self.on_short)
+        self.controller.commit(
+            self.controller.digest(
+                [
+                    priority_level("a", shares=95, queuing=QUEUING if queues else None),
+                    flow_schema("s", "a", user_subject("*")),
+                ]
+            )
+        )
+        self.changed = asyncio.Event()
+        self.limit = LIMIT
+        self.events = ConfigurationEvents()
+        self.membership = Membership(
+            self.controller,
+            self.slot,
+            described="the shelf",
+            fleet="fleet",
+            member=name,
+            limit=lambda: self.limit,
+            lease_s=lease_s,
+            period_s=period_s,
+            replicas=None,
+            events=self.events,
+            on_change=self.changed.set,
+        )
+
+    def on_short(self, level: str, seats: int) -> None:
+        """Tell the member, which is made with the controller."""
+        self.membership.on_short(level, seats)
+
+    @property
+    def seats(self) -> int:
+        """What it may use."""
+        return self.controller.server_concurrency_limit
+
+    @property
+    def used(self) -> int:
+        """Seats that its requests use."""
+        return self.controller.levels["a"].queue_set.seats_in_use
+
+    def admit(
+        self, count: int, on_dispatch: Callable[[Ticket], None] = lambda _: None
+    ) -> list[Ticket]:
+        """Requests of one user."""
+        found = self.controller.classify(User("alice", ()), GET_POD)
+        queue_set = found.level.queue_set
+        tickets = [queue_set.admit(found.flow, ONE_SEAT, on_dispatch) for _ in range(count)]
+        return [ticket for ticket in tickets if isinstance(ticket, Ticket)]
+
+    def end(self, ticket: Ticket) -> None:
+        """One of them is over, or gives up."""
+        self.controller.levels["a"].queue_set.withdraw(ticket, None)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(WITHIN_S):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@asynccontextmanager
+async def member(
+    shelf: Shelf,
+    name: str = "one",
+    *,
+    period_s: float = 1.0,
+    lease_s: float = 5.0,
+    queues: bool = True,
+) -> AsyncIterator[One]:
+    """A member that has joined, and leaves at the end."""
+    one = One(shelf, name, period_s, lease_s, queues=queues)
+    await one.membership.join()
+    try:
+        yield one
+    finally:
+        one.membership.stop()
+        await one.membership.leave()
