@@ -10,19 +10,19 @@ import click
 
 from apfproxy.cli.check_report import (
     Report,
+    entry_of,
     finding_entry,
     kinds_as_json,
     kinds_as_text,
     left_out_entry,
-    nothing_entry,
     problem_entries,
 )
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK
 from apfproxy.cli.parameters import Parsed, output_option, preset_option
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.differences import differences
-from apfproxy.lint.findings import FINDING_KINDS, INVALID, Severity
-from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT, lint
+from apfproxy.lint.findings import FINDING_KINDS, GIVEN_UP, INVALID, NOTHING_GIVEN, Severity
+from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT, lint, other_api
 from apfproxy.objects.documents import LARGEST_INPUT_BYTES
 from apfproxy.settings import KUBERNETES_API
 from apfproxy.settings.file import is_settings
@@ -58,7 +58,7 @@ def parse_finding_id(text: str) -> str:
     ValueError if it is none.
     """
     found = text.upper()
-    if found not in FINDING_KINDS:
+    if found not in FINDING_KINDS and found not in GIVEN_UP:
         raise ValueError(f"{text!r} is no id of a finding: see --list-findings")
     if found == INVALID.id:
         raise ValueError(f"{found} cannot be ignored: what is invalid is not used")
@@ -173,14 +173,24 @@ def check(  # noqa: PLR0913  flags
     kind = PRESETS[preset or KUBERNETES_API]
     effective = effective_objects(read.objects, with_suggested=suggested_objects, preset=kind)
     findings = lint(effective, server_concurrency_limit, kind)
+    if preset is None:
+        findings += other_api(read.objects)
     differing = differences(effective, kind) if diff else []
     findings += [each.finding() for each in differing]
     differing = [each for each in differing if each.finding().found.id not in ignore]
 
     entries = [entry for problem in read.problems for entry in problem_entries(problem)]
     entries += [left_out_entry(each, strict=strict) for each in read.left_out]
-    entries += [nothing_entry(path) for path in paths if is_empty(path, read)]
+    entries += [
+        entry_of(NOTHING_GIVEN, path, "there is no object in it")
+        for path in paths
+        if is_empty(path, read)
+    ]
     entries += [finding_entry(finding, read) for finding in findings]
+    places = {name: place for place, (name, _) in enumerate(contents.files)}
+    entries.sort(
+        key=lambda each: (each["file"] is None, places.get(each["file"], -1), each["line"] or 0)
+    )
     kept = [entry for entry in entries if entry["id"] not in ignore]
     report = Report(contents, read, kept, differing, len(entries) - len(kept))
     click.echo(report.as_json() if output == "json" else report.as_text())

@@ -6,7 +6,7 @@ import json
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +18,6 @@ from apfproxy.lint.findings import (
     INVALID,
     LEFT_OUT,
     MISSING,
-    NOTHING_GIVEN,
     Finding,
     FindingKind,
     Severity,
@@ -118,38 +117,44 @@ class Report:
             "infos": self.of(Severity.INFO),
             "ignored": self.ignored,
             "differences": [
-                {
-                    "change": each.change,
-                    "kind": each.kind,
-                    "name": each.name,
-                    "diff": list(each.lines),
-                }
-                for each in self.differences
+                {"change": change, "kind": kind, "name": name, "diff": lines}
+                for change, kind, name, lines in self.differences
             ],
         }
         return json.dumps(report, indent=2)
 
 
+def entry_of(found: FindingKind, file: str | None, message: str, /, **more: object) -> Entry:
+    """An entry with all members that each has."""
+    return {
+        "id": found.id,
+        "severity": str(found.severity),
+        "file": file,
+        **dict.fromkeys(("line", "kind", "name", "field")),
+        "message": message,
+        **more,
+    }
+
+
 def problem_entries(problem: Problem) -> list[Entry]:
     """A problem's messages, each as one entry; the field's path apart from what is wrong there."""
-    where = {
-        **kind_entry(INVALID),
-        "file": problem.source,
-        "line": problem.line,
-        "kind": problem.kind or None,
-        "name": problem.name or None,
-    }
+    of = {"kind": problem.kind or None, "name": problem.name or None}
     if not problem.errors:
-        return [{**where, "field": None, "message": text} for text in problem.messages]
+        return [
+            entry_of(INVALID, problem.source, text, line=problem.line, **of)
+            for text in problem.messages
+        ]
     return [
-        {
-            **where,
-            "line": line,
-            "field": error.field or None,
-            "reason": str(error.reason),
-            "message": str(error).removeprefix(f"{error.field}: "),
+        entry_of(
+            INVALID,
+            problem.source,
+            error.message,
+            line=line,
+            field=error.field or None,
+            reason=str(error.reason),
+            **of,
             **method_advice(error),
-        }
+        )
         for error, line in zip(problem.errors, problem.lines, strict=True)
     ]
 
@@ -167,38 +172,24 @@ def method_advice(error: FieldError) -> Entry:
 
 def left_out_entry(left_out: LeftOut, *, strict: bool) -> Entry:
     """The entry of what is no object of flow control."""
-    nowhere = {"kind": None, "name": None, "field": None}
-    entry = {**kind_entry(LEFT_OUT), "file": left_out.source, "line": left_out.line, **nowhere}
     severity = {"severity": str(Severity.ERROR)} if strict else {}
-    return {**entry, **severity, "message": left_out.message}
-
-
-def nothing_entry(path: str) -> Entry:
-    """The entry of a path that holds no object."""
-    nothing = "there is no object in it"
-    nowhere = {"line": None, "kind": None, "name": None, "field": None}
-    return {**kind_entry(NOTHING_GIVEN), "file": path, **nowhere, "message": nothing}
+    return entry_of(LEFT_OUT, left_out.source, left_out.message, line=left_out.line, **severity)
 
 
 def finding_entry(finding: Finding, read: ObjectsRead) -> Entry:
     """The entry of a finding of the linter; file and line are null for a built-in object."""
     key = finding.kind, finding.name
     written = read.written.get(key)
-    return {
-        **kind_entry(finding.found),
-        "file": read.origins.get(key),
-        "line": written and written.line_of(finding.field),
-        "kind": finding.kind,
-        "name": finding.name,
-        "field": finding.field or None,
-        "message": finding.message,
-        "advice": finding.found.advice,
-    }
-
-
-def kind_entry(kind: FindingKind) -> Entry:
-    """What every entry of one kind says."""
-    return {"id": kind.id, "severity": str(kind.severity)}
+    return entry_of(
+        finding.found,
+        read.origins.get(key),
+        finding.message,
+        line=written and written.line_of(finding.field),
+        kind=finding.kind,
+        name=finding.name,
+        field=finding.field or None,
+        advice=finding.found.advice,
+    )
 
 
 def entry_line(entry: Entry) -> str:
@@ -239,9 +230,4 @@ def kinds_as_text() -> str:
 
 def kinds_as_json() -> str:
     """All kinds of findings, for programs."""
-    fields = ("title", "meaning", "advice")
-    entries = [
-        {**kind_entry(kind), **{field: getattr(kind, field) for field in fields}}
-        for kind in FINDING_KINDS.values()
-    ]
-    return json.dumps(entries, indent=2)
+    return json.dumps([asdict(kind) for kind in FINDING_KINDS.values()], indent=2)

@@ -8,7 +8,7 @@ be useful, such as resources of other API groups, are not.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from apfproxy.flowcontrol.classifier import ALL, SERVICE_ACCOUNT_PREFIX
 from apfproxy.lint.findings import (
@@ -22,14 +22,14 @@ from apfproxy.lint.findings import (
     Finding,
     FindingKind,
 )
-from apfproxy.lint.identities import ACCOUNTS_GROUP
 from apfproxy.lint.known_resources import KNOWN_GROUPS, KnownResource, groups_of
+from apfproxy.lint.request_sets import ACCOUNTS_GROUP
 from apfproxy.objects.field_errors import closest
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain
 from apfproxy.request.attributes import ANONYMOUS_NAME, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from apfproxy.objects.types import (
         FlowSchema,
@@ -39,20 +39,15 @@ if TYPE_CHECKING:
         Subject,
     )
 
+Value = TypeVar("Value")
+
 SYSTEM = "system:"
 KNOWN_AS_GROUPS = frozenset(
     {"system:bootstrappers", "system:masters", "system:monitoring", "system:nodes"}
 ) | {AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP}
 """Groups that Kubernetes names, and no user."""
-KNOWN_AS_USERS = frozenset(
-    {
-        "system:apiserver",
-        "system:kube-controller-manager",
-        "system:kube-proxy",
-        "system:kube-scheduler",
-        ANONYMOUS_NAME,
-    }
-)
+COMPONENTS = ("apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler")
+KNOWN_AS_USERS = frozenset({*(f"{SYSTEM}{name}" for name in COMPONENTS), ANONYMOUS_NAME})
 """Users that Kubernetes names, and no group."""
 
 URL_VERBS = frozenset({ALL, "get", "delete", "patch"})
@@ -61,15 +56,13 @@ URL_VERBS = frozenset({ALL, "get", "delete", "patch"})
 ALIKE = 0.94
 """How much a name is like another where it is most likely meant: one letter of 20 may differ."""
 
-CORE = "core group"
-"""What people call the API group whose name is empty."""
 VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
 ALL_NAMESPACES_VERBS = frozenset({ALL, "list", "watch"})
-"""What can be asked of the objects of all namespaces at once."""
+"""Verbs of requests for the objects of all namespaces at once."""
 OF_ONE_NAMESPACE_VERBS = frozenset({ALL, "get", "update", "patch", "delete", "watch", "proxy"})
-"""What can be asked of one Namespace: these requests count as being in it."""
+"""Verbs of requests for one Namespace, which count as being in it."""
 OF_NAMESPACES_VERBS = frozenset({ALL, "list", "watch", "create", "deletecollection"})
-"""What can be asked of Namespaces without naming one: of the scope of the cluster."""
+"""Verbs of requests for Namespaces without naming one: of the scope of the cluster."""
 
 Dead = tuple[FindingKind, str, str]
 """What is found, the field below that of the rule, and the message."""
@@ -84,7 +77,7 @@ def dead_rules(schema: FlowSchema, *, is_plain: bool = False) -> Iterator[Findin
     name, rules = schema.metadata.name, schema.spec.rules
     alive = False
     for index, rule in enumerate(rules):
-        found, is_alive = dead_parts(rule, is_plain=is_plain)
+        found, is_alive = _dead_parts(rule, is_plain=is_plain)
         alive |= is_alive
         for kind, field, message in found:
             yield Finding(kind, "FlowSchema", name, f"spec.rules[{index}].{field}", message)
@@ -93,38 +86,44 @@ def dead_rules(schema: FlowSchema, *, is_plain: bool = False) -> Iterator[Findin
         yield Finding(MATCHES_NOTHING, "FlowSchema", name, "spec.rules", message)
 
 
-def dead_parts(rules: PolicyRulesWithSubjects, *, is_plain: bool) -> tuple[list[Dead], bool]:
+def _dead_parts(rules: PolicyRulesWithSubjects, *, is_plain: bool) -> tuple[list[Dead], bool]:
     """What matches nothing in one element of a FlowSchema's rules, and whether the rest can."""
-    found: list[Dead] = []
-    for index, subject in enumerate(rules.subjects):
-        if message := why_nobody(subject):
-            found.append((NOBODY, f"subjects[{index}]", message))
+    found = _doubted(NOBODY, "subjects", rules.subjects, why_nobody)
     has_subject = len(found) < len(rules.subjects)
     has_rule = False
-    for name, judged in (
-        ("resourceRules", () if is_plain else map(dead_in_resource_rule, rules.resource_rules)),
-        (
-            "nonResourceRules",
-            (dead_in_url_rule(rule, is_plain=is_plain) for rule in rules.non_resource_rules),
-        ),
-    ):
-        for index, (dead, is_alive) in enumerate(judged):
+    judged: dict[str, list[tuple[list[Dead], bool]]] = {
+        "resourceRules": []
+        if is_plain
+        else [dead_in_resource_rule(rule) for rule in rules.resource_rules],
+        "nonResourceRules": [
+            dead_in_url_rule(rule, is_plain=is_plain) for rule in rules.non_resource_rules
+        ],
+    }
+    for name, each in judged.items():
+        for index, (dead, is_alive) in enumerate(each):
             found += [(kind, f"{name}[{index}].{field}", message) for kind, field, message in dead]
             has_rule |= is_alive
     return found, has_subject and has_rule
 
 
+def _doubted(
+    kind: FindingKind, field: str, values: Sequence[Value], why: Callable[[Value], str]
+) -> list[Dead]:
+    """The findings of those values of a list for which there is a reason."""
+    reasons = enumerate(map(why, values))
+    return [(kind, f"{field}[{index}]", message) for index, message in reasons if message]
+
+
 def why_nobody(subject: Subject) -> str:
     """Why a subject matches no user; "" if it may match one."""
     if subject.user is not None:
-        return why_no_user(subject.user.name)
+        return _why_no_user(subject.user.name)
     if subject.group is not None:
-        return why_no_group(subject.group.name)
+        return _why_no_group(subject.group.name)
     return ""  # a service account's namespace and name have been validated
 
 
-def why_no_user(name: str) -> str:
-    """Why no user has the name; "" if one may."""
+def _why_no_user(name: str) -> str:
     if name.startswith(SYSTEM) and ALL in name:
         return "names are compared as they are: no user has a * in its name"
     if name in KNOWN_AS_GROUPS or name.startswith(ACCOUNTS_GROUP):
@@ -133,11 +132,10 @@ def why_no_user(name: str) -> str:
         namespace, _, account = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
         if check_dns_label(namespace) or check_dns_subdomain(account):
             return f"no service account: its user would be {SERVICE_ACCOUNT_PREFIX}NAMESPACE:NAME"
-    return why_misspelt(name, KNOWN_AS_USERS, "user")
+    return _why_misspelt(name, KNOWN_AS_USERS, "user")
 
 
-def why_no_group(name: str) -> str:
-    """Why no user is in the group; "" if one may."""
+def _why_no_group(name: str) -> str:
     if name.startswith(SYSTEM) and ALL in name:
         return "names are compared as they are: no group has a * in its name"
     if name in KNOWN_AS_USERS or name.startswith((SERVICE_ACCOUNT_PREFIX, "system:node:")):
@@ -146,11 +144,10 @@ def why_no_group(name: str) -> str:
         if check_dns_label(name.removeprefix(f"{ACCOUNTS_GROUP}:")):
             return f"no group: that of a namespace's service accounts is {ACCOUNTS_GROUP}:NAMESPACE"
         return ""
-    return why_misspelt(name, KNOWN_AS_GROUPS | {ACCOUNTS_GROUP}, "group")
+    return _why_misspelt(name, KNOWN_AS_GROUPS | {ACCOUNTS_GROUP}, "group")
 
 
-def why_misspelt(name: str, known: Collection[str], noun: str) -> str:
-    """Why a name is taken for a misspelt one of Kubernetes' own; "" if it is not."""
+def _why_misspelt(name: str, known: Collection[str], noun: str) -> str:
     if not name.startswith(SYSTEM) or name in known:
         return ""
     close = closest(name, known, ALIKE)
@@ -161,16 +158,18 @@ def dead_in_url_rule(
     rule: NonResourcePolicyRule, *, is_plain: bool = False
 ) -> tuple[list[Dead], bool]:
     """What matches nothing in a non-resource rule, and whether the rest can match."""
-    verbs: list[Dead] = [
-        (NO_SUCH_VERB, f"verbs[{index}]", f"no HTTP method is called {verb}")
-        for index, verb in enumerate(rule.verbs)
-        if verb not in URL_VERBS
-    ]
-    urls: list[Dead] = [
-        (NO_SUCH_URL, f"nonResourceURLs[{index}]", message)
-        for index, url in enumerate(rule.non_resource_urls)
-        if (message := why_no_url(url, is_plain=is_plain))
-    ]
+    verbs = _doubted(
+        NO_SUCH_VERB,
+        "verbs",
+        rule.verbs,
+        lambda verb: "" if verb in URL_VERBS else f"no HTTP method is called {verb}",
+    )
+    urls = _doubted(
+        NO_SUCH_URL,
+        "nonResourceURLs",
+        rule.non_resource_urls,
+        lambda url: why_no_url(url, is_plain=is_plain),
+    )
     is_alive = len(verbs) < len(rule.verbs) and len(urls) < len(rule.non_resource_urls)
     return verbs + urls, is_alive
 
@@ -192,17 +191,13 @@ def why_no_url(url: str, *, is_plain: bool = False) -> str:
 
 def dead_in_resource_rule(rule: ResourcePolicyRule) -> tuple[list[Dead], bool]:
     """What matches nothing in a resource rule, and whether the rest can match."""
-    groups: list[Dead] = [
-        (NO_SUCH_GROUP, f"apiGroups[{index}]", message)
-        for index, group in enumerate(rule.api_groups)
-        if (message := why_no_api_group(group))
-    ]
+    groups = _doubted(NO_SUCH_GROUP, "apiGroups", rule.api_groups, why_no_api_group)
     resources: list[Dead] = []
     for index, resource in enumerate(rule.resources):
         field = f"resources[{index}]"
-        if message := why_no_resource(resource, rule.api_groups):
+        if message := _why_no_resource(resource, rule.api_groups):
             resources.append((NO_SUCH_RESOURCE, field, message))
-        elif message := why_out_of_scope(resource, rule):
+        elif message := _why_out_of_scope(resource, rule):
             resources.append((NO_SUCH_SCOPE, field, message))
     is_alive = len(groups) < len(rule.api_groups) and len(resources) < len(rule.resources)
     return groups + resources, is_alive
@@ -219,7 +214,7 @@ def why_no_api_group(group: str) -> str:
     return ""
 
 
-def why_no_resource(resource: str, groups: Sequence[str]) -> str:
+def _why_no_resource(resource: str, groups: Sequence[str]) -> str:
     """Why no group has such a resource; "" if one may."""
     if resource == ALL:
         return ""
@@ -232,62 +227,51 @@ def why_no_resource(resource: str, groups: Sequence[str]) -> str:
         return "the name of a resource has small letters only"
     if not set(groups) <= KNOWN_GROUPS.keys():
         return ""
-    known = known_resources(name, groups)
+    known = _known(name, groups)
     if not known:
-        return why_not_here(name, groups)
-    if not subresource or any(subresource in each.subresources for each in known):
-        return ""
+        return _why_not_here(name, groups)
     listed = sorted({each for resource in known for each in resource.subresources})
+    if not subresource or subresource in listed:
+        return ""
     if not listed:
         return f"{name} have no subresources"
     return f"the subresources of {name} are {', '.join(listed)}"
 
 
-def known_resources(name: str, groups: Sequence[str]) -> list[KnownResource]:
-    """What is known of a resource of this name in these groups."""
+def _known(name: str, groups: Sequence[str]) -> list[KnownResource]:
     return [KNOWN_GROUPS[group][name] for group in groups if name in KNOWN_GROUPS.get(group, ())]
 
 
-def why_not_here(name: str, groups: Sequence[str]) -> str:
+def _why_not_here(name: str, groups: Sequence[str]) -> str:
     """Why groups that are all known have no such resource; "" if the name is not known at all."""
     if elsewhere := groups_of(name):
-        here = " or ".join(group or f"the {CORE}" for group in groups)
-        return f"{name} is no resource of {here}, but of {elsewhere[0] or f'the {CORE}'}"
+        here = " or ".join(group or "the core group" for group in groups)
+        return f"{name} is no resource of {here}, but of {elsewhere[0] or 'the core group'}"
     for plural in (f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies"):
         if found := groups_of(plural):
-            return f"resources are named by their plural, here {plural} {of_group(found[0])}"
+            group = found[0] or "core group"
+            return f"resources are named by their plural, here {plural} ({group})"
     return ""
 
 
-def of_group(group: str) -> str:
-    """An API group behind the name of a resource, as `(core group)`."""
-    return f"({group or CORE})"
-
-
-def why_out_of_scope(resource: str, rule: ResourcePolicyRule) -> str:
+def _why_out_of_scope(resource: str, rule: ResourcePolicyRule) -> str:
     """Why requests for a resource do not have a rule's scope; "" if they may."""
     if not set(rule.api_groups) <= KNOWN_GROUPS.keys():
         return ""
     name, _, subresource = resource.partition("/")
-    scopes = {each.is_namespaced for each in known_resources(name, rule.api_groups)}
+    scopes = {each.is_namespaced for each in _known(name, rule.api_groups)}
     if scopes == {False} and not rule.cluster_scope:
         return f"{name} are in no namespace: only a rule with clusterScope matches them"
-    if scopes == {None}:
-        return why_out_of_scope_of_namespaces(rule, has_subresource=bool(subresource))
-    if scopes != {True} or rule.namespaces:
-        return ""
-    if subresource or ALL_NAMESPACES_VERBS.isdisjoint(rule.verbs):
+    is_of_some = bool(subresource) or ALL_NAMESPACES_VERBS.isdisjoint(rule.verbs)
+    if scopes == {True} and not rule.namespaces and is_of_some:
         return f"{name} are in namespaces, and the rule names none"
-    return ""
-
-
-def why_out_of_scope_of_namespaces(rule: ResourcePolicyRule, *, has_subresource: bool) -> str:
-    """Why requests for Namespaces do not have a rule's scope; "" if they may."""
-    without_one = rule.cluster_scope and not has_subresource
-    if without_one and not OF_NAMESPACES_VERBS.isdisjoint(rule.verbs):
+    if scopes != {None}:
         return ""
-    is_of_one = has_subresource or not OF_ONE_NAMESPACE_VERBS.isdisjoint(rule.verbs)
+    is_of_one = bool(subresource) or not OF_ONE_NAMESPACE_VERBS.isdisjoint(rule.verbs)
     if rule.namespaces and is_of_one:
+        return ""
+    is_of_all = not subresource and not OF_NAMESPACES_VERBS.isdisjoint(rule.verbs)
+    if rule.cluster_scope and is_of_all:
         return ""
     if is_of_one:
         return "what names a namespace is in it: only a rule with namespaces matches it"

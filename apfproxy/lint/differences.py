@@ -7,9 +7,7 @@ here.  Both sides have their defaults, so a default that is written out is no di
 from __future__ import annotations
 
 import difflib
-import enum
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import yaml
@@ -27,26 +25,17 @@ if TYPE_CHECKING:
 LINE_WIDTH = 100
 
 
-class Change(enum.StrEnum):
-    """What became of an object."""
-
-    CHANGED = "changed"
-    MISSING = "missing"
-    ADDED = "added"
-
-
 FINDING_KIND_OF = {
-    Change.CHANGED: (CHANGED, "differs from the built-in object"),
-    Change.MISSING: (MISSING, "the suggested object is not there"),
-    Change.ADDED: (ADDED, "no built-in object has this name"),
+    "changed": (CHANGED, "differs from the built-in object"),
+    "missing": (MISSING, "the suggested object is not there"),
+    "added": (ADDED, "no built-in object has this name"),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One object that is not as it is built in, with a unified diff."""
+class Difference(NamedTuple):
+    """One object that is not as it is built in (see `FINDING_KIND_OF`), with a unified diff."""
 
-    change: Change
+    change: str
     kind: str
     name: str
     lines: tuple[str, ...]
@@ -80,13 +69,13 @@ def differences(
             )
         )
         if lines:
-            change = Change.CHANGED if old and new else Change.ADDED if new else Change.MISSING
+            change = "changed" if old and new else "added" if new else "missing"
             found.append(Difference(change, kind, name, lines))
     return found
 
 
 def yaml_lines(obj: FlowControlObject | None) -> list[str]:
-    """What a client decides of an object, as lines of YAML in a fixed order; none for none."""
+    """All that a client decides of an object, as lines of YAML in a fixed order; [] for None."""
     if obj is None:
         return []
     metadata: dict[str, Any] = {"name": obj.metadata.name}

@@ -1,4 +1,4 @@
-"""What can be found: every kind of finding with its id, its severity and what to do about it.
+"""Every kind of finding, with its id, its severity and what to do about it.
 
 An id never changes its meaning; one that is given up is not used again.  The hundreds group them:
 0 the files, 1 FlowSchemas, 2 priority levels, 3 leases, 4 annotations, 5 differences.
@@ -12,10 +12,7 @@ from functools import partial
 
 
 class Severity(enum.StrEnum):
-    """How bad a finding is.
-
-    An error is not used, a warning hardly does what was meant, an info may well be meant.
-    """
+    """An error is not used, a warning hardly does what was meant, an info may well be meant."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -29,10 +26,7 @@ class Severity(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """What can be found: an id such as `APF101`, and what it means for every finding of its kind.
-
-    The meaning says what is wrong and why that matters, the advice what to do.
-    """
+    """A kind of finding: the meaning says what is wrong and why that matters."""
 
     id: str
     title: str
@@ -43,13 +37,7 @@ class FindingKind:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something found in an object.
-
-    Attributes:
-        kind, name: The object's.
-        field: Path of the field, from the object's root; "" for the object as a whole.
-        message: What is wrong there.
-    """
+    """Something found in an object, at a field's path from its root ("": the object as a whole)."""
 
     found: FindingKind
     kind: str
@@ -57,18 +45,16 @@ class Finding:
     field: str
     message: str
 
-    def __str__(self) -> str:
-        where = f"{self.kind}/{self.name}"
-        place = f"{where}: {self.field}" if self.field else where
-        return f"{self.found.id} {place}: {self.message}"
-
 
 FINDING_KINDS: dict[str, FindingKind] = {}
 """By id, in the order of the ids."""
 
+GIVEN_UP = frozenset({"APF103", "APF206", "APF302"})
+"""Ids of earlier kinds: nothing has them, and they may still be ignored."""
+
 
 def _kind(severity: Severity, name: str, meaning: str, advice: str) -> FindingKind:
-    """A kind of finding, entered into `FINDING_KINDS`; its name is the id and the title."""
+    """Enter a kind of finding into `FINDING_KINDS`; its name is the id and the title."""
     id_, _, title = name.partition(" ")
     kind = FINDING_KINDS[id_] = FindingKind(id_, title, severity, meaning, advice)
     return kind
@@ -86,16 +72,20 @@ INVALID = _error(
 )
 NOTHING_GIVEN = _warning(
     "APF002 no objects",
-    "A path holds no object: it changes nothing.  If none does, the built-in ones alone would be in"
-    " force.",
+    "A path holds no object.  If none does, the built-in ones alone would be in force.",
     "Name the files or directories that have the objects.",
 )
-
 LEFT_OUT = _info(
     "APF003 left out",
     "A file or a document is none of flow control, such as a Deployment beside a FlowSchema or"
     " values of a chart.  The proxy leaves it out; with --strict it is an error.",
     "Name paths that have flow control objects only, if that is what you want.",
+)
+OTHER_API = _info(
+    "APF004 another API",
+    "The FlowSchemas look as if they were for an API that is not Kubernetes', and no preset was"
+    " chosen: they are judged as if they were in front of Kubernetes, with its built-in objects.",
+    "Give --preset http, or --preset kubernetes if they are right as they are.",
 )
 
 DANGLING = _error(
@@ -106,18 +96,9 @@ DANGLING = _error(
 )
 UNREACHABLE = _warning(
     "APF102 unreachable",
-    "FlowSchemas that are tried earlier match every request that this one could match, so it is"
-    " never chosen.",
+    "FlowSchemas that are tried earlier match every request that this one could match, of all users"
+    " who have the groups that authentication gives them.",
     "Give it a smaller matchingPrecedence, narrow the earlier ones, or delete it.",
-)
-REACHED_WITHOUT_GROUPS = _warning(
-    "APF103 reached only by who lacks the usual groups",
-    "FlowSchemas that are tried earlier match every request that this one could match, if service"
-    " accounts are in system:serviceaccounts and in the group of their namespace, whoever is known"
-    " is in system:authenticated, and who is not in system:unauthenticated.  Only somebody who"
-    " impersonates without these groups, or whom a front proxy vouches for without them, gets as"
-    " far as this one.",
-    "Give it a smaller matchingPrecedence than that of the FlowSchemas that match before.",
 )
 SAME_PRECEDENCE = _info(
     "APF104 same precedence",
@@ -132,9 +113,9 @@ MATCHES_NOTHING = _warning(
 )
 NOBODY = _warning(
     "APF111 subject that nobody is",
-    "No user has this name, or no group: a pattern where names are compared as they are, a group"
-    " where a user has to stand, a user where a group has to, a service account's name that is"
-    " none, or a name that differs by a letter from one of Kubernetes' own.",
+    "No user or group has this name: it is a pattern where names are compared as they are, a group"
+    " in place of a user or the reverse, no name of a service account, or one of Kubernetes' own"
+    " with another letter.",
     "Write the name as it is, with the kind that it has; `*` alone stands for all, and a subject"
     " of kind ServiceAccount with the name `*` for those of a namespace.",
 )
@@ -174,17 +155,15 @@ NO_SUCH_SCOPE = _warning(
 )
 MANAGED = _warning(
     "APF117 change that the server takes back",
-    'With the annotation apf.kubernetes.io/autoupdate-spec: "true" kube-apiserver keeps the'
-    " specification as it suggests it: it undoes changes, and deletes objects that it does not"
-    " suggest.",
+    'With the annotation apf.kubernetes.io/autoupdate-spec: "true" kube-apiserver undoes changes of'
+    " a suggested object, and deletes one that it does not suggest.",
     'Set the annotation to "false".',
 )
 
 NO_SEATS = _warning(
     "APF201 level without seats",
-    "The level has no seats of its own at this server concurrency limit, because its"
-    " nominalConcurrencyShares are 0.  Its requests wait for seats that it borrows; while it"
-    " borrows none, they wait in vain and are rejected when their time in the queue is over.",
+    "The level has no seats of its own, because its nominalConcurrencyShares are 0.  While it"
+    " borrows none, its requests wait in vain until their time in the queue is over.",
     "Give it nominalConcurrencyShares.",
 )
 REJECTS_ALL = _info(
@@ -205,14 +184,8 @@ UNUSED = _warning(
     "No FlowSchema sends requests to this level, but its shares make the other levels smaller.",
     "Delete it, or name it in a FlowSchema.",
 )
-WHOLE_HAND = _warning(
-    "APF205 hand of all queues",
-    "The hand is as large as the number of queues, so that every flow may use every queue:"
-    " shuffle sharding protects no flow from another.",
-    "Choose many more queues than cards in a hand, such as 64 and 6.",
-)
 LARGE_HAND = _warning(
-    "APF206 large hand",
+    "APF205 large hand",
     "The hand is larger than half of the queues, so that any two flows share queues, and a few"
     " busy flows fill them all.",
     "Choose many more queues than cards in a hand, such as 64 and 6.",
@@ -239,14 +212,12 @@ LONG_QUEUE = _info(
 )
 TOO_FEW_SEATS = _warning(
     "APF210 server concurrency limit too small",
-    "At this server concurrency limit the level is entitled to so few seats that, by rounding, it"
-    " may lend all of them.  While it is idle its limit is 0: its next requests are served one at"
-    " a time, or with flowControl.limitAdjustment: kubernetes not at all, until limits are adjusted"
-    " again.",
+    "At this server concurrency limit the level has so few seats that, by rounding, it may lend all"
+    " of them.  While it is idle its limit is 0: its next requests are served one at a time, or"
+    " with flowControl.limitAdjustment: kubernetes not at all, until limits are adjusted again.",
     "Raise the server concurrency limit to the number in the message, or raise the level's shares,"
     " lower its lendablePercent, or merge small levels.",
 )
-
 KEPT_FOR_NOBODY = _warning(
     "APF211 seats for nobody",
     "No FlowSchema that sends requests to this level can match one, since others match before or"
@@ -254,7 +225,6 @@ KEPT_FOR_NOBODY = _warning(
     "Correct the FlowSchemas that the message names, delete the level, or set its lendablePercent"
     " to 100.",
 )
-
 SAME_SEATS = _warning(
     "APF212 levels that are alike by rounding",
     "The shares of these levels differ, but at this server concurrency limit they have the same"
@@ -271,13 +241,6 @@ CROWDED_LEASE = _warning(
     " and work is moved away from healthy nodes.",
     "Send leases to a level of their own by an early FlowSchema, as system-leader-election and"
     " system-node-high of the suggested objects do.",
-)
-SELF_CROWDED_LEASE = _info(
-    "APF302 lease beside its holder's own requests",
-    "Renewals of the lease come to the same level as all else that its holder asks: a controller"
-    " that is busy can lose its own lease.",
-    "Send leases to a level of their own by an early FlowSchema, as system-leader-election of the"
-    " suggested objects does.",
 )
 
 ADDITION = _error(

@@ -8,22 +8,14 @@ Source: Kubernetes API reference 1.36, beta and alpha resources left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
 
 
-@dataclass(frozen=True, slots=True)
-class KnownResource:
-    """A resource of Kubernetes itself.
-
-    Attributes:
-        is_namespaced: Whether its objects are in namespaces; None for namespaces themselves, whose
-            requests count as both.
-        subresources: All of them.
-    """
+class KnownResource(NamedTuple):
+    """A resource; namespaces themselves, whose requests count as both, are in None."""
 
     is_namespaced: bool | None
     subresources: frozenset[str]

@@ -13,6 +13,7 @@ from apfproxy.flowcontrol.limits import (
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.lint.findings import (
+    KEPT_FOR_NOBODY,
     LARGE_HAND,
     LONG_QUEUE,
     NO_SEATS,
@@ -22,7 +23,6 @@ from apfproxy.lint.findings import (
     SAME_SEATS,
     TOO_FEW_SEATS,
     UNUSED,
-    WHOLE_HAND,
     WIDE_HAND,
     Finding,
 )
@@ -31,7 +31,7 @@ from apfproxy.objects.field_errors import counted
 from apfproxy.objects.validation import PRIORITY_LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from apfproxy.flowcontrol.preset import Preset
     from apfproxy.objects.types import (
@@ -51,13 +51,19 @@ SHORT_SERVICE_NS = 10_000_000
 
 def level_findings(
     levels: Mapping[str, PriorityLevelConfiguration],
-    used: Collection[str],
+    users: Mapping[str, Sequence[str]],
+    reached: Collection[str],
     server_concurrency_limit: int,
     preset: Preset = KUBERNETES,
 ) -> Iterator[Finding]:
-    """What is found in all levels in force, judged together: their shares divide the seats.
+    """Findings of all levels in force, judged together: their shares divide the seats.
 
-    Used are those that FlowSchemas send requests to.
+    Args:
+        levels: All levels by their names.
+        users: Level to the names of the FlowSchemas that send requests to it.
+        reached: Levels that a request can come to.
+        server_concurrency_limit: The seats that are divided.
+        preset: The kind of API.
     """
     shares = {name: level_shares(level)[0] for name, level in levels.items()}
     total = sum(shares.values())
@@ -76,15 +82,20 @@ def level_findings(
         )
         yield Finding(SAME_SEATS, KIND, names[0], SHARES, message)
     for name, level in levels.items():
-        if name not in used and name not in PRIORITY_LEVELS:
-            message = f"no FlowSchema uses it, and it has {nominal[name]} of {all_seats}"
-            yield Finding(UNUSED, KIND, name, "", message)
-        limited = level.spec.limited
+        seats = nominal[name]
+        _, lendable, borrowing = level_shares(level)
+        bounds = level_limits(seats, server_concurrency_limit, lendable, borrowing)
+        if name not in PRIORITY_LEVELS:
+            if name not in users:
+                message = f"no FlowSchema uses it, and it has {seats} of {all_seats}"
+                yield Finding(UNUSED, KIND, name, "", message)
+            elif name not in reached and bounds.lower:
+                message = f"it keeps {bounds.lower} of {all_seats}, and no request reaches"
+                message += f" {', '.join(users[name])}"
+                yield Finding(KEPT_FOR_NOBODY, KIND, name, LENDABLE, message)
+        limited, additions = level.spec.limited, level.additions
         if limited is None:
             continue
-        seats = nominal[name]
-        queuing = limited.limit_response.queuing
-        additions = level.additions
         if not seats:
             if not additions.is_ban:
                 yield without_seats(name, limited, server_concurrency_limit)
@@ -95,8 +106,6 @@ def level_findings(
                 f" rounded up to one; {-(-total // shares[name])} seats of the server are enough"
             )
             yield Finding(ROUNDED_UP, KIND, name, SHARES, message)
-        _, lendable, borrowing = level_shares(level)
-        bounds = level_limits(seats, server_concurrency_limit, lendable, borrowing)
         enough = enough_for_a_seat(shares[name], total, lendable) if seats else None
         if not bounds.lower and enough is not None and additions.priority is None:
             lent = "it" if seats == 1 else "all of them"
@@ -105,10 +114,11 @@ def level_findings(
                 f" from {enough} on it keeps one"
             )
             yield Finding(TOO_FEW_SEATS, KIND, name, LENDABLE, message)
-        if queuing is not None:
-            yield from hand_findings(name, queuing, 0 if preset.is_plain else seats)
+        if (queuing := limited.limit_response.queuing) is not None:
             upper = min(bounds.upper, server_concurrency_limit)
             wait_ns = additions.wait_limit_ns or MOST_WAIT_NS
+            # Before a plain API every request takes one seat, however large the hand.
+            yield from hand_findings(name, queuing, 0 if preset.is_plain else seats)
             yield from queue_findings(name, queuing, upper, wait_ns)
 
 
@@ -124,18 +134,12 @@ def without_seats(
 
 
 def hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Iterator[Finding]:
-    """What is found in the hand of a level with that many seats of its own.
-
-    0 where they do not count: before a plain API every request takes one seat.
-    """
+    """The findings of a hand, in a level with that many seats of its own; 0 if none count."""
     queues, hand = queuing.queues, queuing.hand_size
     field = f"{QUEUING}.handSize"
     if queues == 1:
         message = "all flows wait in one queue"
         yield Finding(ONE_QUEUE, KIND, name, f"{QUEUING}.queues", message)
-    elif hand == queues:
-        message = f"every flow has all {queues} queues"
-        yield Finding(WHOLE_HAND, KIND, name, field, message)
     elif 2 * hand > queues:
         message = f"any two flows have {2 * hand - queues} or more of {queues} queues in common"
         yield Finding(LARGE_HAND, KIND, name, field, message)
@@ -148,7 +152,7 @@ def hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Itera
 def queue_findings(
     name: str, queuing: QueuingConfiguration, seats: int, wait_ns: int
 ) -> Iterator[Finding]:
-    """What is found in the queues of a level that ever has so many seats, for the longest wait."""
+    """The findings of the queues of a level that ever has so many seats, for the longest wait."""
     waiting = queuing.hand_size * queuing.queue_length_limit
     seats = max(seats, 1)  # a level without any serves one request at a time
     served = seats * wait_ns // SHORT_SERVICE_NS

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.limits import level_limits, nominal_limits
-from apfproxy.flowcontrol.preset import KUBERNETES
-from apfproxy.flowcontrol.priority_level import level_shares
+from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.flowcontrol.preset import HTTP, KUBERNETES
 from apfproxy.lint.dead_rules import dead_rules
 from apfproxy.lint.findings import (
     ADDITION,
+    CROWDED_LEASE,
     DANGLING,
-    KEPT_FOR_NOBODY,
+    MANAGED,
     MATCHES_NOTHING,
-    UNREACHABLE,
+    OTHER_API,
     Finding,
 )
-from apfproxy.lint.leases import lease_findings
 from apfproxy.lint.levels import level_findings
-from apfproxy.lint.managed import managed
 from apfproxy.lint.reachability import same_precedence, tried_in_order, unreachable
-from apfproxy.objects.field_errors import closest, counted
+from apfproxy.lint.request_sets import ACCOUNTS_GROUP
+from apfproxy.objects.field_errors import closest
 from apfproxy.objects.types import (
     FlowControlObject,
     FlowSchema,
@@ -28,14 +28,24 @@ from apfproxy.objects.types import (
     kind_of,
 )
 from apfproxy.objects.validation import PRIORITY_LEVELS
+from apfproxy.request.attributes import ANONYMOUS, AUTHENTICATED_GROUP, User, parse_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.request.attributes import RequestAttributes
 
 DEFAULT_SERVER_CONCURRENCY_LIMIT = 600
 """Seats of a kube-apiserver that nobody configured, and of this proxy."""
+
+KUBERNETES_URL = re.compile(
+    r"\*|/\*?|/(healthz|livez|readyz|metrics|version|openapi|openid|\.well-known|logs|debug|apis)(/.*)?"
+    r"|/api(/|/\*|/v[0-9].*)?"
+)
+"""URLs of rules for paths that a Kubernetes API has."""
+
+AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 
 
 def lint(
@@ -52,7 +62,7 @@ def lint(
     objects = tuple(objects)
     schemas = tried_in_order(each for each in objects if isinstance(each, FlowSchema))
     levels = {each.metadata.name: each for each in objects if not isinstance(each, FlowSchema)}
-    in_force = [each for each in schemas if each.spec.priority_level_configuration.name in levels]
+    in_force = [each for each in schemas if level_of(each) in levels]
     dead = [each for schema in schemas for each in dead_rules(schema, is_plain=preset.is_plain)]
     matching_nothing = {each.name for each in dead if each.found is MATCHES_NOTHING}
     alive = [each for each in in_force if each.metadata.name not in matching_nothing]
@@ -60,24 +70,28 @@ def lint(
     unreached = {each.name for each in shadowed}
     reached = [each for each in alive if each.metadata.name not in unreached]
     found = [*dangling(schemas, levels), *dead, *shadowed, *same_precedence(reached)]
-    found += managed(objects, preset)
-    found += additions(objects)
+    found += [*managed(objects, preset), *additions(objects)]
     if not preset.is_plain:
-        found += lease_findings(in_force, levels)
-    used = {each.spec.priority_level_configuration.name for each in in_force}
-    found += level_findings(levels, used, server_concurrency_limit, preset)
-    never = {each.name for each in shadowed if each.found is UNREACHABLE}
-    ever = [each for each in alive if each.metadata.name not in never]
-    found += seats_for_nobody(levels, in_force, ever, server_concurrency_limit)
+        found += crowded_leases(in_force, levels)
+    users: dict[str, list[str]] = {}
+    for schema in in_force:
+        users.setdefault(level_of(schema), []).append(schema.metadata.name)
+    is_reached = {level_of(each) for each in reached}
+    found += level_findings(levels, users, is_reached, server_concurrency_limit, preset)
     return sorted(found, key=lambda each: each.found.id)
 
 
+def level_of(schema: FlowSchema) -> str:
+    """The name of the level that a FlowSchema sends requests to."""
+    return schema.spec.priority_level_configuration.name
+
+
 def dangling(
-    schemas: Iterable[FlowSchema], levels: dict[str, PriorityLevelConfiguration]
+    schemas: Iterable[FlowSchema], levels: Mapping[str, PriorityLevelConfiguration]
 ) -> Iterator[Finding]:
     """FlowSchemas without their priority level."""
     for schema in schemas:
-        level = schema.spec.priority_level_configuration.name
+        level = level_of(schema)
         if level not in levels:
             field = "spec.priorityLevelConfiguration.name"
             message = f'there is no PriorityLevelConfiguration "{level}"'
@@ -86,32 +100,51 @@ def dangling(
             yield Finding(DANGLING, "FlowSchema", schema.metadata.name, field, message)
 
 
-def seats_for_nobody(
-    levels: dict[str, PriorityLevelConfiguration],
-    in_force: Iterable[FlowSchema],
-    reached: Iterable[FlowSchema],
-    server_concurrency_limit: int,
-) -> Iterator[Finding]:
-    """Levels that keep seats though no request reaches a FlowSchema of theirs."""
-    shares = {name: level_shares(level) for name, level in levels.items()}
-    nominal = nominal_limits(
-        server_concurrency_limit, {name: each[0] for name, each in shares.items()}
-    )
-    is_reached = {each.spec.priority_level_configuration.name for each in reached}
-    schemas: dict[str, list[str]] = {}
-    for schema in in_force:
-        name = schema.spec.priority_level_configuration.name
-        schemas.setdefault(name, []).append(schema.metadata.name)
-    for name in schemas.keys() - is_reached - PRIORITY_LEVELS.keys():
-        _, lendable, borrowing = shares[name]
-        kept = level_limits(nominal[name], server_concurrency_limit, lendable, borrowing).lower
-        if kept:
-            message = (
-                f"it keeps {kept} of {counted(server_concurrency_limit, 'seat')}, and no request"
-                f" reaches {', '.join(schemas[name])}"
-            )
-            field = "spec.limited.lendablePercent"
-            yield Finding(KEPT_FOR_NOBODY, "PriorityLevelConfiguration", name, field, message)
+def managed(objects: Iterable[FlowControlObject], preset: Preset = KUBERNETES) -> Iterator[Finding]:
+    """Objects whose annotation gives them to kube-apiserver, which has them otherwise.
+
+    Those that are as built in are well, and so are the mandatory ones: no annotation changes who
+    keeps them.
+
+    Source: Kubernetes documentation, "API Priority and Fairness", "Maintenance of the mandatory and
+    suggested configuration objects".
+    """
+    specs = {(kind_of(each), each.metadata.name): each.spec for each in preset.objects()}
+    for each in objects:
+        kind, name = kind_of(each), each.metadata.name
+        if each.metadata.annotations.get(AUTO_UPDATE) != "true" or name in PRIORITY_LEVELS:
+            continue
+        suggested = specs.get((kind, name))
+        if suggested is None:
+            message = f'"true" lets kube-apiserver delete this {kind}, which it does not suggest'
+        elif suggested != each.spec:
+            message = '"true" lets kube-apiserver undo what differs from the suggested object'
+        else:
+            continue
+        yield Finding(MANAGED, kind, name, f"metadata.annotations[{AUTO_UPDATE}]", message)
+
+
+def other_api(given: Iterable[FlowControlObject]) -> Iterator[Finding]:
+    """The finding of given objects that look as if they were for the preset `http`; at most one."""
+    given = tuple(given)
+    schemas = [each for each in given if isinstance(each, FlowSchema)]
+    known = {each.metadata.name for each in (*given, *KUBERNETES.objects())}
+    only_http = {each.metadata.name for each in HTTP.objects()} - known
+    for schema in schemas:
+        if (level := level_of(schema)) in only_http:
+            field = "spec.priorityLevelConfiguration.name"
+            message = f'the level "{level}" is built in with --preset http only'
+            yield Finding(OTHER_API, "FlowSchema", schema.metadata.name, field, message)
+            return
+    rules = [(schema, rule) for schema in schemas for rule in schema.spec.rules]
+    if any(rule.resource_rules for _, rule in rules):
+        return
+    for schema, rule in rules:
+        for url in (url for each in rule.non_resource_rules for url in each.non_resource_urls):
+            if not KUBERNETES_URL.fullmatch(url):
+                message = f"no rule is for resources, and Kubernetes has no path {url}"
+                yield Finding(OTHER_API, "FlowSchema", schema.metadata.name, "spec.rules", message)
+                return
 
 
 def additions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
@@ -120,3 +153,67 @@ def additions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
         for error in each.additions.errors:
             message = str(error).removeprefix(f"{error.field}: ")
             yield Finding(ADDITION, kind_of(each), each.metadata.name, error.field, message)
+
+
+def _account(namespace: str, name: str) -> User:
+    groups = (ACCOUNTS_GROUP, f"{ACCOUNTS_GROUP}:{namespace}", AUTHENTICATED_GROUP)
+    return User(f"system:serviceaccount:{namespace}:{name}", groups)
+
+
+def _lease(namespace: str, name: str) -> RequestAttributes:
+    """The renewal of a lease."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+    return parse_attributes("PUT", path.encode())
+
+
+SYSTEM = "kube-system"
+LIST_OF_PODS = parse_attributes("GET", b"/api/v1/pods")
+CONFIG_MAPS = parse_attributes("GET", b"/api/v1/namespaces/default/configmaps")
+HOLDERS = {
+    **{
+        name: (User(f"system:{name}", (AUTHENTICATED_GROUP,)), _lease(SYSTEM, name))
+        for name in ("kube-controller-manager", "kube-scheduler")
+    },
+    "controllers in kube-system": (
+        _account(SYSTEM, "cloud-controller-manager"),
+        _lease(SYSTEM, "cloud-controller-manager"),
+    ),
+    "nodes": (
+        User("system:node:node-1", ("system:nodes", AUTHENTICATED_GROUP)),
+        _lease("kube-node-lease", "node-1"),
+    ),
+}
+"""Holders of important leases: as which user they ask, and the renewal."""
+CROWD = {
+    "pods": (_account("default", "default"), CONFIG_MAPS),
+    "pods that elect leaders": (_account("default", "default"), _lease("default", "operator")),
+    "people": (User("alice@example.com", (AUTHENTICATED_GROUP,)), LIST_OF_PODS),
+    "strangers": (ANONYMOUS, LIST_OF_PODS),
+}
+"""Other clients, each with a request."""
+
+
+def crowded_leases(
+    flow_schemas: Sequence[FlowSchema], levels: Mapping[str, PriorityLevelConfiguration]
+) -> Iterator[Finding]:
+    """FlowSchemas in force that send leases where they can be crowded out; all have levels.
+
+    Sample requests are classified as in the proxy.
+    """
+    classifier = Classifier(flow_schemas)
+    crowd: dict[str, list[str]] = {}
+    for title, (user, request) in CROWD.items():
+        if schema := classifier.classify(user, request):
+            crowd.setdefault(level_of(schema), []).append(title)
+    found: dict[tuple[str, str], list[str]] = {}
+    for title, (user, renewal) in HOLDERS.items():
+        schema = classifier.classify(user, renewal)
+        if schema and level_of(schema) in crowd and levels[level_of(schema)].spec.limited:
+            found.setdefault((schema.metadata.name, level_of(schema)), []).append(title)
+    for (name, level), titles in found.items():
+        message = (
+            f'leases of {", ".join(titles)} share level "{level}" with what'
+            f" {', '.join(crowd[level])} ask"
+        )
+        field = "spec.priorityLevelConfiguration.name"
+        yield Finding(CROWDED_LEASE, "FlowSchema", name, field, message)

@@ -6,9 +6,18 @@ import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from apfproxy.lint.findings import REACHED_WITHOUT_GROUPS, SAME_PRECEDENCE, UNREACHABLE, Finding
-from apfproxy.lint.identities import Identity, can_meet, everybody_in, holders
-from apfproxy.lint.request_sets import Kind, Piece, RequestSet, pieces_of
+from apfproxy.lint.findings import SAME_PRECEDENCE, UNREACHABLE, Finding
+from apfproxy.lint.request_sets import (
+    AUTHENTICATED,
+    UNAUTHENTICATED,
+    Identity,
+    Kind,
+    Piece,
+    RequestSet,
+    can_meet,
+    holders,
+    pieces_of,
+)
 from apfproxy.objects.validation import FLOW_SCHEMAS
 
 if TYPE_CHECKING:
@@ -46,60 +55,44 @@ def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
     for flow_schema in flow_schemas:
         name, pieces = flow_schema.metadata.name, pieces_of(flow_schema)
         condition = flow_schema.additions.condition
-        if pieces and name not in FLOW_SCHEMAS:
-            for kind in (UNREACHABLE, REACHED_WITHOUT_GROUPS):
-                by = shadows(pieces, condition, earlier, with_groups=kind is REACHED_WITHOUT_GROUPS)
-                if by:
-                    message = f"all that it can match is matched before by {named(by)}"
-                    if kind is REACHED_WITHOUT_GROUPS:
-                        message += ", for everybody who has the usual groups"
-                    yield Finding(kind, "FlowSchema", name, "spec.matchingPrecedence", message)
-                    break
+        if name not in FLOW_SCHEMAS and (by := shadows(pieces, condition, earlier)):
+            message = f"all that it can match is matched before by {named(by)}"
+            yield Finding(UNREACHABLE, "FlowSchema", name, "spec.matchingPrecedence", message)
         for piece in pieces:
             earlier[piece.identity, piece.requests.kind].append((name, piece.requests, condition))
 
 
-def shadows(
-    pieces: Sequence[Piece], condition: Condition | None, earlier: Earlier, *, with_groups: bool
-) -> set[str]:
+def shadows(pieces: Sequence[Piece], condition: Condition | None, earlier: Earlier) -> set[str]:
     """Names of the FlowSchemas that together match all of the pieces; empty if they do not."""
     names: set[str] = set()
     for piece in pieces:
-        found = shadows_of(piece, condition, earlier, with_groups=with_groups)
+        found = shadows_of(piece, condition, earlier)
         if not found:
             return set()
         names |= found
     return names
 
 
-def shadows_of(
-    piece: Piece, condition: Condition | None, earlier: Earlier, *, with_groups: bool
-) -> set[str]:
+def shadows_of(piece: Piece, condition: Condition | None, earlier: Earlier) -> set[str]:
     """Names of the FlowSchemas that together match all of a piece; empty if they do not."""
 
     def pieces_by(identity: Identity) -> list[tuple[str, RequestSet]]:
-        """The earlier pieces of one that let through no request with the condition."""
+        """The earlier pieces of a set of users that let through no request with the condition."""
         return [
             (name, requests)
             for name, requests, asked in earlier.get((identity, piece.requests.kind), ())
             if asked is None or asked.holds(condition)
         ]
 
-    direct = [
-        each
-        for holder in holders(piece.identity, with_groups=with_groups)
-        for each in pieces_by(holder)
-    ]
-    shares = [
-        direct + pieces_by(share) for share in everybody_in(piece.identity, with_groups=with_groups)
-    ]
+    direct = [each for holder in holders(piece.identity) for each in pieces_by(holder)]
+    # Every user is in one of these sets: what holds the piece for each of them, holds it.
+    shares = [direct + pieces_by(share) for share in (AUTHENTICATED, UNAUTHENTICATED)]
     if max(map(len, shares)) > MOST_LOOKED_AT:
         return set()
     names: set[str] = set()
     divided = []
-    # Every user is in one of these sets: who holds the piece for each of them, holds it.
     for share in shares:
-        whole = next((name for name, held in share if held.holds_all(piece.requests)), None)
+        whole = next((name for name, held in share if held.holds(piece.requests)), None)
         if whole is None:
             divided.append(share)
         else:

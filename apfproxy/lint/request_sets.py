@@ -1,9 +1,17 @@
-"""Sets of requests: those of a rule, whether others contain it together, whether two intersect.
+"""Sets of users and of requests: whether one contains another, and whether two intersect.
+
+What is known of every user, by the way in which requests are authenticated: the anonymous user is
+in `system:unauthenticated`, and so are users with unverified names; all others are in
+`system:authenticated`; service accounts are in `system:serviceaccounts` and in the group of their
+namespace.  (An impersonator or a front proxy can name other groups.  That is left out here.)
 
 A rule is cut into pieces, each of one subject and one resource or non-resource rule.  Whether
 earlier pieces hold a piece is answered for each of its smallest parts, of one verb, group, resource
 and scope, or of one verb and URL, so that several can hold it together.  A wildcard is a part that
-only a wildcard holds.  The answer is sound: yes is certain, no may mean that nobody looked further.
+only a wildcard holds.  Yes is certain; no may mean that the search ended early.
+
+Source: kubernetes/apiserver pkg/authentication/group/authenticated_group_adder.go and
+pkg/endpoints/filters/impersonation.go.
 """
 
 from __future__ import annotations
@@ -12,10 +20,15 @@ import enum
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.classifier import ALL, Subjects
-from apfproxy.lint.identities import Identity, identities
+from apfproxy.flowcontrol.classifier import ALL, SERVICE_ACCOUNT_PREFIX, Subjects
+from apfproxy.request.attributes import (
+    ANONYMOUS_NAME,
+    AUTHENTICATED_GROUP,
+    UNAUTHENTICATED_GROUP,
+    UNVERIFIED_PREFIXES,
+)
 from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
@@ -23,14 +36,85 @@ if TYPE_CHECKING:
 
     from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
 
+ACCOUNTS_GROUP = "system:serviceaccounts"
+
 MOST_PARTS = 4096
 """Parts of one piece that are looked at; nobody writes so many, and lists multiply quickly."""
 
 MOST_PIECES = 1000
 """Pieces of one FlowSchema, each subject times each rule; a bound for the memory they take."""
 
-Part: TypeAlias = tuple[str, ...]
-"""Verb, group, resource and namespace, if in one; or verb and URL."""
+
+class Who(enum.Enum):
+    """How a set of users is described."""
+
+    ALL = "all"
+    USER = "user"
+    GROUP = "group"
+    USER_PREFIX = "user prefix"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A set of users: all, one by name, the members of a group, or a namespace's accounts."""
+
+    who: Who
+    name: str = ""
+
+
+EVERYBODY = Identity(Who.ALL)
+AUTHENTICATED = Identity(Who.GROUP, AUTHENTICATED_GROUP)
+UNAUTHENTICATED = Identity(Who.GROUP, UNAUTHENTICATED_GROUP)
+
+
+def identities(subjects: Subjects) -> list[Identity]:
+    """The sets of users that the subjects of a rule match, in a fixed order."""
+    if subjects.is_all:
+        return [EVERYBODY]
+    return [
+        *(Identity(Who.USER, name) for name in sorted(subjects.users)),
+        *(Identity(Who.GROUP, name) for name in sorted(subjects.groups)),
+        *(Identity(Who.USER_PREFIX, prefix) for prefix in sorted(set(subjects.user_prefixes))),
+    ]
+
+
+def holders(identity: Identity) -> list[Identity]:
+    """The sets that hold this one as a whole, itself among them."""
+    found = [identity, EVERYBODY]
+    name = identity.name
+    is_user = identity.who is Who.USER
+    if namespace := account_namespace(identity):
+        found.append(Identity(Who.GROUP, f"{ACCOUNTS_GROUP}:{namespace}"))
+        if is_user:
+            found.append(Identity(Who.USER_PREFIX, f"{SERVICE_ACCOUNT_PREFIX}{namespace}:"))
+    is_group = identity.who is Who.GROUP
+    if namespace or (is_group and name.startswith(f"{ACCOUNTS_GROUP}:")):
+        found.append(Identity(Who.GROUP, ACCOUNTS_GROUP))
+    if is_user and (name == ANONYMOUS_NAME or name.startswith(UNVERIFIED_PREFIXES)):
+        found.append(UNAUTHENTICATED)
+    elif identity not in {EVERYBODY, UNAUTHENTICATED}:
+        found.append(AUTHENTICATED)
+    return found
+
+
+def account_namespace(identity: Identity) -> str:
+    """The namespace of the service accounts that a set consists of; "" for another set."""
+    if identity.who not in {Who.USER, Who.USER_PREFIX}:
+        return ""
+    if not identity.name.startswith(SERVICE_ACCOUNT_PREFIX):
+        return ""
+    namespace, colon, _ = identity.name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
+    return namespace if colon else ""
+
+
+def can_meet(one: Identity, other: Identity) -> bool:
+    """Whether a user can be in both sets: everybody has one name, and any groups."""
+    if one.who is other.who and one.who in {Who.USER, Who.USER_PREFIX}:
+        return one.name == other.name
+    for user, prefix in ((one, other), (other, one)):
+        if (user.who, prefix.who) == (Who.USER, Who.USER_PREFIX):
+            return user.name.startswith(prefix.name)
+    return {one, other} != {AUTHENTICATED, UNAUTHENTICATED}
 
 
 class Kind(enum.Enum):
@@ -52,20 +136,16 @@ class RequestSet:
     kind: Kind
     fields: tuple[frozenset[str], ...]
 
-    def parts(self) -> list[Part] | None:
-        """All its parts; None if they are too many."""
+    def parts(self) -> list[RequestSet] | None:
+        """All its smallest parts; None if they are too many."""
         if math.prod(len(field) for field in self.fields) > MOST_PARTS:
             return None
-        return list(itertools.product(*self.fields))
+        return [
+            RequestSet(self.kind, tuple(frozenset((value,)) for value in values))
+            for values in itertools.product(*self.fields)
+        ]
 
-    def holds(self, part: Part) -> bool:
-        """Whether all requests of that part of a set of the same kind are in this set."""
-        if self.kind is not Kind.URL:
-            return all(map(holds_value, self.fields, part))
-        verbs, urls = self.fields
-        return holds_value(verbs, part[0]) and any(url_holds(url, part[1]) for url in urls)
-
-    def holds_all(self, other: RequestSet) -> bool:
+    def holds(self, other: RequestSet) -> bool:
         """Whether all requests of another set of the same kind are in this set."""
         if self.kind is not Kind.URL:
             return all(map(holds_values, self.fields, other.fields))
@@ -129,11 +209,6 @@ def pieces_of(flow_schema: FlowSchema) -> list[Piece]:
 def holds_values(values: frozenset[str], others: frozenset[str]) -> bool:
     """Whether a list of a rule, which may have a wildcard, holds all of another."""
     return ALL in values or others <= values
-
-
-def holds_value(values: frozenset[str], value: str) -> bool:
-    """Whether a list of a rule, which may have a wildcard, holds a value, which may be one."""
-    return value in values or ALL in values
 
 
 def values_meet(values: frozenset[str], others: frozenset[str]) -> bool:

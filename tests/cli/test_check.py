@@ -122,9 +122,9 @@ def test_no_objects(
     monkeypatch.chdir(tmp_path)
 
     assert main(["check", "none", "some/", "comment.yaml", "broken.yaml", "-", "-"]) == 1
-    problem, *told, summary = capsys.readouterr().out.splitlines()
+    none, comment, problem, stdin, summary = capsys.readouterr().out.splitlines()
     assert problem.startswith("broken.yaml:2: ")
-    assert told == [
+    assert [none, comment, stdin] == [
         f"{path}: there is no object in it (warning APF002)"
         for path in ("none", "comment.yaml", "<stdin>")
     ]
@@ -201,6 +201,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(["--fail-on", "warning"], 1, id="warnings"),
         pytest.param(["--fail-on", "info"], 1, id="infos"),
         pytest.param(["--fail-on", "warning", "--ignore", "apf204"], 0, id="but-not-this-one"),
+        pytest.param(["--ignore", "APF302"], 0, id="one-that-is-given-up"),
         pytest.param(["--ignore", "APF204", "--fail-on", "info", "--diff"], 1, id="differences"),
     ],
 )
@@ -210,6 +211,68 @@ def test_fail_on(tmp_path: Path, flags: list[str], code: int) -> None:
     path.write_text(level("unused"))
 
     assert code == main(["check", *flags, str(path)])
+
+
+def test_findings_are_in_the_order_of_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever their kinds, first file first; built-in objects come last."""
+    for name in ("b", "a"):
+        lost = DANGLING.replace("lost", f"lost-{name}")
+        (tmp_path / f"{name}.yaml").write_text(f"{level(name)}---\n{lost}")
+    paths = [str(tmp_path / name) for name in ("b.yaml", "a.yaml")]
+
+    assert 1 == main(["check", "--server-concurrency-limit", "10", *paths])
+    lines = capsys.readouterr().out.partition("\n\n")[0].splitlines()
+    assert [
+        f"{tmp_path}/{name}.yaml:{line}" for name in ("b", "a") for line in (1, 4, 11)
+    ] == [line.partition(": ")[0] for line in lines[:6]]
+    assert {"(built in)"} == {line.partition(": ")[0] for line in lines[6:]}
+
+
+HTTP_URLS = DANGLING.replace("nowhere", "catch-all").replace("/version", "'/orders/*'")
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "has_hint"),
+    [
+        pytest.param(HTTP_URLS, [], True, id="urls"),
+        pytest.param(HTTP_URLS, ["--preset", "http"], False, id="urls-with-preset"),
+        pytest.param(HTTP_URLS, ["--preset", "kubernetes"], False, id="said-so"),
+        pytest.param(HTTP_URLS, ["--ignore", "APF004"], False, id="ignored"),
+        pytest.param(DANGLING.replace("nowhere", "interactive"), [], True, id="level"),
+        pytest.param(
+            DANGLING.replace("nowhere", "interactive") + "---\n" + level("interactive"),
+            [],
+            False,
+            id="own-level",
+        ),
+        pytest.param(DANGLING.replace("nowhere", "catch-all"), [], False, id="kubernetes-urls"),
+        pytest.param(
+            HTTP_URLS + "    resourceRules: [{verbs: [get], apiGroups: ['*'], resources: ['*'],"
+            " clusterScope: true}]\n",
+            [],
+            False,
+            id="resources-too",
+        ),
+    ],
+)
+def test_objects_for_another_api(
+    text: str,
+    flags: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    has_hint: bool,
+) -> None:
+    """Objects that look as if they were for another API are told which preset to give."""
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    main(["check", *flags, str(path)])
+    out = capsys.readouterr().out
+
+    assert has_hint == ("info APF004)" in out)
+    assert has_hint == ("Give --preset http" in out)
 
 
 def test_broken_addition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

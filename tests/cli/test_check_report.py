@@ -10,12 +10,12 @@ from apfproxy.cli.check_report import (
     Report,
     diff_line,
     entry_line,
+    entry_of,
     finding_entry,
     kinds_as_text,
-    nothing_entry,
     problem_entries,
 )
-from apfproxy.lint.findings import DANGLING, NOBODY, Finding
+from apfproxy.lint.findings import DANGLING, NOBODY, NOTHING_GIVEN, Finding
 from apfproxy.objects.decode import Candidate, Problem
 from apfproxy.objects.field_errors import FieldError, Reason
 from apfproxy.sources.object_files import FileContents, ObjectsRead
@@ -68,7 +68,7 @@ def test_methods_as_verbs(field: str, verbs: object, advice: str | None) -> None
             id="problem",
         ),
         pytest.param(
-            nothing_entry("x/"),
+            entry_of(NOTHING_GIVEN, "x/", "there is no object in it"),
             "x/: there is no object in it (\x1b[33mwarning\x1b[0m APF002)",
             id="nothing",
         ),
@@ -96,7 +96,7 @@ def test_diff_line(line: str, expected: str) -> None:
 
 def test_summary() -> None:
     """The last line counts all there is."""
-    entries = [finding_entry(GONE, READ), nothing_entry("x")]
+    entries = [finding_entry(GONE, READ), entry_of(NOTHING_GIVEN, "x", "there is no object in it")]
     report = Report(FileContents((("a.yaml", b""),), ()), READ, entries, (), ignored=2)
 
     assert report.summary() == "0 valid objects in 1 file, 1 problem, 1 warning, 2 ignored"

@@ -18,7 +18,7 @@ from apfproxy.lint.dead_rules import (
     why_nobody,
 )
 from apfproxy.lint.findings import NO_SUCH_RESOURCE, NO_SUCH_SCOPE
-from apfproxy.lint.known_resources import KNOWN_GROUPS
+from apfproxy.lint.known_resources import KNOWN_GROUPS, groups_of, is_of_kubernetes
 from apfproxy.objects.types import (
     FlowSchema,
     FlowSchemaSpec,
@@ -386,3 +386,27 @@ def test_flow_schema(rules: tuple[PolicyRulesWithSubjects, ...], ids: list[str])
     schema = FlowSchema(spec=FlowSchemaSpec(rules=rules))
 
     assert ids == [each.found.id for each in dead_rules(schema)]
+
+
+def test_known_resources() -> None:
+    """The lists are written as they are read; a name may be that of several groups."""
+    named = [
+        (name, subresource)
+        for resources in KNOWN_GROUPS.values()
+        for name, resource in resources.items()
+        for subresource in ("x", *resource.subresources)
+    ]
+
+    assert [] == [each for each in named if not (each[0].isalpha() and each[1].isalpha())]
+    assert (True, frozenset({"scale", "status"})) == KNOWN_GROUPS["apps"]["deployments"]
+    assert (None, frozenset({"finalize", "status"})) == KNOWN_GROUPS[""]["namespaces"]
+    assert ["", "events.k8s.io"] == groups_of("events")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("/api/v1/pods", True), ("/apis/a.b/v1/c", True), ("/api/v1/users", False), ("/x", False)],
+)
+def test_requests_of_kubernetes(target: str, *, expected: bool) -> None:
+    """A resource of the core group has a name that is known; another API has such paths, too."""
+    assert expected == is_of_kubernetes(parse_attributes("GET", target.encode()))

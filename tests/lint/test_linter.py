@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
+import re
+from typing import TYPE_CHECKING
 
-from apfproxy.lint.findings import FINDING_KINDS
-from apfproxy.lint.linter import lint
-from apfproxy.objects.decode import bootstrap_objects, decode_documents
-from apfproxy.objects.types import kind_of
+import pytest
+from msgspec.structs import replace
+
+from apfproxy.lint.findings import FINDING_KINDS, GIVEN_UP
+from apfproxy.lint.linter import AUTO_UPDATE, crowded_leases, lint, managed
+from apfproxy.objects.decode import bootstrap_objects, decode_documents, mandatory_objects
+from apfproxy.objects.types import (
+    FlowControlObject,
+    FlowSchema,
+    NonResourcePolicyRule,
+    ResourcePolicyRule,
+    kind_of,
+)
+from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SCHEMA = """apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: FlowSchema
@@ -31,7 +45,6 @@ spec: {type: Limited, limited: {nominalConcurrencyShares: SHARES, limitResponse:
 """
 QUEUE = "{type: Queue, queuing: {queues: QUEUES, handSize: HAND, queueLengthLimit: LENGTH}}"
 ALICE = "{kind: User, user: {name: alice}}"
-LEASES = "system-leader-election"
 
 
 def schema(  # noqa: PLR0913 - one for each field
@@ -93,21 +106,14 @@ def annotated(text: str, annotation: str, value: str) -> str:
     return text.replace("}\nspec", f', annotations: {{{annotation}: "{value}"}}}}\nspec', 1)
 
 
-def found(text: str, *, without: str = "") -> list[tuple[str, str, str]]:
-    """Id, object and field of what is found, with the objects over the built-in ones.
-
-    Args:
-        text: Objects as YAML.
-        without: Name of built-in FlowSchemas that are not there.
-    """
+def found(text: str) -> list[tuple[str, str, str]]:
+    """Id, object and field of what is found, with the objects over the built-in ones."""
     decoded = decode_documents(text.encode(), "test")
     assert decoded.problems == []
     objects = {
         (kind_of(each), each.metadata.name): each
         for each in (*bootstrap_objects(), *decoded.objects)
     }
-    if without:
-        del objects["FlowSchema", without]
     return [(each.found.id, each.name, each.field) for each in lint(objects.values())]
 
 
@@ -121,14 +127,6 @@ EXAMPLES = {
     "APF102": (
         schema() + "---\n" + schema(name="b", precedence=701, resource="pods"),
         "b",
-        "spec.matchingPrecedence",
-    ),
-    "APF103": (
-        schema(
-            precedence=9500,
-            subject="{kind: ServiceAccount, serviceAccount: {namespace: ci, name: builder}}",
-        ),
-        "a",
         "spec.matchingPrecedence",
     ),
     "APF104": (
@@ -188,11 +186,6 @@ EXAMPLES = {
         "spec.limited.lendablePercent",
     ),
     "APF205": (
-        level(queues=4, hand=4),
-        "workload-low",
-        "spec.limited.limitResponse.queuing.handSize",
-    ),
-    "APF206": (
         level(queues=7, hand=4),
         "workload-low",
         "spec.limited.limitResponse.queuing.handSize",
@@ -227,17 +220,6 @@ EXAMPLES = {
         "a",
         "spec.priorityLevelConfiguration.name",
     ),
-    "APF302": (
-        schema(
-            subject="{kind: User, user: {name: 'system:kube-scheduler'}}",
-            precedence=50,
-            level="workload-high",
-            group="coordination.k8s.io",
-            resource="leases",
-        ),
-        "a",
-        "spec.priorityLevelConfiguration.name",
-    ),
     "APF401": (
         annotated(schema(), "apfproxy.io/request-rate", "fast"),
         "a",
@@ -246,7 +228,7 @@ EXAMPLES = {
 }
 """Id to objects that have this finding alone, with the name and field of where it is."""
 
-ELSEWHERE = {"APF001", "APF002", "APF003", "APF211", "APF501", "APF502", "APF503"}
+ELSEWHERE = {"APF001", "APF002", "APF003", "APF004", "APF211", "APF501", "APF502", "APF503"}
 """Found where files are read and compared, or beside what is wrong with a FlowSchema."""
 
 
@@ -294,11 +276,97 @@ def test_ban_is_meant() -> None:
     assert found(annotated(level(shares=0), "apfproxy.io/ban", "true")) == []
 
 
-def test_leases_without_their_flow_schema() -> None:
-    """Without the suggested FlowSchema leases share a level with what their holders ask."""
-    assert [(each[0], each[1]) for each in found("", without=LEASES)] == [
-        ("APF204", "leader-election"),
-        ("APF302", "kube-controller-manager"),
-        ("APF302", "kube-scheduler"),
-        ("APF302", "kube-system-service-accounts"),
-    ]
+def test_words() -> None:
+    """Each kind has an id of one form in its order, and sentences to read."""
+    kinds = list(FINDING_KINDS.values())
+
+    assert sorted(FINDING_KINDS) == [kind.id for kind in kinds]
+    assert set() == GIVEN_UP & FINDING_KINDS.keys()
+    assert all(re.fullmatch(r"APF[0-5][0-9]{2}", kind.id) for kind in kinds)
+    assert all(kind.meaning.endswith(".") and kind.advice.endswith(".") for kind in kinds)
+
+
+def managed_object(obj: FlowControlObject, value: str) -> FlowControlObject:
+    """The object with the annotation."""
+    return replace(obj, metadata=replace(obj.metadata, annotations={AUTO_UPDATE: value}))
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected"),
+    [
+        pytest.param(managed_object(priority_level("a"), "true"), ["delete"], id="of-ones-own"),
+        pytest.param(managed_object(priority_level("system"), "true"), ["undo"], id="suggested"),
+        pytest.param(managed_object(priority_level("system"), "false"), [], id="kept"),
+        pytest.param(managed_object(priority_level("catch-all"), "true"), [], id="mandatory"),
+    ],
+)
+def test_managed(obj: FlowControlObject, expected: list[str]) -> None:
+    """What the annotation does depends on whether the server suggests the object."""
+    assert expected == [each.message.split()[3] for each in managed([obj])]
+
+
+SUGGESTED = bootstrap_objects()
+KEPT = ("system-leader-election", "system-node-high")
+
+
+def found_in(objects: Iterable[FlowControlObject]) -> list[tuple[str, str, str]]:
+    """Ids, FlowSchemas and messages of what is found."""
+    objects = tuple(objects)
+    levels = {each.metadata.name: each for each in objects if not isinstance(each, FlowSchema)}
+    schemas = [each for each in objects if isinstance(each, FlowSchema)]
+    return [(each.found.id, each.name, each.message) for each in crowded_leases(schemas, levels)]
+
+
+ALL_HOLDERS = "kube-controller-manager, kube-scheduler, controllers in kube-system, nodes"
+ALL_OTHERS = "pods, pods that elect leaders, people, strangers"
+CROWDED = f'leases of {ALL_HOLDERS} share level "catch-all" with what {ALL_OTHERS} ask'
+LEASES_OF_ALL = flow_schema(
+    "a",
+    "leader-election",
+    group_subject("system:authenticated"),
+    precedence=2,
+    resource_rule=ResourcePolicyRule(
+        verbs=("*",), api_groups=("coordination.k8s.io",), resources=("leases",), namespaces=("*",)
+    ),
+    non_resource_rule=NonResourcePolicyRule(verbs=("get",), non_resource_urls=("/version",)),
+)
+CROWDED_BY_LEASES = (
+    f'leases of {ALL_HOLDERS} share level "leader-election" with what pods that elect leaders ask'
+)
+SCHEDULER = flow_schema("a", "system", user_subject("system:kube-scheduler"))
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        pytest.param(SUGGESTED, [], id="suggested"),
+        pytest.param(mandatory_objects(), [("APF301", "catch-all", CROWDED)], id="mandatory"),
+        pytest.param(
+            [each for each in SUGGESTED if each.metadata.name not in KEPT],
+            [],
+            id="no-leases",
+        ),
+        pytest.param(
+            [
+                *SUGGESTED,
+                flow_schema("first", "exempt", group_subject("system:authenticated"), precedence=1),
+            ],
+            [],
+            id="exempt",
+        ),
+        pytest.param(
+            [*SUGGESTED, LEASES_OF_ALL],
+            [("APF301", "a", CROWDED_BY_LEASES)],
+            id="leases-of-all",
+        ),
+        pytest.param([], [], id="nothing"),
+        pytest.param(
+            [*(each for each in SUGGESTED if not isinstance(each, FlowSchema)), SCHEDULER],
+            [],
+            id="others-are-not-classified",
+        ),
+    ],
+)
+def test_leases(objects: Iterable[FlowControlObject], expected: list[tuple[str, str, str]]) -> None:
+    """Leases are to have a level without what pods, people and their holders ask."""
+    assert expected == found_in(objects)

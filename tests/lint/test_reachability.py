@@ -10,7 +10,6 @@ from msgspec import structs
 
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.lint import reachability
-from apfproxy.lint.findings import REACHED_WITHOUT_GROUPS, UNREACHABLE, FindingKind
 from apfproxy.lint.reachability import (
     MOST_LOOKED_AT,
     same_precedence,
@@ -21,7 +20,7 @@ from apfproxy.lint.request_sets import MOST_PIECES
 from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule, Subject
 from loadtest.objects import flow_schema, group_subject, user_subject
-from tests.lint.configurations import REQUESTS, USERS, USERS_WITH_GROUPS, configurations
+from tests.lint.configurations import REQUESTS, USERS_WITH_GROUPS, configurations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,9 +31,9 @@ PODS = ResourcePolicyRule(verbs=("get",), api_groups=("",), resources=("pods",),
 ALICE = user_subject("alice")
 
 
-def out_of_reach(schemas: Iterable[FlowSchema], *kinds: FindingKind) -> set[str]:
-    """Names of the FlowSchemas that have such a finding."""
-    return {each.name for each in unreachable(tried_in_order(schemas)) if each.found in kinds}
+def out_of_reach(schemas: Iterable[FlowSchema]) -> set[str]:
+    """Names of the FlowSchemas that are told to be out of reach."""
+    return {each.name for each in unreachable(tried_in_order(schemas))}
 
 
 def chosen(schemas: Iterable[FlowSchema], users: Iterable[User]) -> set[str]:
@@ -47,15 +46,7 @@ def chosen(schemas: Iterable[FlowSchema], users: Iterable[User]) -> set[str]:
 @given(schemas=configurations)
 def test_unreachable_is_never_chosen(schemas: list[FlowSchema]) -> None:
     """No alarm is false: the classifier never chooses what is told to be out of reach."""
-    assert set() == out_of_reach(schemas, UNREACHABLE) & chosen(schemas, USERS)
-
-
-@given(schemas=configurations)
-def test_not_reached_by_who_has_the_groups(schemas: list[FlowSchema]) -> None:
-    """Only impersonation reaches what is told to be reached without the usual groups."""
-    told = out_of_reach(schemas, UNREACHABLE, REACHED_WITHOUT_GROUPS)
-
-    assert set() == told & chosen(schemas, USERS_WITH_GROUPS)
+    assert set() == out_of_reach(schemas) & chosen(schemas, USERS_WITH_GROUPS)
 
 
 def schema(
@@ -94,7 +85,7 @@ def rule_of(*verbs: str, namespace: str = "*", resource: str = "pods") -> Resour
             [
                 schema("a", 2, group_subject("system:authenticated")),
                 schema("b", 2, group_subject("system:unauthenticated")),
-                schema("c", 3),
+                schema("c", 3, user_subject("*")),
             ],
             ["a, b"],
             id="by-everybody-in-two-groups",
@@ -128,23 +119,6 @@ def test_by_what(schemas: list[FlowSchema], messages: list[str]) -> None:
     assert [f"all that it can match is matched before by {by}" for by in messages] == found
 
 
-@pytest.mark.parametrize(
-    ("subjects", "kind"),
-    [
-        pytest.param([], REACHED_WITHOUT_GROUPS, id="in-no-group"),
-        pytest.param([user_subject("system:anonymous")], UNREACHABLE, id="by-name"),
-    ],
-)
-def test_anonymous(subjects: list[Subject], kind: FindingKind) -> None:
-    """A front proxy may vouch for the anonymous user without the group of the unauthenticated."""
-    groups = [group_subject(f"system:{name}") for name in ("authenticated", "unauthenticated")]
-    schemas = [schema(f"a{i}", 2, subject) for i, subject in enumerate([*groups, *subjects])]
-    last = schema("b", 3, group_subject("*"))
-
-    found = {each.name: each.found for each in unreachable([*schemas, last])}
-    assert kind is found["b"]
-
-
 def test_too_many_parts() -> None:
     """What is too large to be divided is told to be out of reach if one FlowSchema holds it."""
     groups, resources = ([f"{kind}{number}" for number in range(50)] for kind in "gr")
@@ -157,8 +131,8 @@ def test_too_many_parts() -> None:
     by_two = [schema("a", 2, rule=first), schema("b", 2, rule=second), schema("c", 3, rule=both)]
     by_one = [schema("a", 2, rule=both), schema("b", 3, rule=both), schema("c", 3, rule=first)]
 
-    assert set() == out_of_reach(by_two, UNREACHABLE)
-    assert {"b", "c"} == out_of_reach(by_one, UNREACHABLE)
+    assert set() == out_of_reach(by_two)
+    assert {"b", "c"} == out_of_reach(by_one)
 
 
 def test_too_many_earlier_ones() -> None:

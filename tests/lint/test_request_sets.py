@@ -6,17 +6,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.flowcontrol.classifier import Subjects
 from apfproxy.flowcontrol.mismatch import match_url
 from apfproxy.lint.request_sets import (
+    AUTHENTICATED,
+    EVERYBODY,
     MOST_PARTS,
+    UNAUTHENTICATED,
+    Identity,
     Kind,
     RequestSet,
+    Who,
+    can_meet,
+    holders,
+    identities,
     resource_requests,
     url_holds,
     url_requests,
     urls_meet,
 )
-from apfproxy.objects.types import NonResourcePolicyRule, ResourcePolicyRule
+from apfproxy.objects.types import (
+    NonResourcePolicyRule,
+    ResourcePolicyRule,
+    ServiceAccountSubject,
+    Subject,
+)
+from loadtest.objects import group_subject, user_subject
 from tests.flowcontrol.plain_walk import resource_rule_matches, url_rule_matches
 from tests.lint.configurations import REQUESTS, resource_rules, url_rules
 
@@ -102,10 +117,10 @@ def test_sets(
         for each in sets_of(other)
         for part in each.parts() or ()
     )
-    can_meet = any(one.can_meet(each) for one in sets_of(rule) for each in sets_of(other))
+    meets = any(one.can_meet(each) for one in sets_of(rule) for each in sets_of(other))
 
     assert not holds or matched(other) <= matched(rule)
-    assert can_meet or not matched(rule) & matched(other)
+    assert meets or not matched(rule) & matched(other)
 
 
 @given(rule=any_rule, other=any_rule)
@@ -119,7 +134,7 @@ def test_holds_all(
     ]
 
     assert [all(map(one.holds, each.parts() or ())) for one, each in pairs] == [
-        one.holds_all(each) for one, each in pairs
+        one.holds(each) for one, each in pairs
     ]
 
 
@@ -132,3 +147,70 @@ def test_most_parts() -> None:
         len(requests.parts() or ()),
         RequestSet(Kind.URL, (many, frozenset(("/a", "/b")))).parts(),
     )
+
+
+ALICE = Identity(Who.USER, "alice")
+BOB = Identity(Who.USER, "bob")
+DEVS = Identity(Who.GROUP, "devs")
+OPS = Identity(Who.GROUP, "ops")
+BUILDER = Identity(Who.USER, "system:serviceaccount:ci:builder")
+CI = Identity(Who.USER_PREFIX, "system:serviceaccount:ci:")
+OTHERS = Identity(Who.USER_PREFIX, "system:serviceaccount:other:")
+ACCOUNTS = Identity(Who.GROUP, "system:serviceaccounts")
+CI_ACCOUNTS = Identity(Who.GROUP, "system:serviceaccounts:ci")
+
+
+def test_identities() -> None:
+    """Each subject of a rule is one set, and everybody is one alone."""
+    accounts = ServiceAccountSubject(namespace="ci", name="*")
+    subjects = [
+        group_subject("devs"),
+        user_subject("bob"),
+        user_subject("alice"),
+        Subject(kind="ServiceAccount", service_account=accounts),
+    ]
+
+    assert identities(Subjects(subjects)) == [ALICE, BOB, DEVS, CI]
+    assert identities(Subjects([*subjects, user_subject("*")])) == [EVERYBODY]
+
+
+@pytest.mark.parametrize(
+    ("identity", "expected"),
+    [
+        pytest.param(ALICE, {AUTHENTICATED}, id="user"),
+        pytest.param(DEVS, {AUTHENTICATED}, id="group"),
+        pytest.param(Identity(Who.USER, "system:anonymous"), {UNAUTHENTICATED}, id="anonymous"),
+        pytest.param(Identity(Who.USER, "header:al"), {UNAUTHENTICATED}, id="unverified-name"),
+        pytest.param(UNAUTHENTICATED, set(), id="unauthenticated"),
+        pytest.param(AUTHENTICATED, set(), id="authenticated"),
+        pytest.param(EVERYBODY, set(), id="everybody"),
+        pytest.param(BUILDER, {CI, CI_ACCOUNTS, ACCOUNTS, AUTHENTICATED}, id="account"),
+        pytest.param(CI, {CI_ACCOUNTS, ACCOUNTS, AUTHENTICATED}, id="accounts"),
+        pytest.param(CI_ACCOUNTS, {ACCOUNTS, AUTHENTICATED}, id="group-of-accounts"),
+        pytest.param(Identity(Who.USER, "system:serviceaccount:ci"), {AUTHENTICATED}, id="half"),
+    ],
+)
+def test_holders(identity: Identity, expected: set[Identity]) -> None:
+    """Sets that hold another, by the groups that authentication gives."""
+    assert set(holders(identity)) == {identity, EVERYBODY} | expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        pytest.param(ALICE, ALICE, True, id="one-user"),
+        pytest.param(ALICE, BOB, False, id="two-users"),
+        pytest.param(ALICE, DEVS, True, id="user-and-group"),
+        pytest.param(DEVS, OPS, True, id="two-groups"),
+        pytest.param(AUTHENTICATED, UNAUTHENTICATED, False, id="known-and-not"),
+        pytest.param(BUILDER, CI, True, id="account-of-the-namespace"),
+        pytest.param(BUILDER, OTHERS, False, id="account-of-another-namespace"),
+        pytest.param(CI, CI, True, id="one-namespace"),
+        pytest.param(CI, OTHERS, False, id="two-namespaces"),
+        pytest.param(ALICE, EVERYBODY, True, id="everybody"),
+        pytest.param(CI, DEVS, True, id="accounts-and-group"),
+    ],
+)
+def test_can_meet(*, one: Identity, other: Identity, expected: bool) -> None:
+    """Everybody has one name and any groups, and the answer does not depend on the order."""
+    assert (expected, expected) == (can_meet(one, other), can_meet(other, one))
