@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.admin.families import MOST_SAMPLES
 from apfproxy.admin.merged_gauges import Rule, rule_of
+from apfproxy.admin.metrics import MOST_SAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,168 +1,243 @@
-"""The metrics page: all families of a process, in the text format of Prometheus.
+"""Metric families as a table, and the page that is made of it.
 
-It is so whatever a scraper accepts, as kube-apiserver's page is: OpenMetrics would write the bounds
-of buckets otherwise (`le="1.0"`), and a query for the bounds of one would not find the other.
-
-The parts of the process count with plain integers; only a scrape turns them into metrics.  A page
-may have millions of samples: it is made in slices, and never held as a whole.
+A row is a family: its name, where its numbers are, and its help text; rows are grouped by what
+their series are of.  The page is in the text format of Prometheus whatever a scraper accepts, as
+kube-apiserver's is: OpenMetrics would write the bounds of buckets otherwise (`le="1.0"`), and a
+query for the bounds of one would not find the other.  It may have millions of samples, so it is
+made in slices.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+import platform
+from itertools import accumulate, islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+from prometheus_client.utils import floatToGoString
 
-from apfproxy.admin.endpoint_metrics import EndpointMetrics
-from apfproxy.admin.flowcontrol_metrics import FlowControlMetrics
-from apfproxy.admin.proxy_metrics import ProxyMetrics
+import apfproxy
+from apfproxy.base import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from apfproxy.admin.config_status import ConfigStatus
-    from apfproxy.admin.endpoint_state import EndpointView
-    from apfproxy.admin.proxy_metrics import PoolState
-    from apfproxy.base.clock import Clock
-    from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.meters import KindMeter
-    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.admin.state import Times
 
-    Families = Callable[[], Iterable[Metric]]
+    Labels = dict[str, str]
+    Labelled = Iterable[tuple[Labels, Any]]
+    Owners = Callable[[Any], Labelled]
+    Numbers = Callable[[Any], Labelled]
+    Where = str | Numbers
+    """The path of an attribute, or what makes numbers, or histograms, with their labels."""
+
+PREFIX: Final = "apfproxy_"
+MOST_SAMPLES: Final = 500
+"""Of one slice: making and encoding them takes 2 ms."""
+NONE: Final[Labels] = {}
 
 ENCODE, CONTENT_TYPE = choose_encoder("")
 """The library's, for who accepts nothing else."""
 
 
-class Collected(Collector):
-    """Families of several sources as one collector."""
+class Family(NamedTuple):
+    """A family of metrics.
 
-    def __init__(self, *sources: Families) -> None:
-        self._sources = sources
+    Attributes:
+        numbers: Of each of what its series are of, with the labels of its own.
+        bounds: Of the buckets of a histogram, in the metric's unit.
+        unit: How many of the state's units are one of the metric's.
+        owners: What its series are of, with their labels.
+        is_always: Whether its help is on a page that has nothing that its series could be of.
+    """
+
+    name: str
+    help: str
+    kind: str
+    numbers: Numbers
+    bounds: tuple[str, ...] = ()
+    unit: float = 1
+    owners: Owners = lambda state: [(NONE, state)]
+    is_always: bool = True
+
+    def samples(self, states: Mapping[str, Any]) -> Iterator[Sample]:
+        """All series of states by the names of workers, "" for one without a name."""
+        for worker, state in states.items():
+            of_worker = {"worker": worker} if worker else NONE
+            for labels, owner in self.owners(state):
+                for own, value in self.numbers(owner):
+                    every = {**of_worker, **labels, **own}
+                    if self.kind == "histogram":
+                        yield from self._buckets(every, value)
+                    else:
+                        yield Sample(self.name, every, value)
+
+    def has_owners(self, state: Any) -> bool:  # noqa: ANN401 - of any table
+        """Whether there is anything that its series could be of."""
+        return any(True for _ in self.owners(state))
+
+    def _buckets(self, labels: Labels, times: Times) -> Iterator[Sample]:
+        totals = list(accumulate(times.counts or [0] * len(self.bounds)))
+        for bound, total in zip(self.bounds, totals, strict=True):
+            yield Sample(f"{self.name}_bucket", {**labels, "le": bound}, total)
+        yield Sample(f"{self.name}_count", labels, totals[-1])
+        yield Sample(f"{self.name}_sum", labels, times.sum / self.unit)
+
+    def slices(self, states: Mapping[str, Any]) -> Iterator[bytes]:
+        """Its text, bit by bit."""
+        suffix = {"counter": "_total", "info": "_info"}.get(self.kind, "")
+        name = self.name.removesuffix(suffix)
+        head = encoded(Metric(name, self.help, self.kind))
+        samples = self.samples(states)
+        some = list(islice(samples, MOST_SAMPLES))
+        if some or self.is_always or any(map(self.has_owners, states.values())):
+            yield head
+        while some:
+            metric = Metric(name, self.help, self.kind)
+            metric.samples = some
+            yield encoded(metric).removeprefix(head)
+            some = list(islice(samples, MOST_SAMPLES))
+
+
+class _Collected(Collector):
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
 
     def collect(self) -> Iterator[Metric]:
-        """All families, as of now."""
-        for families in self._sources:
-            yield from families()
-
-
-class ScrapedPage:
-    """Answers scrapes with all that a collector has, and with what is known of the process."""
-
-    content_type: ClassVar[str] = CONTENT_TYPE
-
-    def __init__(self, collector: Collector) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(collector)
-        ProcessCollector(registry=self._registry)
-
-    def slices(self) -> Iterator[bytes]:
-        """Answer one scrape: the page in slices.
-
-        Each slice takes about 2 ms to make; between them the event loop does other things.
-        """
-        name = ""
-        for metric in self._registry.collect():
-            text = encoded(metric)
-            if metric.name == name:  # a further part of the family before
-                empty = Metric(metric.name, metric.documentation, metric.type)
-                text = text.removeprefix(encoded(empty))
-            name = metric.name
-            yield text
+        yield self._metric
 
 
 def encoded(metric: Metric) -> bytes:
-    """A family by itself."""
-    text: bytes = ENCODE(Collected(lambda: (metric,)))
+    """A family, or a part of it, by itself."""
+    text: bytes = ENCODE(_Collected(metric))
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterParts:
-    """What the page has of a cluster.
+def page(table: Sequence[Family], states: Mapping[str, Any]) -> Iterator[bytes]:
+    """The page of states by the names of workers, "" for one whose series have no such label.
 
-    Attributes:
-        endpoints: Gives its servers.
-        others: Make further families; all clusters have the same ones.
+    Each slice takes about 2 ms to make; between them the event loop does other things.
     """
-
-    clock: Clock
-    controller: Controller
-    kind_meter: KindMeter
-    counters: ProxyCounters
-    pool: PoolState
-    config_status: ConfigStatus
-    endpoints: Callable[[], Sequence[EndpointView]] = tuple
-    others: Sequence[Families] = ()
-
-    def collect(self, is_full: Callable[[], bool], *, is_only: bool) -> Iterator[Metric]:
-        """All families, as of now."""
-        yield from FlowControlMetrics(
-            self.clock,
-            self.controller,
-            self.kind_meter,
-            is_full=is_full,
-        ).collect()
-        yield from ProxyMetrics(
-            self.counters,
-            self.pool,
-            self.config_status,
-            self.controller,
-            is_only=is_only,
-        ).collect()
-        yield from EndpointMetrics(self.endpoints, is_full).collect()
-        for families in self.others:
-            yield from families()
+    for family in table:
+        yield from family.slices(states)
 
 
-class MetricsPage(ScrapedPage):
-    """The proxy's page.
+class ScrapedPage:
+    """A page for scrapers.
 
     Args:
-        clusters: Asked at each scrape: the clusters by name; one named "" has no label.
-        others: Make the families that are not of a cluster.
-        is_full: Asked at each scrape for whether to have series of what was never used.
+        table: Its families.
+        states: Makes what they show, by the names of workers; at the end it is whole.
     """
+
+    content_type: ClassVar[str] = CONTENT_TYPE
 
     def __init__(
-        self,
-        clusters: Callable[[], Mapping[str, ClusterParts]],
-        others: Sequence[Families] = (),
-        *,
-        is_full: Callable[[], bool],
+        self, table: Sequence[Family], states: Callable[[], Iterable[Mapping[str, Any]]]
     ) -> None:
-        def of_clusters() -> Iterator[Metric]:
-            return by_cluster({
-                name: parts.collect(is_full, is_only=not name)
-                for name, parts in clusters().items()
-            })  # fmt: skip
+        self._table = table
+        self._states = states
 
-        super().__init__(Collected(of_clusters, *others))
-
-
-def by_cluster(clusters: Mapping[str, Iterator[Metric]]) -> Iterator[Metric]:
-    """The families of several clusters, each with the samples of all, a part after the other.
-
-    Every cluster has the same families in the same order.
-    """
-    heads = {name: head for name, parts in clusters.items() if (head := next(parts, None))}
-    while heads:
-        family = next(iter(heads.values())).name
-        for name, parts in clusters.items():
-            part = heads.pop(name, None)
-            while part is not None and part.name == family:
-                yield labelled(part, name) if name else part
-                part = next(parts, None)
-            if part is not None:
-                heads[name] = part
+    def slices(self) -> Iterator[bytes]:
+        """Respond to one scrape; an empty slice is a chance for others to run."""
+        found: Mapping[str, Any] = {}
+        for found in self._states():  # noqa: B007 - the last one is whole
+            yield b""
+        yield from page(self._table, found)
 
 
-def labelled(part: Metric, cluster: str) -> Metric:
-    """A part of a family with the cluster as one more label of each sample."""
-    label = {"cluster": cluster}
-    part.samples = [each._replace(labels=label | each.labels) for each in part.samples]
-    return part
+# Rows.
+
+
+def of(owners: Owners, prefix: str, *families: Family, is_always: bool = True) -> list[Family]:
+    """Families of the same owners, with a prefix of their names."""
+    return [
+        each._replace(name=prefix + each.name, owners=owners, is_always=is_always)
+        for each in families
+    ]
+
+
+def gauge(name: str, where: Where, text: str) -> Family:
+    """A family of numbers that are of now."""
+    return Family(name, text, "gauge", _numbers(where))
+
+
+def counter(name: str, where: Where, text: str) -> Family:
+    """A family of numbers that only go up; its name ends in `_total`."""
+    return Family(name, text, "counter", _numbers(where))
+
+
+def info(name: str, where: Numbers, text: str) -> Family:
+    """A family of ones whose labels say something; its name ends in `_info`."""
+    return Family(name, text, "info", where)
+
+
+def histogram(name: str, where: Numbers, bounds: Iterable[float], unit: float, text: str) -> Family:
+    """A family of `Times`, with the bounds of their buckets but the last, which has none."""
+    # The library does not annotate this function; `1` is how Kubernetes writes `1.0`.
+    texts = [str(floatToGoString(each)).removesuffix(".0") for each in bounds]  # type: ignore[no-untyped-call]
+    return Family(name, text, "histogram", where, (*texts, "+Inf"), unit)
+
+
+def _numbers(where: Where) -> Numbers:
+    return one(attrgetter(where)) if isinstance(where, str) else where
+
+
+def one(read: Callable[[Any], float | None]) -> Numbers:
+    """A number without labels of its own; none where it is not known."""
+    return lambda owner: [] if (number := read(owner)) is None else [(NONE, number)]
+
+
+def by(label: str, where: str | Callable[[Any], Mapping[Any, float]]) -> Numbers:
+    """A number for each key of a dictionary; the key is the value of a label."""
+    read = attrgetter(where) if isinstance(where, str) else where
+    return lambda owner: [({label: str(key)}, number) for key, number in read(owner).items()]
+
+
+def by_name(label: str, *names: str) -> Numbers:
+    """Some attributes; the name of each is the value of a label."""
+    return lambda owner: [({label: name}, getattr(owner, name)) for name in names]
+
+
+def parts(names: Mapping[str, Labels], *, only_used: bool = False) -> Numbers:
+    """Histograms by their paths, with the labels of each; maybe without empty ones."""
+    reads = [(attrgetter(name), labels) for name, labels in names.items()]
+    return lambda owner: [
+        (labels, times) for read, labels in reads if (times := read(owner)).counts or not only_used
+    ]
+
+
+def used(name: str) -> Numbers:
+    """A histogram without labels of its own, unless it is empty."""
+    return parts({name: NONE}, only_used=True)
+
+
+BUILD: Final = {
+    "version": apfproxy.__version__,
+    "build": build.kind(),
+    "python_version": platform.python_version(),
+}
+
+# A family in two lines: its name and where its numbers are, and its help text.
+# fmt: off
+PROCESS: Final = (
+    info("apfproxy_build_info", lambda _: [(BUILD, 1)],
+        "What runs"),
+    gauge("process_virtual_memory_bytes", "used.virtual_bytes",
+        "Virtual memory size in bytes."),
+    gauge("process_resident_memory_bytes", "used.resident_bytes",
+        "Resident memory size in bytes."),
+    gauge("process_start_time_seconds", "used.started_s",
+        "Start time of the process since unix epoch in seconds."),
+    gauge("process_open_fds", "used.open_files",
+        "Number of open file descriptors."),
+    gauge("process_max_fds", "used.max_files",
+        "Maximum number of open file descriptors."),
+    counter("process_cpu_seconds_total", "used.cpu_s",
+        "Total user and system CPU time spent in seconds."),
+)
+# fmt: on

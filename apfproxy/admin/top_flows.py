@@ -18,8 +18,11 @@ for decayed sums.
 
 from __future__ import annotations
 
+from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
+from apfproxy.admin.state import Flow as UsedFlow
+from apfproxy.admin.state import FlowsState
 from apfproxy.base.faults import Part, contained
 
 if TYPE_CHECKING:
@@ -217,6 +220,39 @@ class TopFlows:
             }
             for key in order
         ]
+
+    def state(self, most: int = 20, by: Iterable[str] = MEASURES) -> FlowsState:
+        """The largest flows by some measures, and what is known of all.
+
+        A number is 0 where a flow is not among the known ones of that measure, else at least the
+        true one and at most the measure's error above it.  Sums decay by half in `HALF_LIFE_S`.
+        """
+        self._fold()
+        growth = self._growth()
+        keys: dict[FlowKey, None] = {}
+        for sketch in (self._sketches[MEASURES.index(name)] for name in by):
+            counts = sketch.counts
+            keys.update(dict.fromkeys(nlargest(most, counts, key=counts.__getitem__)))
+        return FlowsState(
+            capacity=self.capacity,
+            totals=[sketch.total / growth for sketch in self._sketches],
+            errors=[sketch.error / growth for sketch in self._sketches],
+            flows=[self._flow(key, growth) for key in keys],
+        )
+
+    def _flow(self, key: FlowKey, growth: float) -> UsedFlow:
+        flow_schema, priority_level, flow = key
+        shown = flow.encode(errors="backslashreplace").decode()
+        used, waited, rejected = (sketch.estimate(key) / growth for sketch in self._sketches)
+        return UsedFlow(
+            flow_schema=flow_schema,
+            priority_level=priority_level,
+            flow=shown,
+            is_whole=shown == flow and len(flow) < MAX_NAME,
+            seat_seconds=used,
+            wait_seconds=waited,
+            rejected=rejected,
+        )
 
     def close(self) -> None:
         """Stop."""

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from apfproxy.admin.endpoint_state import EndpointWatch, Recent
-    from apfproxy.admin.proxy_metrics import PoolState
     from apfproxy.upstream.counters import UpstreamCounters
+    from apfproxy.upstream.pool import Pool
 
 
 class Upstream(Protocol):
@@ -55,7 +55,7 @@ class Upstream(Protocol):
 
 
 def upstream_state(
-    upstream: Upstream, pool: PoolState, seats_per_endpoint: int | None = None
+    upstream: Upstream, pool: Pool, seats_per_endpoint: int | None = None
 ) -> dict[str, Any]:
     """The state now: totals since the start, and rates a second of the last seconds.
 

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from apfproxy.admin.gathering import ProcessParts, gathered
 from apfproxy.admin.merged_metrics import Page, labelled_slices, merged_slices, page_of
-from apfproxy.admin.metrics import Collected, ScrapedPage
+from apfproxy.admin.metric_table import TABLE
+from apfproxy.admin.metrics import ScrapedPage
 from apfproxy.admin.responses import sliced_response
+from apfproxy.admin.state import ProcessState, WorkerState
 from apfproxy.admin.worker_answers import names_of
-from apfproxy.admin.worker_metrics import worker_families
 from apfproxy.admin.worker_totals import WorkerTotals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from prometheus_client.core import Metric
-
-    from apfproxy.admin.metrics import Families
     from apfproxy.admin.worker_answers import AskAll, Asked, WorkerAdmin
 
 PATH = "/metrics"
@@ -38,7 +37,7 @@ class WorkerMetricsPage:
         ask: Asks all workers.
         workers: Those that there are now.
         restarts: How many were started again since they had ended by themselves.
-        others: Make the further families of this process.
+        parts: What this process has itself.
     """
 
     def __init__(
@@ -46,13 +45,14 @@ class WorkerMetricsPage:
         ask: AskAll,
         workers: Callable[[], Sequence[WorkerAdmin]],
         restarts: Callable[[], int],
-        others: Sequence[Families] = (),
+        parts: Callable[[], ProcessParts] = lambda: ProcessParts(started_s=0.0, health=()),
     ) -> None:
         self._ask = ask
         self._workers = workers
         self._restarts = restarts
         self._answered: dict[str, bool] = {}
-        self._own = ScrapedPage(Collected(self._families, *others))
+        self._parts = parts
+        self._own = ScrapedPage(TABLE, lambda: [{"": self._state()}])
         self._totals = WorkerTotals()
         self._asking = asyncio.Lock()
 
@@ -104,5 +104,11 @@ class WorkerMetricsPage:
         self._answered = dict(zip(names, answered, strict=True))
         return pages
 
-    def _families(self) -> Iterator[Metric]:
-        return worker_families(self._workers(), self._restarts(), self._answered)
+    def _state(self) -> ProcessState:
+        (state,) = gathered(self._parts())
+        workers = dict(zip(names_of(self._workers()), self._workers(), strict=True))
+        for name, worker in workers.items():
+            problem = "" if self._answered.get(name) else "it has not answered"
+            state.workers.append(WorkerState(name=name, state=worker.state, problem=problem))
+        state.restarts = self._restarts()
+        return state

@@ -22,13 +22,13 @@ from apfproxy.admin.raw_request import request_of_line
 from apfproxy.admin.several_clusters import Pages, SeveralClusters
 from apfproxy.admin.upstream_state import upstream_state
 from apfproxy.admin.web import WebListener
+from apfproxy.app.object_source import source_text
 from apfproxy.app.settings_checks import one_flow, tells_apart, verifies_users
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.request import preset_of
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import OBSERVE
-from apfproxy.sources.object_source import source_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from apfproxy.admin.access import AdminAccess
-    from apfproxy.admin.metrics import MetricsPage
+    from apfproxy.admin.metrics import ScrapedPage
     from apfproxy.admin.observation import Observation
     from apfproxy.admin.places import Places
     from apfproxy.app.cluster import Cluster
@@ -85,7 +85,7 @@ class AdminListener(WebListener):
 
     def __init__(self, parts: AdminParts, places: Places) -> None:
         self._parts = parts
-        self._metrics: MetricsPage | None = None
+        self._metrics: ScrapedPage | None = None
         super().__init__(self._application(), places, parts.access, shutdown_s=SHUTDOWN_S)
 
     def _application(self) -> web.Application:
@@ -110,7 +110,7 @@ class AdminListener(WebListener):
             partial(fleet_of, only),
         )
 
-    async def metrics(self) -> MetricsPage:
+    async def metrics(self) -> ScrapedPage:
         """Import the metrics, in a thread, and make their page at the first scrape."""
         if self._metrics is None:
             module = await asyncio.to_thread(importlib.import_module, "apfproxy.app.metrics_page")

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from apfproxy import __version__
-from apfproxy.admin.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
-from apfproxy.admin.metrics import ScrapedPage
+from apfproxy.admin.apiserver_metrics import ResourceState, StoreState, apiserver_page
 from apfproxy.admin.places import Places
 from apfproxy.admin.web import WebListener, health_routes
 from apfproxy.apiserver.answers import UNCACHED
@@ -35,18 +34,19 @@ from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.apiserver.write_guard import WriteGuard
 from apfproxy.app.running import descriptor_limit
+from apfproxy.app.store import starting
 from apfproxy.base.errors import ListenError
 from apfproxy.base.faults import Faults
 from apfproxy.base.health_checks import HEALTHZ, READYZ, HealthRegistry
 from apfproxy.base.sockets import SocketFiles, listening_sockets
 from apfproxy.settings import TEXT
-from apfproxy.sources.stored_objects import starting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aiohttp.typedefs import Handler
 
+    from apfproxy.admin.metrics import ScrapedPage
     from apfproxy.base.signals import Signals
     from apfproxy.settings import Address
 
@@ -181,7 +181,7 @@ class ApiServerProcess:
         # Nobody needs to say who he is, but a web page is nobody's client.
         guard = WriteGuard(api.handle, lambda: True, checks_host=False)
         self._gate = Gate(guard.handle, KINDS, self.counters, load)
-        page = ScrapedPage(ApiServerMetrics(self.counters, self._store_state))
+        page = apiserver_page(self.counters, self._store_state, time.time())
 
         async def metrics() -> ScrapedPage:
             return page

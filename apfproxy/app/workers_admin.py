@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from apfproxy.admin.admin import API_INDEX
+from apfproxy.admin.gathering import ProcessParts, admin_state
 from apfproxy.admin.places import Places
-from apfproxy.admin.process_metrics import admin_families, health_families
 from apfproxy.admin.responses import own_names_only, plain_errors
 from apfproxy.admin.web import WebListener
 from apfproxy.admin.worker_answers import ONE
@@ -65,6 +64,7 @@ class WorkersAdmin:
         restarts: Callable[[], int] = lambda: 0,
         are_all: bool = True,
     ) -> None:
+        started_s = time.time()
         self._client = client = WorkerClient(workers)
         limit = min(CONNECTIONS, descriptor_limit() // DESCRIPTORS_PART)
         self._places = places = Places("admin", limit, time.monotonic_ns)
@@ -72,7 +72,9 @@ class WorkersAdmin:
             client.ask_all,
             workers,
             restarts,
-            (partial(admin_families, places, access.refused), partial(health_families, own_health)),
+            lambda: ProcessParts(
+                started_s=started_s, health=own_health, admin=admin_state(places, access.refused)
+            ),
         )
         feeds = WorkerFeeds(workers, client.events, own_health)
         pages = WorkerPages(

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from apfproxy.admin.config_status import ConfigStatus
-from apfproxy.admin.listener_metrics import listener_families
-from apfproxy.admin.metrics import ClusterParts, MetricsPage
+from apfproxy.admin.gathering import (
+    ClusterParts,
+    ConfigStatus,
+    ProcessParts,
+    ServingParts,
+    gathered,
+)
+from apfproxy.admin.metric_table import TABLE
+from apfproxy.admin.metrics import ScrapedPage
+from apfproxy.authn.authenticator import AuthenticationCounters
+from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes
+from tests.admin.servers import StillPool, StillUpstream
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
+    from apfproxy.admin.state import ProcessState
     from apfproxy.objects.types import FlowControlObject
 
 MS = 1_000_000
@@ -30,15 +40,6 @@ class Details:
 
     user_name: str
     attributes: RequestAttributes
-
-
-class StillPool:
-    """A pool of upstream connections of which nothing moves."""
-
-    open_count = 5
-    idle_count = 2
-    waiting_count = 1
-    draining = ()
 
 
 class Scene:
@@ -57,22 +58,40 @@ class Scene:
         self.controller.commit(self.controller.digest(objects))
         self.kind_meter = KindMeter(self.clock.now_ns())
         self.counters = ProxyCounters()
-        self.config_status = ConfigStatus()
-        self.parts = ClusterParts(
-            clock=self.clock,
-            controller=self.controller,
-            kind_meter=self.kind_meter,
-            counters=self.counters,
-            pool=StillPool(),
-            config_status=self.config_status,
-        )
-        self.metrics = MetricsPage(
-            lambda: {"": self.parts},
-            [lambda: listener_families(self.counters.listener)],
-            is_full=lambda: True,
+        self.loads = ConfigStatus()
+        self.upstream = StillUpstream("up")
+        self.authentications = AuthenticationCounters()
+        self.metrics = ScrapedPage(TABLE, lambda: [{"": self.state()}])
+
+    def parts(self, **more: Any) -> ServingParts:  # noqa: ANN401 - any of them
+        """What serves, as it is now."""
+        return ServingParts(
+            **{
+                "controller": self.controller,
+                "kinds": self.kind_meter,
+                "loads": self.loads,
+                "counters": self.counters,
+                "pool": StillPool(self.upstream),
+                "upstream": self.upstream,
+                "authentications": self.authentications,
+                **more,
+            }
         )
 
-    async def scrape(self) -> MetricsPage:
+    def state(self, *, is_full: bool = True, **more: Any) -> ProcessState:  # noqa: ANN401 - likewise
+        """The state of a process that has this cluster alone."""
+        *_, state = gathered(
+            ProcessParts(
+                started_s=1.0,
+                health=HealthRegistry(),
+                clusters=[ClusterParts(serving=self.parts(**more))],
+                is_full=is_full,
+                listener=self.counters.listener,
+            )
+        )
+        return state
+
+    async def scrape(self) -> ScrapedPage:
         """The page of metrics."""
         return self.metrics
 

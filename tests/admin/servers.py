@@ -63,6 +63,17 @@ class StillUpstream:
         }
 
 
+class StillPool:
+    """The connections to these servers, of which nothing moves."""
+
+    open_count, idle_count, waiting_count = 5, 2, 1
+
+    def __init__(self, upstream: StillUpstream) -> None:
+        watches = upstream.watches.values()
+        self.endpoints = [each.endpoint for each in watches if each.state != "draining"]
+        self.draining: tuple[StillEndpoint, ...] = ()
+
+
 def view(url: str, state: str = "up") -> EndpointView:
     """A server in a state."""
     endpoint = StillEndpoint(url, is_drawn=state == "up")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 
-from apfproxy.admin.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
+from apfproxy.admin.apiserver_metrics import ResourceState, StoreState, apiserver_page
 from apfproxy.apiserver.counters import ApiServerCounters, RequestLabels
 from apfproxy.sources.object_counts import CountsParser
 
@@ -17,9 +16,7 @@ LABELS = RequestLabels("LIST", "", "v1", "pods", "", "cluster")
 
 def page(counters: ApiServerCounters | None = None) -> bytes:
     """The metrics page of a server."""
-    registry = CollectorRegistry()
-    registry.register(ApiServerMetrics(counters or ApiServerCounters(), lambda: STATE))
-    return generate_latest(registry)
+    return b"".join(apiserver_page(counters or ApiServerCounters(), lambda: STATE, 1.0).slices())
 
 
 def test_counts_can_be_read() -> None:

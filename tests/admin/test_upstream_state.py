@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from apfproxy.admin.upstream_state import upstream_state
 from apfproxy.settings import Address
 from apfproxy.upstream.counters import UpstreamFailure
-from tests.admin.scene import StillPool
+from tests.admin.servers import StillPool, StillUpstream
 from tests.proxy.watched import NEVER, Scene
 
 S = 1_000_000_000
+POOL: Any = StillPool(StillUpstream())
 
 
 async def test_state() -> None:
@@ -19,7 +21,7 @@ async def test_state() -> None:
     watch, [server] = scene.watch, scene.servers
     counters = server.counters
     assert ("unknown", None, None) == tuple(
-        upstream_state(watch, StillPool())[name] for name in ("state", "problem", "since")
+        upstream_state(watch, POOL)[name] for name in ("state", "problem", "since")
     )
     counters.answers.update({200: 3, 204: 2, 404: 5, 999: 1})
     for _ in range(11):
@@ -27,7 +29,7 @@ async def test_state() -> None:
     for _ in range(20):
         counters.fail(UpstreamFailure.CONNECT, "connection refused")
     await scene.look(10)
-    found = upstream_state(watch, StillPool(), 200)
+    found = upstream_state(watch, POOL, 200)
     endpoints = found.pop("endpoints")
 
     assert {

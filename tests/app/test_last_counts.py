@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.admin.families import NO_LABELS, counter
-from apfproxy.admin.metrics import Collected, ScrapedPage
+from apfproxy.admin.metrics import ScrapedPage, counter
 from apfproxy.app import last_counts
 from apfproxy.app.last_counts import END, leave_counts, take_counts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PAGE = ScrapedPage(Collected(lambda: iter([counter("served_total", "x", [(NO_LABELS, 5)])])))
+PAGE = ScrapedPage([counter("served_total", "real", "x")], lambda: [{"": 5}])
 
 
 def test_counts(tmp_path: Path) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from apfproxy.admin.fleet_metrics import fleet_families
-from apfproxy.admin.worker_metrics import worker_families
+from apfproxy.admin.metric_table import TABLE
+from apfproxy.admin.metrics import page as text_of
+from apfproxy.admin.state import ClusterState, ProcessState, WorkerState
 from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.passage import WorkEstimator
@@ -132,8 +132,11 @@ async def page(tmp_path: Path) -> dict[str, dict[str, set[str]]]:
     found: dict[str, dict[str, set[str]]] = {"up": {}}
     for name, labels in NEVER_ON_A_PAGE_AT_REST.items():
         found[name] = {label: set() for label in labels}
-    others = chain(fleet_families(fleet), worker_families((), 0, {"1": True}))
-    for family in chain(text_string_to_metric_families(text), others):
+    state = ProcessState(
+        clusters=[ClusterState(is_serving=True, fleet=fleet())], workers=[WorkerState(name="1")]
+    )
+    text += b"".join(text_of(TABLE, {"": state})).decode()
+    for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels_of = found.setdefault(sample.name, {})
             for label, value in sample.labels.items():

@@ -12,14 +12,11 @@ import aiohttp
 import pytest
 import yaml
 
-from apfproxy.admin.fleet_metrics import fleet_families
-from apfproxy.admin.listener_metrics import unrouted_families
-from apfproxy.admin.worker_metrics import worker_families
+from apfproxy.admin.metric_table import TABLE
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.settings_checks import check_identities
 from apfproxy.cli.main import main
-from apfproxy.proxy.counters import ListenerCounters
 from apfproxy.settings import Address
 from apfproxy.settings.cluster_reader import Section
 from apfproxy.settings.file import parse_settings
@@ -136,11 +133,7 @@ async def test_metrics(tmp_path: Path) -> None:
     """Each metric that is named exists, and each of the project's own is on the metrics page."""
     text = await metrics_page(tmp_path) + await metrics_of_an_apiserver()
     known = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
-    known |= {f"{each.name}_total" for each in unrouted_families(ListenerCounters())}
-    known |= {
-        each.name + ("_total" if each.type == "counter" else "")
-        for each in (*fleet_families(lambda: None), *worker_families((), 0, {}))
-    }
+    known |= {each.name for each in TABLE}
     named = {
         (document.name, match[1])
         for document in pages()

@@ -10,12 +10,17 @@ import asyncio
 import io
 import logging
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.admin.config_status import ConfigStatus
-from apfproxy.admin.listener_metrics import listener_families
-from apfproxy.admin.metrics import ClusterParts, MetricsPage
+from apfproxy.admin.gathering import (
+    ClusterParts,
+    ConfigStatus,
+    ProcessParts,
+    ServingParts,
+    gathered,
+)
+from apfproxy.admin.metric_table import TABLE
+from apfproxy.admin.metrics import page
 from apfproxy.app.log import DATE_FORMAT, FORMAT, OneLineFormatter
 from apfproxy.proxy.counters import HandshakeFailure, Refusal
 from apfproxy.settings import DownstreamTlsSettings, LimitSettings
@@ -159,17 +164,24 @@ async def test_li_13_of_one_address() -> None:
 def series_of(scene: Scene) -> set[bytes]:
     """The names and labels of all samples on the metrics page."""
     cluster = scene.process.cluster
-    parts = ClusterParts(
-        clock=scene.process.clock,
+    serving = ServingParts(
         controller=cluster.controller,
-        kind_meter=cluster.kinds,
+        kinds=cluster.kinds,
+        loads=ConfigStatus(),
         counters=cluster.counters,
         pool=cluster.served.pool,
-        config_status=ConfigStatus(),
+        upstream=cluster.upstream,
+        authentications=cluster.identities.authenticator.counters,
     )
-    families = partial(listener_families, cluster.counters.listener)
-    page = MetricsPage(lambda: {"": parts}, [families], is_full=lambda: True)
-    text = b"".join(page.slices())
+    parts = ProcessParts(
+        started_s=1.0,
+        health=(),
+        clusters=[ClusterParts(serving=serving)],
+        is_full=True,
+        listener=cluster.counters.listener,
+    )
+    *_, state = gathered(parts)
+    text = b"".join(page(TABLE, {"": state}))
     return {line.rpartition(b" ")[0] for line in text.splitlines() if line[:1] != b"#"}
 
 
@@ -186,6 +198,7 @@ async def test_li_17() -> None:
             for _ in some:
                 assert 200 == (await client.read_answer()).status
             await sending
+            await until(lambda: scene.process.cluster.upstream.state == "up")
             found.append(series_of(scene))
 
         assert found[0] == found[1]

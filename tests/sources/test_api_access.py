@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.sources import kubeconfig
-from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError, access_of
+from apfproxy.sources import api_access
+from apfproxy.sources.api_access import access_of
+from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +60,7 @@ def test_warnings(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whoever is on the way to the API is warned about."""
-    monkeypatch.setattr(kubeconfig, "in_cluster", lambda _, **__: access)
+    monkeypatch.setattr(api_access, "in_cluster", lambda _, **__: access)
 
     assert access == access_of(None, None, "who gets seats", "x")
     assert [warning] * bool(warning) == caplog.messages

@@ -62,7 +62,7 @@ class Source:
         finally:
             watching.cancel()
             await asyncio.wait((watching,))
-            await self.objects.api.close()
+            await self.objects.close()
 
 
 @pytest.mark.parametrize(

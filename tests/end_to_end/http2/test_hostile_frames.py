@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.admin.listener_metrics import http2_families
 from apfproxy.proxy.counters import Flood, GoAway
 from tests.end_to_end.http2.frames import (
     GET,
@@ -229,11 +228,9 @@ def endings(server: Server) -> dict[str, float]:
     """Why connections of HTTP/2 were ended, by what the metrics page says, and how many were."""
     counters = server.scene.process.cluster.counters.listener.http2
     return {
-        label: sample.value
-        for family in http2_families(counters)
-        if family.name in ("apfproxy_http2_goaways", "apfproxy_http2_floods")
-        for sample in family.samples
-        for label in sample.labels.values()
+        label.value: number
+        for counts in (counters.goaways, counters.floods)
+        for label, number in counts.items()
     }
 
 

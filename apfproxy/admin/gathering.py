@@ -1,0 +1,508 @@
+"""Makes the state of a process from the classes that do its work; see `state`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from apfproxy.admin.state import (
+    DRAINING,
+    OUT,
+    AccessLogState,
+    AdminState,
+    AuthenticationState,
+    CheckState,
+    ClusterState,
+    EndpointState,
+    EventState,
+    Expiry,
+    FlowSchemaState,
+    Health,
+    Holder,
+    Http2State,
+    LevelState,
+    ListenerState,
+    LoadsState,
+    MeterState,
+    ProcessState,
+    RequestsState,
+    ReviewState,
+    ServedState,
+    Times,
+    TracesState,
+    UpstreamState,
+    UsageState,
+    UsedState,
+)
+from apfproxy.base import build
+from apfproxy.flowcontrol.explanation import distinguished_by
+from apfproxy.flowcontrol.level_summary import FLOW_SCHEMA, reachable_levels
+from apfproxy.flowcontrol.meters import Histogram, RatioHistogram
+from apfproxy.flowcontrol.priority_level import level_shares
+from apfproxy.flowcontrol.queue_set import NS_PER_TICK
+from apfproxy.objects.types import stable_uid
+from apfproxy.objects.validation import PRIORITY_LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import msgspec
+
+    from apfproxy.admin.access_log import AccessLog
+    from apfproxy.admin.places import Places
+    from apfproxy.admin.top_flows import TopFlows
+    from apfproxy.admin.tracing import TraceQueue
+    from apfproxy.authn.authenticator import AuthenticationCounters
+    from apfproxy.authn.upstream_api import UpstreamApi
+    from apfproxy.base.events import ConfigurationEvents
+    from apfproxy.base.faults import Faults
+    from apfproxy.base.health_checks import HealthCheck
+    from apfproxy.base.tls_files import Expiries, Lifetime
+    from apfproxy.fleet.view import FleetView
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.meters import KindMeter
+    from apfproxy.flowcontrol.priority_level import PriorityLevel
+    from apfproxy.flowcontrol.queue_set import QueueSet
+    from apfproxy.objects.types import FlowSchema
+    from apfproxy.proxy.counters import ListenerCounters, ProxyCounters
+    from apfproxy.upstream.endpoint import Endpoint
+    from apfproxy.upstream.health import EndpointHealth, UpstreamHealth
+    from apfproxy.upstream.pool import Pool
+
+    P = TypeVar("P", bound=msgspec.Struct)
+
+NS_PER_S: Final = 1_000_000_000
+TICKS_PER_SEAT_SECOND: Final = NS_PER_S // NS_PER_TICK
+MAX_QUEUES: Final = 4096
+"""Of one level, the first ones; a level may have millions, which no page could show."""
+MAX_TICKETS: Final = 5000
+"""Of a level, the first ones that execute, and that wait: 1 ms of looking for each."""
+MAX_NAME: Final = 256
+KINDS: Final = {"ByUser": "user", "ByNamespace": "namespace", "user-agent": "program"}
+"""What a flow is the flow of, by what tells flows apart."""
+
+
+@dataclass(slots=True)
+class ConfigStatus:
+    """Loads of a cluster's objects since its start; one that skips an object has failed.
+
+    Attributes:
+        problems: Objects that the last load skipped, and files that it could not read.
+        last_success_unix_s: When a load last succeeded, in seconds since 1970; 0 before.
+    """
+
+    succeeded: int = 0
+    failed: int = 0
+    problems: int = 0
+    last_success_unix_s: float = 0.0
+
+    def loaded(self, problems: int, unix_s: float) -> None:
+        self.problems = problems
+        if problems:
+            self.failed += 1
+        else:
+            self.succeeded += 1
+            self.last_success_unix_s = unix_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingParts:
+    """What serves a cluster's requests, as of now; see `ClusterState`.
+
+    Attributes:
+        knows_users, is_plain: As `reachable_levels` has them.
+        shared: The limit that a fleet shares, and the number of its members.
+    """
+
+    controller: Controller
+    kinds: KindMeter
+    loads: ConfigStatus
+    counters: ProxyCounters
+    pool: Pool
+    upstream: UpstreamHealth
+    authentications: AuthenticationCounters
+    enforcement: str = "enforce"
+    source: str = ""
+    seats_per_endpoint: int | None = None
+    client_problems: Sequence[str] = ()
+    knows_users: bool = True
+    is_plain: bool = False
+    fleet: FleetView | None = None
+    shared: tuple[int, int] | None = None
+    top_flows: TopFlows | None = None
+    reviews: Mapping[str, UpstreamApi] = field(default_factory=dict)
+    certificates: Sequence[Expiries] = ()
+    tokens: Sequence[tuple[str, str, Lifetime]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterParts:
+    """A cluster as the settings name it; nothing serves while `serving` is None."""
+
+    name: str = ""
+    where: str = ""
+    problem: str = ""
+    serving: ServingParts | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessParts:
+    """A process as of now, see `ProcessState`; a parent of workers has no clusters."""
+
+    started_s: float
+    health: Iterable[HealthCheck]
+    faults: Faults | None = None
+    clusters: Iterable[ClusterParts] = ()
+    has_several: bool = False
+    is_full: bool = False
+    listener: ListenerCounters | None = None
+    events: ConfigurationEvents | None = None
+    shortages: int = 0
+    access_log: AccessLog | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    traces: TraceQueue[Any] | None = None
+    admin: AdminState | None = None
+
+
+def gathered(parts: ProcessParts) -> Iterator[ProcessState]:
+    """The state now, which is whole at the end: cluster by cluster, so that others can run."""
+    log, traces, listener = parts.access_log, parts.traces, parts.listener
+    checks, events = list(parts.health), parts.events or ()
+    problems = [each.problem for each in checks]
+    state = ProcessState(
+        version=[build.short_version()],
+        is_full=parts.is_full,
+        has_several=parts.has_several,
+        used=used_state(parts.started_s),
+        health=[
+            _read(CheckState, check, problems={} if text is None else {displayable(text): [""]})
+            for check, text in zip(checks, problems, strict=True)
+        ],
+        events=[
+            _read(EventState, each, message=displayable(each.message), workers=[])
+            for each in events
+        ],
+        faults={} if parts.faults is None else _plain(parts.faults.totals),
+        shortages=parts.shortages,
+        access_log=None
+        if log is None
+        else _read(AccessLogState, log, left_out=_plain(parts.left_out)),
+        traces=None if traces is None else _read(TracesState, traces),
+        admin=parts.admin,
+    )
+    if listener is not None:
+        http2 = _read(Http2State, listener.http2)
+        state.listener = _read(ListenerState, listener, http2=http2)
+    yield state
+    for each in parts.clusters:
+        state.clusters.append(cluster_state(each, is_full=parts.is_full))
+        yield state
+
+
+async def process_state(parts: ProcessParts) -> ProcessState:
+    """The state now; other tasks run meanwhile."""
+    for state in gathered(parts):  # noqa: B007 - the last one is whole
+        await asyncio.sleep(0)
+    return state
+
+
+def _read(part: type[P], owner: object, **others: Any) -> P:  # noqa: ANN401 - fields of the part
+    """A part whose fields are attributes of a class, by the same names, but for some."""
+    names = part.__struct_fields__
+    found = {name: _plain(getattr(owner, name)) for name in names if name not in others}
+    return part(**found, **others)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - of any field
+    if isinstance(value, Histogram | RatioHistogram):
+        return times(value)
+    if isinstance(value, Mapping):
+        return {str(key): each for key, each in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def times(histogram: Histogram | RatioHistogram) -> Times:
+    """A histogram; empty if nothing fell into it."""
+    counts = histogram.counts
+    return Times(counts=list(counts), sum=float(histogram.sum)) if any(counts) else NO_TIMES
+
+
+NO_TIMES: Final = Times()
+
+
+def used_state(started_s: float) -> UsedState:
+    """What this process uses; it began at a time, in seconds since 1970."""
+    virtual = resident = open_files = 0
+    if os.path.isdir("/proc/self/fd"):  # noqa: PTH112 - not on other systems
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
+            virtual, resident = map(int, file.read().split()[:2])
+        open_files = len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208
+    return UsedState(
+        cpu_s=time.process_time(),
+        virtual_bytes=virtual * resource.getpagesize(),
+        resident_bytes=resident * resource.getpagesize(),
+        started_s=started_s,
+        open_files=open_files,
+        max_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    )
+
+
+def admin_state(places: Places, refused: Mapping[str, int]) -> AdminState:
+    """The connections of an admin listener, and requests that were refused, by reason."""
+    return AdminState(connections=len(places), ended=_plain(places.ended), refused=_plain(refused))
+
+
+def cluster_state(parts: ClusterParts, *, is_full: bool = False) -> ClusterState:
+    """A cluster as it is now; `is_full` has it tell of what was never used, too."""
+    where, problem = displayable(parts.where), displayable(parts.problem)
+    serving = parts.serving
+    if serving is None:
+        return ClusterState(name=parts.name, where=where, problem=problem)
+    controller, counters = serving.controller, serving.counters
+    now_ns = controller.now_ns()
+    schemas = controller.flow_schemas()
+    reachable = reachable_levels(
+        schemas, knows_users=serving.knows_users, is_plain=serving.is_plain
+    ).union(PRIORITY_LEVELS)
+    limit, members = serving.shared or (None, None)
+    return ClusterState(
+        name=parts.name,
+        where=where,
+        problem=problem,
+        is_serving=True,
+        enforcement=serving.enforcement,
+        limit=controller.server_concurrency_limit,
+        shared_limit=limit,
+        members=members,
+        seat_fair_frac=controller.seat_fair_frac,
+        generation=controller.generation,
+        source=serving.source,
+        client_problems=list(serving.client_problems),
+        dangling=len(controller.in_force.dangling),
+        unused_additions=controller.unused_additions,
+        loads=_read(LoadsState, serving.loads),
+        levels=[
+            level_state(level, now_ns, is_full=is_full, is_reachable=name in reachable)
+            for name, level in sorted(controller.levels.items())
+        ],
+        flow_schemas=list(flow_schema_states(controller, schemas)),
+        in_flight=serving.kinds.in_flight(now_ns),
+        in_queue=serving.kinds.in_queue(now_ns),
+        usages=[
+            UsageState(
+                phase=each.phase,
+                kind=each.request_kind,
+                times=Times(counts=list(each.bucket_ns), sum=each.ratio_ns),
+            )
+            for each in serving.kinds.usages(now_ns)
+            if is_full or each.ratio_ns
+        ],
+        top_flows=None if serving.top_flows is None else serving.top_flows.state(),
+        fleet=serving.fleet,
+        upstream=upstream_state(serving),
+        requests=_read(RequestsState, counters),
+        authentications=_read(AuthenticationState, serving.authentications),
+        reviews=[
+            _read(
+                ReviewState,
+                api,
+                kind=kind,
+                waiting=api.line.waiting,
+                under_way=api.line.under_way,
+            )
+            for kind, api in serving.reviews.items()
+        ],
+        certificates=[
+            Expiry(setting=setting, file=path, until_s=each.next_unix_s(time.time()))
+            for each in serving.certificates
+            for setting, path in (each.file,)
+        ],
+        tokens=[
+            Expiry(setting=setting, file=path, since_s=of.since_unix_s, until_s=of.until_unix_s)
+            for setting, path, of in serving.tokens
+        ],
+    )
+
+
+def level_state(
+    level: PriorityLevel, now_ns: int, *, is_full: bool = False, is_reachable: bool = True
+) -> LevelState:
+    """A priority level as it is now."""
+    queue_set = level.queue_set
+    shares, lendable_percent, borrowing_percent = level_shares(level.configuration)
+    state = LevelState(
+        is_reachable=is_reachable,
+        shares=shares,
+        lendable_percent=lendable_percent,
+        borrowing_percent=borrowing_percent,
+        priority=level.additions.priority,
+        queue_count=len(queue_set.queues),
+    )
+    for name in LEVEL_FIELDS:
+        setattr(state, name, getattr(level, name))
+    state.is_used = is_full or bool(
+        queue_set.dispatched_total + queue_set.rejected_total + queue_set.requests_waiting
+    )
+    if not state.is_used:
+        return state
+    queue_set.sync()
+    for name in QUEUE_SET_FIELDS:
+        setattr(state, name, getattr(queue_set, name))
+    if not state.is_idle:
+        queues = queue_set.queues[:MAX_QUEUES]
+        state.queues = [queue.requests_waiting for queue in queues]
+        state.queue_seats = [queue.seats_in_use for queue in queues]
+        state.active_queues = sum(queue.requests_waiting > 0 for queue in queue_set.queues)
+        is_full_up = not level.is_exempt and state.seats_in_use >= state.current_limit
+        if state.requests_waiting or is_full_up:
+            state.holders = greatest_holder(queue_set)
+            state.oldest_wait_s = oldest_wait_ns(queue_set, now_ns) / NS_PER_S
+    stats = level.demand.stats
+    state.high_watermark = stats.high_watermark
+    state.average, state.stddev, state.smoothed = stats.average, stats.stddev, level.demand.smoothed
+    bounds = *queue_set.next_s_bounds(), *queue_set.next_discounted_s_bounds()
+    ticks = queue_set.current_r, queue_set.dispatch_r, queue_set.latest_s, *bounds
+    state.r = [each / TICKS_PER_SEAT_SECOND for each in ticks]
+    state.meter = _read(MeterState, queue_set.meter)
+    return state
+
+
+LEVEL_FIELDS: Final = (
+    *("name", "uid", "is_exempt", "is_quiescing", "failed_total", "target"),
+    *("nominal_limit", "lower_limit", "upper_limit", "current_limit"),
+)
+QUEUE_SET_FIELDS: Final = (
+    *("is_idle", "seats_in_use", "requests_executing", "requests_waiting"),
+    *("dispatched_total", "rejected_total", "timed_out_total", "cancelled_total"),
+)
+
+
+def greatest_holder(queue_set: QueueSet) -> list[Holder]:
+    """The flow whose requests have and wait for most seats; none if there are no requests.
+
+    What it has does not tell the greedy from the modest: a fair level gives both as much.
+    """
+    wanted: dict[tuple[str, str], list[int]] = {}
+    queues = islice(queue_set.queues, MAX_QUEUES)
+    waiting = chain.from_iterable(queue.tickets() for queue in queues)
+    for place, tickets in enumerate((queue_set.executing, waiting)):
+        for ticket in islice(tickets, MAX_TICKETS):
+            key = ticket.flow.counters.flow_schema, ticket.flow.distinguisher
+            wanted.setdefault(key, [0, 0])[place] += ticket.estimate.max_seats
+    if not wanted:
+        return []
+    (flow_schema, flow), (seats, waits_for) = max(wanted.items(), key=lambda item: sum(item[1]))
+    flow = displayable(flow[:MAX_NAME])
+    return [Holder(flow_schema=flow_schema, flow=flow, seats=seats, waits_for=waits_for)]
+
+
+def oldest_wait_ns(queue_set: QueueSet, now_ns: int) -> int:
+    """For how long the oldest request of the queues has waited; 0 if none waits."""
+    if not queue_set.requests_waiting:
+        return 0
+    oldest = (queue.oldest for queue in islice(queue_set.queues, MAX_QUEUES))
+    return max((now_ns - ticket.arrived_ns for ticket in oldest if ticket is not None), default=0)
+
+
+def flow_schema_states(
+    controller: Controller, schemas: Sequence[FlowSchema]
+) -> Iterator[FlowSchemaState]:
+    """Those in force, in the order in which they are tried, then those that were."""
+    counted = {
+        (each.priority_level, each.flow_schema): each for each in controller.flow_schema_counters()
+    }
+    states = [
+        FlowSchemaState(
+            name=schema.metadata.name,
+            priority_level=schema.spec.priority_level_configuration.name,
+            uid=stable_uid(schema),
+            precedence=schema.spec.matching_precedence,
+            place=place,
+            kind=flow_kind(schema),
+            is_in_force=True,
+        )
+        for place, schema in enumerate(schemas)
+    ]
+    known = {(each.priority_level, each.name) for each in states}
+    for level, name in counted.keys() - known:
+        checked = controller.in_force.checked.get((FLOW_SCHEMA, name))
+        uid = "" if checked is None else checked.uid
+        states.append(FlowSchemaState(name=name, priority_level=level, uid=uid))
+    for state in states:
+        counters = counted.get((state.priority_level, state.name))
+        if counters is not None and counters.has_counted:
+            for field_name in COUNTED_FIELDS:
+                setattr(state, field_name, _plain(getattr(counters, field_name)))
+        yield state
+
+
+COUNTED_FIELDS: Final = FlowSchemaState.__struct_fields__[
+    FlowSchemaState.__struct_fields__.index("has_counted") :
+]
+
+
+def flow_kind(schema: FlowSchema) -> str:
+    """What the flows of a FlowSchema are, in a word or two; "" if it has but one."""
+    how = distinguished_by(schema)
+    return KINDS.get(how, how)
+
+
+def upstream_state(serving: ServingParts) -> UpstreamState:
+    """The servers behind as they are now."""
+    upstream, pool, counters = serving.upstream, serving.pool, serving.counters.pool
+    watches = upstream.watches.values()
+    drawn = sum(each.share for each in pool.endpoints if each.is_drawn)
+    return UpstreamState(
+        address=upstream.address,
+        health=_health(upstream),
+        awaiting=upstream.awaiting,
+        silent_s=upstream.silent_s,
+        endpoint_count=len(watches),
+        healthy_count=sum(watch.state not in OUT for watch in watches),
+        seats_per_endpoint=serving.seats_per_endpoint,
+        served=_read(ServedState, counters.total()),
+        endpoints=[
+            *(endpoint_state(watch.endpoint, watch, drawn) for watch in watches),
+            *(endpoint_state(endpoint, None, drawn) for endpoint in pool.draining),
+        ],
+        open_count=pool.open_count,
+        idle_count=pool.idle_count,
+        waiting_count=pool.waiting_count,
+        bytes_received=counters.bytes_received,
+        bytes_sent=counters.bytes_sent,
+        connections_opened=counters.connections_opened,
+        rebalanced=counters.rebalanced,
+        handshakes=_plain(counters.handshakes),
+    )
+
+
+def endpoint_state(endpoint: Endpoint, watch: EndpointHealth | None, drawn: float) -> EndpointState:
+    """An endpoint; `drawn` is the share of all that get requests, and without watch it drains."""
+    return EndpointState(
+        url=endpoint.url,
+        health=Health(state=DRAINING) if watch is None else _health(watch),
+        weight=endpoint.address.weight,
+        ramp=endpoint.ramp,
+        share=endpoint.share / drawn if endpoint.is_drawn and drawn else 0.0,
+        seats=endpoint.seats,
+        busy_count=endpoint.busy_count,
+        open_count=len(endpoint.open),
+        idle_count=len(endpoint.idle),
+        ejections_total=0 if watch is None else watch.ejections_total,
+        served=_read(ServedState, endpoint.counters),
+    )
+
+
+def _health(watch: UpstreamHealth | EndpointHealth) -> Health:
+    return Health(state=str(watch.state), problem=watch.problem, since_s=watch.since_unix_s)
+
+
+def displayable(text: str) -> str:
+    """The text with escapes for what is no Unicode, which a header may contain."""
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,724 @@
+"""All that pages, metrics and commands show of a process: one value, which adds up over workers.
+
+Each field has its rule of adding up in its annotation, and `summed` follows the rules.  A worker
+sends its state to its parent once a second; a process without workers makes it when it is asked.
+What a process that ended had counted stays in the sum, so that no counter ever falls; all else of
+it goes with it.
+
+A field at its default is not sent, and what was never used is left at it.  All fields have
+defaults, so that a parent and a worker of different versions understand each other.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import zip_longest
+from operator import attrgetter
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
+
+import msgspec
+
+from apfproxy.fleet.view import FleetView  # noqa: TC001 - annotations are read here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    Values = Sequence[Any]
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+NS_PER_S: Final = 1_000_000_000
+
+NOTHING: Final = object()
+"""What a rule makes of no values: the field keeps its default."""
+MAX_RECORDS: Final = 10_000
+"""Of one list of records in a sum: those that ended processes had could grow without end."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """How the values of a field become one.
+
+    Attributes:
+        add: Makes one of the values of processes that live, and of processes that ended.
+    """
+
+    add: Callable[[Values, Values], Any]
+
+
+def _living(add: Callable[[Values], Any]) -> Rule:
+    return Rule(lambda living, _: add(living) if living else NOTHING)
+
+
+def _all(add: Callable[[Values], Any]) -> Rule:
+    return Rule(lambda living, ended: add([*living, *ended]))
+
+
+def _by(key: Callable[[Any], Hashable], *, outlives: bool = False) -> Rule:
+    """Records with the same key are one.
+
+    Args:
+        key: Tells them apart.
+        outlives: Whether records stay that only processes had which ended.
+    """
+
+    def add(living: Values, ended: Values) -> list[Any]:
+        groups: dict[Hashable, tuple[list[Any], list[Any]]] = {}
+        for place, lists in enumerate((living, ended)):
+            for each in lists:
+                for record in each:
+                    name = key(record)
+                    if name not in groups:
+                        if (place and not outlives) or len(groups) >= MAX_RECORDS:
+                            continue
+                        groups[name] = [], []
+                    groups[name][place].append(record)
+        return [summed(*group) for group in groups.values()]
+
+    return Rule(add)
+
+
+def _by_key(dicts: Values) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for each in dicts:
+        for key, value in each.items():
+            found[key] = found.get(key, 0) + value
+    return found
+
+
+def _by_place(lists: Values) -> list[Any]:
+    longest = list(zip_longest(*lists, fillvalue=0))
+    return list(map(sum, longest))
+
+
+def _largest(lists: Values) -> list[float]:
+    """By place; lists are empty, or of one length."""
+    return list(map(max, zip(*filter(None, lists), strict=True)))
+
+
+def _either(dicts: Values) -> dict[str, bool]:
+    return {key: any(each.get(key, False) for each in dicts) for some in dicts for key in some}
+
+
+def _union(lists: Values) -> list[Any]:
+    return list(dict.fromkeys(each for some in lists for each in some))
+
+
+def _joined(lists: Values) -> list[Any]:
+    return [each for some in lists for each in some]
+
+
+def _by_text(dicts: Values) -> dict[str, list[str]]:
+    return {key: _joined([each.get(key, []) for each in dicts]) for key in _union(dicts)}
+
+
+FIRST: Final = _living(lambda values: values[0])
+SUM: Final = _living(sum)
+MAX: Final = _living(max)
+MIN: Final = _living(min)
+ANY: Final = _living(any)
+ALL: Final = _living(all)
+COUNT: Final = _all(sum)
+
+BY_NAME: Final = _by(attrgetter("name"))
+BY_LEVEL_AND_NAME: Final = _by(attrgetter("priority_level", "name"), outlives=True)
+BY_PHASE_AND_KIND: Final = _by(attrgetter("phase", "kind"))
+BY_FLOW: Final = _by(attrgetter("flow_schema", "priority_level", "flow"))
+BY_KIND: Final = _by(attrgetter("kind"), outlives=True)
+BY_FILE: Final = _by(attrgetter("setting", "file"))
+MEAN: Final = _living(fmean)
+
+First = Annotated[T, FIRST]
+Amount = Annotated[int, SUM]
+Amounts = Annotated[dict[str, int], _living(_by_key)]
+Places = Annotated[list[int], _living(_by_place)]
+Count = Annotated[int, COUNT]
+Counts = Annotated[dict[str, int], _all(_by_key)]
+Slots = Annotated[list[int], _all(_by_place)]
+
+
+class State(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
+    """Base of the parts that are made at once."""
+
+
+class Growing(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """Base of the parts that are made bit by bit."""
+
+
+@cache
+def plan(part: type[msgspec.Struct]) -> list[tuple[str, Callable[[Values, Values], Any]]]:
+    """The names of a part's fields with their rules; a part within it adds up by its own rules."""
+    found = []
+    for name, hint in get_type_hints(part, include_extras=True).items():
+        rules = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Rule)]
+        found.append((name, rules[0].add if rules else _summed_or_nothing))
+    return found
+
+
+def _summed_or_nothing(living: Values, ended: Values) -> Any:  # noqa: ANN401 - a part, or None
+    return summed(living, ended) if living or ended else NOTHING
+
+
+def summed(living: Sequence[S], ended: Sequence[S] = ()) -> S:
+    """The sum of states or of parts, of which there is at least one."""
+    part: Any = type((*living, *ended)[0])
+    values = {}
+    for name, add in plan(part):
+        value = add(
+            [value for each in living if (value := getattr(each, name)) is not None],
+            [value for each in ended if (value := getattr(each, name)) is not None],
+        )
+        if value is not NOTHING:
+            values[name] = value
+    found: S = part(**values)
+    return found
+
+
+class Times(State, frozen=True):
+    """A histogram: how much fell into each bucket, none of them if there was nothing; the sum."""
+
+    counts: Slots = []
+    sum: Annotated[float, COUNT] = 0.0
+
+
+# Flow control.
+
+
+class Holder(State, frozen=True):
+    """A flow that wants seats of a level: those that it has, and those that it waits for."""
+
+    flow_schema: First[str] = ""
+    flow: First[str] = ""
+    seats: Amount = 0
+    waits_for: Amount = 0
+
+
+def _greatest(lists: Values) -> list[Holder]:
+    found: list[Holder] = _by(attrgetter("flow_schema", "flow")).add(lists, ())
+    return sorted(found, key=lambda each: -each.seats - each.waits_for)[:1]
+
+
+class MeterState(State, frozen=True):
+    """See `LevelMeter`."""
+
+    requests_executing: Times = Times()
+    requests_waiting: Times = Times()
+    seats_in_use: Times = Times()
+    seat_demand: Times = Times()
+
+
+class LevelState(Growing):
+    """A priority level; all from `is_used` on is as it is here if no request ever came to it.
+
+    Attributes:
+        priority: As an annotation has it.
+        is_reachable: Whether any request can come to it, see `flowcontrol.level_summary`.
+        active_queues: Those in which something waits.
+        queues, queue_seats: What waits, and the seats in use, of the first queues; none of them
+            where there is nothing.  A flow has the same queues in all workers.
+        holders: The flow that wants most, if any request may lack a seat.
+        r: R now, R at the last dispatch, the S that was dispatched last, the bounds of the next S,
+            and those of the next S discounted, in seat-seconds.
+    """
+
+    name: First[str] = ""
+    uid: First[str] = ""
+    is_exempt: First[bool] = False
+    is_quiescing: Annotated[bool, ALL] = False
+    is_reachable: Annotated[bool, ANY] = True
+    shares: First[int] = 0
+    lendable_percent: First[int] = 0
+    borrowing_percent: First[int | None] = None
+    priority: First[int | None] = None
+    nominal_limit: Amount = 0
+    lower_limit: Amount = 0
+    upper_limit: Amount = 0
+    current_limit: Amount = 0
+    queue_count: Annotated[int, MAX] = 0
+
+    is_used: Annotated[bool, ANY] = False
+    is_idle: Annotated[bool, ALL] = True
+    seats_in_use: Amount = 0
+    requests_executing: Amount = 0
+    requests_waiting: Amount = 0
+    dispatched_total: Count = 0
+    rejected_total: Count = 0
+    timed_out_total: Count = 0
+    cancelled_total: Count = 0
+    failed_total: Count = 0
+    active_queues: Amount = 0
+    queues: Places = []
+    queue_seats: Places = []
+    oldest_wait_s: Annotated[float, MAX] = 0.0
+    holders: Annotated[list[Holder], _living(_greatest)] = []
+    target: Annotated[float, SUM] = 0.0
+    high_watermark: Amount = 0
+    average: Annotated[float, SUM] = 0.0
+    stddev: Annotated[float, SUM] = 0.0
+    smoothed: Annotated[float, SUM] = 0.0
+    r: Annotated[list[float], _living(_largest)] = []
+    meter: MeterState = MeterState()
+
+
+class FlowSchemaState(Growing):
+    """A FlowSchema at a priority level, maybe of a former configuration; see `FlowSchemaCounters`.
+
+    Attributes:
+        place: In the order in which they are tried.
+        kind: What its flows are: `user`, `namespace`, `header x-team`.
+        is_in_force: Whether requests are matched with it.
+        has_counted: Whether any request came, or was rejected; else all that follows is 0.
+    """
+
+    name: First[str] = ""
+    priority_level: First[str] = ""
+    uid: First[str] = ""
+    precedence: First[int] = 0
+    place: First[int] = 0
+    kind: First[str] = ""
+    is_in_force: Annotated[bool, ANY] = False
+
+    has_counted: Annotated[bool, _all(any)] = False
+    executing_requests: Amount = 0
+    executing_seats: Amount = 0
+    inqueue_requests: Amount = 0
+    inqueue_seats: Amount = 0
+    dispatched: Count = 0
+    no_accommodation: Count = 0
+    cancelled: Count = 0
+    rejected_concurrency_limit: Count = 0
+    rejected_queue_full: Count = 0
+    rejected_time_out: Count = 0
+    rejected_ban: Count = 0
+    rejected_long_running: Count = 0
+    rejected_rate: Count = 0
+    wait_executed_ns: Times = Times()
+    wait_rejected_ns: Times = Times()
+    execution_regular_ns: Times = Times()
+    execution_watch_ns: Times = Times()
+    queue_length_after_enqueue: Times = Times()
+    work_estimated_seats: Times = Times()
+    watch_count: Times = Times()
+
+
+class UsageState(State, frozen=True):
+    """Requests of a kind in a phase, as a part of the limit, over time."""
+
+    phase: First[str] = ""
+    kind: First[str] = ""
+    times: Times = Times()
+
+
+class Flow(State, frozen=True):
+    """A flow that used much lately; its numbers may be too large, see `TopFlows`.
+
+    Attributes:
+        is_whole: Whether its name is complete, so that its hand can be computed.
+    """
+
+    flow_schema: First[str] = ""
+    priority_level: First[str] = ""
+    flow: First[str] = ""
+    is_whole: First[bool] = True
+    seat_seconds: Annotated[float, SUM] = 0.0
+    wait_seconds: Annotated[float, SUM] = 0.0
+    rejected: Annotated[float, SUM] = 0.0
+
+
+class FlowsState(State, frozen=True):
+    """The flows with most by each measure; of each measure the sum of all flows, and the error."""
+
+    capacity: First[int] = 0
+    totals: Annotated[list[float], _living(_by_place)] = []
+    errors: Annotated[list[float], _living(_by_place)] = []
+    flows: Annotated[list[Flow], BY_FLOW] = []
+
+
+# Servers behind.
+
+UP, FAILING, UNKNOWN, EJECTED, DRAINING = "up", "failing", "unknown", "ejected", "draining"
+OUT: Final = frozenset({EJECTED, FAILING})
+"""States of an endpoint that gets no requests, unless all are like that."""
+BEST_FIRST: Final = (UP, UNKNOWN, DRAINING, EJECTED, FAILING)
+
+
+class Health(State, frozen=True):
+    """How a server behind is, or all of them: the state, why, and since when, in unix seconds."""
+
+    state: str = UNKNOWN
+    problem: str | None = None
+    since_s: float | None = None
+
+    @property
+    def badness(self) -> int:
+        return BEST_FIRST.index(self.state)
+
+
+WORST: Final = _living(lambda found: max(found, key=attrgetter("badness")))
+"""An endpoint is as the worker sees it that sees it worst."""
+BEST: Final = _living(lambda found: min(found, key=attrgetter("badness")))
+"""The servers together fail only where they fail for all workers."""
+
+
+class ServedState(State, frozen=True):
+    """What servers did: responses by status code, failures by how, times to heads of responses."""
+
+    answers: Counts = {}
+    failures: Counts = {}
+    head_ns: Times = Times()
+
+
+class EndpointState(State, frozen=True):
+    """One address of the upstream; `share` is the part of all requests that it should have."""
+
+    url: First[str] = ""
+    health: Annotated[Health, WORST] = Health()
+    weight: First[int] = 1
+    ramp: Annotated[float, MIN] = 1.0
+    share: Annotated[float, MEAN] = 0.0
+    seats: Amount = 0
+    busy_count: Amount = 0
+    open_count: Amount = 0
+    idle_count: Amount = 0
+    ejections_total: Count = 0
+    served: ServedState = ServedState()
+
+
+BY_ENDPOINT: Final = _by(lambda each: (each.url, each.health.state == DRAINING))
+"""One that is drained may have come back meanwhile, and then is there twice."""
+
+
+class UpstreamState(State, frozen=True):
+    """The servers behind together, see `UpstreamHealth`, `Pool` and `PoolCounters`.
+
+    The endpoints come in the order in which they are named; those that are drained come last, and
+    are not in the counts.
+    """
+
+    address: First[str] = ""
+    health: Annotated[Health, BEST] = Health()
+    awaiting: Amount = 0
+    silent_s: Annotated[float, MAX] = 0.0
+    endpoint_count: Annotated[int, MAX] = 0
+    healthy_count: Annotated[int, MIN] = 0
+    seats_per_endpoint: First[int | None] = None
+    served: ServedState = ServedState()
+    endpoints: Annotated[list[EndpointState], BY_ENDPOINT] = []
+    open_count: Amount = 0
+    idle_count: Amount = 0
+    waiting_count: Amount = 0
+    bytes_received: Count = 0
+    bytes_sent: Count = 0
+    connections_opened: Count = 0
+    rebalanced: Count = 0
+    handshakes: Counts = {}
+
+
+# A cluster.
+
+
+class RequestsState(State, frozen=True):
+    """What was done for one cluster's requests, see `ProxyCounters`."""
+
+    abandoned_given_up: Count = 0
+    abandoned_requests: Count = 0
+    client_aborts: Count = 0
+    own_responses: Counts = {}
+    slow_reader_releases: Count = 0
+    slow_readers_open: Amount = 0
+    tunnels_by_protocol: Counts = {}
+    tunnels_open: Amount = 0
+    upstream_retries: Count = 0
+
+
+class LoadsState(State, frozen=True):
+    """Loads of a cluster's objects, see `ConfigStatus`."""
+
+    succeeded: Count = 0
+    failed: Count = 0
+    problems: Annotated[int, MAX] = 0
+    last_success_unix_s: Annotated[float, MIN] = 0.0
+
+
+class AuthenticationState(State, frozen=True):
+    """See `AuthenticationCounters`."""
+
+    authenticated: Count = 0
+    anonymous: Count = 0
+    unverified: Count = 0
+    crowded: Count = 0
+    refused: Count = 0
+    unavailable: Count = 0
+
+
+class ReviewState(State, frozen=True):
+    """Questions of one kind to the upstream, see `UpstreamApi`."""
+
+    kind: First[str] = ""
+    asked_total: Count = 0
+    failures_total: Count = 0
+    stand_ins_total: Count = 0
+    unasked_total: Counts = {}
+    waiting: Amount = 0
+    under_way: Amount = 0
+
+
+class Expiry(State, frozen=True):
+    """When certificates in a file expire, or when a token was issued and expires."""
+
+    setting: First[str] = ""
+    file: First[str] = ""
+    since_s: Annotated[float, MIN] = 0.0
+    until_s: Annotated[float, MIN] = 0.0
+
+
+class Share(State, frozen=True):
+    """The part of one worker in a cluster."""
+
+    name: str = ""
+    seats_in_use: int = 0
+    executing: int = 0
+    waiting: int = 0
+    dispatched: int = 0
+    loop_delay_s: float = 0.0
+
+
+def _fleet(views: Sequence[FleetView]) -> FleetView:
+    """The fleet as a member that holds its claim says; each member of this machine as it says.
+
+    What this machine may use is the sum of what its workers may.
+    """
+    shown = next((view for view in views if view.state == "held"), views[0])
+    own = {
+        member.key: msgspec.structs.replace(member, state=view.state)
+        for view in views
+        for member in view.members
+        if member.is_self
+    }
+    summed_up = ("claim", "in_force", "safe_share", "refreshes", "conflicts", "failures")
+    return msgspec.structs.replace(
+        shown,
+        **{name: sum(getattr(view, name) for view in views) for name in summed_up},
+        problem=next((view.problem for view in views if view.problem), ""),
+        lost=max(view.lost for view in views),
+        members=tuple(own.get(member.key, member) for member in shown.members),
+    )
+
+
+class ClusterState(Growing):
+    """A cluster.
+
+    Attributes:
+        name: "" for the only one of a process.
+        where: Its hosts and its path prefix.
+        problem: Why its settings are not in force; "" if they are.
+        is_serving: Whether all that follows is known.
+        limit: Seats; of those that others share, `shared_limit`, its part of now.
+        members: How many share it.
+        source: Where the objects come from, in a few words.
+        client_problems: Why clients are not told apart as they could be.
+        in_flight, in_queue: Most requests at a time in the last second, by kind.
+    """
+
+    name: First[str] = ""
+    where: First[str] = ""
+    problem: First[str] = ""
+    is_serving: Annotated[bool, ANY] = False
+
+    enforcement: First[str] = "enforce"
+    limit: Amount = 0
+    shared_limit: First[int | None] = None
+    members: First[int | None] = None
+    seat_fair_frac: Annotated[float, MIN] = 1.0
+    generation: Annotated[int, MAX] = 0
+    source: First[str] = ""
+    client_problems: Annotated[list[str], _living(_union)] = []
+    dangling: Annotated[int, MAX] = 0
+    unused_additions: Annotated[int, MAX] = 0
+    loads: LoadsState = LoadsState()
+    levels: Annotated[list[LevelState], BY_NAME] = []
+    flow_schemas: Annotated[list[FlowSchemaState], BY_LEVEL_AND_NAME] = []
+    in_flight: Amounts = {}
+    in_queue: Amounts = {}
+    usages: Annotated[list[UsageState], BY_PHASE_AND_KIND] = []
+    top_flows: FlowsState | None = None
+    fleet: Annotated[FleetView | None, _living(_fleet)] = None
+    workers: Annotated[list[Share], _living(_joined)] = []
+
+    upstream: UpstreamState = UpstreamState()
+    requests: RequestsState = RequestsState()
+    authentications: AuthenticationState = AuthenticationState()
+    reviews: Annotated[list[ReviewState], BY_KIND] = []
+    certificates: Annotated[list[Expiry], BY_FILE] = []
+    tokens: Annotated[list[Expiry], BY_FILE] = []
+
+
+# A process.
+
+
+class Http2State(State, frozen=True):
+    """See `Http2Counters`."""
+
+    connections: Count = 0
+    connections_open: Amount = 0
+    floods: Counts = {}
+    goaways: Counts = {}
+    requests: Count = 0
+    resets: Counts = {}
+    streams_open: Amount = 0
+
+
+class ListenerState(State, frozen=True):
+    """Connections of clients, see `ListenerCounters`."""
+
+    bytes_from_clients: Count = 0
+    bytes_to_clients: Count = 0
+    connections_accepted: Count = 0
+    connections_open: Amount = 0
+    connections_refused: Counts = {}
+    handshake_failures: Counts = {}
+    handshakes: Counts = {}
+    held_bytes: Amount = 0
+    held_refusals: Counts = {}
+    loop_delay_ns: Annotated[int, MAX] = 0
+    malformed_requests: Count = 0
+    overloads: Annotated[dict[str, bool], _living(_either)] = {}
+    own_responses: Counts = {}
+    proxy_header_failures: Counts = {}
+    unrouted_requests: Count = 0
+    http2: Http2State = Http2State()
+
+
+class AccessLogState(State, frozen=True):
+    """The access log; what was left out is by cause."""
+
+    written: Count = 0
+    dropped: Count = 0
+    write_errors: Count = 0
+    queued: Amount = 0
+    left_out: Counts = {}
+
+
+class TracesState(State, frozen=True):
+    """Traces on their way to a collector."""
+
+    exported: Count = 0
+    failed: Count = 0
+    dropped: Count = 0
+    queued: Amount = 0
+
+
+class AdminState(State, frozen=True):
+    """The connections of the admin listener; what ended them, and what was refused, by reason."""
+
+    connections: Amount = 0
+    ended: Counts = {}
+    refused: Counts = {}
+
+
+class UsedState(State, frozen=True):
+    """What the process uses of its machine; bytes, descriptors and seconds."""
+
+    cpu_s: Annotated[float, COUNT] = 0.0
+    virtual_bytes: Amount = 0
+    resident_bytes: Amount = 0
+    started_s: Annotated[float, MIN] = 0.0
+    open_files: Annotated[int, MAX] = 0
+    max_files: Annotated[int, MIN] = 0
+
+
+class CheckState(Growing):
+    """A health check, and the workers that have a problem, by the problem."""
+
+    name: First[str] = ""
+    pages: First[list[str]] = []
+    is_blocking: Annotated[bool, ANY] = False
+    problems: Annotated[dict[str, list[str]], _living(_by_text)] = {}
+
+
+class EventState(State, frozen=True):
+    """A change of the configuration, or its error, and the workers that had it."""
+
+    unix_s: float = 0.0
+    message: str = ""
+    is_error: bool = False
+    workers: list[str] = []
+
+
+SAME_EVENT_S: Final = 10.0
+"""Workers read the same files within so many seconds."""
+MAX_EVENTS: Final = 50
+
+
+def _same_events(lists: Sequence[Sequence[EventState]]) -> list[EventState]:
+    """The last events, by time; the same one of several workers comes once."""
+    found: list[EventState] = []
+    for event in _joined(lists):
+        for place, known in enumerate(found):
+            is_same = known.message == event.message
+            is_same &= abs(known.unix_s - event.unix_s) <= SAME_EVENT_S
+            if is_same and not set(known.workers) & set(event.workers):
+                workers = known.workers + event.workers
+                found[place] = msgspec.structs.replace(known, workers=workers)
+                break
+        else:
+            found.append(event)
+    return sorted(found, key=attrgetter("unix_s"))[-MAX_EVENTS:]
+
+
+class WorkerState(State, frozen=True):
+    """A worker as its parent sees it; `problem` says why it tells nothing, "" if it does."""
+
+    name: str = ""
+    state: str = ""
+    problem: str = ""
+
+
+class ProcessState(Growing):
+    """A process, or a parent with its workers.
+
+    Attributes:
+        version: Of each part, if they differ.
+        is_full: Whether metrics have series of what was never used.
+        has_several: Whether clusters have names.
+        faults: Errors of the program, by the part in which they came up.
+        workers: Those of a parent; empty in a process without.
+        restarts: Workers that were started again since they had ended by themselves.
+    """
+
+    version: Annotated[list[str], _living(_union)] = []
+    is_full: Annotated[bool, ANY] = False
+    has_several: Annotated[bool, ANY] = False
+    used: UsedState = UsedState()
+    listener: ListenerState = ListenerState()
+    health: Annotated[list[CheckState], BY_NAME] = []
+    events: Annotated[list[EventState], _living(_same_events)] = []
+    faults: Counts = {}
+    shortages: Count = 0
+    access_log: AccessLogState | None = None
+    traces: TracesState | None = None
+    admin: AdminState | None = None
+    clusters: Annotated[list[ClusterState], BY_NAME] = []
+    workers: Annotated[list[WorkerState], _living(_joined)] = []
+    restarts: Count = 0
+
+
+def of_worker(state: ProcessState, name: str) -> ProcessState:
+    """Have a state say of which worker its problems, its events and its seats are."""
+    for check in state.health:
+        check.problems = {problem: [name] for problem in check.problems}
+    state.events = [msgspec.structs.replace(each, workers=[name]) for each in state.events]
+    for cluster in state.clusters:
+        levels = cluster.levels
+        cluster.workers = [
+            Share(
+                name=name,
+                seats_in_use=sum(level.seats_in_use for level in levels),
+                executing=sum(level.requests_executing for level in levels),
+                waiting=sum(level.requests_waiting for level in levels),
+                dispatched=sum(level.dispatched_total for level in levels),
+                loop_delay_s=state.listener.loop_delay_ns / NS_PER_S,
+            )
+        ]
+    return state

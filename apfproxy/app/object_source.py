@@ -1,0 +1,219 @@
+"""The source of a proxy's objects, as the settings name it: files, a store or a Kubernetes API.
+
+A source's modules are imported only by settings that name it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from apfproxy.base.faults import Part
+from apfproxy.base.files import STALE_FILES_S
+from apfproxy.base.health_checks import READYZ
+from apfproxy.base.tasks import Supervised
+from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.settings.change import Change
+from apfproxy.sources.files import DigestedFiles, ObjectFiles
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Collection
+
+    from apfproxy.app.flow_control_api import FlowControlApi
+    from apfproxy.base.health_checks import HealthChecks
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.objects.decode import Problem
+    from apfproxy.settings import FlowControlSettings, Settings
+    from apfproxy.sources.kubernetes import KubernetesObjects
+    from apfproxy.sources.servers_behind import ServersBehind
+    from apfproxy.sources.stored_objects import StoredObjects
+
+OBJECTS, STORE = "objects", "store"
+"""The health checks."""
+
+
+def source_text(flow_control: FlowControlSettings) -> str:
+    """Where the objects come from, in a few words."""
+    if flow_control.kubernetes.is_enabled:
+        return "a Kubernetes API"
+    if flow_control.store is not None:
+        return f"the store {flow_control.store}"
+    built_in = "the built-in objects"
+    if not flow_control.objects:
+        return built_in
+    files = ", ".join(flow_control.objects)
+    return f"{files}, over {built_in}" if flow_control.suggested_objects else files
+
+
+class OnLoad(Protocol):
+    """Takes the outcome of a load, as `LoadObserver` does."""
+
+    def __call__(
+        self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool
+    ) -> None:
+        """`is_whole`: whether the source takes a load as a whole or not at all."""
+
+
+class ObjectSource:
+    """The source (None before the start), also as what it is, and the API over a store."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        controller: Controller,
+        health: HealthChecks,
+        on_load: OnLoad,
+        behind: ServersBehind,
+    ) -> None:
+        self._settings = settings
+        self._controller = controller
+        self._health = health
+        self._add_check = partial(health.add, pages=(READYZ,), is_blocking=False)
+        self._on_load = on_load
+        self._behind = behind
+        self.source: ObjectFiles | StoredObjects | KubernetesObjects | None = None
+        self.kubernetes: KubernetesObjects | None = None
+        self.api: FlowControlApi | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self, is_admin_local: Callable[[], bool]) -> None:
+        """Put in force what the source has, and what it gets from now on.
+
+        `is_admin_local` says whether only this machine reaches a store's API.
+
+        OperatorError if the source cannot be used.
+        """
+        source = self.source = await self._open(is_admin_local)
+        source.load_first()
+        self._watch(source)
+
+    def _watch(self, source: ObjectFiles | StoredObjects | KubernetesObjects) -> None:
+        watching_objects = partial(Supervised, Part.OBJECTS, "watching the objects")
+        if isinstance(source, ObjectFiles):
+            watching = watching_objects(source.watch, stale_after_s=STALE_FILES_S)
+        else:  # the others are told of changes, and say by themselves when they are not
+            follow = source.watch
+            watching = watching_objects(lambda _beat: follow())
+        self._health.discard(OBJECTS)
+        self._add_check(OBJECTS, look=watching.problem)
+        self._watching = watching.start()
+
+    async def prepare(self, settings: Settings) -> Change:
+        """Read and check the files of other settings; the kind of the source must be the same.
+
+        Raises:
+            OperatorError: They cannot be used; a line for each problem.
+        """
+        old = self._settings
+        if self.api is not None and settings.admin_token_file != self._settings.admin_token_file:
+            ask_for_token = self.api.prepare_token(settings.admin_token_file)
+            return Change(lambda: self._put_token(settings, ask_for_token))
+        is_same = all(
+            getattr(settings.flow_control, name) == getattr(old.flow_control, name)
+            for name in ("objects", "suggested_objects")
+        )
+        if (is_same and settings.preset == old.preset) or not isinstance(self.source, ObjectFiles):
+            return Change(lambda: self._note(settings))
+        files = self._files(settings)
+        digested = await files.prepare()
+        return Change(lambda: self._put(settings, files, digested))
+
+    def _note(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def _put_token(self, settings: Settings, ask_for_token: Callable[[], None]) -> None:
+        self._settings = settings
+        ask_for_token()
+
+    def _put(self, settings: Settings, files: ObjectFiles, digested: DigestedFiles) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        self._settings = settings
+        self.source = files
+        files.put(digested)
+        self._watch(files)
+
+    async def wait(self) -> None:
+        """Wait for the objects of a Kubernetes API, for as long as the settings say."""
+        if self.kubernetes is not None:
+            timeout_s = self._settings.flow_control.kubernetes.first_sync_timeout_s
+            await self.kubernetes.wait_until_synced(timeout_s)
+
+    async def _open(
+        self, is_admin_local: Callable[[], bool]
+    ) -> ObjectFiles | StoredObjects | KubernetesObjects:
+        """The source; a store has the built-in objects by then."""
+        flow_control = self._settings.flow_control
+        if flow_control.kubernetes.is_enabled:
+            from apfproxy.app.kubernetes_source import kubernetes_objects  # noqa: PLC0415
+
+            self.kubernetes = kubernetes_objects(
+                flow_control,
+                self._controller,
+                partial(self._on_load, is_whole=False),
+                PRESETS[self._settings.preset],
+                self._behind,
+            )
+            self._add_check("kubernetes", look=self.kubernetes.problem)
+            return self.kubernetes
+        if flow_control.store is None:
+            return self._files(self._settings)
+        from apfproxy.app.flow_control_api import FlowControlApi  # noqa: PLC0415
+        from apfproxy.sources.stored_objects import StoredObjects  # noqa: PLC0415
+
+        # The proxy goes on with what it has, and only the next write can tell that all is well.
+        self._add_check(STORE)
+        self.api = FlowControlApi(
+            flow_control.store,
+            self._settings,
+            is_local=is_admin_local,
+            on_problem=partial(self._health.report, STORE),
+        )
+        await self.api.start()
+        return StoredObjects(
+            self.api.store,
+            flow_control.store,
+            self._controller,
+            on_load=partial(self._on_load, is_whole=False),
+        )
+
+    def _files(self, settings: Settings) -> ObjectFiles:
+        flow_control = settings.flow_control
+        return ObjectFiles(
+            flow_control.objects,
+            self._controller,
+            with_suggested=flow_control.suggested_objects,
+            preset=PRESETS[settings.preset],
+            on_load=partial(self._on_load, is_whole=True),
+        )
+
+    def leave(self, servers: Collection[str]) -> None:
+        """Follow the objects at none of these servers behind, which do not work, if at another."""
+        if self.kubernetes is not None:
+            self.kubernetes.api.leave(servers)
+
+    def stop_waiting(self) -> None:
+        """Do not wait for objects that are yet to come."""
+        if self.kubernetes is not None:
+            self.kubernetes.stop_waiting()
+
+    async def read_again(self) -> None:
+        """Take what has changed of files."""
+        if isinstance(self.source, ObjectFiles):
+            await self.source.reload()
+
+    def end_watching(self) -> None:
+        """Put nothing in force any more."""
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    async def close(self) -> None:
+        """End watches, finish writes; harmless once done."""
+        self.end_watching()
+        if self.kubernetes is not None:
+            await self.kubernetes.close()
+        if self.api is not None:
+            await self.api.stop()
+            self.api = None

@@ -1,0 +1,211 @@
+"""The source of endpoints: followed, waited for, and replaced when settings change."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.app import endpoint_source
+from apfproxy.app.endpoint_source import ENDPOINTS, EndpointSource
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.health_checks import READYZ, HealthRegistry
+from apfproxy.base.tasks import spawn
+from apfproxy.settings import Address, ServiceSettings, Settings, UpstreamSettings
+from apfproxy.upstream import dns_endpoints
+from tests.end_to_end.programs import free_port
+from tests.end_to_end.scene import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from apfproxy.settings import EndpointAddress
+
+STATIC = Settings(upstream=UpstreamSettings(url=Address(host="127.0.0.1", port=1)))
+
+
+def by_dns(host: str, interval_s: float = 30.0) -> Settings:
+    """Settings that name a host whose addresses count."""
+    return Settings(
+        upstream=UpstreamSettings(dns=Address(host=host, port=80), resolve_interval_s=interval_s)
+    )
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What the system resolves, which a test changes."""
+    known: dict[str, list[str]] = {}
+
+    def look_up(host: str) -> list[str]:
+        if host not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return known[host]
+
+    monkeypatch.setattr(dns_endpoints, "system_addresses", look_up)
+    return known
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for no answer."""
+    monkeypatch.setattr(endpoint_source, "FIRST_ANSWER_S", 0.0)
+
+
+class Told:
+    """A source, and what it told.
+
+    Attributes:
+        hosts: Of the endpoints, each time.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.hosts: list[list[str]] = []
+        self.health = HealthRegistry()
+        self.source = EndpointSource(settings, self.health, self._take)
+
+    def _take(self, endpoints: tuple[EndpointAddress, ...]) -> None:
+        self.hosts.append([each.address.host for each in endpoints])
+
+    @property
+    def checks(self) -> str:
+        """What `/readyz` says of the source."""
+        page = self.health.page(READYZ, verbose=True)
+        assert page.is_healthy
+        return "".join(line for line in page.text.splitlines() if ENDPOINTS in line)
+
+    async def change(self, settings: Settings) -> None:
+        """Put other settings in force."""
+        (await self.source.prepare(settings)).commit()
+
+
+@asynccontextmanager
+async def started(settings: Settings) -> AsyncIterator[Told]:
+    """A source that has begun, with its first endpoints."""
+    told = Told(settings)
+    told.source.start()
+    try:
+        await told.source.wait()
+        yield told
+    finally:
+        await told.source.close()
+        await told.source.close()
+
+
+async def test_static() -> None:
+    """Endpoints that settings name need no source and no check."""
+    async with started(STATIC) as told:
+        told.source.stop_waiting()
+
+    assert ([], "") == (told.hosts, told.checks)
+
+
+async def test_dns(names: dict[str, list[str]]) -> None:
+    """A name's addresses are told at the start, and all is well."""
+    names["a"] = ["10.0.0.2", "10.0.0.1"]
+    async with started(by_dns("a")) as told:
+        checks = told.checks
+
+    assert [["10.0.0.1", "10.0.0.2"]] == told.hosts
+    assert "[+]endpoints ok" == checks
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_unknown_at_the_start(
+    names: dict[str, list[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is started without endpoints after a while, and what is wrong is said."""
+    async with started(by_dns("a")) as told:
+        await until(lambda: "failed" in told.checks)
+        checks = told.checks
+
+    text = "http://a:80: cannot be resolved: Name or service not known; no endpoint is known"
+    assert {} == names
+    assert [] == told.hosts
+    assert f"[-]endpoints failed: {text}" == checks
+    assert "requests get 503 until a server behind is known: http://a:80" in caplog.text
+
+
+async def test_stop_waiting(names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is to end does not wait for endpoints."""
+    assert {} == names
+    monkeypatch.setattr(endpoint_source, "FIRST_ANSWER_S", 3600.0)
+    told = Told(by_dns("a"))
+    told.source.start()
+    waiting = spawn(told.source.wait(), name="waiting")
+    told.source.stop_waiting()
+    await waiting
+    await told.source.close()
+
+    assert [] == told.hosts
+
+
+async def test_changes(names: dict[str, list[str]]) -> None:
+    """Other settings have other endpoints, which are found before they come into force."""
+    names.update(a=["10.0.0.1"], b=["10.0.0.2"])
+    async with started(STATIC) as told:
+        await told.change(by_dns("a"))
+        await told.change(by_dns("a"))
+        await told.change(by_dns("a", 60.0))
+        await told.change(by_dns("b"))
+        checks = [told.checks]
+        await told.change(STATIC)
+        checks.append(told.checks)
+
+    assert [["10.0.0.1"], ["10.0.0.1"], ["10.0.0.2"]] == told.hosts
+    assert ["[+]endpoints ok", ""] == checks
+
+
+async def test_change_that_fails(
+    names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that has no address is refused, and what was there stays in force."""
+    names["a"] = ["10.0.0.1"]
+    async with started(by_dns("a")) as told:
+        monkeypatch.setattr(endpoint_source, "FIRST_ANSWER_S", 0.0)
+        with pytest.raises(OperatorError, match="upstream: http://b:80"):
+            await told.change(by_dns("b"))
+        checks = told.checks
+
+    assert ([["10.0.0.1"]], "[+]endpoints ok") == (told.hosts, checks)
+
+
+async def test_change_that_is_given_up(names: dict[str, list[str]]) -> None:
+    """A change that is discarded has told nothing."""
+    names.update(a=["10.0.0.1"], b=["10.0.0.2"])
+    async with started(by_dns("a")) as told:
+        (await told.source.prepare(by_dns("b"))).discard()
+        (await told.source.prepare(STATIC)).discard()
+
+    assert [["10.0.0.1"]] == told.hosts
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_service(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A Service is asked for where the kubeconfig says; who cannot be reached is said."""
+    server = f"http://127.0.0.1:{free_port()}"
+    path = tmp_path / "config"
+    content = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+    }
+    path.write_text(json.dumps(content))
+    service = ServiceSettings(name="api", namespace="team", kubeconfig=str(path))
+    async with started(Settings(upstream=UpstreamSettings(service=service))) as told:
+        await until(lambda: "cannot connect" in told.checks)
+
+    assert [] == told.hosts
+    assert "until a server behind is known: Service team/api: " in caplog.text
+
+
+async def test_no_way_to_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Service of a cluster that is not there is the operator's to mend."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    told = Told(Settings(upstream=UpstreamSettings(service=ServiceSettings(name="api"))))
+
+    with pytest.raises(OperatorError, match=r"the API with upstream\.service\.kubeconfig$"):
+        told.source.start()

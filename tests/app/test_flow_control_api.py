@@ -1,0 +1,71 @@
+"""The flow control group on the admin listener."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.app.flow_control_api import FlowControlApi
+from apfproxy.base.errors import OperatorError
+from apfproxy.settings import FlowControlSettings, Settings
+from apfproxy.sources.token_file import TokenFileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def api(tmp_path: Path, *, with_suggested: bool = True, token: str | None = None) -> FlowControlApi:
+    """An API over a store in a directory."""
+    flow_control = FlowControlSettings(suggested_objects=with_suggested)
+    return FlowControlApi(
+        str(tmp_path / "objects.db"),
+        Settings(flow_control=flow_control, admin_token_file=token),
+        is_local=lambda: True,
+        on_problem=lambda _problem: None,
+    )
+
+
+@pytest.mark.parametrize(("with_suggested", "levels"), [(True, 8), (False, 2)])
+async def test_built_in_objects(tmp_path: Path, with_suggested: bool, levels: int) -> None:
+    """The built-in objects are there from the start, the suggested ones if they are wanted."""
+    found = api(tmp_path, with_suggested=with_suggested)
+    await found.start()
+    resource = "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io"
+    number = found.store.collection(resource).count()
+    await found.stop()
+
+    assert levels == number
+    assert {"/apis", "/openapi", "/version", "/api"} <= {route.path for route in found.routes()}
+
+
+async def test_suggested_objects_go(tmp_path: Path) -> None:
+    """Suggested objects that nobody changed go when they are not wanted any more."""
+    for with_suggested in (True, False):
+        found = api(tmp_path, with_suggested=with_suggested)
+        await found.start()
+        resource = "flowschemas.flowcontrol.apiserver.k8s.io"
+        names = {entry.name for entry in found.store.collection(resource).snapshot()}
+        await found.stop()
+
+    assert {"exempt", "catch-all"} == names
+
+
+async def test_one_process(tmp_path: Path) -> None:
+    """Only one process has the file; it is free once that stops."""
+    first = api(tmp_path)
+    with pytest.raises(OperatorError):
+        api(tmp_path)
+    await first.stop()
+    await asyncio.sleep(0)
+    await api(tmp_path).stop()
+
+
+async def test_no_token(tmp_path: Path) -> None:
+    """A token file without a token is found at the start, and the store is left alone."""
+    (tmp_path / "token").write_text("short")
+    with pytest.raises(TokenFileError):
+        api(tmp_path, token=str(tmp_path / "token"))
+
+    assert not (tmp_path / "objects.db").exists()

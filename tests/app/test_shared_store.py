@@ -1,0 +1,124 @@
+"""A store of objects that workers read from a file."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from apfproxy.app import shared_store as module
+from apfproxy.app.shared_store import SharedStore
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.health_checks import READYZ, HealthRegistry
+from apfproxy.settings import FlowControlSettings, Settings
+from apfproxy.sources import objects_file
+from tests.end_to_end.scene import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Scene:
+    """A store, and the file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.settings = Settings(
+            flow_control=FlowControlSettings(store=str(directory / "a.db")),
+        )
+        self.path = directory / "objects.json"
+        self.health = HealthRegistry()
+        self.store = SharedStore(self.settings, str(self.path), self.health, lambda: True)
+
+    def names(self) -> list[str]:
+        """Of the objects in the file."""
+        document = msgspec.json.decode(self.path.read_bytes())
+        return [each["metadata"]["name"] for each in document["items"]]
+
+    def page(self) -> str:
+        """The health page."""
+        return self.health.page(READYZ, verbose=True).text
+
+
+async def test_file(tmp_path: Path) -> None:
+    """It has the built-in objects from the start, with the uids that they have in the store."""
+    scene = Scene(tmp_path)
+    await scene.store.start()
+    names = scene.names()
+    page = scene.page()
+    routes = scene.store.routes()
+    await scene.store.close()
+    await scene.store.close()
+
+    assert {"exempt", "catch-all", "system-nodes"} <= set(names)
+    assert "[+]objects ok" in page
+    assert routes
+
+
+async def test_deleted_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is written again."""
+    scene = Scene(tmp_path)
+    await scene.store.start()
+    scene.store.keep()
+    before = caplog.text
+    scene.path.unlink()
+    scene.store.keep()
+    await until(scene.path.exists)
+    await scene.store.close()
+
+    assert "" == before
+    assert f"{scene.path} was deleted; it is written again" in caplog.text
+    assert "exempt" in scene.names()
+
+
+async def test_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers go on with what they have, which is said until it is written."""
+    scene = Scene(tmp_path)
+    await scene.store.start()
+    fails = [True]
+    write = objects_file.write_objects
+
+    def write_or_fail(*arguments: object) -> None:
+        if fails.pop():
+            raise OSError(28, "No space left on device")
+        write(*arguments)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr(module, "write_objects", write_or_fail)
+    scene.store._on_load((), ("it dangles",))  # noqa: SLF001 - as after a change
+    await until(lambda: "workers go on with former objects" in scene.page())
+    page = scene.page()
+    fails.append(False)
+    await scene.store._write()  # noqa: SLF001 - the next try is seconds away
+    recovered = scene.page()
+    await scene.store.close()
+
+    assert "[-]objects failed" in page
+    assert "No space left on device" in page
+    assert "[-]configuration failed" in page
+    assert "[+]objects ok" in recovered
+
+
+async def test_no_place_for_the_file(tmp_path: Path) -> None:
+    """There is no start without it."""
+    scene = Scene(tmp_path)
+    scene.path.mkdir()
+    with pytest.raises(OperatorError, match=r"cannot write .*objects.json: "):
+        await scene.store.start()
+    await scene.store.close()
+
+
+async def test_token(tmp_path: Path) -> None:
+    """Another file has the token of writers from then on, if there is one in it."""
+    token = tmp_path / "token"
+    token.write_text("secret" * 9)
+    scene = Scene(tmp_path)
+    await scene.store.start()
+    scene.store.prepare_token(scene.settings)()
+    other = dataclasses.replace(scene.settings, admin_token_file=str(token))
+    scene.store.prepare_token(other)()
+    with pytest.raises(OperatorError):
+        scene.store.prepare_token(
+            dataclasses.replace(scene.settings, admin_token_file=str(tmp_path / "gone"))
+        )
+    await scene.store.close()
