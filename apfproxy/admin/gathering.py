@@ -166,7 +166,7 @@ class ProcessParts:
     shortages: int = 0
     access_log: AccessLog | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
-    traces: TraceQueue[Any] | None = None
+    traces: TraceQueue | None = None
     admin: AdminState | None = None
 
 

@@ -22,13 +22,13 @@ from apfproxy.admin.raw_request import request_of_line
 from apfproxy.admin.several_clusters import Pages, SeveralClusters
 from apfproxy.admin.upstream_state import upstream_state
 from apfproxy.admin.web import WebListener
-from apfproxy.app.object_source import source_text
 from apfproxy.app.settings_checks import one_flow, tells_apart, verifies_users
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.request import preset_of
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import OBSERVE
+from apfproxy.sources.object_source import source_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -34,12 +34,12 @@ from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.apiserver.write_guard import WriteGuard
 from apfproxy.app.running import descriptor_limit
-from apfproxy.app.store import starting
 from apfproxy.base.errors import ListenError
 from apfproxy.base.faults import Faults
 from apfproxy.base.health_checks import HEALTHZ, READYZ, HealthRegistry
 from apfproxy.base.sockets import SocketFiles, listening_sockets
 from apfproxy.settings import TEXT
+from apfproxy.sources.stored_objects import starting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.gathering import ConfigStatus
-from apfproxy.app.counts_in_force import CountsInForce
-from apfproxy.app.endpoint_source import EndpointSource
 from apfproxy.app.identities_in_force import IdentitiesInForce
-from apfproxy.app.object_source import ObjectSource
 from apfproxy.base.events import shortfall
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import PAGES, READYZ
@@ -30,6 +27,9 @@ from apfproxy.proxy.context import Context, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID
 from apfproxy.settings.change import Change, prepare_all
+from apfproxy.sources.counts_in_force import CountsInForce
+from apfproxy.sources.endpoint_source import EndpointSource
+from apfproxy.sources.object_source import ObjectSource
 from apfproxy.sources.servers_behind import ServersBehind
 from apfproxy.upstream.health import UpstreamHealth
 from apfproxy.upstream.pool import Pool

@@ -13,10 +13,10 @@ from apfproxy.admin.gathering import (
 )
 from apfproxy.admin.metric_table import TABLE
 from apfproxy.admin.metrics import ScrapedPage
-from apfproxy.app.object_source import source_text
 from apfproxy.app.settings_checks import one_flow, verifies_users
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.settings import FULL
+from apfproxy.sources.object_source import source_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from apfproxy.admin.access import Credentials
 from apfproxy.admin.access_log import STDOUT
 from apfproxy.admin.tracing import trace_queue
-from apfproxy.app.flow_control_api import usable_token
 from apfproxy.app.identities import Identities
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.errors import OperatorError
@@ -24,6 +23,7 @@ from apfproxy.settings.store_address import Kind
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.kubeconfig import read_kubeconfig
 from apfproxy.sources.object_files import decode_files, read_files
+from apfproxy.sources.token_file import usable_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.app.service_manager import ServiceManager
-    from apfproxy.app.shared_store import SharedStore
     from apfproxy.base.signals import Signals
     from apfproxy.settings import Settings
+    from apfproxy.sources.stored_objects import SharedStore
 
 BACKLOG = 4096
 """Connections that the kernel holds for each worker; as of a single process."""
@@ -180,7 +180,7 @@ class Parent:
         """Have the store that settings name, and its objects in a file for the workers."""
         if self.settings.flow_control.store is None or self.settings.clusters:
             return
-        from apfproxy.app.shared_store import SharedStore  # noqa: PLC0415 - the API server
+        from apfproxy.sources.stored_objects import SharedStore  # noqa: PLC0415 - the API server
 
         self._store = SharedStore(self.settings, path, self.health, self.admin.is_local)
         await self._store.start()
@@ -316,8 +316,6 @@ class Parent:
 
         What cannot be replaced is tried again after a while.
         """
-        if self._store is not None:
-            self._store.keep()
         now_s = time.monotonic()
         is_replacing = self._rolling is not None and not self._rolling.done()
         if is_replacing or now_s < self._replaced_s + REPLACE_PERIOD_S:

@@ -385,7 +385,7 @@ class ProxyProcess:
         if (kubernetes := cluster.objects.kubernetes) is not None:
             logger.info(
                 "objects are those of %s%s",
-                kubernetes.name,
+                kubernetes.api.server,
                 "" if kubernetes.is_synced else ", which are not here yet",
             )
         if settings.flow_control.store is not None and admin is not None:

@@ -1,46 +1,47 @@
-"""`apfproxy top`: what a running proxy does, in a terminal, as it does it."""
+"""`apfproxy top`: the state of a running proxy, in a terminal, as it changes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
+import termios
+import threading
+import time
+import tty
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.live import Live
 
-from apfproxy.base.tasks import spawn
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.key_reader import ESCAPE, key_reader
-from apfproxy.cli.live_client import ClustersState, LiveClient
-from apfproxy.cli.live_clusters import ClustersView
-from apfproxy.cli.live_tables import render
-from apfproxy.cli.live_view import SORTS, View
 from apfproxy.cli.parameters import Parsed, admin_option, cluster_option, output_option
+from apfproxy.cli.top_state import fetch, state_of
+from apfproxy.cli.top_tables import SORTS, View, render
 from apfproxy.settings.values import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.cli.live_client import LiveState
     from apfproxy.settings import Address
 
 LEAST_INTERVAL_S = 0.1
 """As often as the live page gets a new state."""
 LARGEST_INTERVAL_S = 3600.0
-PLAIN_WIDTH = 100
-"""Columns where there is no terminal."""
+WIDE = 100_000
+"""Columns where there is no terminal: nothing is cut."""
 
 STDIN = 0
-
-HELP_KEYS = frozenset("hH?")
+MOST_KEYS = 64
+"""Bytes from the keyboard that are read at once."""
+ESCAPE = "\x1b"
+"""The key Esc alone.  It also begins what a key without a letter sends, such as an arrow."""
 LONGEST_PART = 100
 """Characters of a name that can be typed."""
-
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 EPILOG = f"""\b
@@ -53,10 +54,7 @@ Examples:
 
 
 def parse_interval(text: str) -> float:
-    """Read the time between two looks, in seconds.
-
-    ValueError if it is no duration, or not a useful one.
-    """
+    """Read the time between two looks, in seconds; ValueError if it is none, or of no use."""
     interval_s = parse_duration(text)
     if not LEAST_INTERVAL_S <= interval_s <= LARGEST_INTERVAL_S:
         raise ValueError(f"expected a duration from 100ms to 1h, not {text!r}")
@@ -90,196 +88,149 @@ def top(admin: Address, cluster: str | None, interval_s: float, output: str, *, 
 
     Of a proxy with several clusters there is a line for each, or with --cluster what is above.
 
-    Where the output is not a terminal, or with --once, it is printed once.
+    Where the output is not a terminal, or with --once, it is printed once; not to a terminal, as
+    wide as it takes.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names may be of any language
+    found = fetch(admin, cluster)
     if output == "json":
-        return asyncio.run(print_json(admin, cluster))
+        click.echo(json.dumps(found, indent=2))
+        return OK
+    view = View(admin.url, state_of(admin.url, found))
     console = Console(highlight=False, markup=False, emoji=False)
     if once or not sys.stdout.isatty() or console.is_dumb_terminal:
-        if not sys.stdout.isatty():
-            console.width = PLAIN_WIDTH
-        return asyncio.run(print_once(admin, console, cluster))
-    return asyncio.run(run(admin, interval_s, console, STDIN, cluster))
+        print_once(view, console)
+        return OK
+    return asyncio.run(run(view, lambda: renew(view, admin, cluster), interval_s, console, STDIN))
 
 
-async def print_json(admin: Address, cluster: str | None = None) -> int:
-    """Print the state as the proxy has it."""
-    async with LiveClient(admin, cluster) as client:
-        state = await client.fetch()
-    click.echo(json.dumps(state, indent=2))
-    return OK
+def renew(view: View, admin: Address, cluster: str | None) -> None:
+    """Look at the proxy again; while it is away the view has its last state, and the reason."""
+    try:
+        view.state = state_of(admin.url, fetch(admin, cluster))
+    except CommandError as error:
+        view.problem = error.message.partition(";")[0].replace(f" at {admin.url}", "")
+    else:
+        view.seen_s, view.problem = time.monotonic(), None
 
 
-async def print_once(admin: Address, console: Console, cluster: str | None = None) -> int:
+def print_once(view: View, console: Console) -> None:
     """Print the tables of one look."""
-    async with LiveClient(admin, cluster) as client:
-        state = await client.look()
-    view = (
-        ClustersView(client.url, state)
-        if isinstance(state, ClustersState)
-        else View(client.url, state)
-    )
     if console.is_terminal:
         console.print(render(view, console.width))
-        return OK
+        return
+    console.width = WIDE
     with console.capture() as printed:
-        console.print(render(view, console.width))
-    # Tables are as wide as the console, with blanks that a file or a pipe need not have.
+        console.print(render(view, None))
+    # Lines are as wide as the console, with blanks that a file or a pipe need not have.
     lines = [line.rstrip() for line in printed.get().splitlines()]
     click.echo("\n".join(lines), file=console.file)
-    return OK
 
 
 async def run(
-    admin: Address,
-    interval_s: float,
-    console: Console,
-    descriptor: int,
-    cluster: str | None = None,
+    view: View, look: Callable[[], None], interval_s: float, console: Console, descriptor: int
 ) -> int:
-    """Show the state until told to end.
-
-    CommandError if there is nothing to show from the beginning.
-    """
+    """Show the view until told to end by a key or signal; `look` renews it, in a thread."""
     loop = asyncio.get_running_loop()
-    async with LiveClient(admin, cluster) as client:
-        screen = Screen(client, await client.look(), loop.time)
+    changed, ended = asyncio.Event(), threading.Event()
+
+    def end() -> None:
+        ended.set()
+        changed.set()
+
+    def on_key(key: str) -> None:
+        if not view.is_typing and key.lower() == "q":
+            end()
+        elif press(view, key):
+            changed.set()
+
+    def keep_looking() -> None:
+        while not ended.wait(interval_s):
+            look()
+            with contextlib.suppress(RuntimeError):  # the loop has just ended
+                loop.call_soon_threadsafe(changed.set)
+
+    # A thread of its own, which a proxy that does not answer cannot keep from ending.
+    threading.Thread(target=keep_looking, daemon=True).start()
+    for number in ENDING_SIGNALS:
+        loop.add_signal_handler(number, end)
+    loop.add_signal_handler(signal.SIGWINCH, changed.set)
+    try:
         with (
-            _signals(loop, screen),
-            key_reader(descriptor, loop, screen.on_key),
+            key_reader(descriptor, loop, on_key),
             Live(console=console, auto_refresh=False, screen=True) as live,
         ):
-            looking = spawn(screen.look_again(interval_s), name="looking at the proxy")
-            try:
-                while not screen.is_ended:
-                    view = screen.view(console.height)
-                    live.update(render(view, console.width), refresh=True)
-                    await screen.changed()
-            finally:
-                looking.cancel()
-                await asyncio.gather(looking, return_exceptions=True)
+            while not ended.is_set():
+                live.update(render(view, console.width, console.height), refresh=True)
+                await changed.wait()
+                changed.clear()
+    finally:
+        ended.set()
+        for number in (*ENDING_SIGNALS, signal.SIGWINCH):
+            loop.remove_signal_handler(number)
     return OK
 
 
+def press(view: View, key: str) -> bool:
+    """Do what a key means; whether there is something else to show."""
+    if view.is_typing:
+        if key in ("\r", "\n", ESCAPE):
+            view.is_typing = False
+            view.part = "" if key == ESCAPE else view.part
+        elif key in ("\x7f", "\b"):
+            view.part = view.part[:-1]
+        elif key.isprintable():
+            view.part = (view.part + key)[:LONGEST_PART]
+        return True
+    key = key.lower()
+    if key in ("h", "?", "e"):
+        screen = "servers" if key == "e" else "help"
+        view.screen = "" if view.screen == screen else screen
+    elif key == "/":
+        view.screen, view.is_typing = view.screen.removeprefix("help"), True
+    elif key == ESCAPE:
+        view.screen, view.part = view.screen.removeprefix("help"), ""
+    elif key in SORTS:
+        view.sort = key
+    else:
+        return False
+    return True
+
+
 @contextlib.contextmanager
-def _signals(loop: asyncio.AbstractEventLoop, screen: Screen) -> Iterator[None]:
-    """End by a signal as by a key, and follow the size of the terminal."""
-    for number in ENDING_SIGNALS:
-        loop.add_signal_handler(number, screen.end)
-    loop.add_signal_handler(signal.SIGWINCH, screen.wake)
+def key_reader(
+    descriptor: int, loop: asyncio.AbstractEventLoop, on_key: Callable[[str], None]
+) -> Iterator[None]:
+    """Call back with each key, without echo; where there is no terminal, do nothing.
+
+    Ctrl-C still interrupts.  Ctrl-Z does nothing, as it would leave the screen as it is.
+    """
+    if not os.isatty(descriptor):
+        yield
+        return
+    before = termios.tcgetattr(descriptor)
+
+    def read() -> None:
+        try:
+            data = os.read(descriptor, MOST_KEYS)
+        except OSError:  # the terminal is gone
+            data = b""
+        if not data:
+            loop.remove_reader(descriptor)
+        elif data == ESCAPE.encode() or not data.startswith(ESCAPE.encode()):
+            for key in data.decode(errors="replace"):
+                on_key(key)
+
     try:
+        tty.setcbreak(descriptor, termios.TCSADRAIN)
+        now = termios.tcgetattr(descriptor)
+        now[6][termios.VSUSP] = b"\x00"  # no character
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, now)
+        loop.add_reader(descriptor, read)
         yield
     finally:
-        for number in (*ENDING_SIGNALS, signal.SIGWINCH):
-            loop.remove_signal_handler(number)
-
-
-class Screen:
-    """What is to be shown, and when it changes; `is_ended` once it was told to end."""
-
-    def __init__(
-        self,
-        client: LiveClient,
-        state: LiveState | ClustersState,
-        now_s: Callable[[], float],
-    ) -> None:
-        self._client = client
-        self._now_s = now_s
-        self.is_ended = False
-        self._state = state
-        self._seen_s = now_s()
-        self._problem: str | None = None
-        self._sort = next(iter(SORTS))
-        self._part = ""
-        self._is_typing = False
-        self._is_help = False
-        self._is_endpoints = False
-        self._change = asyncio.Event()
-
-    def on_key(self, key: str) -> None:
-        """Do what a key says."""
-        if self._is_typing:
-            self._type(key)
-        elif key.lower() == "q":
-            self.end()
-        elif key in HELP_KEYS:
-            self._is_help = not self._is_help
-        elif key.lower() == "e":
-            self._is_help, self._is_endpoints = False, not self._is_endpoints
-        elif key == "/":
-            self._is_help, self._is_typing = False, True
-        elif key == ESCAPE:
-            self._is_help, self._part = False, ""
-        elif key.lower() in SORTS:
-            self._sort = key.lower()
-        else:
-            return
-        self.wake()
-
-    def _type(self, key: str) -> None:
-        """Add to the part of a name, or end it."""
-        if key in ("\r", "\n", ESCAPE):
-            self._is_typing = False
-            self._part = "" if key == ESCAPE else self._part
-        elif key in ("\x7f", "\b"):
-            self._part = self._part[:-1]
-        elif key.isprintable():
-            self._part = (self._part + key)[:LONGEST_PART]
-
-    def end(self) -> None:
-        """Show no more."""
-        self.is_ended = True
-        self.wake()
-
-    def wake(self) -> None:
-        """Draw the screen again."""
-        self._change.set()
-
-    async def changed(self) -> None:
-        """Wait until there is something else to show."""
-        await self._change.wait()
-        self._change.clear()
-
-    async def look_again(self, interval_s: float) -> None:
-        """Look at the proxy again and again, also while it is away."""
-        while True:
-            await asyncio.sleep(interval_s)
-            await self.look()
-
-    async def look(self) -> None:
-        """Look at the proxy once more."""
-        try:
-            state = await self._client.look()
-        except CommandError as error:
-            self._problem = error.message.partition(";")[0].replace(self._client.url, "it")
-        else:
-            self._state, self._seen_s, self._problem = state, self._now_s(), None
-        self.wake()
-
-    def view(self, height: int) -> View | ClustersView:
-        """What to show now, in so many lines."""
-        if isinstance(self._state, ClustersState):
-            return ClustersView(
-                self._client.url,
-                self._state,
-                self._problem,
-                self._now_s() - self._seen_s,
-                height,
-                self._part,
-                self._is_typing,
-            )
-        return View(
-            self._client.url,
-            self._state,
-            self._sort,
-            self._problem,
-            self._now_s() - self._seen_s,
-            height,
-            self._part,
-            self._is_typing,
-            self._is_help,
-            self._is_endpoints,
-        )
+        loop.remove_reader(descriptor)
+        with contextlib.suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.base.errors import OperatorError
@@ -63,15 +62,8 @@ def _in_kubernetes(
     address: StoreAddress, fleet: FleetSettings, key: str, behind: ServersBehind | None
 ) -> LedgerStore:
     from apfproxy.fleet.kubernetes_store import KubernetesStore  # noqa: PLC0415
-    from apfproxy.sources.api_access import access_of  # noqa: PLC0415
-    from apfproxy.sources.api_credentials import ApiCredentials  # noqa: PLC0415
-    from apfproxy.sources.kubernetes_api import KubernetesApi, no_others  # noqa: PLC0415
+    from apfproxy.sources.kubernetes_api import open_api  # noqa: PLC0415
 
-    access = access_of(
-        fleet.kubeconfig, fleet.context, "who gets how many seats", "fleet.kubeconfig"
-    )
-    others = no_others
-    if behind is not None:
-        others = partial(behind.of_api, access.server, fleet.kubeconfig, fleet.context)
-    api = KubernetesApi(access.server, ApiCredentials(access), others=others)
+    decided = "who gets how many seats"
+    api = open_api(fleet.kubeconfig, fleet.context, decided, "fleet.kubeconfig", behind)
     return KubernetesStore(api, address.namespace, address.name, key)

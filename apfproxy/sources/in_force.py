@@ -1,37 +1,53 @@
-"""Objects that change one by one, put in force as they come.
+"""Objects of one place, put in force as they change.
 
-An invalid object stays in force as it last was valid, or is left out if it never was; the others
-are in force, and all problems are reported.  An object that another version of a program wrote may
-be invalid here for long: it does not hold up the others.  The mandatory objects are always in
-force, even while they are missing.
+Of objects that change one by one, as in an API or a store, an invalid one stays in force as it last
+was valid, or is left out if it never was; the others are in force, and all problems are reported.
+An object that another version of a program wrote may be invalid here for long: it does not hold up
+the others.
+
+Files are taken as a whole or not at all: with any unreadable file or invalid object the last good
+configuration stays.  A FlowSchema without its priority level is no such problem: it may dangle
+while files arrive, and Kubernetes ignores it, too.
+
+The mandatory objects are always in force, even while they are missing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part, report
+from apfproxy.base.files import at_rest, notifications, watch_files
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.additions import PREFIX
 from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.reading import read_object
 from apfproxy.objects.types import FlowControlObject, kind_of
-from apfproxy.sources.files import MAX_LOGGED_PROBLEMS, log_unused
-from apfproxy.sources.object_files import effective_objects
+from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 
+    from apfproxy.base.files import Roots
     from apfproxy.flowcontrol.controller import Controller, Digest
-    from apfproxy.sources.files import LoadObserver
+    from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.objects.field_errors import FieldError
+    from apfproxy.sources.object_files import FileContents
 
+    LoadObserver = Callable[[tuple[Problem, ...], tuple[str, ...]], None]
+    """Is told why parts of a load are not in force, and a line for each unused FlowSchema."""
     Relevant = list[tuple[object, ...]]
+    State = tuple[str, str, object]
+    """Kind, name, and the state of an object, which is another thing after each change."""
 
+MAX_LOGGED_PROBLEMS = 20
 PAUSE_S = 0.02
 """Between two configurations: thousands of objects may be applied in a row, each one a change."""
 REST = 4
@@ -43,6 +59,14 @@ RETRY_S = 5.0
 logger = logging.getLogger(__name__)
 
 
+class ObjectsError(OperatorError):
+    """The objects at the start are broken; the operator's fault.  A problem is one line."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """What is to be put in force.
@@ -51,7 +75,7 @@ class Prepared:
         valid: The objects as they last were valid, by kind and name.
         problems: Why objects are left out, or not in force as they are now.
         relevant: What of the objects makes a difference to requests.
-        digest: To be committed; None if nothing relevant has changed.
+        digest: To be committed; None if nothing relevant has changed, or may be put in force.
     """
 
     valid: dict[tuple[str, str], FlowControlObject]
@@ -61,31 +85,56 @@ class Prepared:
 
 
 class InForce:
-    """What is in force of the objects of one place, which messages call by its name."""
+    """What is in force of the objects of one place.
+
+    Args:
+        name: Of the place, in messages; "" if nothing is to be read there.
+        content: The content of an object by its kind and state.
+        is_whole: Whether objects are taken as a whole or not at all.
+        with_suggested: Whether the suggested objects of `preset` are among the built-in ones.
+    """
 
     def __init__(
-        self, name: str, controller: Controller, on_load: LoadObserver | None = None
+        self,
+        name: str,
+        controller: Controller,
+        on_load: LoadObserver | None = None,
+        *,
+        content: Callable[[str, Any], object] = lambda _, state: state,
+        is_whole: bool = False,
+        with_suggested: bool = False,
+        preset: Preset = KUBERNETES,
     ) -> None:
         self.name = name
         self._controller = controller
         self._on_load = on_load
+        self._content = content
+        self._is_whole = is_whole
+        self._with_suggested = with_suggested
+        self._preset = preset
         self._relevant: Relevant | None = None
-        self._valid: dict[tuple[str, str], FlowControlObject] = {}  # by kind and name
+        self._read: dict[tuple[str, str], tuple[object, FlowControlObject | Problem]] = {}
         self._dangling: tuple[str, ...] = ()  # told already
+        self.valid: dict[tuple[str, str], FlowControlObject] = {}
+        """By kind and name, each as it last was valid."""
         self.problems: tuple[Problem, ...] = ()
 
-    @property
-    def valid(self) -> tuple[FlowControlObject, ...]:
-        """The objects that are in force, each as it last was valid."""
-        return tuple(self._valid.values())
+    def read(self, states: Iterable[State]) -> list[FlowControlObject | Problem]:
+        """Objects, each read once for each of its states; a thread may call this."""
+        before, self._read = self._read, {}
+        for kind, name, state in states:
+            known = before.get((kind, name))
+            if known is None or known[0] is not state:
+                found = read_object(self._content(kind, state))
+                known = (
+                    state,
+                    self._problem(kind, name, found) if isinstance(found, list) else found,
+                )
+            self._read[kind, name] = known
+        return [found for _, found in self._read.values()]
 
-    def read(self, kind: str, name: str, content: object) -> FlowControlObject | Problem:
-        """An object by its content, or why it is not valid."""
-        found = read_object(content)
-        if not isinstance(found, list):
-            return found
-        messages = tuple(str(error) for error in found)
-        return Problem(self.name, messages, None, kind, name, tuple(found))
+    def _problem(self, kind: str, name: str, errors: list[FieldError]) -> Problem:
+        return Problem(self.name, tuple(map(str, errors)), None, kind, name, tuple(errors))
 
     def prepare(self, read: Iterable[FlowControlObject | Problem]) -> Prepared:
         """Digest what is not in force yet; puts nothing in force, so one other thread may call it.
@@ -99,7 +148,7 @@ class InForce:
                 objects.append(each)
                 continue
             problems.append(each)
-            if (former := self._valid.get((each.kind, each.name))) is not None:
+            if (former := self.valid.get((each.kind, each.name))) is not None:
                 objects.append(former)
         # Statuses and labels change often, and make no difference to requests.
         relevant: Relevant = [
@@ -107,8 +156,10 @@ class InForce:
             for each in objects
         ]
         digest = None
-        if relevant != self._relevant:
-            digest = self._controller.digest(effective_objects(objects, with_suggested=False))
+        if relevant != self._relevant and not (problems and self._is_whole):
+            digest = self._controller.digest(
+                effective_objects(objects, with_suggested=self._with_suggested, preset=self._preset)
+            )
         valid = {(kind_of(each), each.metadata.name): each for each in objects}
         return Prepared(valid, tuple(problems), relevant, digest)
 
@@ -122,21 +173,39 @@ class InForce:
         self.problems = problems
         if digest is not None:
             self._commit(digest, len(prepared.valid))
-            self._valid = prepared.valid
+            self.valid = prepared.valid
             self._relevant = prepared.relevant
         if self._on_load is not None:
             self._on_load(self.problems, self._dangling)
 
+    def put_first(self, prepared: Prepared) -> None:
+        """Put in force what there is at first.
+
+        Raises:
+            ObjectsError: There are problems, and nothing is put in force.
+        """
+        if prepared.problems:
+            if self._on_load is not None:
+                self._on_load(prepared.problems, ())
+            raise ObjectsError(tuple(parts_of(prepared.problems)))
+        self.put(prepared)
+
     def _commit(self, digest: Digest, count: int) -> None:
         self._controller.commit(digest)
-        logger.info(
-            "generation %d of the configuration: %s from %s",
-            self._controller.generation,
-            counted(count, "object"),
-            self.name,
-        )
+        if self.name:
+            logger.log(
+                logging.INFO if count else logging.WARNING,
+                "generation %d of the configuration: %s from %s",
+                self._controller.generation,
+                counted(count, "object") if count else "no objects at all",
+                self.name,
+            )
         told = frozenset(self._dangling)
-        log_unused([text for text in digest.problems if text not in told])
+        unused = [text for text in digest.problems if text not in told]
+        for line in unused[:MAX_LOGGED_PROBLEMS]:
+            logger.warning("%s", line)
+        if len(unused) > MAX_LOGGED_PROBLEMS:
+            logger.warning("and %d more that are not used", len(unused) - MAX_LOGGED_PROBLEMS)
         self._dangling = digest.problems
 
     def _tell(self, problems: tuple[Problem, ...]) -> None:
@@ -144,10 +213,17 @@ class InForce:
             logger.error("%s", text)
         if problems:
             logger.error(
-                "%s in %s: what is not valid stays as it last was valid, or is left out",
+                "%s in %s: %s",
                 f"{len(problems)} problems" if len(problems) > 1 else "a problem",
                 self.name,
+                "the configuration stays as it was"
+                if self._is_whole
+                else "what is not valid stays as it last was valid, or is left out",
             )
+
+    async def load(self, states: Sequence[State]) -> None:
+        """Put in force what there is now."""
+        self.put(await asyncio.to_thread(lambda: self.prepare(self.read(states))))
 
 
 async def load_when_woken(
@@ -176,3 +252,92 @@ def own_annotations(obj: FlowControlObject) -> tuple[tuple[str, str], ...]:
     return tuple(
         sorted(item for item in obj.metadata.annotations.items() if item[0].startswith(PREFIX))
     )
+
+
+class ObjectFiles:
+    """Files and directories, as the source of a controller's configuration.
+
+    The suggested objects may be among the built-in ones; `on_load` is told of `load_first`, too.
+    """
+
+    def __init__(
+        self,
+        paths: tuple[str, ...],
+        controller: Controller,
+        *,
+        with_suggested: bool = True,
+        preset: Preset = KUBERNETES,
+        on_load: LoadObserver | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.paths = paths
+        self._in_force = InForce(
+            ", ".join(paths),
+            controller,
+            on_load,
+            is_whole=True,
+            with_suggested=with_suggested,
+            preset=preset,
+        )
+        self._sleep = sleep
+        self._reloading = asyncio.Lock()
+        self._fingerprint = b""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Why the files as they are now are not in force."""
+        return self._in_force.problems
+
+    def load_first(self) -> None:
+        """Put the files' objects in force; blocks on the file system.
+
+        With problems it raises ObjectsError, and the mandatory objects alone are in force.
+        """
+        contents, self._fingerprint = self._contents()
+        self._in_force.put_first(self._prepare(contents))
+
+    async def prepare(self) -> Prepared:
+        """What `put` takes in place of `load_first`; changes nothing.
+
+        Raises:
+            ObjectsError: There are problems.
+        """
+        contents, self._fingerprint = await asyncio.to_thread(self._contents)
+        prepared = await asyncio.to_thread(self._prepare, contents)
+        if prepared.problems:
+            raise ObjectsError(tuple(parts_of(prepared.problems)))
+        return prepared
+
+    def put(self, prepared: Prepared) -> None:
+        """Put what was prepared in force."""
+        self._in_force.put(prepared)
+
+    async def reload(self) -> bool:
+        """Read the files again, and put them in force if all is valid; whether they had changed."""
+        async with self._reloading:
+            found = await at_rest(self._contents, self._fingerprint, self._sleep)
+            if found is None:
+                return False
+            contents, fingerprint = found
+            # In a thread: it takes seconds for thousands of objects.
+            self.put(await asyncio.to_thread(self._prepare, contents))
+            self._fingerprint = fingerprint  # only now: what could not be taken is tried again
+            return True
+
+    def _contents(self) -> tuple[FileContents, bytes]:
+        contents = read_files(self.paths)
+        return contents, contents.fingerprint()
+
+    def _prepare(self, contents: FileContents) -> Prepared:
+        read = decode_files(contents)
+        for each in read.left_out[:MAX_LOGGED_PROBLEMS]:
+            logger.info("%s", each)
+        return self._in_force.prepare((*read.objects, *read.problems))
+
+    async def watch(
+        self,
+        beat: Callable[[], None],
+        changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None,
+    ) -> None:
+        """Reload after each change, for ever; see `watch_files`."""
+        await watch_files(self.paths, self.reload, beat, changes or notifications)

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
+
+from apfproxy.base.address import is_local
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import MAX_PEM_BYTES, read_named
 from apfproxy.objects.documents import split_documents
 from apfproxy.objects.field_errors import one_line
-from apfproxy.settings.values import is_text
-from apfproxy.sources.exec_credential import API_VERSIONS, GROUP, ExecCommand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,8 +36,22 @@ MAX_BYTES = 1 << 20
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
-IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
-"""Fields of a user that would make it another one."""
+EXEC_GROUP = "client.authentication.k8s.io"
+EXEC_VERSIONS = (f"{EXEC_GROUP}/v1", f"{EXEC_GROUP}/v1beta1")
+
+REFUSED = {
+    "auth-provider": "is not done, by client-go neither any more; let the cluster's own tool write"
+    " the kubeconfig again, with exec, or give a token",
+    **dict.fromkeys(
+        ("as", "as-uid", "as-groups", "as-user-extra"),
+        "impersonation is not done; use a context whose user has the rights",
+    ),
+    "proxy-url": "not supported; use a cluster that can be reached without a proxy",
+}
+"""Fields of users and clusters that would be wrong to ignore."""
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 class KubeconfigError(OperatorError):
@@ -47,6 +64,31 @@ class Pem:
 
     path: str = ""
     data: bytes = field(default=b"", repr=False)
+
+    def content(self) -> bytes:
+        """The bytes, or KubeconfigError."""
+        return read_named(self.path, MAX_PEM_BYTES, KubeconfigError) if self.path else self.data
+
+    def __str__(self) -> str:
+        return self.path or "the data in the kubeconfig"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecCommand:
+    """A program in a kubeconfig; its arguments and variables may be secrets, and are in no repr.
+
+    Attributes:
+        path: Of the program, or its name on the PATH.
+        api_version: Of its input and output.
+        cluster: The cluster that it is told of, if any.
+    """
+
+    path: str
+    arguments: tuple[str, ...] = field(default=(), repr=False)
+    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    api_version: str = EXEC_VERSIONS[0]
+    hint: str = ""
+    cluster: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +124,95 @@ class ApiAccess:
         return tuple(pem.path for pem in pems if pem is not None and pem.path)
 
 
+class Variable(msgspec.Struct):
+    """A variable of a program's environment."""
+
+    name: str
+    value: str | None = None
+
+
+class Exec(msgspec.Struct, rename="camel"):
+    """The program in a user."""
+
+    command: str | None = None
+    api_version: str | None = None
+    args: list[str] | None = None
+    env: list[Variable] | None = None
+    install_hint: str | None = None
+    interactive_mode: str | None = None
+    provide_cluster_info: bool | None = None
+
+
+class User(msgspec.Struct, rename="kebab"):
+    """Credentials, as a kubeconfig has them."""
+
+    client_certificate: str | None = None
+    client_certificate_data: str | None = None
+    client_key: str | None = None
+    client_key_data: str | None = None
+    token: str | None = None
+    token_file: str | None = msgspec.field(name="tokenFile", default=None)
+    username: str | None = None
+    password: str | None = None
+    exec: Exec | None = None
+
+
+class Cluster(msgspec.Struct, rename="kebab"):
+    """An API server, as a kubeconfig has it."""
+
+    server: str | None = None
+    certificate_authority: str | None = None
+    certificate_authority_data: str | None = None
+    insecure_skip_tls_verify: bool | None = None
+    tls_server_name: str | None = None
+    extensions: list[Any] | None = None
+
+
+class Context(msgspec.Struct):
+    """The names of a cluster and a user."""
+
+    cluster: str | None = None
+    user: str | None = None
+
+
+class Config(msgspec.Struct, rename="kebab"):
+    """A kubeconfig; only those of its entries are read that are used."""
+
+    current_context: str | None = None
+    contexts: list[Any] | None = None
+    clusters: list[Any] | None = None
+    users: list[Any] | None = None
+
+
+def access_of(kubeconfig: str | None, context: str | None, decided: str, setting: str) -> ApiAccess:
+    """How to reach the API, by default as a pod.
+
+    `decided` is what its responses decide, `setting` what names a kubeconfig.
+
+    KubeconfigError if there is no way to it.
+    """
+    access = (
+        in_cluster(os.environ, instead=setting)
+        if kubeconfig is None
+        else read_kubeconfig(kubeconfig, context)
+    )
+    parts = urlsplit(access.server)
+    if parts.scheme == "http" and not is_local(parts.hostname or ""):
+        logger.warning(
+            "%s: not https: whoever is on the way reads the credentials and decides %s",
+            access.server,
+            decided,
+        )
+    if access.is_unverified:
+        logger.warning(
+            "%s: insecure-skip-tls-verify: whoever is on the way can read the credentials and"
+            " decide %s",
+            access.server,
+            decided,
+        )
+    return access
+
+
 def in_cluster(
     environment: Mapping[str, str],
     directory: str = SERVICE_ACCOUNT,
@@ -97,13 +228,11 @@ def in_cluster(
             f"not in a pod of Kubernetes ({HOST} is not set): say how to reach the API with"
             f" {instead}"
         )
-    mount = Path(directory)
+    token = Path(directory) / "token"
     try:
-        has_token = (mount / "token").exists()
+        has_token = token.exists()
     except OSError as error:
-        raise KubeconfigError(
-            f"{mount / 'token'}: cannot be read: {error.strerror or error}"
-        ) from error
+        raise KubeconfigError(f"{token}: cannot be read: {error.strerror or error}") from error
     if not has_token:
         raise KubeconfigError(
             f"no token of a service account in {directory}: let the pod have one"
@@ -112,8 +241,8 @@ def in_cluster(
     shown = f"[{host}]" if ":" in host else host
     return ApiAccess(
         server=f"https://{shown}:{port}",
-        authorities=Pem(path=str(mount / "ca.crt")),
-        token_file=str(mount / "token"),
+        authorities=Pem(path=str(Path(directory) / "ca.crt")),
+        token_file=str(token),
     )
 
 
@@ -129,238 +258,161 @@ def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
         # Without the error's text, which may have the line with it.
         place = f"{path}:{problem.line}" if problem.line else path
         raise KubeconfigError(f"{place}: is no YAML, or has a key twice")
-    top = Fields(path, "", documents[0].content if documents else None)
-    name = context or top.text("current-context")
-    if not name:
-        raise KubeconfigError(
-            f"{path}: has no current-context: choose a context"
-            f" ({one_line(', '.join(top.names('contexts'))) or 'it has none at all'})"
-        )
-    chosen = top.entry("contexts", name, "context", "choose another context")
-    cluster_name, user_name = chosen.text("cluster"), chosen.text("user")
-    if not cluster_name:
-        raise chosen.error("cluster", "missing")
-    cluster = top.entry("clusters", cluster_name, "cluster", "which the context names")
-    if user_name:
-        user = top.entry("users", user_name, "user", "which the context names")
-    else:
-        user = Fields(path, "users", {})
-    return _access(cluster, user)
+    file = Kubeconfig(path, documents[0].content if documents else None)
+    return file.access(context or file.config.current_context)
 
 
-def _access(cluster: Fields, user: Fields) -> ApiAccess:
-    if user.has("auth-provider"):
-        raise user.error(
-            "auth-provider",
-            "is not done, by client-go neither any more; let the cluster's own tool write the"
-            " kubeconfig anew, with exec, or give a token",
-        )
-    for name in IMPERSONATION:
-        if user.has(name):
-            problem = "impersonation is not done; use a context whose user has the rights"
-            raise user.error(name, problem)
-    if cluster.has("proxy-url"):
-        problem = "not supported; use a cluster that can be reached without a proxy"
-        raise cluster.error("proxy-url", problem)
-    certificate, key = user.pem("client-certificate"), user.pem("client-key")
-    if (certificate is None) != (key is None):
-        missing = "client-key" if key is None else "client-certificate"
-        raise user.error(missing, "missing: certificate and key go together")
-    program = _program(user.part("exec"), cluster) if user.has("exec") else None
-    if program is not None and certificate is not None:
-        raise user.error("exec", "makes no sense with a client-certificate; remove one")
-    is_unverified = cluster.truth("insecure-skip-tls-verify")
-    authorities = cluster.pem("certificate-authority")
-    if is_unverified and authorities is not None:
-        problem = "makes no sense with a certificate-authority; remove one"
-        raise cluster.error("insecure-skip-tls-verify", problem)
-    return ApiAccess(
-        server=cluster.server(),
-        authorities=authorities,
-        server_name=cluster.text("tls-server-name") or None,
-        is_unverified=is_unverified,
-        certificate=certificate,
-        key=key,
-        token=user.token(),
-        token_file=user.path("tokenFile"),
-        username=user.text("username"),
-        password=user.text("password"),
-        program=program,
-    )
+class Kubeconfig:
+    """The content of a kubeconfig; its methods raise KubeconfigError."""
 
+    def __init__(self, path: str, content: object) -> None:
+        self._path = path
+        self.config = self._converted("", content, Config)
 
-def _program(fields: Fields, cluster: Fields) -> ExecCommand:
-    command, version = fields.text("command"), fields.text("apiVersion")
-    if not command:
-        raise fields.error("command", "missing")
-    if version not in API_VERSIONS:
-        raise fields.error("apiVersion", f"want {' or '.join(API_VERSIONS)}")
-    if fields.text("interactiveMode") == "Always":
-        problem = (
-            "the program needs a terminal, and there is none; use a user who can be known without"
-        )
-        raise fields.error("interactiveMode", problem)
-    return ExecCommand(
-        # A name is looked for on the PATH, and a path begins at the kubeconfig.
-        path=str(Path(fields.path("command") or "").absolute()) if "/" in command else command,
-        arguments=fields.texts("args"),
-        environment=fields.pairs("env"),
-        api_version=version,
-        hint=one_line(" ".join(fields.text("installHint").split())),
-        cluster=_told(cluster) if fields.truth("provideClusterInfo") else None,
-    )
+    def _error(self, where: str, problem: str) -> KubeconfigError:
+        return KubeconfigError(f"{self._path}: {where}{where and ': '}{problem}")
 
+    def _converted(self, where: str, content: object, kind: type[T]) -> T:
+        try:
+            found = msgspec.convert(content, kind)
+            if where and b"\\u0000" in msgspec.json.encode(found):
+                raise self._error(where, "has a character that no text has")
+        except msgspec.ValidationError as error:
+            text, _, at = str(error).partition(" - at `$")
+            raise self._error(f"{where}{at.rstrip('`')}".lstrip("."), text) from None
+        return found
 
-def _told(cluster: Fields) -> dict[str, Any]:
-    """`spec.cluster` of the ExecCredential that a program gets."""
-    told: dict[str, Any] = {
-        "server": cluster.server(),
-        "tls-server-name": cluster.text("tls-server-name"),
-        "insecure-skip-tls-verify": cluster.truth("insecure-skip-tls-verify"),
-    }
-    authorities = cluster.pem("certificate-authority")
-    if authorities is not None:
-        told["certificate-authority-data"] = base64.b64encode(content(authorities)).decode()
-    config = cluster.extension(f"{GROUP}/exec")
-    if config is not None:
-        told["config"] = config
-    return told
-
-
-class Fields:
-    """A mapping at the path `where` of a kubeconfig; its methods raise KubeconfigError."""
-
-    def __init__(self, file: str, where: str, content: object) -> None:
-        self._file = file
-        self._where = where
-        if not isinstance(content, dict):
-            raise KubeconfigError(f"{file}{where and ': '}{where}: want a mapping of fields")
-        self._content: dict[Any, Any] = content
-
-    def error(self, name: str, problem: str) -> KubeconfigError:
-        """The error that a field is, with its place."""
-        where = f"{self._where}.{name}" if self._where else name
-        return KubeconfigError(f"{self._file}: {where}: {problem}")
-
-    def has(self, name: str) -> bool:
-        """Whether a field has a value."""
-        return self._content.get(name) not in (None, "", [], {})
-
-    def text(self, name: str) -> str:
-        """The text of a field; "" without one."""
-        value = self._content.get(name)
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise self.error(name, "want a string")
-        return self._checked(name, value)
-
-    def _checked(self, name: str, text: str) -> str:
-        """The text, unless no file or program could be named by it."""
-        if not is_text(text):
-            raise self.error(name, "has a character that no text has")
-        return text
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """The texts of a list."""
-        values = self._list(name)
-        if not all(isinstance(value, str) for value in values):
-            raise self.error(name, "want a list of strings")
-        return tuple(self._checked(name, value) for value in values)
-
-    def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
-        """The names and values of a list of mappings of these."""
-        parts = [
-            Fields(self._file, f"{self._where}.{name}[{number}]", value)
-            for number, value in enumerate(self._list(name))
+    def _entry(self, name: str, wanted: str, hint: str, kind: type[T]) -> tuple[str, T]:
+        """The place and the content of the first entry with a name in a list."""
+        entries: list[Any] = getattr(self.config, name) or []
+        known = [
+            (number, each["name"], each)
+            for number, each in enumerate(entries)
+            if isinstance(each, dict) and isinstance(each.get("name"), str)
         ]
-        return tuple((part.text("name"), part.text("value")) for part in parts)
+        for number, found, entry in known:
+            if found == wanted:
+                field_name = name.removesuffix("s")
+                where, content = f"{name}[{number}].{field_name}", entry.get(field_name) or {}
+                for refused, problem in REFUSED.items():
+                    if isinstance(content, dict) and content.get(refused):
+                        raise self._error(f"{where}.{refused}", problem)
+                return where, self._converted(where, content, kind)
+        names = one_line(", ".join(each for _, each, _ in known))
+        if not wanted:
+            raise self._error(
+                "", f"has no current-context: choose a context ({names or 'it has none at all'})"
+            )
+        raise self._error(
+            name, f"there is none named {wanted!r}, {hint}; there are: {names or 'none'}"
+        )
 
-    def part(self, name: str) -> Fields:
-        """The mapping in a field."""
-        return Fields(self._file, f"{self._where}.{name}", self._content[name])
+    def access(self, context: str | None) -> ApiAccess:
+        """How a context reaches its API."""
+        place, chosen = self._entry("contexts", context or "", "choose another context", Context)
+        if not chosen.cluster:
+            raise self._error(f"{place}.cluster", "missing")
+        by_context = "which the context names"
+        at, cluster = self._entry("clusters", chosen.cluster, by_context, Cluster)
+        where, user = "users", User()
+        if chosen.user:
+            where, user = self._entry("users", chosen.user, by_context, User)
+        certificate = self._pem(where, "client-certificate", user)
+        key = self._pem(where, "client-key", user)
+        if (certificate is None) != (key is None):
+            missing = "client-key" if key is None else "client-certificate"
+            raise self._error(f"{where}.{missing}", "missing: certificate and key go together")
+        server = self._server(f"{at}.server", cluster.server or "")
+        authorities = self._pem(at, "certificate-authority", cluster)
+        is_unverified = bool(cluster.insecure_skip_tls_verify)
+        if is_unverified and authorities is not None:
+            problem = "makes no sense with a certificate-authority; remove one"
+            raise self._error(f"{at}.insecure-skip-tls-verify", problem)
+        told: dict[str, Any] = {
+            "server": server,
+            "tls-server-name": cluster.tls_server_name or "",
+            "insecure-skip-tls-verify": is_unverified,
+        }
+        program = None
+        if user.exec is not None:
+            if certificate is not None:
+                problem = "makes no sense with a client-certificate; remove one"
+                raise self._error(f"{where}.exec", problem)
+            if user.exec.provide_cluster_info:
+                told |= _of_cluster(cluster, authorities)
+            program = self._program(f"{where}.exec", user.exec, told)
+        token = (user.token or "").strip()
+        if token and not (token.isascii() and token.isprintable() and " " not in token):
+            raise self._error(f"{where}.token", "is no bearer token")
+        return ApiAccess(
+            server=server,
+            authorities=authorities,
+            server_name=cluster.tls_server_name or None,
+            is_unverified=is_unverified,
+            certificate=certificate,
+            key=key,
+            token=token or None,
+            token_file=self._beside(user.token_file) if user.token_file else None,
+            username=user.username or "",
+            password=user.password or "",
+            program=program,
+        )
 
-    def _list(self, name: str) -> list[Any]:
-        values = self._content.get(name) or []
-        if not isinstance(values, list):
-            raise self.error(name, "want a list")
-        return values
+    def _program(self, where: str, given: Exec, told: dict[str, Any]) -> ExecCommand:
+        command, version = given.command, given.api_version
+        if not command:
+            raise self._error(f"{where}.command", "missing")
+        if version not in EXEC_VERSIONS:
+            raise self._error(f"{where}.apiVersion", f"want {' or '.join(EXEC_VERSIONS)}")
+        if given.interactive_mode == "Always":
+            raise self._error(
+                f"{where}.interactiveMode",
+                "the program needs a terminal, and there is none; use a user who can be known"
+                " without",
+            )
+        return ExecCommand(
+            # A name is looked for on the PATH, and a path begins at the kubeconfig.
+            path=str(Path(self._beside(command)).absolute()) if "/" in command else command,
+            arguments=tuple(given.args or ()),
+            environment=tuple((each.name, each.value or "") for each in given.env or ()),
+            api_version=version,
+            hint=one_line(" ".join((given.install_hint or "").split())),
+            cluster=told if given.provide_cluster_info else None,
+        )
 
-    def truth(self, name: str) -> bool:
-        """The boolean of a field; False without one."""
-        value = self._content.get(name)
-        if value is not None and not isinstance(value, bool):
-            raise self.error(name, "want true or false")
-        return bool(value)
+    def _beside(self, path: str) -> str:
+        """A path, relative to the kubeconfig's directory."""
+        return str(Path(self._path).parent / path)
 
-    def path(self, name: str) -> str | None:
-        """The path in a field, relative to the kubeconfig's directory."""
-        text = self.text(name)
-        return str(Path(self._file).parent / text) if text else None
-
-    def pem(self, name: str) -> Pem | None:
+    def _pem(self, where: str, name: str, fields: User | Cluster) -> Pem | None:
         """The data of a field `NAME-data`, or else the file of a field `NAME`."""
-        encoded = self.text(f"{name}-data")
+        attribute = name.replace("-", "_")
+        encoded: str | None = getattr(fields, f"{attribute}_data")
         if encoded:
             try:
                 return Pem(data=base64.b64decode("".join(encoded.split()), validate=True))
             except (binascii.Error, ValueError):
-                raise self.error(f"{name}-data", "is no base64") from None
-        path = self.path(name)
-        return None if path is None else Pem(path=path)
+                raise self._error(f"{where}.{name}-data", "is no base64") from None
+        path: str | None = getattr(fields, attribute)
+        return Pem(path=self._beside(path)) if path else None
 
-    def token(self) -> str | None:
-        """The token in the field `token`."""
-        text = self.text("token").strip()
-        if text and not (text.isascii() and text.isprintable() and " " not in text):
-            raise self.error("token", "is no bearer token")
-        return text or None
-
-    def server(self) -> str:
-        """The URL in the field `server`."""
-        url = self.text("server")
-        if not url:
-            raise self.error("server", "missing")
-        problem = server_problem(url)
+    def _server(self, where: str, url: str) -> str:
+        problem = server_problem(url) if url else "missing"
         if problem:
-            raise self.error("server", problem)
+            raise self._error(where, problem)
         return urlsplit(url).geturl().rstrip("/")  # with the scheme in small letters
 
-    def extension(self, wanted: str) -> object:
-        """The content of an extension, which may be anything."""
-        for each in self._list("extensions"):
-            if isinstance(each, dict) and each.get("name") == wanted:
-                return each.get("extension")
-        return None
 
-    def names(self, name: str) -> list[str]:
-        """The names of the entries of a list."""
-        return [
-            each["name"]
-            for each in self._list(name)
-            if isinstance(each, dict) and isinstance(each.get("name"), str)
-        ]
-
-    def entry(self, name: str, wanted: str, field_name: str, hint: str) -> Fields:
-        """The content of the first entry with a name in a list."""
-        known = self.names(name)
-        if wanted not in known:
-            raise KubeconfigError(
-                f"{self._file}: {name}: there is none named {wanted!r}, {hint};"
-                f" there are: {one_line(', '.join(known)) or 'none'}"
-            )
-        number, found = next(
-            (number, each)
-            for number, each in enumerate(self._content[name])
-            if isinstance(each, dict) and each.get("name") == wanted
-        )
-        where = f"{name}[{number}].{field_name}"
-        return Fields(self._file, where, found.get(field_name) or {})
-
-
-def content(pem: Pem) -> bytes:
-    """The bytes of a PEM, or KubeconfigError."""
-    return read_named(pem.path, MAX_PEM_BYTES, KubeconfigError) if pem.path else pem.data
+def _of_cluster(cluster: Cluster, authorities: Pem | None) -> dict[str, Any]:
+    """More of `spec.cluster` of the ExecCredential that a program gets; KubeconfigError."""
+    told: dict[str, Any] = {}
+    if authorities is not None:
+        told["certificate-authority-data"] = base64.b64encode(authorities.content()).decode()
+    for each in cluster.extensions or ():
+        if isinstance(each, dict) and each.get("name") == f"{EXEC_GROUP}/exec":
+            config = each.get("extension")
+            return told if config is None else told | {"config": config}
+    return told
 
 
 def server_problem(url: str) -> str:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.reading import V1, V1BETA3
-from apfproxy.objects.types import GROUP, FlowControlObject
+from apfproxy.objects.types import GROUP
 from apfproxy.sources.dangling_status import DanglingStatus
 from apfproxy.sources.in_force import InForce, load_when_woken
-from apfproxy.sources.object_files import effective_objects
+from apfproxy.sources.kubernetes_api import open_api
 from apfproxy.sources.reflector import Reflector, Resource
 
 if TYPE_CHECKING:
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.preset import Preset
     from apfproxy.objects.decode import Problem
-    from apfproxy.sources.files import LoadObserver
-    from apfproxy.sources.in_force import Prepared
-    from apfproxy.sources.kubernetes_api import Json, KubernetesApi
+    from apfproxy.settings import FlowControlSettings
+    from apfproxy.sources.in_force import LoadObserver
+    from apfproxy.sources.kubernetes_api import KubernetesApi
+    from apfproxy.sources.servers_behind import ServersBehind
 
 RESOURCES = tuple(
     Resource(
@@ -66,15 +67,13 @@ class KubernetesObjects:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.api = api
-        self._controller = controller
-        self._with_suggested = with_suggested
-        self._preset = preset
-        self._on_load = on_load
         self._in_force = InForce(api.server, controller, on_load)
+        self._until_known = InForce(
+            "", controller, on_load, with_suggested=with_suggested, preset=preset
+        )
         self._sleep = sleep
         self._wake = asyncio.Event()
         self._waited = asyncio.Event()
-        self._read: dict[int, tuple[Json, FlowControlObject | Problem]] = {}  # by identity
         self.reflectors = {
             resource.kind: Reflector(api, resource, self._wake.set, sleep=sleep)
             for resource in RESOURCES
@@ -87,11 +86,6 @@ class KubernetesObjects:
                 self.reflectors["PriorityLevelConfiguration"],
                 sleep=sleep,
             )
-
-    @property
-    def name(self) -> str:
-        """The server that is asked, as messages call it."""
-        return self.api.server
 
     @property
     def is_synced(self) -> bool:
@@ -109,16 +103,13 @@ class KubernetesObjects:
         if not problems:
             status = None if self.status is None else self.status.problem
             others = "; ".join(filter(None, (self.api.problem, status)))
-            return f"{self.name}: {others}" if others else None
+            return f"{self.api.server}: {others}" if others else None
         serving = "the last known objects are" if self.is_synced else "the built-in objects are"
-        return f"{self.name}: {'; '.join(problems)}; {serving} in force"
+        return f"{self.api.server}: {'; '.join(problems)}; {serving} in force"
 
     def load_first(self) -> None:
         """Put the built-in objects in force, to serve with until the API's are known."""
-        objects = effective_objects((), with_suggested=self._with_suggested, preset=self._preset)
-        self._controller.commit(self._controller.digest(objects))
-        if self._on_load is not None:
-            self._on_load((), ())
+        self._until_known.put(self._until_known.prepare(()))
 
     async def wait_until_synced(self, timeout_s: float) -> None:
         """Wait until the API's objects are in force, while `watch` runs."""
@@ -128,7 +119,7 @@ class KubernetesObjects:
         except TimeoutError:
             logger.warning(
                 "the objects of %s did not come within %g s; the built-in ones serve until they do",
-                self.name,
+                self.api.server,
                 timeout_s,
             )
 
@@ -138,21 +129,14 @@ class KubernetesObjects:
 
     async def reload(self) -> None:
         """Put the API's valid objects in force, as far as they are known."""
-        self._in_force.name = self.name
-        known = [(kind, reflector.objects) for kind, reflector in self.reflectors.items()]
-        self._in_force.put(await asyncio.to_thread(self._prepare, known))
-
-    def _prepare(self, objects: list[tuple[str, dict[str, Json]]]) -> Prepared:
-        """Read all objects, each once for each of its states; a thread may call this."""
-        before, self._read = self._read, {}
-        for kind, wires in objects:
-            for name, wire in sorted(wires.items()):
-                known = before.get(id(wire))  # which keeps it, so that no other has its identity
-                self._read[id(wire)] = known or (
-                    wire,
-                    self._in_force.read(kind, name, wire),
-                )
-        return self._in_force.prepare(read for _, read in self._read.values())
+        self._in_force.name = self.api.server
+        await self._in_force.load(
+            [
+                (kind, name, wire)
+                for kind, reflector in self.reflectors.items()
+                for name, wire in sorted(reflector.objects.items())
+            ]
+        )
 
     async def watch(self) -> None:
         """Follow the objects and load after each change; ends only when it is cancelled."""
@@ -161,7 +145,7 @@ class KubernetesObjects:
                 group.create_task(reflector.run())
             if self.status is not None:
                 group.create_task(self.status.run())
-            await load_when_woken(self._wake, self._load, self.name, self._sleep)
+            await load_when_woken(self._wake, self._load, self.api.server, self._sleep)
 
     async def _load(self) -> None:
         if not self.is_synced:
@@ -173,6 +157,25 @@ class KubernetesObjects:
             if self.status is not None:
                 self.status.wake()
 
-    async def close(self) -> None:
-        """Ask the API nothing more."""
-        await self.api.close()
+
+def kubernetes_objects(
+    settings: FlowControlSettings,
+    controller: Controller,
+    on_load: LoadObserver,
+    preset: Preset = KUBERNETES,
+    behind: ServersBehind | None = None,
+) -> KubernetesObjects:
+    """The source that settings name; asks the API nothing yet.
+
+    KubeconfigError if there is no way to the API.
+    """
+    kubernetes = settings.kubernetes
+    setting = "flowControl.kubernetes.kubeconfig (--kubeconfig FILE)"
+    return KubernetesObjects(
+        open_api(kubernetes.kubeconfig, kubernetes.context, "the objects", setting, behind),
+        controller,
+        with_suggested=settings.suggested_objects,
+        preset=preset,
+        writes_status=kubernetes.write_status,
+        on_load=on_load,
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -22,7 +23,8 @@ from apfproxy.authn.upstream_api import (
     new_session,
 )
 from apfproxy.objects.field_errors import one_line
-from apfproxy.sources.exec_credential import ExecError
+from apfproxy.sources.api_credentials import ApiCredentials, ExecError
+from apfproxy.sources.kubeconfig import access_of
 from apfproxy.sources.token_file import TokenFileError
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     )
 
     from apfproxy.base.tls_files import Lifetime
-    from apfproxy.sources.api_credentials import ApiCredentials
+    from apfproxy.sources.servers_behind import ServersBehind
 
 Json = dict[str, Any]
 
@@ -70,10 +72,6 @@ TURNED = frozenset({UNAUTHORIZED, FORBIDDEN})
 """Another server may do better, too: one that starts refuses all until its roles are loaded."""
 UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
-APPLY = "application/apply-patch+yaml"
-JSON = "application/json"
-MERGE = "application/merge-patch+json"
-
 
 class KubernetesApiError(Exception):
     """The API gave no usable answer.
@@ -87,6 +85,26 @@ class KubernetesApiError(Exception):
         super().__init__(what)
         self.status = status
         self.retry_after_s = retry_after_s
+
+
+def open_api(
+    kubeconfig: str | None,
+    context: str | None,
+    decided: str,
+    setting: str,
+    behind: ServersBehind | None = None,
+) -> KubernetesApi:
+    """The API that settings name, as `access_of` has it; asks it nothing yet.
+
+    If it is the one behind, any of the servers behind is asked.
+
+    KubeconfigError if there is no way to it.
+    """
+    access = access_of(kubeconfig, context, decided, setting)
+    others = no_others
+    if behind is not None:
+        others = partial(behind.of_api, access.server, kubeconfig, context)
+    return KubernetesApi(access.server, ApiCredentials(access), others=others)
 
 
 def no_others() -> Mapping[str, str | None]:
@@ -149,25 +167,26 @@ class KubernetesApi:
     async def get(self, path: str, query: Mapping[str, str]) -> Json:
         """An object, or a list of them."""
         async with self._exchange("GET", path, query, ANSWER) as response:
-            return await answer_of(response, MAX_ANSWER_BYTES)
+            return await _answer_of(response, MAX_ANSWER_BYTES)
 
     async def apply(self, path: str, query: Mapping[str, str], obj: Json) -> Json:
         """Apply fields of an object on the server's side; the whole object."""
-        body = msgspec.json.encode(obj)
-        async with self._exchange("PATCH", path, query, ANSWER, body, APPLY) as response:
-            return await answer_of(response, MAX_ANSWER_BYTES)
+        return await self._write("PATCH", path, query, obj, "application/apply-patch+yaml")
 
     async def create(self, path: str, obj: Json) -> Json:
         """Create an object; the whole object."""
-        body = msgspec.json.encode(obj)
-        async with self._exchange("POST", path, {}, ANSWER, body, JSON) as response:
-            return await answer_of(response, MAX_ANSWER_BYTES)
+        return await self._write("POST", path, {}, obj, "application/json")
 
     async def merge(self, path: str, changes: Json) -> Json:
         """Merge changes into an object; the whole object."""
-        body = msgspec.json.encode(changes)
-        async with self._exchange("PATCH", path, {}, ANSWER, body, MERGE) as response:
-            return await answer_of(response, MAX_ANSWER_BYTES)
+        return await self._write("PATCH", path, {}, changes, "application/merge-patch+json")
+
+    async def _write(
+        self, method: str, path: str, query: Mapping[str, str], obj: Json, content_type: str
+    ) -> Json:
+        body = msgspec.json.encode(obj)
+        async with self._exchange(method, path, query, ANSWER, body, content_type) as response:
+            return await _answer_of(response, MAX_ANSWER_BYTES)
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[Json | None, None]:
         """Yield None when the watch has begun, then its events, until the API ends it."""
@@ -184,7 +203,7 @@ class KubernetesApi:
                     line = bytes(begun + part)
                     begun.clear()
                     if line.strip():
-                        yield json_object(line)
+                        yield _json_object(line)
                 begun += rest
                 if len(begun) > MAX_EVENT_BYTES:
                     raise KubernetesApiError(f"an event is longer than {MAX_EVENT_BYTES} bytes")
@@ -247,7 +266,7 @@ class KubernetesApi:
                 if response.status not in {OK, CREATED}:
                     if response.status == UNAUTHORIZED:
                         self._credentials.refused()
-                    raise await refusal(response)
+                    raise await _refusal(response)
                 yield response
         except (TokenFileError, ExecError) as error:
             raise KubernetesApiError(str(error)) from None
@@ -313,15 +332,15 @@ class KubernetesApi:
         return response
 
 
-async def answer_of(response: aiohttp.ClientResponse, max_bytes: int) -> Json:
+async def _answer_of(response: aiohttp.ClientResponse, max_bytes: int) -> Json:
     """The JSON object that an answer has."""
     data = await bounded_body(response, max_bytes)
     if data is None:
         raise KubernetesApiError(f"the answer is longer than {max_bytes} bytes", response.status)
-    return json_object(data)
+    return _json_object(data)
 
 
-def json_object(data: bytes) -> Json:
+def _json_object(data: bytes) -> Json:
     """The object that a text is."""
     try:
         found = msgspec.json.decode(data)
@@ -332,15 +351,15 @@ def json_object(data: bytes) -> Json:
     return found
 
 
-async def refusal(response: aiohttp.ClientResponse) -> KubernetesApiError:
+async def _refusal(response: aiohttp.ClientResponse) -> KubernetesApiError:
     """The error that an answer is."""
     message = ""
     with suppress(KubernetesApiError):  # else a load balancer's own page
-        message = message_of(await answer_of(response, MAX_EVENT_BYTES))
+        message = message_of(await _answer_of(response, MAX_EVENT_BYTES))
     return KubernetesApiError(
         f"answered {response.status}{message and ': '}{message}",
         response.status,
-        retry_after_s=seconds(response.headers.get("Retry-After", "")),
+        retry_after_s=_seconds(response.headers.get("Retry-After", "")),
     )
 
 
@@ -350,6 +369,6 @@ def message_of(status: Json) -> str:
     return one_line(" ".join(message.split())[:MAX_MESSAGE]) if isinstance(message, str) else ""
 
 
-def seconds(text: str) -> float:
+def _seconds(text: str) -> float:
     """The number of seconds in `Retry-After`; 0 for a date or anything else."""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0  # noqa: PLR2004 - a day

@@ -1,36 +1,143 @@
-"""A store's objects as the source of a controller's configuration.
+"""A store of objects: its API on the admin listener, and its objects as a configuration.
 
-Changes come as events, nothing is polled, and many at once are taken together.
+Changes come as events, nothing is polled, and many at once are taken together.  One process may
+have the store for several: then it writes a file, as what of the store is valid or last was valid,
+which the others take for their objects.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import random
+import time
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from apfproxy.apiserver.app import Api
+from apfproxy.apiserver.controllers.bootstrap import Bootstrap
+from apfproxy.apiserver.controllers.control import Controllers
+from apfproxy.apiserver.controllers.dangling import Dangling
+from apfproxy.apiserver.counters import ApiServerCounters
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.gate import Gate
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.outcomes import decoded
-from apfproxy.apiserver.store.entries import TooOldError
+from apfproxy.apiserver.registry import Registry
+from apfproxy.apiserver.store.entries import Entry, StoreError, TooOldError
+from apfproxy.apiserver.store.sqlite import SqliteBackend
+from apfproxy.apiserver.store.store import Store
+from apfproxy.apiserver.write_guard import WriteGuard
+from apfproxy.base.clock import LoopClock
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.events import shortfall
+from apfproxy.base.faults import Part
+from apfproxy.base.health_checks import READYZ
+from apfproxy.base.tasks import Supervised
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.objects.decode import Problem, parts_of
-from apfproxy.sources.files import ObjectsError
+from apfproxy.objects.types import GROUP, FlowControlObject, kind_of
 from apfproxy.sources.in_force import InForce, load_when_woken
+from apfproxy.sources.token_file import usable_token
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+
+    from aiohttp import web
 
     from apfproxy.apiserver.kind import Kind
-    from apfproxy.apiserver.store.entries import Entry
-    from apfproxy.apiserver.store.store import Store
-    from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.objects.types import FlowControlObject
-    from apfproxy.sources.files import LoadObserver
-    from apfproxy.sources.in_force import Prepared
+    from apfproxy.base.health_checks import HealthChecks
+    from apfproxy.settings import Settings
+    from apfproxy.sources.in_force import LoadObserver, State
 
+CONTROLLERS = frozenset({Bootstrap.name, Dangling.name})
+"""Those that the flow control group needs."""
+STORE, OBJECTS, CONFIGURATION = "store", "objects", "configuration"
+"""The health checks."""
 BATCH = 1000
 """Changes that are read at a time; their contents do not matter here."""
+MODE = 0o600
 
 logger = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def starting(refused: str) -> Iterator[None]:
+    """Turn errors of a store at the start into `OperatorError`; `refused` objects are named so."""
+    try:
+        yield
+    except StoreError as error:
+        raise OperatorError(str(error)) from error
+    except StatusError as error:
+        raise OperatorError(f"{refused}: {error.message}") from error
+
+
+class FlowControlApi:
+    """A store of FlowSchemas and PriorityLevelConfigurations, and the API over it.
+
+    `is_local` says whether only this machine can reach the listener.  `on_problem` is called with
+    the reason when the disk refuses to write, and with None when it writes again.
+
+    OperatorError if the store's file cannot be used, or there is no token.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        settings: Settings,
+        *,
+        is_local: Callable[[], bool],
+        on_problem: Callable[[str | None], None],
+    ) -> None:
+        token = usable_token(settings.admin_token_file)
+        counters = ApiServerCounters()
+        with starting("the store cannot be read"):
+            self.store = Store(
+                backend=SqliteBackend(path), counters=counters, on_problem=on_problem
+            )
+        # Not for secrets: uids and names are told to everybody.
+        chance = random.Random()  # noqa: S311
+        registry = Registry(FLOW_CONTROL_KINDS, self.store, time.time, chance)
+        self._controllers = Controllers(
+            registry,
+            CONTROLLERS,
+            with_suggested=settings.flow_control.suggested_objects,
+            suggested_file=PRESETS[settings.preset].file,
+        )
+        assert settings.admin is not None, "the settings were checked"
+        self._api = Api(registry, chance, settings.admin.from_here.authority)
+        self._guard = WriteGuard(self._api.handle, is_local, token)
+        self._gate = Gate(self._guard.handle, FLOW_CONTROL_KINDS, counters)
+
+    def prepare_token(self, path: str | None) -> Callable[[], None]:
+        """What makes another file have the token of writers; None for none.
+
+        OperatorError if there is no token in it.
+        """
+        return partial(self._guard.ask_for, usable_token(path))
+
+    def routes(self) -> list[web.RouteDef]:
+        """All of the API, for the application of the listener."""
+        return self._api.routes(self._gate.handle)
+
+    async def start(self) -> None:
+        """Store the built-in objects, and keep them there.
+
+        OperatorError if the store refuses them.
+        """
+        with starting("the built-in objects cannot be stored"):
+            await self._controllers.start()
+
+    async def stop(self) -> None:
+        """End watches, finish writes, close the file; harmless once done."""
+        await self._controllers.stop()
+        await self.store.close()
 
 
 class StoredObjects:
@@ -45,12 +152,15 @@ class StoredObjects:
         on_load: LoadObserver | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.name = name
         self._store = store
-        self._in_force = InForce(name, controller, on_load)
+        kinds = {kind.name: kind for kind in FLOW_CONTROL_KINDS}
+
+        def content(kind: str, entry: Entry) -> object:
+            return decoded(kinds[kind], entry)
+
+        self._in_force = InForce(name, controller, on_load, content=content)
         self._sleep = sleep
         self._wake = asyncio.Event()
-        self._read: dict[int, FlowControlObject | Problem] = {}  # by resource version
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -58,43 +168,30 @@ class StoredObjects:
         return self._in_force.problems
 
     @property
-    def valid(self) -> tuple[FlowControlObject, ...]:
-        """What is in force of them: each as it last was valid."""
-        return self._in_force.valid
+    def valid(self) -> Iterable[FlowControlObject]:
+        """The objects that are in force, each as it last was valid."""
+        return self._in_force.valid.values()
 
     def load_first(self) -> None:
         """Put the store's objects in force; raises ObjectsError if there are problems."""
-        self._in_force.put(self._prepare(self._entries()))
-        if self.problems:
-            raise ObjectsError(tuple(parts_of(self.problems)))
+        self._in_force.put_first(self._in_force.prepare(self._in_force.read(self._states())))
 
     async def reload(self) -> None:
         """Put the store's valid objects in force."""
-        self._in_force.put(await asyncio.to_thread(self._prepare, self._entries()))
+        await self._in_force.load(self._states())
 
-    def _entries(self) -> list[tuple[Kind, list[Entry]]]:
-        """All objects as the store has them."""
+    def _states(self) -> list[State]:
         return [
-            (kind, self._store.collection(kind.resource).snapshot()) for kind in FLOW_CONTROL_KINDS
+            (kind.name, entry.name, entry)
+            for kind in FLOW_CONTROL_KINDS
+            for entry in self._store.collection(kind.resource).snapshot()
         ]
-
-    def _prepare(self, entries: list[tuple[Kind, list[Entry]]]) -> Prepared:
-        """Read all objects, each once for each of its states; a thread may call this."""
-        before, self._read = self._read, {}
-        for kind, states in entries:
-            for entry in states:
-                version = entry.resource_version
-                self._read[version] = before.get(version) or self._in_force.read(
-                    kind.name, entry.name, decoded(kind, entry)
-                )
-        return self._in_force.prepare(self._read.values())
 
     async def watch(self) -> None:
         """Load after each change, until the store is closed or this is cancelled."""
         async with asyncio.TaskGroup() as group:
-            follower = group.create_task(
-                load_when_woken(self._wake, self.reload, self.name, self._sleep)
-            )
+            loading = load_when_woken(self._wake, self.reload, self._in_force.name, self._sleep)
+            follower = group.create_task(loading)
             async with asyncio.TaskGroup() as watchers:
                 for kind in FLOW_CONTROL_KINDS:
                     watchers.create_task(self._wake_on_changes(kind))
@@ -116,3 +213,118 @@ class StoredObjects:
                 return
             finally:
                 watcher.close()
+
+
+class SharedStore:
+    """The store of settings that name one, and the file that other processes read.
+
+    Args:
+        path: Of the file.
+        health: Of the process.
+        is_local: Whether only this machine reaches the listener of the API.
+
+    Raises:
+        OperatorError: The store cannot be used.
+    """
+
+    def __init__(
+        self, settings: Settings, path: str, health: HealthChecks, is_local: Callable[[], bool]
+    ) -> None:
+        store = settings.flow_control.store
+        assert store is not None, "the caller has seen that there is one"
+        self.path = path
+        self._health = health
+        for name in (STORE, OBJECTS, CONFIGURATION):
+            health.add(name, pages=(READYZ,), is_blocking=False)
+        self._token_file = settings.admin_token_file
+        self._api = FlowControlApi(
+            store, settings, is_local=is_local, on_problem=partial(health.report, STORE)
+        )
+        # Nothing asks it for seats: it says what objects are good for.
+        controller = Controller(
+            LoopClock(asyncio.get_running_loop()),
+            settings.flow_control.server_concurrency_limit,
+            0,
+        )
+        self._changed = asyncio.Event()
+        self._objects = StoredObjects(self._api.store, store, controller, on_load=self._on_load)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Write the file, from now on with each change; OperatorError if that cannot be."""
+        await self._api.start()
+        self._objects.load_first()
+        try:
+            self.write()
+        except OSError as error:
+            raise OperatorError(f"cannot write {self.path}: {error.strerror or error}") from error
+        self._changed.clear()
+        writing = partial(load_when_woken, self._changed, self._write, self.path, asyncio.sleep)
+        for what, run in (("watching", self._objects.watch), ("writing", writing)):
+            task = Supervised(Part.OBJECTS, f"{what} the objects", lambda _, run=run: run())  # type: ignore[misc]  # bound
+            self._tasks.append(task.start())
+
+    def write(self) -> None:
+        """Write the file as of now; OSError if that cannot be."""
+        write_objects(self.path, self._objects.valid)
+
+    def routes(self) -> Sequence[web.RouteDef]:
+        """Those of the API."""
+        return self._api.routes()
+
+    def prepare_token(self, settings: Settings) -> Callable[[], None]:
+        """What puts another token of writers in force; OperatorError if there is none."""
+        if settings.admin_token_file == self._token_file:
+            return lambda: None
+        ask = self._api.prepare_token(settings.admin_token_file)
+
+        def put() -> None:
+            self._token_file = settings.admin_token_file
+            ask()
+
+        return put
+
+    async def close(self) -> None:
+        """End watches, finish writes; harmless once done."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._api.stop()
+
+    def _on_load(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
+        texts = list(parts_of(problems))
+        self._health.report(CONFIGURATION, shortfall(texts, dangling, is_whole=False) or None)
+        self._changed.set()
+
+    async def _write(self) -> None:
+        try:
+            await asyncio.to_thread(self.write)
+        except OSError as error:
+            self._health.report(
+                OBJECTS, f"workers go on with former objects: {self.path}: {error.strerror}"
+            )
+            raise
+        self._health.report(OBJECTS, None)
+
+
+def write_objects(path: str, objects: Iterable[FlowControlObject]) -> None:
+    """Put objects, each with its uid, in the place of those of a file; OSError if that fails.
+
+    It is replaced as a whole, so that nobody reads a part of it.
+    """
+    items = [
+        {"apiVersion": f"{GROUP}/v1", "kind": kind_of(each), **msgspec.to_builtins(each)}
+        for each in objects
+    ]
+    data = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
+    new = f"{path}.new"
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - of a descriptor
+            file.write(data)
+        Path(new).replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            Path(new).unlink()
+        raise

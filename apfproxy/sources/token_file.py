@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_BYTES = 16384
 """Of the file; tokens have some hundred characters, those of service accounts a few thousand."""
@@ -30,6 +34,15 @@ class TokenFile:
     def token(self) -> bytes:
         """The current token, or TokenFileError; blocks on the file system for a moment."""
         return checked(self.path, _read(self.path), self._min_characters)
+
+
+def usable_token(path: str | None) -> Callable[[], bytes] | None:
+    """The current token of a file, which has one now; None if there is no file."""
+    if path is None:
+        return None
+    file = TokenFile(path)
+    file.token()
+    return file.token
 
 
 def tokens_in(path: str) -> tuple[bytes, ...]:

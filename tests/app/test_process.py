@@ -30,8 +30,7 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
-from apfproxy.sources.files import ObjectFiles, ObjectsError
-from apfproxy.sources.in_force import InForce
+from apfproxy.sources.in_force import InForce, ObjectFiles, ObjectsError
 from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.stored_objects import StoredObjects
 from tests.end_to_end.peer import WAIT_S

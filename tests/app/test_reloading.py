@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.app import kubernetes_source, reloading
+from apfproxy.app import reloading
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import (
     FIXED,
@@ -39,6 +39,7 @@ from apfproxy.settings import (
 )
 from apfproxy.settings.file import load_settings, parse_settings
 from apfproxy.settings.reader import setting_paths
+from apfproxy.sources import service_endpoints
 from apfproxy.sources.kubeconfig import ApiAccess
 from loadtest.certificates import Authority
 from tests.app.changed_settings import BASE, OTHERS, UNSEEN, other
@@ -165,8 +166,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> None:
     api = KubernetesDouble()
     api.put(SLICES, slice_of(at("127.0.0.1"), ports=[{"name": "c", "port": 10}]))
     access = ApiAccess(server=api.server)
-    monkeypatch.setattr(kubernetes_source, "access_of", lambda *_: access)
-    monkeypatch.setattr(kubernetes_source, "KubernetesApi", lambda *_, **_ignored: api)
+    monkeypatch.setattr(service_endpoints, "access_of", lambda *_: access)
+    monkeypatch.setattr(service_endpoints, "KubernetesApi", lambda *_, **_ignored: api)
 
 
 @pytest.mark.parametrize("path", OTHERS)

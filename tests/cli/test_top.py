@@ -11,67 +11,38 @@ import pty
 import signal
 import sys
 import termios
+import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from rich.console import Console
 
+from apfproxy.app.process import ProxyProcess
 from apfproxy.cli import top as top_module
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
-from apfproxy.cli.top import print_json, print_once, run
+from apfproxy.cli.top import key_reader, print_once, renew, run
+from apfproxy.cli.top_state import LiveState, state_of
+from apfproxy.cli.top_tables import View
 from apfproxy.settings import Address
-from tests.cli.live_states import flow, level, state
+from tests.app.test_process import settings_for
+from tests.cli.top_states import clusters, flow, level, state
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 SHORT_S = 0.01
 LONG_S = 3600.0
-FIRST_S = 1_792_481_236.0
+URL = "http://127.0.0.1:8081"
 
 
-class Proxy:
-    """Answers as a proxy does, or not at all; a second goes by and 50 requests between looks."""
-
-    def __init__(self) -> None:
-        self.is_away = False
-        self.looks = 0
-        self.server = TestServer(self._application())
-
-    def _application(self) -> web.Application:
-        application = web.Application()
-        application.router.add_get("/debug/live", self._live)
-        return application
-
-    async def _live(self, request: web.Request) -> web.Response:
-        if self.is_away:
-            assert request.transport is not None
-            request.transport.abort()
-        self.looks += 1
-        return web.json_response(
-            state(
-                level(servedPerSecond=25.0 * self.looks),
-                time=FIRST_S + self.looks,
-                topFlows=[flow("patient", waitSeconds=9.0), flow("greedy", seatSeconds=9.0)],
-            )
-        )
-
-    @property
-    def address(self) -> Address:
-        """Of its admin listener."""
-        return Address(host="127.0.0.1", port=self.server.port or 0)
-
-
-@pytest.fixture
-async def proxy() -> AsyncIterator[Proxy]:
-    """A proxy that answers."""
-    proxy = Proxy()
-    async with proxy.server:
-        yield proxy
+def view() -> View:
+    """A view of a proxy with two flows."""
+    flows = [flow("patient", waitSeconds=9.0), flow("greedy", seatSeconds=9.0)]
+    return View(URL, state_of(URL, state(topFlows=flows)))
 
 
 class Screens(io.StringIO):
@@ -95,17 +66,10 @@ class Screens(io.StringIO):
 
 @dataclass(slots=True)
 class Terminal:
-    """A terminal in which top runs.
-
-    Attributes:
-        screens: What it showed.
-        keyboard: Where keys go.
-        top: The command.
-    """
+    """A terminal in which top runs."""
 
     screens: Screens
     keyboard: int
-    top: asyncio.Task[int]
 
     def press(self, keys: bytes) -> None:
         """Press some keys."""
@@ -113,7 +77,9 @@ class Terminal:
 
 
 @contextlib.asynccontextmanager
-async def terminal(proxy: Proxy, interval_s: float) -> AsyncIterator[Terminal]:
+async def terminal(
+    seen: View, look: Callable[[], None] = lambda: None, interval_s: float = LONG_S
+) -> AsyncIterator[Terminal]:
     """Run top in a terminal, that has to be as it was when it has ended."""
     keyboard, descriptor = pty.openpty()
     before = termios.tcgetattr(descriptor)
@@ -121,9 +87,9 @@ async def terminal(proxy: Proxy, interval_s: float) -> AsyncIterator[Terminal]:
     console = Console(
         file=screens, width=80, height=24, force_terminal=True, color_system=None, _environ={}
     )
-    task = asyncio.create_task(run(proxy.address, interval_s, console, descriptor))
+    task = asyncio.create_task(run(seen, look, interval_s, console, descriptor))
     try:
-        yield Terminal(screens, keyboard, task)
+        yield Terminal(screens, keyboard)
         code = await task
         after = termios.tcgetattr(descriptor)
     finally:
@@ -139,138 +105,219 @@ async def terminal(proxy: Proxy, interval_s: float) -> AsyncIterator[Terminal]:
     assert "\x1b[?25h" in text  # the cursor is back
 
 
-async def test_keys(proxy: Proxy) -> None:
-    """Keys sort the flows, and q ends."""
-    async with terminal(proxy, LONG_S) as shown:
-        await shown.screens.until(lambda text: "TOP FLOWS by seats" in text)
-        shown.press(b"xw")
-        await shown.screens.until(lambda text: "TOP FLOWS by waits" in text)
-        shown.press(b"Q")
-
-    assert proxy.looks == 1
-
-
-async def test_servers(proxy: Proxy) -> None:
-    """The key e shows the servers behind, and hides them again."""
-    async with terminal(proxy, LONG_S) as shown:
-        await shown.screens.until(lambda text: "TOP FLOWS" in text)
-        shown.press(b"e")
-        await shown.screens.until(lambda text: "SERVERS BEHIND" in text)
-        shown.press(b"E")
-        await shown.screens.until(lambda text: "TOP FLOWS" in text.rpartition("SERVERS BEHIND")[2])
-        shown.press(b"q")
-
-
-async def test_help_and_part(proxy: Proxy) -> None:
-    """The keys h and ? show and hide the help; / takes a part of a name, where q is a letter."""
-    async with terminal(proxy, LONG_S) as shown:
-        await shown.screens.until(lambda text: "q quit  h help" in text)
-        shown.press(b"h")
-        await shown.screens.until(lambda text: "end\n" in text or "KEYS" in text)
-        shown.press(b"/")
-        await shown.screens.until(lambda text: "only names with: _" in text)
-        shown.press(b"worxq\x7f\x7f")
-        await shown.screens.until(lambda text: "only names with: wor_" in text)
-        shown.press(b"\n")
-        await shown.screens.until(lambda text: "/ find  only wor  sort" in text)
-        shown.press(b"/\x01")
-        shown.press(b"\x1b")
-        await shown.screens.until(lambda text: text.rpartition("only wor")[2].count("q quit") > 0)
-        shown.press(b"q")
+async def test_keys() -> None:
+    """Keys sort, show the servers behind and the help, and take a part of a name; q ends."""
+    async with terminal(view()) as shown:
+        until, press = shown.screens.until, shown.press
+        await until(lambda text: "TOP FLOWS by seats" in text)
+        press(b"xw")
+        await until(lambda text: "TOP FLOWS by waits" in text)
+        press(b"e")
+        await until(lambda text: "SERVERS BEHIND" in text)
+        press(b"E")
+        await until(lambda text: "TOP FLOWS" in text.rpartition("SERVERS BEHIND")[2])
+        press(b"h")
+        await until(lambda text: "KEYS" in text)
+        press(b"/")
+        await until(lambda text: "only names with: _" in text)
+        press(b"worxq\x7f\x7f")
+        await until(lambda text: "only names with: wor_" in text)
+        press(b"\n")
+        await until(lambda text: "/ find  only wor  sort" in text)
+        press(b"/\x01")
+        press(b"\x1b")
+        await until(lambda text: text.rpartition("only wor")[2].count("q quit") > 0)
+        press(b"Q")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_signals(proxy: Proxy, number: signal.Signals) -> None:
-    """A signal ends it as a key does; another size of the terminal shows it anew."""
-    async with terminal(proxy, LONG_S) as shown:
+async def test_signals(number: signal.Signals) -> None:
+    """A signal ends it as a key does; another size of the terminal draws it again."""
+    async with terminal(view()) as shown:
         await shown.screens.until(lambda text: text.count("LEVEL SEATS") == 1)
         signal.raise_signal(signal.SIGWINCH)
         await shown.screens.until(lambda text: text.count("LEVEL SEATS") == 2)
         signal.raise_signal(number)
 
 
-async def test_goes_on_while_the_proxy_is_away(proxy: Proxy) -> None:
-    """A proxy that goes away is said to be, and is seen again when it is back."""
-    async with terminal(proxy, SHORT_S) as shown:
-        await shown.screens.until(lambda text: "50/s served" in text)
-        proxy.is_away = True
-        await shown.screens.until(lambda text: "still trying: cannot ask it: " in text)
-        looks = proxy.looks
-        proxy.is_away = False
-        await shown.screens.until(lambda _: proxy.looks > looks + 1)
+async def test_looks_again() -> None:
+    """What is new is drawn, until it ends; a look that hangs then does not keep it."""
+    seen, hanging, released = view(), threading.Event(), threading.Event()
+
+    def look() -> None:
+        seen.problem = "gone"
+        if hanging.is_set():
+            released.wait()
+
+    async with terminal(seen, look, SHORT_S) as shown:
+        await shown.screens.until(lambda text: "still trying: gone" in text)
+        hanging.set()
         shown.press(b"q")
-
-    assert "/s served" in shown.screens.getvalue().rpartition("still trying")[2]
-
-
-async def test_nothing_to_show(proxy: Proxy) -> None:
-    """Where there is no proxy at first, the terminal is left alone."""
-    proxy.is_away = True
-    screens = Screens()
-    with pytest.raises(CommandError, match="cannot ask http://"):
-        await run(proxy.address, LONG_S, Console(file=screens, force_terminal=True), 0)
-
-    assert screens.getvalue() == ""
+    released.set()
 
 
-async def test_once(proxy: Proxy) -> None:
-    """Once means the tables of one look, with rates."""
-    output = io.StringIO()
-    code = await print_once(proxy.address, Console(file=output, width=100))
+async def test_a_terminal_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the terminal is gone there are no more keys, and nothing is left to be restored."""
+    keyboard, descriptor = pty.openpty()
+    loop, keys, removed = asyncio.get_running_loop(), list[str](), asyncio.Event()
+    remove_reader = loop.remove_reader
 
-    assert code == 0
-    assert "0 waiting  25/s served  0/s rejected  0 executing\n" in output.getvalue()
-    assert "q quit" not in output.getvalue()
-    assert [] == [line for line in output.getvalue().split("\n") if line != line.rstrip()]
+    def removing(descriptor: int) -> bool:
+        removed.set()
+        return remove_reader(descriptor)
+
+    monkeypatch.setattr(loop, "remove_reader", removing)
+    with key_reader(descriptor, loop, keys.append):
+        os.close(keyboard)
+        await removed.wait()
+    os.close(descriptor)
+
+    assert keys == []
 
 
-async def test_once_in_a_terminal(proxy: Proxy) -> None:
+async def test_keys_of_no_terminal() -> None:
+    """Where there is no terminal, there are no keys."""
+    reading, writing = os.pipe()
+    keys: list[str] = []
+    with key_reader(reading, asyncio.get_running_loop(), keys.append):
+        os.write(writing, b"q")
+        await asyncio.sleep(0)
+    os.close(reading)
+    os.close(writing)
+
+    assert keys == []
+
+
+@contextlib.asynccontextmanager
+async def proxy(answer: Callable[[], web.Response]) -> AsyncIterator[Address]:
+    """An admin listener that answers so."""
+
+    async def live(_: web.Request) -> web.Response:
+        return answer()
+
+    application = web.Application()
+    application.router.add_get("/debug/live", live)
+    async with TestServer(application) as server:
+        yield Address(host="127.0.0.1", port=server.port or 0)
+
+
+async def test_renewed() -> None:
+    """A proxy that is away is said to be, and is seen again when it is back."""
+    seen = view()
+    async with proxy(lambda: web.json_response(state(level("other")))) as address:
+        seen.url = address.url
+        await asyncio.to_thread(renew, seen, address, None)
+        assert isinstance(seen.state, LiveState)
+        assert (["other"], None) == ([each.name for each in seen.state.levels], seen.problem)
+    await asyncio.to_thread(renew, seen, address, None)
+
+    assert "no proxy answers: Connection refused" == seen.problem
+
+
+async def top_of(answer: object, *arguments: str) -> int:
+    """The exit code of the command, with a proxy that has the state."""
+    async with proxy(lambda: web.json_response(answer)) as address:
+        return await asyncio.to_thread(main, ["top", "--admin", address.url, *arguments])
+
+
+async def test_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the output is no terminal, the tables of one look are printed, with nothing cut."""
+    sentence = " ".join(["word"] * 60)
+    verdict = [{"severity": "error", "text": sentence}]
+    answer = state(level(servedPerSecond=25.0), verdict=verdict, topFlows=[flow("f" * 90)])
+
+    assert await top_of(answer) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{sentence}\napfproxy http://127")
+    assert "0 waiting  25/s served  0/s rejected  0 executing\n" in printed
+    assert "f" * 90 in printed
+    assert "q quit" not in printed
+    assert [] == [line for line in printed.split("\n") if line != line.rstrip()]
+
+
+async def test_clusters(capsys: pytest.CaptureFixture[str]) -> None:
+    """A proxy with several clusters has a table of these."""
+    assert await top_of(clusters()) == 0
+    assert "No cluster has such a name." in capsys.readouterr().out
+
+
+def test_once_in_a_terminal() -> None:
     """In a terminal the tables have their colours."""
     output = io.StringIO()
-    console = Console(file=output, width=100, force_terminal=True, color_system="standard")
+    print_once(
+        view(), Console(file=output, width=100, force_terminal=True, color_system="standard")
+    )
 
-    assert await print_once(proxy.address, console) == 0
     assert "\x1b[" in output.getvalue()
 
 
-async def test_json(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     """JSON is the state as the proxy has it."""
-    code = await print_json(proxy.address)
-    printed = json.loads(capsys.readouterr().out)
-
-    assert code == 0
-    assert printed["levels"] == [level(servedPerSecond=25.0)]
+    assert await top_of({"levels": [1]}, "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out) == {"levels": [1]}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "is_terminal", "expected"),
+    ("arguments", "is_terminal", "is_live"),
     [
-        pytest.param([], False, "once", id="no-terminal"),
-        pytest.param(["--once"], True, "once", id="once"),
-        pytest.param([], True, "run", id="terminal"),
-        pytest.param(["-o", "json"], True, "json", id="json"),
+        pytest.param([], False, False, id="no-terminal"),
+        pytest.param(["--once"], True, False, id="once"),
+        pytest.param([], True, True, id="terminal"),
+        pytest.param(["-o", "json"], True, False, id="json"),
     ],
 )
-def test_command(
-    arguments: list[str], *, is_terminal: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+async def test_command(
+    arguments: list[str], *, is_terminal: bool, is_live: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is shown depends on the flags, and on whether there is a terminal."""
+    """It goes on in a terminal, unless flags say otherwise."""
     done = []
 
-    def does(name: str) -> Callable[..., object]:
-        async def act(*arguments: object) -> int:
-            done.append((name, str(arguments[0])))
-            return 0
-
-        return act
+    async def run_once(_: View, look: Callable[[], None], *__: object) -> int:
+        await asyncio.to_thread(look)
+        done.append("run")
+        return 0
 
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
-    for name, function in (("once", "print_once"), ("run", "run"), ("json", "print_json")):
-        monkeypatch.setattr(top_module, function, does(name))
+    monkeypatch.setattr(top_module, "run", run_once)
 
-    assert main(["top", *arguments]) == 0
-    assert done == [(expected, "127.0.0.1:8081")]
+    assert await top_of(state(), *arguments) == 0
+    assert ["run"] * is_live == done
+
+
+async def test_look_at_a_proxy() -> None:
+    """A proxy's state is read with all its levels."""
+    process = ProxyProcess(settings_for(9))
+    await process.start()
+    seen = view()
+    seen.url = f"http://127.0.0.1:{process.admin_port}"
+    address = Address(host="127.0.0.1", port=process.admin_port or 0)
+    await asyncio.to_thread(renew, seen, address, None)
+    names = sorted(process.cluster.controller.levels)
+    await process.stop()
+
+    assert isinstance(seen.state, LiveState)
+    assert [each.name for each in seen.state.levels] == names
+    assert [each.name for each in seen.state.levels if each.is_exempt] == ["exempt"]
+    assert (600, "enforce") == (seen.state.seats, seen.state.enforcement)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param([], id="list"),
+        pytest.param({"levels": []}, id="other"),
+        pytest.param(state(time=float("nan")), id="no-number"),
+        pytest.param(state(time=1e30), id="no-date"),
+        pytest.param(state(topFlows=[flow("a", seatSeconds=float("inf"))]), id="infinite"),
+        pytest.param(state(level(nominal=-1)), id="negative"),
+        pytest.param(state(level(queues=[10**400])), id="too-large"),
+    ],
+)
+def test_what_cannot_be_shown(answer: Any) -> None:  # noqa: ANN401 - any JSON
+    """Numbers that no proxy has are not taken."""
+    with pytest.raises(CommandError, match=r"answers /debug/live in another way than this version"):
+        state_of(URL, answer)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from apfproxy.app import endpoint_source
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile, reload
 from apfproxy.base import tasks
@@ -28,6 +27,7 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
+from apfproxy.sources import endpoint_source
 from apfproxy.upstream import dns_endpoints
 from loadtest.certificates import Authority
 from tests.end_to_end.crowd import Crowd

@@ -15,12 +15,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.app.kubernetes_source import kubernetes_objects
 from apfproxy.app.process import ProxyProcess
 from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.objects.reading import read_object, with_type
 from apfproxy.settings import FlowControlSettings, KubernetesSettings
+from apfproxy.sources.kubernetes import kubernetes_objects
 from apfproxy.sources.object_files import effective_objects
 from loadtest.faulty_link import Ending, FaultyLink
 from tests.app.test_process import settings_for
@@ -393,7 +393,7 @@ async def test_any_cluster(path: str | None, tmp_path: Path) -> None:
         finally:
             watching.cancel()
             await asyncio.wait((watching,))
-            await source.close()
+            await source.api.close()
 
     assert is_synced
     assert not problems

@@ -24,7 +24,7 @@ from apfproxy.settings import (
     UpstreamSettings,
     UpstreamTlsSettings,
 )
-from apfproxy.sources.kubeconfig import content, read_kubeconfig
+from apfproxy.sources.kubeconfig import read_kubeconfig
 from tests.end_to_end.api_servers import ANY_PORT, url_of
 from tests.end_to_end.real_cluster import kubeconfig, needs_real_cluster
 from tests.end_to_end.scene import on_uvloop
@@ -223,7 +223,7 @@ def file_of(folder: Path, name: str, pem: Pem | None) -> str | None:
     if pem is None:
         return None
     path = folder / name
-    path.write_bytes(content(pem))
+    path.write_bytes(pem.content())
     return str(path)
 
 
@@ -273,7 +273,7 @@ async def test_classes_are_those_of_the_real_server(tmp_path: Path) -> None:
     chance = random.Random(36)  # noqa: S311  a test
     tls: ssl.SSLContext | bool = not access.is_unverified
     if access.authorities is not None:
-        tls = ssl.create_default_context(cadata=content(access.authorities).decode())
+        tls = ssl.create_default_context(cadata=access.authorities.content().decode())
         if access.certificate is not None and access.key is not None:
             files = (access.certificate, access.key)
             paths = [file_of(tmp_path, f"own-{at}.pem", pem) for at, pem in enumerate(files)]

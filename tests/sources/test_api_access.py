@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.sources import api_access
-from apfproxy.sources.api_access import access_of
-from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError
+from apfproxy.sources import kubeconfig
+from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError, access_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +59,7 @@ def test_warnings(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whoever is on the way to the API is warned about."""
-    monkeypatch.setattr(api_access, "in_cluster", lambda _, **__: access)
+    monkeypatch.setattr(kubeconfig, "in_cluster", lambda _, **__: access)
 
     assert access == access_of(None, None, "who gets seats", "x")
     assert [warning] * bool(warning) == caplog.messages

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.sources.api_credentials import ApiCredentials
-from apfproxy.sources.exec_credential import Credential, ExecCommand, ExecProgram
-from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError, Pem
+from apfproxy.sources import api_credentials
+from apfproxy.sources.api_credentials import ApiCredentials, Credential
+from apfproxy.sources.kubeconfig import ApiAccess, ExecCommand, KubeconfigError, Pem
 from apfproxy.sources.token_file import TokenFileError
 from loadtest.certificates import Authority
 from tests.authn.signing import unsigned
@@ -204,20 +204,21 @@ async def test_program(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ]
 
-    async def first(_: ExecProgram) -> Credential:
-        return given[0]
+    given.append(given[0])
+    runs = iter(given)
 
-    monkeypatch.setattr(ExecProgram, "credential", first)
-    monkeypatch.setattr(ExecProgram, "refused", lambda _: given.pop(0))
+    async def run(_: ExecCommand) -> bytes:
+        return b""
+
+    monkeypatch.setattr(api_credentials, "run", run)
+    monkeypatch.setattr(api_credentials, "read_credential", lambda *_: next(runs))
     credentials = ApiCredentials(ApiAccess(server=SERVER, program=ExecCommand(path="x")))
     shown, contexts = [], []
-    given.append(given[0])
-    for _ in range(4):
+    for _ in given:
         for _ in range(2):
             shown.append(await credentials.refresh())
             contexts.append(credentials.context)
-        if len(given) > 1:
-            credentials.refused()
+        credentials.refused()
 
     token = f"Bearer {TOKEN}"
     assert [token] * 2 + [None] * 4 + [token] * 2 == shown

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.sources.endpoint_slices import ServicePort, endpoints_of
+from apfproxy.sources.service_endpoints import ServicePort, endpoints_of
 
 Json = dict[str, Any]
 HTTPS = ServicePort(port="https", is_tls=True, server_name="kubernetes.default.svc")

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.sources import exec_credential
-from apfproxy.sources.exec_credential import (
+from apfproxy.sources import api_credentials
+from apfproxy.sources.api_credentials import (
+    ApiCredentials,
     Credential,
-    ExecCommand,
     ExecError,
-    ExecProgram,
     read_credential,
     run,
 )
+from apfproxy.sources.kubeconfig import ApiAccess, ExecCommand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +86,7 @@ async def test_fails(
 ) -> None:
     """A program that fails or hangs is an error, with its own words."""
     if "sleep" in lines:
-        monkeypatch.setattr(exec_credential, "WITHIN_S", 0.1)
+        monkeypatch.setattr(api_credentials, "WITHIN_S", 0.1)
 
     with pytest.raises(ExecError, match=expected):
         await run(ExecCommand(path=program(lines), hint="hint"))
@@ -163,10 +163,10 @@ def test_read(data: bytes, expected: Credential) -> None:
         ),
         pytest.param(
             b'{"kind":"ExecCredential","apiVersion":"%s"}' % VERSION.encode(),
-            "has no status",
+            "gave neither",
             id="status",
         ),
-        pytest.param(said(token=1), "is no string", id="number"),
+        pytest.param(said(token=1), "is no ExecCredential", id="number"),
         pytest.param(said(), "gave neither", id="nothing"),
         pytest.param(said(token=SECRET, clientKeyData="k"), "gave neither", id="half"),
         pytest.param(said(token=f"{SECRET}\n"), "is no bearer token", id="newline"),
@@ -189,13 +189,14 @@ async def test_is_run_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         runs.append(command)
         return said(token=f"t{len(runs)}", expirationTimestamp="1970-01-01T00:01:00Z")
 
-    monkeypatch.setattr(exec_credential, "run", run_it)
+    monkeypatch.setattr(api_credentials, "run", run_it)
     now_s = 0.0
-    program = ExecProgram(ExecCommand(path="x"), lambda: now_s)
-    tokens = [(await program.credential()).token for _ in range(2)]
-    program.refused()
-    tokens.append((await program.credential()).token)
+    access = ApiAccess(server="http://h", program=ExecCommand(path="x"))
+    credentials = ApiCredentials(access, lambda: now_s)
+    shown = [await credentials.refresh() for _ in range(2)]
+    credentials.refused()
+    shown.append(await credentials.refresh())
     now_s = 51.0
-    tokens.append((await program.credential()).token)
+    shown.append(await credentials.refresh())
 
-    assert ["t1", "t1", "t2", "t3"] == tokens
+    assert [f"Bearer t{number}" for number in (1, 1, 2, 3)] == shown

@@ -20,8 +20,8 @@ from apfproxy.objects.additions import read_flow_schema_additions, read_level_ad
 from apfproxy.objects.decode import Problem, bootstrap_objects
 from apfproxy.objects.validation import validate
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
-from apfproxy.sources import files
-from apfproxy.sources.files import ObjectFiles, ObjectsError
+from apfproxy.sources import in_force
+from apfproxy.sources.in_force import ObjectFiles, ObjectsError
 from tests.sources.test_object_files import SCHEMA, level
 from tests.sources.writer import Writer
 from tests.virtual_clock import VirtualClock
@@ -127,7 +127,7 @@ async def test_reload(
     source = ObjectFiles((str(path),), controller, on_load=loads, sleep=Writer())
     source.load_first()
     steps = []
-    with caplog.at_level(logging.WARNING, logger=files.__name__):
+    with caplog.at_level(logging.WARNING, logger=in_force.__name__):
         for text in (
             level("first"),
             level("second"),
@@ -200,7 +200,7 @@ async def test_no_objects_are_warned_about(
     tmp_path: Path, controller: Controller, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Files without any object leave the built-in ones, which is hardly what was wanted."""
-    with caplog.at_level(logging.WARNING, logger=files.__name__):
+    with caplog.at_level(logging.WARNING, logger=in_force.__name__):
         ObjectFiles((str(tmp_path),), controller).load_first()
 
     messages = [record.getMessage() for record in caplog.records]
@@ -276,14 +276,6 @@ async def test_only_the_commit_is_on_the_loop(
     assert "second" in controller.levels
 
 
-def test_unused_lines_are_logged_up_to_a_number(caplog: pytest.LogCaptureFixture) -> None:
-    """What thousands of objects lack does not fill the log."""
-    files.log_unused([f"line {number}" for number in range(files.MAX_LOGGED_PROBLEMS + 5)])
-
-    assert files.MAX_LOGGED_PROBLEMS + 1 == len(caplog.records)
-    assert "and 5 more that are not used" == caplog.records[-1].getMessage()
-
-
 async def test_what_cannot_be_taken_is_tried_again(
     tmp_path: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,7 +298,7 @@ async def test_what_cannot_be_taken_is_tried_again(
 def test_left_out(tmp_path: Path, controller: Controller, caplog: pytest.LogCaptureFixture) -> None:
     """What is no object of flow control is named, and the rest is in force."""
     (tmp_path / "a.yaml").write_text(f"{level('a')}---\napiVersion: apps/v1\nkind: Deployment\n")
-    with caplog.at_level(logging.INFO, logger=files.__name__):
+    with caplog.at_level(logging.INFO, logger=in_force.__name__):
         ObjectFiles((str(tmp_path),), controller).load_first()
 
     assert [

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from apfproxy.sources.exec_credential import ExecCommand
 from apfproxy.sources.kubeconfig import (
     MAX_BYTES,
     ApiAccess,
+    ExecCommand,
     KubeconfigError,
     Pem,
     access,
@@ -138,20 +138,20 @@ def changed(place: str, number: int, **fields: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("whole", "context", "expected"),
     [
-        pytest.param([], None, "dir/config: want a mapping of fields", id="list"),
+        pytest.param([], None, "dir/config: Expected `object`, got `array`", id="list"),
         pytest.param({}, None, "it has none at all", id="nothing"),
         pytest.param(
             {**WHOLE, "current-context": ""}, None, "choose a context (one, two, ", id="no-current"
         ),
         pytest.param(
-            {**WHOLE, "current-context": 3}, None, "current-context: want a string", id="n"
+            {**WHOLE, "current-context": 3}, None, "current-context: Expected `str", id="n"
         ),
         pytest.param(WHOLE, "three", "there is none named 'three', choose another", id="unknown"),
         pytest.param(WHOLE, "lost", "clusters: there is none named 'gone'", id="no-cluster"),
         pytest.param(WHOLE, "stranger", "users: there is none named 'gone'", id="no-user"),
         pytest.param(WHOLE, "empty", "contexts[5].context.cluster: missing", id="empty-context"),
-        pytest.param({**WHOLE, "clusters": {}}, None, "there are: none", id="no-clusters"),
-        pytest.param({**WHOLE, "users": "x"}, None, "users: want a list", id="users-are-text"),
+        pytest.param({**WHOLE, "clusters": {}}, None, "Expected `array", id="no-clusters"),
+        pytest.param({**WHOLE, "users": "x"}, None, "users: Expected `array", id="users-are-text"),
         pytest.param(
             changed("users", 0, exec={"command": "aws"}),
             None,
@@ -162,18 +162,18 @@ def changed(place: str, number: int, **fields: object) -> dict[str, Any]:
             changed("users", 0, exec={"apiVersion": EXEC}), None, "command: missing", id="exec"
         ),
         pytest.param(
-            changed("users", 0, exec="aws"), None, "want a mapping of fields", id="exec-is-text"
+            changed("users", 0, exec="aws"), None, "user.exec: Expected `object", id="exec-is-text"
         ),
         pytest.param(
             changed("users", 0, exec={"command": "a", "apiVersion": EXEC, "args": [1]}),
             None,
-            "args: want a list of strings",
+            "users[0].user.exec.args[0]: Expected `str`, got `int`",
             id="exec-args",
         ),
         pytest.param(
             changed("users", 0, exec={"command": "a", "apiVersion": EXEC, "env": [1]}),
             None,
-            "exec.env[0]: want a mapping of fields",
+            "exec.env[0]: Expected `object`",
             id="exec-env",
         ),
         pytest.param(
@@ -222,7 +222,7 @@ def changed(place: str, number: int, **fields: object) -> dict[str, Any]:
         pytest.param(
             changed("clusters", 0, insecure_skip_tls_verify="yes"),
             None,
-            "want true or false",
+            "insecure-skip-tls-verify: Expected `bool",
             id="no-boolean",
         ),
         pytest.param(
@@ -244,7 +244,7 @@ def changed(place: str, number: int, **fields: object) -> dict[str, Any]:
         pytest.param(
             changed("users", 0, tokenFile="a\0b"),
             None,
-            "users[0].user.tokenFile: has a character that no text has",
+            "users[0].user: has a character that no text has",
             id="nul",
         ),
         pytest.param(
@@ -256,7 +256,7 @@ def changed(place: str, number: int, **fields: object) -> dict[str, Any]:
         pytest.param(
             changed("users", 0, exec={"command": "a", "apiVersion": EXEC, "args": ["\0"]}),
             None,
-            "exec.args: has a character that no text has",
+            "users[0].user: has a character that no text has",
             id="exec-args-nul",
         ),
         pytest.param(

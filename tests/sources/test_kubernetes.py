@@ -62,7 +62,7 @@ class Source:
         finally:
             watching.cancel()
             await asyncio.wait((watching,))
-            await self.objects.close()
+            await self.objects.api.close()
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from apfproxy.sources import kubernetes_api
 from apfproxy.sources.api_credentials import ApiCredentials
-from apfproxy.sources.exec_credential import ExecCommand
-from apfproxy.sources.kubeconfig import ApiAccess, Pem
+from apfproxy.sources.kubeconfig import ApiAccess, ExecCommand, Pem
 from apfproxy.sources.kubernetes_api import SILENCE_S, KubernetesApi, KubernetesApiError
 from loadtest.certificates import Authority
 from tests.end_to_end.programs import free_port

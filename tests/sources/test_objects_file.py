@@ -10,7 +10,7 @@ import pytest
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.decode import mandatory_objects
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
-from apfproxy.sources.objects_file import write_objects
+from apfproxy.sources.stored_objects import write_objects
 
 if TYPE_CHECKING:
     from pathlib import Path

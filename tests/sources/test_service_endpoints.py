@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.base.tasks import spawn
-from apfproxy.sources.endpoint_slices import ServicePort
-from apfproxy.sources.service_endpoints import ServiceEndpoints
+from apfproxy.sources.service_endpoints import ServiceEndpoints, ServicePort
 from tests.sources.kubernetes_double import SLICES, KubernetesDouble
 from tests.sources.test_endpoint_slices import at, slice_of
 

@@ -15,8 +15,7 @@ from apfproxy.apiserver.store.store import Store
 from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.sources import in_force
-from apfproxy.sources.files import ObjectsError
-from apfproxy.sources.in_force import InForce
+from apfproxy.sources.in_force import InForce, ObjectsError
 from apfproxy.sources.stored_objects import StoredObjects
 from tests.apiserver.controllers.scene import Scene
 from tests.sources.kubernetes_double import level, schema

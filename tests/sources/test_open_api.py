@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.app.kubernetes_source import kubernetes_objects, service_endpoints
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import (
     HTTP,
@@ -17,9 +16,10 @@ from apfproxy.settings import (
     KubernetesSettings,
     ServiceSettings,
 )
-from apfproxy.sources import api_access
-from apfproxy.sources.endpoint_slices import ServicePort
-from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError
+from apfproxy.sources import service_endpoints as module
+from apfproxy.sources.kubeconfig import ApiAccess
+from apfproxy.sources.kubernetes import kubernetes_objects
+from apfproxy.sources.service_endpoints import ServicePort, service_endpoints
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -66,58 +66,7 @@ async def test_kubeconfig(
     )
     objects = kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), ignore)
 
-    assert expected == (objects.name, objects.status is not None)
-
-
-async def test_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a kubeconfig it is the API of the pod's cluster."""
-    monkeypatch.setattr(
-        api_access,
-        "in_cluster",
-        lambda given, **_: ApiAccess(server=f"http://{given['POD']}"),
-    )
-    monkeypatch.setenv("POD", "here")
-    settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
-    objects = kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), ignore)
-
-    assert "http://here" == objects.name
-
-
-async def test_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outside a pod the operator is told what to give."""
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
-
-    with pytest.raises(KubeconfigError, match="--kubeconfig FILE"):
-        kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), ignore)
-
-
-@pytest.mark.parametrize(
-    ("access", "expected"),
-    [
-        pytest.param(ApiAccess(server="http://far.example:80"), (1, 0), id="far"),
-        pytest.param(ApiAccess(server="http://127.0.0.1:8001"), (0, 0), id="this-machine"),
-        pytest.param(ApiAccess(server="https://far.example"), (0, 0), id="https"),
-        pytest.param(
-            ApiAccess(server="https://far.example", is_unverified=True), (0, 1), id="unverified"
-        ),
-    ],
-)
-async def test_warnings(
-    access: ApiAccess,
-    expected: tuple[int, int],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """An API that is reached without TLS over a network, or not verified, is warned about."""
-    monkeypatch.setattr(api_access, "in_cluster", lambda _, **__: access)
-    settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
-    kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), ignore)
-
-    assert expected == (
-        caplog.text.count("not https"),
-        caplog.text.count("insecure-skip-tls-verify"),
-    )
+    assert expected == (objects.api.server, objects.status is not None)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +103,7 @@ async def test_servers_of_the_api(
 
     Others must not get the credentials.
     """
-    monkeypatch.setattr(api_access, "in_cluster", lambda _, **__: ApiAccess(server=server))
+    monkeypatch.setattr(module, "access_of", lambda *_: ApiAccess(server=server))
     endpoints = service_endpoints(service)
     endpoints.found.put(
         [

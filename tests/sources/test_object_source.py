@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.app.object_source import source_text
 from apfproxy.settings import FlowControlSettings, KubernetesSettings
+from apfproxy.sources.object_source import source_text
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,6 @@ def source_of(upstream: UpstreamSettings, resolver: Resolver) -> Source | None:
         return DnsEndpoints(upstream.dns, upstream.resolve_interval_s, resolver)
     if upstream.service.name is None:
         return None
-    from apfproxy.app.kubernetes_source import service_endpoints  # noqa: PLC0415 - aiohttp
+    from apfproxy.sources.service_endpoints import service_endpoints  # noqa: PLC0415 - aiohttp
 
     return service_endpoints(upstream.service)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.app.flow_control_api import FlowControlApi
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import FlowControlSettings, Settings
+from apfproxy.sources.stored_objects import FlowControlApi
 from apfproxy.sources.token_file import TokenFileError
 
 if TYPE_CHECKING:

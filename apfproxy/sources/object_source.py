@@ -14,20 +14,19 @@ from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.settings.change import Change
-from apfproxy.sources.files import DigestedFiles, ObjectFiles
+from apfproxy.sources.in_force import ObjectFiles
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection
 
-    from apfproxy.app.flow_control_api import FlowControlApi
     from apfproxy.base.health_checks import HealthChecks
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.objects.decode import Problem
     from apfproxy.settings import FlowControlSettings, Settings
     from apfproxy.sources.kubernetes import KubernetesObjects
     from apfproxy.sources.servers_behind import ServersBehind
-    from apfproxy.sources.stored_objects import StoredObjects
+    from apfproxy.sources.stored_objects import FlowControlApi, StoredObjects
 
 OBJECTS, STORE = "objects", "store"
 """The health checks."""
@@ -105,34 +104,30 @@ class ObjectSource:
         Raises:
             OperatorError: They cannot be used; a line for each problem.
         """
-        old = self._settings
-        if self.api is not None and settings.admin_token_file != self._settings.admin_token_file:
+        old, files = self._settings, None
+        was, is_ = old.flow_control, settings.flow_control
+        ask_for_token: Callable[[], None] = lambda: None  # noqa: E731 - nothing changes
+        if self.api is not None and settings.admin_token_file != old.admin_token_file:
             ask_for_token = self.api.prepare_token(settings.admin_token_file)
-            return Change(lambda: self._put_token(settings, ask_for_token))
-        is_same = all(
-            getattr(settings.flow_control, name) == getattr(old.flow_control, name)
-            for name in ("objects", "suggested_objects")
+        is_same = (was.objects, was.suggested_objects, old.preset) == (
+            is_.objects,
+            is_.suggested_objects,
+            settings.preset,
         )
-        if (is_same and settings.preset == old.preset) or not isinstance(self.source, ObjectFiles):
-            return Change(lambda: self._note(settings))
-        files = self._files(settings)
-        digested = await files.prepare()
-        return Change(lambda: self._put(settings, files, digested))
+        if isinstance(self.source, ObjectFiles) and not is_same:
+            files = self._files(settings)
+            prepared = await files.prepare()
 
-    def _note(self, settings: Settings) -> None:
-        self._settings = settings
+        def put() -> None:
+            self._settings = settings
+            ask_for_token()
+            if files is not None:
+                self.end_watching()
+                self.source = files
+                files.put(prepared)
+                self._watch(files)
 
-    def _put_token(self, settings: Settings, ask_for_token: Callable[[], None]) -> None:
-        self._settings = settings
-        ask_for_token()
-
-    def _put(self, settings: Settings, files: ObjectFiles, digested: DigestedFiles) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-        self._settings = settings
-        self.source = files
-        files.put(digested)
-        self._watch(files)
+        return Change(put)
 
     async def wait(self) -> None:
         """Wait for the objects of a Kubernetes API, for as long as the settings say."""
@@ -146,7 +141,7 @@ class ObjectSource:
         """The source; a store has the built-in objects by then."""
         flow_control = self._settings.flow_control
         if flow_control.kubernetes.is_enabled:
-            from apfproxy.app.kubernetes_source import kubernetes_objects  # noqa: PLC0415
+            from apfproxy.sources.kubernetes import kubernetes_objects  # noqa: PLC0415
 
             self.kubernetes = kubernetes_objects(
                 flow_control,
@@ -159,8 +154,10 @@ class ObjectSource:
             return self.kubernetes
         if flow_control.store is None:
             return self._files(self._settings)
-        from apfproxy.app.flow_control_api import FlowControlApi  # noqa: PLC0415
-        from apfproxy.sources.stored_objects import StoredObjects  # noqa: PLC0415
+        from apfproxy.sources.stored_objects import (  # noqa: PLC0415
+            FlowControlApi,
+            StoredObjects,
+        )
 
         # The proxy goes on with what it has, and only the next write can tell that all is well.
         self._add_check(STORE)
@@ -213,7 +210,7 @@ class ObjectSource:
         """End watches, finish writes; harmless once done."""
         self.end_watching()
         if self.kubernetes is not None:
-            await self.kubernetes.close()
+            await self.kubernetes.api.close()
         if self.api is not None:
             await self.api.stop()
             self.api = None

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.app import endpoint_source
-from apfproxy.app.endpoint_source import ENDPOINTS, EndpointSource
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.base.tasks import spawn
 from apfproxy.settings import Address, ServiceSettings, Settings, UpstreamSettings
+from apfproxy.sources import endpoint_source
+from apfproxy.sources.endpoint_source import ENDPOINTS, EndpointSource
 from apfproxy.upstream import dns_endpoints
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.scene import until

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.app.counts_in_force import CountsInForce
 from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.settings import FlowControlSettings, Settings, UpstreamSettings
+from apfproxy.sources.counts_in_force import CountsInForce
 from apfproxy.sources.servers_behind import ServersBehind
 from tests.virtual_clock import VirtualClock
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from apfproxy.app import shared_store as module
-from apfproxy.app.shared_store import SharedStore
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.settings import FlowControlSettings, Settings
-from apfproxy.sources import objects_file
+from apfproxy.sources import stored_objects
+from apfproxy.sources.stored_objects import SharedStore
 from tests.end_to_end.scene import until
 
 if TYPE_CHECKING:
@@ -56,35 +55,19 @@ async def test_file(tmp_path: Path) -> None:
     assert routes
 
 
-async def test_deleted_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is written again."""
-    scene = Scene(tmp_path)
-    await scene.store.start()
-    scene.store.keep()
-    before = caplog.text
-    scene.path.unlink()
-    scene.store.keep()
-    await until(scene.path.exists)
-    await scene.store.close()
-
-    assert "" == before
-    assert f"{scene.path} was deleted; it is written again" in caplog.text
-    assert "exempt" in scene.names()
-
-
 async def test_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers go on with what they have, which is said until it is written."""
     scene = Scene(tmp_path)
     await scene.store.start()
     fails = [True]
-    write = objects_file.write_objects
+    write = stored_objects.write_objects
 
     def write_or_fail(*arguments: object) -> None:
         if fails.pop():
             raise OSError(28, "No space left on device")
         write(*arguments)  # type: ignore[arg-type]  # as they came
 
-    monkeypatch.setattr(module, "write_objects", write_or_fail)
+    monkeypatch.setattr(stored_objects, "write_objects", write_or_fail)
     scene.store._on_load((), ("it dangles",))  # noqa: SLF001 - as after a change
     await until(lambda: "workers go on with former objects" in scene.page())
     page = scene.page()

@@ -1,0 +1,543 @@
+"""What top shows of a state."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from apfproxy.admin.fleet_state import fleet_state
+from apfproxy.cli.top_state import LiveState, state_of
+from apfproxy.cli.top_tables import (
+    LONGEST_NAME,
+    SeatBar,
+    View,
+    name_text,
+    number,
+    rate,
+    render,
+    sorted_flows,
+    sorted_levels,
+)
+from tests.cli.top_states import cluster, clusters, endpoint, flow, level, state, upstream
+from tests.fleet.views import fleet, member
+
+if TYPE_CHECKING:
+    from apfproxy.cli.top_state import Level
+    from apfproxy.fleet.view import FleetView
+
+URL = "http://127.0.0.1:8081"
+
+
+def view(*levels: dict[str, Any], **changes: Any) -> View:  # noqa: ANN401 - any JSON
+    """A view of a state."""
+    return View(URL, state_of(URL, state(*levels, **changes)))
+
+
+def lines(seen: View, width: int | None = 80, height: int | None = None) -> list[str]:
+    """The lines of the screen."""
+    console = Console(
+        file=io.StringIO(), width=width or 10_000, highlight=False, color_system=None, markup=False
+    )
+    with console.capture() as capture:
+        console.print(render(seen, width, height))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def words(seen: View, width: int | None = 80, height: int | None = None) -> list[str]:
+    """The lines, with one blank between words."""
+    return [" ".join(line.split()) for line in lines(seen, width, height)]
+
+
+def style_of(seen: View, text: str) -> str:
+    """The style of the piece that has the text."""
+    console = Console(
+        file=io.StringIO(), width=120, force_terminal=True, color_system="standard", _environ={}
+    )
+    for each in console.render(render(seen, 120)):
+        if text in each.text:
+            return str(each.style)
+    raise AssertionError(text)
+
+
+def one_level(**changes: Any) -> Level:  # noqa: ANN401 - any JSON
+    """A level as it is read."""
+    found = state_of(URL, state(level(**changes)))
+    assert isinstance(found, LiveState)
+    return found.levels[0]
+
+
+def said(*sentences: tuple[str, str]) -> list[dict[str, str]]:
+    """A verdict."""
+    return [{"severity": severity, "text": text} for severity, text in sentences]
+
+
+def test_levels() -> None:
+    """A level shows its seats against all its limits, its loan, its requests and its rates."""
+    busy = view(
+        level("lender", current=6, lent=4, seatsInUse=3, executing=3),
+        level(
+            "borrower",
+            current=14,
+            borrowed=4,
+            seatsInUse=14,
+            executing=13,
+            waiting=7,
+            servedPerSecond=12.25,
+            rejectedPerSecond={"queue-full": 0.5},
+        ),
+        level("boundless", type="Exempt", nominal=0, min=0, max=None, current=5, borrowed=5),
+    )
+
+    assert lines(busy)[1:7] == [
+        "17 of 20 seats in use  7 waiting  12/s served  0.5/s rejected  16 executing",
+        "",
+        "LEVEL     SEATS                  USE CUR NOM MIN MAX LOAN EXEC WAIT SERV/S REJ/S",
+        "borrower  ████████████████│█████  14  14  10   5  40   +4   13    7     12   0.5",
+        "lender    ███████░░░░░░·········   3   6  10   5  40   -4    3    0      0     0",
+        "boundless ······················   0   -   0   0   -         0    0      0     0",
+    ]
+
+
+def test_narrow() -> None:
+    """A narrow terminal has no room for the bounds; half a one has what matters most."""
+    seen = view(
+        level("global-default", waiting=12345), level("b"), level("c"), topFlows=[flow("ann")]
+    )
+
+    assert lines(view(), 60)[3:5] == [
+        "LEVEL SEATS               USE CUR NOM EXEC WAIT SERV/S REJ/S",
+        "work  ░░░░░░░░░░░░░░░░░░░   0  10  10    0    0      0     0",
+    ]
+    assert lines(seen, 40, 12)[3:7] == [
+        "LEVEL        SEATS   USE CUR  WAIT REJ/S",
+        "global-defa… ░░░░░░░   0  10 12345     0",
+        "b            ░░░░░░░   0  10     0     0",
+        "c            ░░░░░░░   0  10     0     0",
+    ]
+    assert lines(seen, 40)[-2:] == [
+        "TOP FLOWS by seats     SEAT-S WAIT-S REJ",
+        "ann                       1.0      0   0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "bar"),
+    [
+        pytest.param({}, "==========", id="idle"),
+        pytest.param({"seatsInUse": 5}, "#####=====", id="half"),
+        pytest.param(
+            {"nominal": 1000, "current": 1000, "seatsInUse": 1}, "#=========", id="little"
+        ),
+        pytest.param({"current": 6, "seatsInUse": 3}, "###===....", id="lends"),
+        pytest.param({"current": 20, "borrowed": 10, "seatsInUse": 5}, "##===|====", id="borrows"),
+        pytest.param({"current": 20, "borrowed": 10, "seatsInUse": 20}, "#####|####", id="full"),
+        pytest.param({"current": 5, "seatsInUse": 10}, "##########", id="more-than-current"),
+        pytest.param({"nominal": 0, "current": 0}, "..........", id="no-seats"),
+        pytest.param(
+            {"type": "Exempt", "nominal": 0, "current": 4, "borrowed": 4, "seatsInUse": 4},
+            "##........",
+            id="exempt",
+        ),
+    ],
+)
+def test_bar(changes: dict[str, Any], bar: str) -> None:
+    """A bar shows what is in use, free, lent, and where the nominal limit is."""
+    assert bar == SeatBar(one_level(**changes), 20).text(10, is_plain=True).plain
+
+
+@pytest.mark.parametrize(
+    ("changes", "color"),
+    [
+        ({"seatsInUse": 9}, "green"),
+        ({"seatsInUse": 10}, "yellow"),
+        ({"seatsInUse": 10, "waiting": 1}, "red"),
+        ({"seatsInUse": 10, "waiting": 1, "type": "Exempt"}, "green"),
+    ],
+)
+def test_color(changes: dict[str, Any], color: str) -> None:
+    """A full level is yellow, and red once requests wait; an exempt one is never full."""
+    assert color in str(SeatBar(one_level(**changes), 20).text(10, is_plain=False).markup)
+
+
+def test_queues_and_flows() -> None:
+    """Below the levels are the fullest queues, the greediest flows, and the last event."""
+    seen = view(
+        level("work", queues=[0, 3, 9, 1, 1, 1, 1, 1]),
+        level("more", queues=[0, 2], queueCount=10_000),
+        level("calm"),
+        topFlows=[flow("alice"), flow("bob", seatSeconds=1234.5, rejected=3.0), flow("")],
+        configuration={
+            "generation": 3,
+            "events": [{"time": 0.0, "message": "Generation 3 is in force", "isError": False}],
+        },
+    )
+
+    assert words(seen)[8:-3] == [
+        "FULLEST QUEUES IN USE QUEUE:WAITING",
+        "work 7 of 8 2:9 1:3 3:1 4:1 5:1 6:1 ...",
+        "more 1 of 10000 1:2",
+        "",
+        "TOP FLOWS by seats FLOW SCHEMA LEVEL SEAT-S WAIT-S REJ",
+        "bob everybody work 1234 0 3.0",
+        "(all) everybody work 1.0 0 0",
+    ]
+    assert lines(seen)[-1].endswith(" Generation 3 is in force")
+
+
+def test_nothing_yet() -> None:
+    """Tables without a line say so."""
+    text = "\n".join(lines(view()))
+
+    assert "FULLEST QUEUES\nNothing waits." in text
+    assert "TOP FLOWS\nNone yet: a flow counts once a request of it ends" in text
+
+
+@pytest.mark.parametrize(
+    ("sort", "levels", "flows"),
+    [
+        ("p", "dbca", "xwy"),
+        ("s", "cabd", "xwy"),
+        ("w", "bacd", "ywx"),
+        ("r", "dbac", "wxy"),
+        ("n", "abcd", "wxy"),
+    ],
+)
+def test_sorts(sort: str, levels: str, flows: str) -> None:
+    """Levels and flows have an order for each key; problems are rejections, then waits."""
+    seen = view(
+        level("a", seatsInUse=1),
+        level("b", waiting=5),
+        level("c", seatsInUse=9),
+        level("d", rejectedPerSecond={"queue-full": 1.5, "rate": 0.5}),
+        topFlows=[
+            flow("x", seatSeconds=3.0, rejected=1.0),
+            flow("y", waitSeconds=9.0),
+            flow("w", rejected=5.0),
+        ],
+    )
+    seen.sort = sort
+    assert isinstance(seen.state, LiveState)
+
+    assert levels == "".join(each.name for each in sorted_levels(seen, seen.state))
+    assert flows == "".join(each.flow for each in sorted_flows(seen, seen.state))
+
+
+@pytest.mark.parametrize(
+    ("part", "is_typing", "last", "levels"),
+    [
+        pytest.param("", False, "sort: p problems s seats w waits", ["other", "work"], id="all"),
+        pytest.param("WOR", False, "only WOR", ["work"], id="kept"),
+        pytest.param("wor", True, "only names with: wor_", ["work"], id="typing"),
+    ],
+)
+def test_part_of_a_name(*, part: str, is_typing: bool, last: str, levels: list[str]) -> None:
+    """Only what has the part in its name is shown; the last line says so."""
+    flows = [flow("ann", flowSchema="x", priorityLevel="other"), flow("bob", flowSchema="x")]
+    seen = view(level(), level("other"), topFlows=flows)
+    seen.part, seen.is_typing = part, is_typing
+    found = lines(seen, height=24)
+
+    assert last in found[-1]
+    assert levels == [each.split()[0] for each in found[4 : 4 + len(levels)]]
+    assert (part == "") is any(each.startswith("ann") for each in found)
+    seen.part = "zzz"
+    assert "No level has such a name." in lines(seen)
+    assert lines(seen)[-2:] == ["TOP FLOWS", "None has such a name."]
+
+
+def test_failures() -> None:
+    """What the server behind failed has a column once there is any, and is not served."""
+    seen = view(level(servedPerSecond=6.0, failedPerSecond=4.0), level("calm"))
+
+    assert "6.0/s served 4.0/s failed 0/s rejected" in words(seen)[1]
+    assert [["SERV/S", "FAIL/S", "REJ/S"], ["6.0", "4.0", "0"], ["0", "0", "0"]] == [
+        line.split()[-3:] for line in lines(seen)[3:6]
+    ]
+
+
+def test_hostile_names() -> None:
+    """No control character of a name reaches the terminal, and no markup of it means anything."""
+    name = "[red]x[/] \x1b[2J\r\n\u202e\ud800:smile:"
+    seen = view(
+        level(name, queues=[1]),
+        topFlows=[flow(name), flow("x" * 9999)],
+        verdict=said(("error", name)),
+        configuration={
+            "generation": 1,
+            "events": [{"time": 0.0, "message": name, "isError": True}],
+        },
+    )
+    text = "\n".join(lines(seen, 300))
+
+    assert text.count(r"[red]x[/] \x1b[2J\r\n\u202e\ud800:smile:") == 5
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
+    assert max(map(len, lines(seen))) <= 80
+    assert LONGEST_NAME == len(name_text("x" * 999).plain)
+
+
+@pytest.mark.parametrize("screen", ["", "servers"])
+@pytest.mark.parametrize("height", range(1, 60, 7))
+def test_height(height: int, screen: str) -> None:
+    """Where there is room for the levels at all, the screen is not longer than the terminal."""
+    seen = view(
+        *(level(f"level-{index}", waiting=index, queues=[index]) for index in range(12)),
+        topFlows=[flow(f"user-{index}") for index in range(90)],
+        upstream=upstream(*(endpoint(f"http://10.0.0.{index}") for index in range(20))),
+    )
+    seen.screen = screen
+
+    assert len(lines(seen, height=height)) <= max(height, 12)
+
+
+def test_levels_with_least_are_left_out() -> None:
+    """Where not all levels fit, those with most waiting are shown."""
+    seen = view(*(level(f"level-{index}", waiting=index % 3) for index in range(12)))
+
+    assert [line.split()[0] for line in lines(seen, height=11)[4:9]] == [
+        f"level-{index}" for index in (11, 2, 5, 8, 1)
+    ]
+    assert "and 7 more levels" in lines(seen, height=11)
+
+
+def test_words_first() -> None:
+    """The first line says what is wrong; the server behind has a line of its own."""
+    seen = view(level(waiting=3), verdict=said(("error", "work rejects")), upstream=upstream())
+    found = lines(seen, 120)
+
+    assert ["work rejects", "apfproxy http://127.0.0.1:8081  generation 3"] == [
+        found[0],
+        found[1].rpartition("  ")[0],
+    ]
+    assert "3 waiting  0/s served  0/s rejected" in found[2]
+    assert found[3] == (
+        "server behind up  12 answers/s  2.0/s are 5xx  p50 4 ms  p99 45 ms  http://127.0.0.1:8000"
+    )
+    assert "bold red" == style_of(seen, "work rejects")
+
+
+def test_away() -> None:
+    """Above all stands that the proxy is away, and then what the proxy said last."""
+    seen = view(verdict=said(("note", "nothing is rejected or delayed")))
+    seen.problem, seen.seen_s = "no proxy answers: gone", time.monotonic() - 12
+    first, second, *_ = lines(seen)
+
+    assert re.fullmatch(r"Nothing new for \d+ s, still trying: no proxy answers: gone", first)
+    assert "nothing is rejected or delayed" == second
+
+
+@pytest.mark.parametrize(("height", "count"), [(None, 4), (24, 2), (40, 4)])
+def test_how_many_sentences(height: int | None, count: int) -> None:
+    """A low terminal has the first two, and none has more than four."""
+    seen = view(verdict=said(*(("note", f"sentence {number}") for number in range(9))))
+
+    assert count == sum(line.startswith("sentence") for line in lines(seen, height=height))
+
+
+def test_long_sentences() -> None:
+    """In a terminal the first has two lines, another one; printed once, no word is missing."""
+    first, second = " ".join(["word"] * 60), " ".join(["other"] * 40)
+    seen = view(verdict=said(("error", first), ("note", second)))
+
+    assert [line[:4] for line in lines(seen, 40, 24)[:4]] == ["word", "word", "othe", "apfp"]
+    assert [line.endswith(" …") for line in lines(seen, 40, 24)[:3]] == [False, True, True]
+    wrapped = " ".join(lines(seen, 40))
+    assert first in wrapped
+    assert second in wrapped
+
+
+def test_no_terminal() -> None:
+    """Where there is no terminal nothing is cut: a sentence has a line, a name its whole length."""
+    long = "n" * 100
+    seen = view(
+        level(long, queues=[1]),
+        verdict=said(("error", " ".join(["word"] * 60))),
+        topFlows=[flow(long, flowSchema=long, priorityLevel=long)],
+        upstream=upstream(endpoint(f"http://{long}", problem=f"refused by {long}"), endpoint("b")),
+    )
+    text = "\n".join(lines(seen, None))
+
+    assert lines(seen, None)[0] == " ".join(["word"] * 60)
+    assert text.count(long) == 7
+    assert "…" not in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        pytest.param(
+            {"state": "failing", "problem": "connection refused", "failuresPerSecond": 868.4},
+            "server behind failing for 60 s: connection refused  868/s without answer  http:",
+            id="failing",
+        ),
+        pytest.param(
+            {"state": "failing", "since": None}, "server behind failing  http:", id="just-failing"
+        ),
+        pytest.param({"state": "unknown"}, "server behind unknown  http:", id="unknown"),
+        pytest.param({"answersPerSecond": {"2xx": 1.5}}, "up  1.5 answers/s  http:", id="no-5xx"),
+        pytest.param({"endpointCount": 3, "healthyCount": 3}, "servers behind 3 of 3 up", id="all"),
+        pytest.param({"endpointCount": 3, "healthyCount": 2}, "behind 2 of 3 up", id="some"),
+        pytest.param({"endpointCount": 3, "healthyCount": 0}, "servers behind up", id="none"),
+    ],
+)
+def test_server(changes: dict[str, Any], text: str) -> None:
+    """The state of the server comes first, with the reason and since when it fails."""
+    quiet: dict[str, Any] = {"answersPerSecond": {}, "p50": None, "p99": None}
+
+    assert text in lines(view(upstream=upstream(**{**quiet, **changes})), 120)[2]
+
+
+THREE = upstream(
+    endpoint("http://10.0.0.1:80"),
+    endpoint("http://10.0.0.2:80", ramp=0.4),
+    endpoint(
+        "http://10.0.0.3:80",
+        state="failing",
+        share=0.0,
+        seats=0,
+        inFlight=0,
+        answersPerSecond={},
+        problem="connection refused",
+        p99=None,
+    ),
+)
+
+
+def servers(width: int | None = 80, height: int | None = None, part: str = "") -> list[str]:
+    """The lines from the heading of the servers on."""
+    seen = view(upstream=THREE)
+    seen.part, seen.screen = part, "servers"
+    found = words(seen, width, height)
+    return found[[line.startswith("SERVERS BEHIND") for line in found].index(True) :]
+
+
+def test_servers() -> None:
+    """Those that get no requests come first; reasons are there where there is room."""
+    assert servers()[:4] == [
+        "SERVERS BEHIND STATE SHARE SEATS FLIGHT ANS/S FAIL/S P99",
+        "http://10.0.0.3:80 failing 60 s 0% 0 0 0 0 -",
+        "http://10.0.0.1:80 up 50% 12 14 100 0.5 45 ms",
+        "http://10.0.0.2:80 starting 40% 50% 12 14 100 0.5 45 ms",
+    ]
+    assert "SHARE" not in servers(60)[0]
+    assert servers(120)[1].endswith("connection refused")
+    assert servers(height=10)[-2] == "and 2 more"
+    assert not any("TOP FLOWS" in line or "FULLEST" in line for line in servers(height=30))
+    assert "None has such a name." == servers(part="x")[1]
+    one = view(upstream=upstream())
+    one.screen = "servers"
+    assert "There is but one." in lines(one)
+
+
+@pytest.mark.parametrize(
+    ("shared", "text", "style"),
+    [
+        pytest.param(
+            fleet(),
+            "fleet 3 seen  340 in use, 500 claimed of 600  here 200 held",
+            "green",
+            id="well",
+        ),
+        pytest.param(
+            fleet(store="the parent process"),
+            "workers 3 seen  340 in use, 500 claimed of 600  here 200 held",
+            "green",
+            id="workers",
+        ),
+        pytest.param(
+            fleet(state="partitioned", problem="no\x1banswer", age_s=20.0, in_force=120),
+            "fleet 3 seen  340 in use, 500 claimed of 600  here 120 partitioned"
+            "  not written for 20 s: no\\x1banswer",
+            "bold yellow",
+            id="away",
+        ),
+        pytest.param(
+            fleet(state="joining", problem="refused", age_s=None),
+            "fleet 3 seen  340 in use, 500 claimed of 600  here 200 joining  not written: refused",
+            "bold yellow",
+            id="never-written",
+        ),
+        pytest.param(
+            fleet(member("a", is_self=True), member("b", age_s=4.0), claims=700),
+            "fleet 1 of 2 seen  300 in use, 700 claimed of 600  here 200 held",
+            "bold red",
+            id="over-and-silent",
+        ),
+        pytest.param(
+            fleet(member("a", is_self=True), member("b", is_alike=False)),
+            "fleet 2 seen  300 in use, 400 claimed of 600  here 200 held  1 unlike",
+            "bold yellow",
+            id="unlike",
+        ),
+    ],
+)
+def test_fleet(shared: FleetView, text: str, style: str) -> None:
+    """A line says how many members there are, what they use and claim, how this one stands."""
+    seen = view(level(seatsInUse=7), fleet=fleet_state(shared))
+    _, sums, found, *_ = lines(seen, 120)
+    console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system="standard")
+    styles = {str(each.style) for each in console.render(render(seen, 120))}
+
+    assert text == found
+    assert style in styles
+    assert f"7 of {shared.in_force} seats in use" in sums
+
+
+def test_clusters() -> None:
+    """Several clusters have a line each, in the order in which they come."""
+    dead = cluster("dead", state="failing", severity="error", problem="refused", p99=None)
+    both = View(URL, state_of(URL, clusters(dead, cluster("a"))))
+
+    assert words(both)[0] == "all is well"
+    assert words(both)[1].endswith("apfproxy top --cluster NAME shows one")
+    assert words(both)[3:] == [
+        "CLUSTER STATE SERVERS SEATS WAIT SERV/S FAIL/S REJ/S P99 PROBLEM",
+        "dead failing 3/3 4/600 0 20 0 0 - refused",
+        "a up 3/3 4/600 0 20 0 0 45 ms",
+    ]
+    assert "refused" not in " ".join(words(both, 60))
+    assert all(len(line) <= 80 for line in lines(both))
+    both.part = "x"
+    assert "No cluster has such a name." in lines(both)
+    assert lines(both, height=20)[-1] == "q quit  h help  / find  only x"
+
+
+def test_many_clusters() -> None:
+    """In a terminal the rest is counted, and the keys are below."""
+    many = clusters(*(cluster(f"c{number}") for number in range(100)))
+    found = lines(View(URL, state_of(URL, many)), height=24)
+
+    assert len(found) == 24
+    assert found[-2:] == ["and 82 more", "q quit  h help  / find"]
+
+
+def test_help() -> None:
+    """The help has a line for each key and fits into a terminal."""
+    seen = view()
+    seen.screen = "help"
+    found = lines(seen, height=24)
+
+    assert found[0] == "KEYS"
+    assert max(map(len, found)) <= 80
+    assert len(found) <= 24
+
+
+@pytest.mark.parametrize(
+    ("value", "as_number", "as_rate"),
+    [
+        (0, "0", "0"),
+        (0.25, "0", "0.2"),
+        (9.96, "10", "10"),
+        (99_999, "99999", "99999"),
+        (123_456, "123k", "123k"),
+        (1_234_567, "1.23M", "1.23M"),
+        (9_876_543_210, "9.87G", "9.87G"),
+    ],
+)
+def test_numbers(value: float, as_number: str, as_rate: str) -> None:
+    """Large numbers are short; small rates have a digit more."""
+    assert (as_number, as_rate) == (number(value), rate(value))
