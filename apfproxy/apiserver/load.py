@@ -37,7 +37,7 @@ LONGEST_S = 600.0
 class Shape(enum.StrEnum):
     """How latencies are distributed."""
 
-    FIXED = "fixed"
+    FIXED = "constant"
     UNIFORM = "uniform"
     EXPONENTIAL = "exp"
     NORMAL = "normal"

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.load import EVERY_VERB, LONGEST_S, VERBS, Fault, Latency, Shape
 from apfproxy.apiserver.seeds import SeedCounts
-from apfproxy.settings.values import parse_duration
+from apfproxy.simulation.mix import parse_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-LATENCY_EXAMPLES = "5ms, 20ms-50ms, exp(10ms), normal(10ms,2ms) or lognormal(10ms,0.5)"
-CALL = re.compile(r"([a-z]+)\(([^()]*)\)")
+EXAMPLES = "5ms, 20ms-50ms, exp(10ms), normal(10ms,2ms) or lognormal(10ms,0.5)"
+BARE = re.compile(r"(?:\w+\()?([0-9.]{1,9})(?:[,)-]|$)")
+"""A latency that begins with a number without a unit."""
 NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
-ARGUMENTS = {Shape.EXPONENTIAL: 1, Shape.NORMAL: 2, Shape.LOGNORMAL: 2}
-MOST_SIGMA = 10.0
 SEEDS = {"slices": 200_000, "pods": 200_000, "budgets": 20_000}
 """What can be seeded, and how many at most: they are all in memory."""
 
@@ -47,46 +46,22 @@ def parse_latencies(texts: Iterable[str]) -> dict[str, Latency]:
 
 
 def parse_latency(text: str) -> Latency:
-    """Read a duration or a distribution of them."""
-    call = CALL.fullmatch(text)
-    if call is None:
-        first, dash, second = text.partition("-")
-        if not dash:
-            return Latency(Shape.FIXED, duration(text, text))
-        least, greatest = duration(first, text), duration(second, text)
-        if least > greatest:
-            raise ValueError(f"expected the shorter duration first, not {text!r}")
-        return Latency(Shape.UNIFORM, least, greatest)
-    name, arguments = call[1], [each.strip() for each in call[2].split(",")]
-    shape = next((shape for shape in ARGUMENTS if shape == name), None)
-    if shape is None or len(arguments) != ARGUMENTS[shape]:
-        raise ValueError(f"expected a latency such as {LATENCY_EXAMPLES}, not {text!r}")
-    centre = duration(arguments[0], text)
-    if shape is Shape.EXPONENTIAL:
-        return Latency(shape, centre)
-    if shape is Shape.NORMAL:
-        return Latency(shape, centre, duration(arguments[1], text))
-    if NUMBER.fullmatch(arguments[1]) is None or float(arguments[1]) > MOST_SIGMA:
-        raise ValueError(
-            f"expected a number up to {MOST_SIGMA:g} as the second argument, the standard"
-            f" deviation of the logarithm, such as lognormal(10ms,0.5), not {text!r}"
-        )
-    return Latency(shape, centre, float(arguments[1]))
-
-
-def duration(text: str, whole: str) -> float:
-    """Read one duration of a latency, in seconds."""
+    """Read a duration or a distribution of them, as in the mixes of `simulate`."""
     try:
-        found = parse_duration(text)
+        times = parse_times(text)
     except ValueError as error:
-        hint = str(error).partition("; ")[2]
-        raise ValueError(
-            f"expected a latency such as {LATENCY_EXAMPLES}, not {whole!r}"
-            + (f"; {hint}" if hint else "")
-        ) from None
-    if found > LONGEST_S:
-        raise ValueError(f"expected at most {LONGEST_S:g} s, not {whole!r}")
-    return found
+        if "shorter" in str(error):
+            raise
+        bare = BARE.match(text)
+        hint = f"; write {bare[1]}s for seconds" if bare else ""
+        raise ValueError(f"expected a latency such as {EXAMPLES}, not {text!r}{hint}") from None
+    shape = Shape(times.shape)
+    first, second = times.first_ns / 1e9, times.second
+    if shape is not Shape.LOGNORMAL:
+        second /= 1e9
+    if max(first, second) > LONGEST_S:
+        raise ValueError(f"expected at most {LONGEST_S:g} s, not {text!r}")
+    return Latency(shape, first, second)
 
 
 def parse_faults(texts: Iterable[str]) -> dict[Fault, float]:

@@ -11,9 +11,9 @@ import json
 import os
 import sys
 import zlib
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 from rich.console import Console
@@ -26,6 +26,7 @@ from apfproxy.cli.simulate_tables import print_report
 from apfproxy.cli.terminal_text import shown
 from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS
 from apfproxy.lint.known_resources import is_of_kubernetes
+from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT
 from apfproxy.objects.decode import parts_of
 from apfproxy.objects.field_errors import counted
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
@@ -87,8 +88,7 @@ Examples:
 {EXIT_CODES}"""
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(NamedTuple):
     """What requests are replayed through: objects, built-in ones included, and a server's seats."""
 
     name: str
@@ -96,53 +96,36 @@ class Configuration:
     limit: int
 
 
+log_option = partial(click.option, metavar="FILE", type=click.Path())
+objects_option = partial(click.option, metavar="PATH", type=click.Path(), multiple=True)
+seats_option = partial(click.option, metavar="SEATS", type=click.IntRange(1, (1 << 31) - 1))
+number_option = partial(click.option, metavar="N", show_default=True)
+
+
 @click.command(epilog=EPILOG)
-@click.option(
-    "--mix",
-    "mix_path",
-    metavar="FILE",
-    type=click.Path(),
-    help="A synthetic mix of requests, in YAML; - for stdin.",
-)
-@click.option(
+@log_option("--mix", "mix_path", help="A synthetic mix of requests, in YAML; - for stdin.")
+@log_option(
     "--audit-log",
-    metavar="FILE",
-    type=click.Path(),
     help="A Kubernetes audit log, audit.k8s.io/v1 Events in whatever wraps them; - for stdin.",
 )
-@click.option(
-    "--access-log",
-    metavar="FILE",
-    type=click.Path(),
-    help="An access log of this proxy; - for stdin.",
-)
-@click.option(
+@log_option("--access-log", help="An access log of this proxy; - for stdin.")
+@objects_option(
     "--objects",
-    multiple=True,
-    metavar="PATH",
-    type=click.Path(),
     help="FlowSchemas and PriorityLevelConfigurations: a file, or a directory."
     " [default: the built-in ones]  Repeatable.",
 )
-@click.option(
+@seats_option(
     "--server-concurrency-limit",
-    type=click.IntRange(1, (1 << 31) - 1),
-    default=600,
+    default=DEFAULT_SERVER_CONCURRENCY_LIMIT,
     show_default=True,
-    metavar="SEATS",
     help="Seats of the whole server.",
 )
-@click.option(
+@objects_option(
     "--compare",
-    multiple=True,
-    metavar="PATH",
-    type=click.Path(),
     help="Objects of a second configuration, to compare with the first.  Repeatable.",
 )
-@click.option(
+@seats_option(
     "--compare-server-concurrency-limit",
-    type=click.IntRange(1, (1 << 31) - 1),
-    metavar="SEATS",
     help="Seats of the second configuration. [default: as the first]",
 )
 @preset_option
@@ -153,11 +136,10 @@ class Configuration:
     help="Whether the preset's objects are built in. [default: yes]",
 )
 @limit_adjustment_option
-@click.option(
+@number_option(
     "--hash-seed",
     type=click.IntRange(0, (1 << 32) - 1),
     default=0,
-    show_default=True,
     metavar="NUMBER",
     help="Decides which queues a flow is dealt.",
 )
@@ -169,20 +151,13 @@ class Configuration:
     metavar="DURATION",
     help="Time at the start that is not counted, while limits adjust to the demand.",
 )
-@click.option(
-    "--top",
-    type=click.IntRange(1, 10_000),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Flows and clients to list.",
+@number_option(
+    "--top", type=click.IntRange(1, 10_000), default=10, help="Flows and clients to list."
 )
-@click.option(
+@number_option(
     "--max-broken-lines",
     type=click.IntRange(0),
     default=100,
-    show_default=True,
-    metavar="N",
     help="Unreadable lines of a log that are skipped; one more is an error.",
 )
 @output_option
@@ -226,20 +201,14 @@ def simulate(  # noqa: PLR0913  flags
     if plot_path is not None and not (folder := Path(plot_path).parent).is_dir():
         raise CommandError(f"{plot_path} cannot be written: there is no directory {folder}")
     kind = PRESETS[preset or KUBERNETES_API].with_rules(None, None, None, path_prefix)
-    configurations = [
-        configuration(
-            objects, server_concurrency_limit, with_suggested=suggested_objects, preset=kind
-        )
-    ]
+    sides = [(objects, server_concurrency_limit)]
     if compare or compare_server_concurrency_limit:
-        configurations.append(
-            configuration(
-                compare or objects,
-                compare_server_concurrency_limit or server_concurrency_limit,
-                with_suggested=suggested_objects,
-                preset=kind,
-            )
-        )
+        seats = compare_server_concurrency_limit or server_concurrency_limit
+        sides.append((compare or objects, seats))
+    configurations = [
+        configuration(paths, seats, with_suggested=suggested_objects, preset=kind)
+        for paths, seats in sides
+    ]
     source: Mix | Records
     warnings: list[str] = []
     if mix_path is not None:
@@ -261,11 +230,6 @@ def simulate(  # noqa: PLR0913  flags
             "guessedServiceTimes": source.guessed,
         }
         warn_of_records(named(path), source)
-        if source.guessed == len(source):
-            raise CommandError(
-                f"{named(path)}: none of its {counted(len(source), 'request')} executed, so that"
-                " nobody knows how long they take; record a log while the server answers"
-            )
         if source.held:
             held = counted(source.held, "request")
             warnings.append(f"{held} waited or never executed in the log; {HELD}")
@@ -356,6 +320,11 @@ def records_of(
     if not len(records):
         lines = [f"{name}:{line}: {shown(message)}" for line, message in records.problems]
         raise CommandError(*lines, f"{name}: {nothing_in(records, other)}")
+    if records.guessed == len(records):
+        raise CommandError(
+            f"{name}: none of its {counted(len(records), 'request')} executed, so that nobody knows"
+            " how long they take; record a log while the server answers"
+        )
     if records.span_ns > LONGEST_SPAN_NS:
         days = records.span_ns / NS_PER_DAY
         raise CommandError(
@@ -445,24 +414,22 @@ def warn_of_records(path: str, records: Records) -> None:
     """Say on stderr what of a log is not as it should be."""
     for line, message in records.problems:
         click.echo(f"{path}:{line}: {shown(message)}", err=True)
-    if records.broken:
-        click.echo(f"{path}: {counted(records.broken, 'broken line')} left out", err=True)
-    if records.left_out:
-        lines = counted(records.left_out, "line")
-        click.echo(f"{path}: {lines} of other programs left out", err=True)
-    if records.unlogged:
-        click.echo(
-            f"{path}: {counted(records.unlogged, 'request')} without a line, as the log says, and"
-            " not replayed: accessLog.refusedPerSecond and accessLog.maxBytesPerSecond left them"
-            " out",
-            err=True,
-        )
-    if records.guessed:
-        click.echo(
-            f"{path}: {counted(records.guessed, 'request')} never executed; replayed with the mean"
-            " service time of what is alike",
-            err=True,
-        )
+    for count, noun, message in (
+        (records.broken, "broken line", "left out"),
+        (records.left_out, "line", "of other programs left out"),
+        (
+            records.unlogged,
+            "request",
+            "without a line, as the log says, and not replayed: its bounds left them out",
+        ),
+        (
+            records.guessed,
+            "request",
+            "never executed; replayed with the mean service time of what is alike",
+        ),
+    ):
+        if count:
+            click.echo(f"{path}: {counted(count, noun)} {message}", err=True)
 
 
 def late_warm_ups(reports: list[dict[str, Any]], warm_up_s: float) -> list[str]:

@@ -12,7 +12,8 @@
       headers: ["X-Priority: batch"]  # that FlowSchemas may look at
       rate: 20                     # a second; or clients: 5, each with one request at a time
       arrivals: poisson            # or constant
-      serviceTime: exp(50ms)       # or 50ms, 20ms-80ms (evenly), lognormal(50ms,0.5)
+      serviceTime: exp(50ms)       # or 50ms, 20ms-80ms (evenly),
+                                   # normal(50ms,10ms), lognormal(50ms,0.5)
       seats: 2                     # estimated by default
       thinkTime: 10ms              # between the requests of a client
       start: 10s
@@ -69,7 +70,7 @@ MOST_SEATS = 100
 MOST_SIGMA = 10.0
 
 TIMES = "such as 50ms, 20ms-80ms, exp(50ms) or lognormal(50ms,0.5)"
-CALL = re.compile(r"(exp|lognormal)\(([^(),]+)(?:,([^(),]+))?\)")
+CALL = re.compile(r"(exp|normal|lognormal)\(([^(),]+)(?:,([^(),]+))?\)")
 FIELD = re.compile(r"Object (missing required|contains unknown) field `(.+)`")
 NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 PART = re.compile(r"[A-Za-z0-9_.:{}-]+")
@@ -92,9 +93,9 @@ class Times(msgspec.Struct, frozen=True):
     """A distribution of durations.
 
     Attributes:
-        shape: `constant`, `uniform`, `exp` or `lognormal`.
-        first_ns: The value, the least, the mean or the median.
-        second: The greatest in nanoseconds, or the standard deviation of the logarithm.
+        shape: `constant`, `uniform`, `exp`, `normal` or `lognormal`.
+        first_ns: The value, the least, the mean or, if lognormal, the median.
+        second: The greatest or the standard deviation in nanoseconds, or that of the logarithm.
     """
 
     shape: str
@@ -104,7 +105,7 @@ class Times(msgspec.Struct, frozen=True):
     def drawer(self, chance: random.Random) -> Callable[[], int]:
         """What draws one, in nanoseconds; at least `LEAST_SERVICE_NS`."""
         first, second, drawn = self.first_ns, self.second, chance.random
-        log, least = math.log, LEAST_SERVICE_NS
+        log, least, normal = math.log, LEAST_SERVICE_NS, chance.normalvariate
         match self.shape:
             case "constant":
                 value = max(first, least)
@@ -114,8 +115,9 @@ class Times(msgspec.Struct, frozen=True):
                 return lambda: max(int(first + width * drawn()), least)
             case "exp":
                 return lambda: max(int(-log(1.0 - drawn()) * first), least)
+            case "normal":
+                return lambda: max(int(normal(first, second)), least)
             case _:
-                normal = chance.normalvariate
                 return lambda: min(max(int(first * math.exp(normal(0, second))), least), LONGEST_NS)
 
 
@@ -265,18 +267,20 @@ def parse_times(text: str) -> Times:
     """Read a distribution of durations, or raise ValueError."""
     call = CALL.fullmatch(text.replace(" ", ""))
     if call is not None:
-        centre_ns = _duration_ns(call[2])
-        if call[1] == "exp" and call[3] is None:
-            return Times("exp", centre_ns)
-        if call[1] == "lognormal" and call[3] and NUMBER.fullmatch(call[3]):
-            sigma = float(call[3])
+        shape, centre_ns, second = call[1], _duration_ns(call[2]), call[3]
+        if shape == "exp" and second is None:
+            return Times(shape, centre_ns)
+        if shape == "normal" and second:
+            return Times(shape, centre_ns, _duration_ns(second))
+        if shape == "lognormal" and second and NUMBER.fullmatch(second):
+            sigma = float(second)
             if sigma <= MOST_SIGMA:
-                return Times("lognormal", centre_ns, sigma)
+                return Times(shape, centre_ns, sigma)
         raise ValueError(f"expected a service time, not {text!r}")
-    first, dash, second = text.partition("-")
+    first, dash, last = text.partition("-")
     if not dash:
         return Times("constant", _duration_ns(text))
-    least_ns, greatest_ns = _duration_ns(first.strip()), _duration_ns(second.strip())
+    least_ns, greatest_ns = _duration_ns(first.strip()), _duration_ns(last.strip())
     if least_ns > greatest_ns:
         raise ValueError(f"expected the shorter time first, not {text!r}")
     return Times("uniform", least_ns, greatest_ns)

@@ -159,7 +159,7 @@ class WrappedLines(Generic[Entry]):
         except UNREADABLE as error:
             flaw = flaw_of(text)
             if len(text) <= SMALL_BYTES and flaw is None:
-                self._other(text, error)
+                self._other(text, error, is_wrapped=False)
             else:
                 self._open = Open(self._number, message_of(flaw or error))
                 self._go_on(self._open, text)
@@ -191,7 +191,7 @@ class WrappedLines(Generic[Entry]):
         else:
             self._hand_over(entry)
 
-    def _other(self, text: bytes, error: Exception, *, is_wrapped: bool = False) -> None:
+    def _other(self, text: bytes, error: Exception, *, is_wrapped: bool) -> None:
         """Find the entries in what is none."""
         try:
             value = msgspec.json.decode(text)

@@ -224,9 +224,9 @@ def test_findings_are_in_the_order_of_lines(
 
     assert 1 == main(["check", "--server-concurrency-limit", "10", *paths])
     lines = capsys.readouterr().out.partition("\n\n")[0].splitlines()
-    assert [
-        f"{tmp_path}/{name}.yaml:{line}" for name in ("b", "a") for line in (1, 4, 11)
-    ] == [line.partition(": ")[0] for line in lines[:6]]
+    assert [f"{tmp_path}/{name}.yaml:{line}" for name in ("b", "a") for line in (1, 4, 11)] == [
+        line.partition(": ")[0] for line in lines[:6]
+    ]
     assert {"(built in)"} == {line.partition(": ")[0] for line in lines[6:]}
 
 

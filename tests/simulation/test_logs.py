@@ -71,16 +71,6 @@ def lines_of(*entries: dict[str, Any]) -> list[bytes]:
             id="impersonated",
         ),
         pytest.param(
-            {"verb": "patch", "requestURI": "/api/v1/nodes/n"},
-            User("u", ("g",)),
-            "patch",
-            250 * MS,
-            id="write",
-        ),
-        pytest.param(
-            {"verb": "post", "requestURI": "/x"}, User("u", ("g",)), "post", 250 * MS, id="url"
-        ),
-        pytest.param(
             {"annotations": {"apiserver.latency.k8s.io/apf-queue-wait": "50ms", "a": "b"}},
             User("u", ("g",)),
             "list",
@@ -112,7 +102,6 @@ def test_audit_events(changes: dict[str, Any], user: User, verb: str, service_ns
 
     assert (0, service_ns) == (at_ns, its_service_ns)
     assert (user, verb, 0) == (kind.user, kind.attributes.verb, kind.seats)
-    assert "2026" in json.dumps(EVENT)
     assert 1_767_323_045_000_100_000 == records.start_ns
 
 
@@ -146,20 +135,10 @@ def test_other_stages_are_skipped() -> None:
     assert (1, 1, 0) == (len(records), records.skipped, records.broken)
 
 
-def test_rejected_requests_have_no_service_time() -> None:
-    """They take as long as others alike."""
-    rejected = EVENT | {"responseStatus": {"code": 429}, "stageTimestamp": EVENT["stageTimestamp"]}
-    records = read_audit_log(lines_of(EVENT, rejected), 0)
-
-    assert 1 == records.guessed
-    assert [250 * MS] * 2 == [service_ns for _, _, service_ns in records.requests()]
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         pytest.param(b"{", "Input data was truncated", id="cut"),
-        pytest.param(b"\xff", "JSON is malformed", id="no-json"),
         pytest.param(b"{}", "Object missing required field `stage`", id="other-object"),
         pytest.param(lines_of(EVENT | {"kind": "Pod"})[0], "no audit event", id="kind"),
         pytest.param(lines_of(EVENT | {"stage": "x"})[0], "no audit event", id="stage"),
@@ -251,9 +230,7 @@ def test_access_lines(
     assert service_ns == its_service_ns
 
 
-@pytest.mark.parametrize(
-    "reason", [*map(str, RejectReason), pytest.param("cancelled", id="left-its-queue")]
-)
+@pytest.mark.parametrize("reason", [*map(str, RejectReason), "cancelled"])
 def test_what_never_executed_has_no_service_time(reason: str) -> None:
     """It takes as long as others alike."""
     never = LINE | {"reason": reason, "executionSeconds": 0}
@@ -338,22 +315,15 @@ def test_any_values(data: st.DataObject) -> None:
             {"waitSeconds": 0, "executionSeconds": 0, "reason": "queue-full"}, 1, id="rejected"
         ),
         pytest.param({"waitSeconds": 0, "reason": "queue-full"}, 0, id="only-observed"),
+        pytest.param({"stage": "Panic"}, 0, id="audit-at-once"),
+        pytest.param({"annotations": {QUEUE_WAIT: "0s"}}, 0, id="audit-no-wait"),
+        pytest.param({"annotations": {QUEUE_WAIT: "5ms"}}, 1, id="audit-waited"),
+        pytest.param({"responseStatus": {"code": 429}}, 1, id="audit-rejected"),
     ],
 )
-def test_held_in_access_log(changes: dict[str, Any], held: int) -> None:
-    """Whoever waited or was rejected would have asked at other times."""
-    assert held == read_access_log(lines_of(LINE | changes), 0).held
-
-
-@pytest.mark.parametrize(
-    ("changes", "held"),
-    [
-        pytest.param({}, 0, id="at-once"),
-        pytest.param({"annotations": {QUEUE_WAIT: "0s"}}, 0, id="no-wait"),
-        pytest.param({"annotations": {QUEUE_WAIT: "5ms"}}, 1, id="waited"),
-        pytest.param({"responseStatus": {"code": 429}}, 1, id="rejected"),
-    ],
-)
-def test_held_in_audit_log(changes: dict[str, Any], held: int) -> None:
-    """An audit log tells the same."""
-    assert held == read_audit_log(lines_of(EVENT | changes), 0).held
+def test_held(changes: dict[str, Any], held: int) -> None:
+    """Requests that waited or were rejected would have come at other times."""
+    if "waitSeconds" in changes:
+        assert held == read_access_log(lines_of(LINE | changes), 0).held
+    else:
+        assert held == read_audit_log(lines_of(EVENT | changes), 0).held

@@ -115,8 +115,9 @@ def test_compared(
 
 
 def test_a_run_of_no_time() -> None:
-    """Means over no time are 0."""
+    """Without a source there is no run, and means over no time are 0."""
     simulation = Simulation(objects(), 10)
+    simulation.run()
     report = configuration_report("a", simulation)
 
     assert [0.0] * len(report["levels"]) == [row["seatsMean"] for row in report["levels"]]

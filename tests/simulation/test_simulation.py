@@ -96,14 +96,6 @@ def test_long_running_requests_take_no_seats() -> None:
     assert MS + 5 == simulation.clock.time_ns
 
 
-def test_nothing_to_do() -> None:
-    """Without a source there is no run."""
-    simulation = Simulation(objects(), 10)
-    simulation.run()
-
-    assert 0 == simulation.clock.time_ns
-
-
 @pytest.mark.parametrize(
     ("level", "schema", "target", "executed", "rejected"),
     [
@@ -385,17 +377,6 @@ def test_clients_of_watches() -> None:
     (tally,) = simulation.tallies.values()
     assert (3, 300 * MS) == (tally.executed, tally.seat_ns)
     assert 20_100 * MS == simulation.clock.time_ns  # what goes on without seats is not waited for
-
-
-def test_a_client_whose_flow_is_limited() -> None:
-    """It stays away as long as the limit says."""
-    simulation = Simulation(objects(schema="apfproxy.io/request-rate: '1'"), 1)
-    ClosedClient(simulation, kind(), lambda: MS, think_ns=0, start_ns=0, stop_ns=10 * S)
-    simulation.run()
-
-    (tally,) = simulation.tallies.values()
-    assert 10 <= tally.executed <= 11
-    assert {"rate"} == set(map(str, tally.rejected))
 
 
 def test_a_mix() -> None:
