@@ -122,18 +122,14 @@ class FarMember:
         )
         self._flow, self._queue_set = found.flow, found.level.queue_set
         self._was_standing = LeaseState.JOINING
+        settings = replace(fleet, store=url, name="far", member=name, replicas=members)
         self.membership = Membership(
             self.controller,
-            open_store(replace(fleet, store=url), "far"),
-            described=url,
-            fleet="far",
-            member=name,
-            limit=lambda: limit,
-            lease_s=fleet.lease_s,
-            period_s=fleet.refresh_interval_s,
-            replicas=members,
-            events=ConfigurationEvents(),
-            on_change=self._on_change,
+            open_store(settings, "far"),
+            settings,
+            lambda: limit,
+            ConfigurationEvents(),
+            self._on_change,
         )
 
     def want(self, clients: int) -> None:

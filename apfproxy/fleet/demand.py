@@ -75,6 +75,3 @@ class MemberDemand:
             demand=demand,
             used=used,
         )
-
-    def __repr__(self) -> str:
-        return f"<MemberDemand of {len(self._rules)} levels>"

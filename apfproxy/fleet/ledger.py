@@ -209,9 +209,6 @@ class Sighting:
             self.seen_s, self.since_s, self.after_s = now_s, now_s, -math.inf
             self.is_present = False
 
-    def __repr__(self) -> str:
-        return f"<Sighting: {self.claim} seats, beat {self.entry.beat}>"
-
 
 class Ledger:
     """The side of one member.
@@ -500,6 +497,3 @@ class Ledger:
         # written since may have known less.
         rest = self.limit - sum(each.claim for each in self._present().values())
         return min(self.claim, max(0, rest))
-
-    def __repr__(self) -> str:
-        return f"<Ledger {self.key}: {self.state}, {self.claim} seats>"

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from apfproxy.fleet.ledger import Plan
     from apfproxy.fleet.store import LedgerStore, Stored
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.settings import Settings
+    from apfproxy.settings import FleetSettings, Settings
     from apfproxy.sources.servers_behind import ServersBehind
 
 WORKERS_PERIOD_S: Final = 0.25
@@ -71,17 +71,11 @@ class Membership:
     Args:
         controller: Whose seats they are.
         store: Where the record lives; closed by `leave`.
-        described: The store in words, without secrets.
-        fleet: The name of the fleet.
-        member: The name of this member.
+        settings: Of the fleet; they name that store.
         limit: Seats of the server by the settings, as they are now.
-        lease_s: See `Ledger`.
-        period_s: Between two looks at the record.
-        replicas: How many members are meant to be there; None if nobody says.
         events: What happened is noted there.
         on_change: Called when other seats are in force.
         cluster: Whose seats they are; "" where there are not several.
-        is_named: Whether the log has the fleet's name: the workers of a machine have none.
 
     Attributes:
         ledger: Its side of the record.
@@ -89,44 +83,40 @@ class Membership:
             failed to reach the store or to use what it had.
     """
 
-    def __init__(  # noqa: PLR0913 - what a member is made of
+    def __init__(
         self,
         controller: Controller,
         store: LedgerStore,
-        *,
-        described: str,
-        fleet: str,
-        member: str,
+        settings: FleetSettings,
         limit: Callable[[], int],
-        lease_s: float,
-        period_s: float,
-        replicas: int | None,
         events: ConfigurationEvents,
         on_change: Callable[[], None],
         cluster: str = "",
-        is_named: bool = True,
     ) -> None:
+        assert settings.store is not None
+        is_local = store_address(settings.store).kind is Kind.PARENT
+        lease_s = WORKERS_LEASE_S if is_local else settings.lease_s
+        self._period_s = WORKERS_PERIOD_S if is_local else settings.refresh_interval_s
+        self._settings = settings
         self._controller = controller
         self._demand = MemberDemand(controller)
         self._store = store
-        self._described = described
-        self._fleet = fleet
         self._limit = limit
-        self._period_s = period_s
         self._on_change = on_change
         self._prefix = f"{cluster}: " if cluster else ""
         self._loop = asyncio.get_running_loop()
+        name = settings.member or socket.gethostname()
         self.ledger = Ledger(
-            member_key(member, secrets.randbits(32)), limit(), lease_s=lease_s, replicas=replicas
+            member_key(name, secrets.randbits(32)),
+            limit(),
+            lease_s=lease_s,
+            replicas=settings.replicas,
         )
         # To march out of step needs no secrecy.
-        self._pacer = Pacer(period_s, lease_s, lambda most_s: random.uniform(0, most_s))  # noqa: S311
+        self._pacer = Pacer(self._period_s, lease_s, lambda most_s: random.uniform(0, most_s))  # noqa: S311
+        of_fleet = "" if is_local else f" of the fleet {settings.name}"  # workers have no name
         self._words = MembershipWords(
-            self.ledger,
-            described,
-            events,
-            prefix=self._prefix,
-            of_fleet=f" of the fleet {fleet}" if is_named else "",
+            self.ledger, described(settings), events, self._prefix, of_fleet
         )
         self._has_event = asyncio.Event()
         self._has_share = asyncio.Event()
@@ -144,7 +134,7 @@ class Membership:
             Part.FLEET,
             "refreshing the seats of the fleet",
             self._follow,
-            stale_after_s=STALE_PERIODS * period_s + MOST_CONFLICTS * self._pacer.in_time_s,
+            stale_after_s=STALE_PERIODS * self._period_s + MOST_CONFLICTS * self._pacer.in_time_s,
         )
 
     @property
@@ -215,8 +205,8 @@ class Membership:
         own = self._demand.report(self._limit(), self._demand.peak())
         members = member_views(ledger, own, now_s, age_s or 0.0)
         return FleetView(
-            store=self._described,
-            name=self._fleet,
+            store=self._words.described,
+            name=self._settings.name,
             state=ledger.state.value,
             problem=self._words.reason(),
             age_s=age_s,
@@ -433,12 +423,11 @@ class MembershipWords:
         ledger: Ledger,
         described: str,
         events: ConfigurationEvents,
-        *,
-        prefix: str = "",
-        of_fleet: str = "",
+        prefix: str,
+        of_fleet: str,
     ) -> None:
+        self.described = described
         self._ledger = ledger
-        self._described = described
         self._events = events
         self._prefix = prefix
         self._of_fleet = of_fleet
@@ -482,7 +471,7 @@ class MembershipWords:
     def trouble(self) -> str:
         """What is wrong with which record; "" if it is up to date."""
         reason = self.reason()
-        return f"the fleet's record in {self._described} cannot be used: {reason}" if reason else ""
+        return f"the fleet's record in {self.described} cannot be used: {reason}" if reason else ""
 
     def reason(self) -> str:
         """Why the record is not up to date, and what that means; "" if it is."""
@@ -496,9 +485,6 @@ class MembershipWords:
             LeaseState.PARTITIONED: f"this member uses its safe share, {seats} seats",
         }[self._ledger.state]
         return f"{self.problem or 'there is no answer yet'}; {means}"
-
-    def __repr__(self) -> str:
-        return f"<MembershipWords: {self.reason() or 'nothing is wrong'}>"
 
 
 def open_membership(
@@ -517,19 +503,5 @@ def open_membership(
     fleet = settings.fleet
     if fleet.store is None:
         return None
-    is_local = store_address(fleet.store).kind is Kind.PARENT
-    return Membership(
-        controller,
-        open_store(fleet, f"{fleet.name}/{cluster}" if cluster else fleet.name, behind),
-        described=described(fleet),
-        fleet=fleet.name,
-        member=fleet.member or socket.gethostname(),
-        limit=limit,
-        lease_s=WORKERS_LEASE_S if is_local else fleet.lease_s,
-        period_s=WORKERS_PERIOD_S if is_local else fleet.refresh_interval_s,
-        replicas=fleet.replicas,
-        events=events,
-        on_change=on_change,
-        cluster=cluster,
-        is_named=not is_local,
-    )
+    store = open_store(fleet, f"{fleet.name}/{cluster}" if cluster else fleet.name, behind)
+    return Membership(controller, store, fleet, limit, events, on_change, cluster)

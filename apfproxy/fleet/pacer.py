@@ -198,6 +198,3 @@ class Pacer:
 
     def _after(self, now_s: float, period_s: float) -> float:
         return now_s + period_s - self._chance(JITTER * period_s)
-
-    def __repr__(self) -> str:
-        return f"<Pacer: due at {self.due_s:.3f} s>"

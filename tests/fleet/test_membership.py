@@ -149,7 +149,7 @@ async def test_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
         assert LeaseState.PARTITIONED is one.membership.ledger.state
         assert LIMIT // 2 == one.seats
         expected = (
-            "the fleet's record in the shelf cannot be used: it is on fire;"
+            "the fleet's record in redis://shelf:6379 cannot be used: it is on fire;"
             " this member uses its safe share, 10 seats"
         )
         assert expected.endswith(f": {one.membership.view().problem}")
@@ -305,7 +305,7 @@ def test_words(caplog: pytest.LogCaptureFixture) -> None:
     """Each change is said once: that it has no store, why else, and that it has one, or again."""
     caplog.set_level("INFO")
     ledger, events = Ledger("m#1", LIMIT, lease_s=5.0), ConfigurationEvents()
-    words = MembershipWords(ledger, "the shelf", events, prefix="c: ", of_fleet=" of the fleet f")
+    words = MembershipWords(ledger, "the shelf", events, "c: ", " of the fleet f")
     assert "there is no answer yet; this member has no seats yet" == words.reason()
 
     ledger.failed(LIMIT, 0.0)

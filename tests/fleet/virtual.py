@@ -18,6 +18,7 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
+from apfproxy.settings import FleetSettings
 from loadtest.objects import flow_schema, priority_level, user_subject
 
 if TYPE_CHECKING:
@@ -191,15 +192,16 @@ class One:
         self.membership = Membership(
             self.controller,
             self.slot,
-            described="the shelf",
-            fleet="fleet",
-            member=name,
-            limit=lambda: self.limit,
-            lease_s=lease_s,
-            period_s=period_s,
-            replicas=None,
-            events=self.events,
-            on_change=self.changed.set,
+            FleetSettings(
+                store="redis://shelf",
+                name="fleet",
+                member=name,
+                lease_s=lease_s,
+                refresh_interval_s=period_s,
+            ),
+            lambda: self.limit,
+            self.events,
+            self.changed.set,
         )
 
     def on_short(self, level: str, seats: int) -> None:
