@@ -7,18 +7,16 @@ import pytest
 from apfproxy.cli.check_report import (
     BUILT_IN,
     Entry,
-    Report,
     diff_line,
     entry_line,
     entry_of,
     finding_entry,
-    kinds_as_text,
     problem_entries,
 )
 from apfproxy.lint.findings import DANGLING, NOBODY, NOTHING_GIVEN, Finding
 from apfproxy.objects.decode import Candidate, Problem
 from apfproxy.objects.field_errors import FieldError, Reason
-from apfproxy.sources.object_files import FileContents, ObjectsRead
+from apfproxy.sources.object_files import ObjectsRead
 
 A = "FlowSchema", "a"
 READ = ObjectsRead((), (), {A: "a.yaml"}, {A: Candidate({}, 7)})
@@ -92,19 +90,3 @@ def test_entry_line(entry: Entry, line: str) -> None:
 def test_diff_line(line: str, expected: str) -> None:
     """A diff has the usual colours."""
     assert expected == diff_line(line)
-
-
-def test_summary() -> None:
-    """The last line counts all there is."""
-    entries = [finding_entry(GONE, READ), entry_of(NOTHING_GIVEN, "x", "there is no object in it")]
-    report = Report(FileContents((("a.yaml", b""),), ()), READ, entries, (), ignored=2)
-
-    assert report.summary() == "0 valid objects in 1 file, 1 problem, 1 warning, 2 ignored"
-
-
-def test_kinds_as_text() -> None:
-    """Each kind has a heading, its meaning and what to do."""
-    first = kinds_as_text().split("\n\n")[0].splitlines()
-
-    assert first[0] == "\x1b[1mAPF001\x1b[0m  error  invalid"
-    assert first[-1] == "    What to do: Correct what the message names."

@@ -28,7 +28,7 @@ from apfproxy.objects.types import (
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.request.attributes import AttributesError, parse_attributes
+from apfproxy.request.attributes import parse_attributes
 from loadtest.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
 from tests.flowcontrol.plain_walk import resource_rule_matches
 from tests.lint.configurations import some
@@ -121,20 +121,6 @@ def test_service_account() -> None:
 def test_urls(*, url: str, is_dead: bool) -> None:
     """A URL below which all is a resource matches nothing; so does what is no path."""
     assert is_dead == bool(why_no_url(url))
-
-
-@pytest.mark.parametrize("below", ["", "/", "/x", "/x/y", "/.."])
-@pytest.mark.parametrize(
-    "url", ["/api/v1/pods", "/api/v1/watch", "/apis/apps/v1/x", "/apis/a/b/c/d"]
-)
-def test_dead_urls_are_resources(url: str, below: str) -> None:
-    """No path below a URL that is told to match nothing is a path of the other kind."""
-    try:
-        is_resource = parse_attributes("GET", f"{url}{below}".encode()).is_resource_request
-    except AttributesError:
-        is_resource = True
-
-    assert (True, True) == (bool(why_no_url(url)), is_resource)
 
 
 @pytest.mark.parametrize(
