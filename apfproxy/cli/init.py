@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from apfproxy.base.files import shipped
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from apfproxy.objects.field_errors import counted
 
 MONITORING = ("kubernetes/monitoring", "prometheus", "grafana")
 KINDS = {
@@ -59,7 +56,8 @@ Examples:
   apfproxy init http my-proxy --image registry.example/apfproxy:0.1.0
   apfproxy init kube-apiserver /etc/kubernetes/apfproxy
 
-README.md in the directory has the steps.  A file that is there already is never changed.
+README.md in the directory has the steps.  Each use has a directory of its own: a file that is
+there already is never changed.
 
 {EXIT_CODES}"""
 
@@ -75,12 +73,14 @@ def init(kind: str, directory: Path, image: str | None) -> int:
             f"{image!r} is not NAME, NAME:TAG or NAME@sha256:DIGEST", param_hint="'--image'"
         )
     texts = {directory / name: text for name, text in starter_files(kind).items()}
-    present = [path for path in texts if path.exists()]
-    if present:
-        names = ", ".join(str(path) for path in present)
-        raise CommandError(f"there already: {names}; name another directory.  Nothing was written")
+    if present := [path for path in texts if path.exists()]:
+        more = f" and {counted(len(present) - 1, 'more file')}" if present[1:] else ""
+        raise CommandError(
+            f"{present[0]}{more} there already: each use has a directory of its own, so name"
+            " another one.  Nothing was written"
+        )
     if image is not None:
-        texts = {path: IMAGE.sub(image_lines(image), text) for path, text in texts.items()}
+        texts = {path: with_image(text, image) for path, text in texts.items()}
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,17 +97,14 @@ def init(kind: str, directory: Path, image: str | None) -> int:
     return OK
 
 
-def image_lines(image: str) -> Callable[[re.Match[str]], str]:
-    """What takes the place of the lines of `IMAGE`."""
+def with_image(text: str, image: str) -> str:
+    """A manifest with the name of the image that was built."""
     found = NAME.fullmatch(image)
     assert found is not None
-    lines = [f"newName: {found['name']}"]
-    if found["tag"]:
-        lines.append(f'newTag: "{found["tag"]}"')
-    if found["digest"]:
-        lines.append(f"digest: {found['digest']}")
-    of_kustomization = "".join(f"  {line}\n" for line in lines)
-    return lambda match: f"{match[1]}{image}\n" if match[1] else of_kustomization
+    lines = f"  newName: {found['name']}\n"
+    lines += f'  newTag: "{found["tag"]}"\n' if found["tag"] else ""
+    lines += f"  digest: {found['digest']}\n" if found["digest"] else ""
+    return IMAGE.sub(lambda match: f"{match[1]}{image}\n" if match[1] else lines, text)
 
 
 def starter_files(kind: str) -> dict[str, str]:

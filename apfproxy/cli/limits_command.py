@@ -23,27 +23,37 @@ from apfproxy.flowcontrol.level_summary import (
 from apfproxy.objects.field_errors import counted, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from apfproxy.flowcontrol.level_summary import LevelSummary
     from apfproxy.settings import Address
 
-COLUMNS = (
-    "LEVEL",
-    "SHARES",
-    "LEND %",
-    "BORROW %",
-    "NOMINAL",
-    "LENDABLE",
-    "BORROWING",
-    "MIN",
-    "MAX",
-    "CURRENT",
-    "IN USE",
-)
-PRIORITY = "PRIORITY"
-"""A column where some level has one."""
 NO_LIMIT = "any"
+
+
+def or_any(value: int | None) -> str:
+    """A number of seats or percent, of which None is no limit."""
+    return NO_LIMIT if value is None else str(value)
+
+
+COLUMNS: dict[str, tuple[Callable[[LevelSummary], str], str]] = {
+    "LEVEL": (lambda each: shown(each.name) + " (draining)" * each.is_quiescing, ""),
+    "PRIORITY": (lambda each: str(each.priority or "-"), ""),
+    "SHARES": (lambda each: str(each.shares), "shares"),
+    "LEND %": (lambda each: str(each.lendable_percent), ""),
+    "BORROW %": (
+        lambda each: "-" if each.type == "Exempt" else or_any(each.borrowing_limit_percent),
+        "",
+    ),
+    "NOMINAL": (lambda each: str(each.nominal), "nominal"),
+    "LENDABLE": (lambda each: str(each.lendable), "lendable"),
+    "BORROWING": (lambda each: or_any(each.borrowing), ""),
+    "MIN": (lambda each: str(each.minimum), "minimum"),
+    "MAX": (lambda each: or_any(each.maximum), ""),
+    "CURRENT": (lambda each: str(each.current), "current"),
+    "IN USE": (lambda each: str(each.seats_in_use), "seats_in_use"),
+}
+"""The cell of a level, and the field of the sums of all levels."""
 
 EPILOG = f"""\b
 Examples:
@@ -101,7 +111,9 @@ def limits(
                 "--fleet shows the members of a running proxy's fleet: leave out LEVEL, --offline,"
                 " and flags that say what the proxy has, such as --objects"
             )
-        return show_fleet(admin, cluster, output)
+        view = fetch_fleet(admin, cluster)
+        show(view, fleet_table(view, place_of(admin, cluster)), output)
+        return OK
     if is_idle:
         summary = summarize_levels(offline_controller(objects.pop("objects"), **objects))
         where = "an idle proxy"
@@ -109,23 +121,17 @@ def limits(
         summary = fetch_as(admin, of_cluster(cluster, PATH), LevelsSummary)
         where = place_of(admin, cluster)
     summary = with_levels(summary, levels)
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2))
-    else:
-        for line in table(summary, where):
-            click.echo(line)
+    show(summary, table(summary, where), output)
     return OK
 
 
-def show_fleet(admin: Address, cluster: str | None, output: str) -> int:
-    """Show who shares the seats."""
-    view = fetch_fleet(admin, cluster)
+def show(found: object, lines: Iterator[str], output: str) -> None:
+    """Print a record as JSON, or its lines."""
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(view), indent=2))
-    else:
-        for line in fleet_table(view, place_of(admin, cluster)):
-            click.echo(line)
-    return OK
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        return
+    for line in lines:
+        click.echo(line)
 
 
 def place_of(admin: Address, cluster: str | None) -> str:
@@ -139,14 +145,13 @@ def with_levels(summary: LevelsSummary, names: Collection[str]) -> LevelsSummary
     CommandError for each name that no level has.
     """
     known = [level.name for level in summary.levels]
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise CommandError(
-            *(
-                shown(f'there is no priority level "{name}"; {suggestion(name, known)}')
-                for name in unknown
-            )
-        )
+    problems = [
+        shown(f'there is no priority level "{name}"; {suggestion(name, known)}')
+        for name in names
+        if name not in known
+    ]
+    if problems:
+        raise CommandError(*problems)
     kept = tuple(level for level in summary.levels if not names or level.name in names)
     return msgspec.structs.replace(summary, levels=kept)
 
@@ -156,30 +161,13 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
 
     `where` says whose seats they are: a proxy's, or those of an answer without a proxy.
     """
-    sums = summary.sums
-    rows = [_row(level) for level in summary.levels]
-    columns: tuple[str, ...] = COLUMNS
-    rows.append(
-        [
-            "sum of all",
-            str(sums.shares),
-            "",
-            "",
-            str(sums.nominal),
-            str(sums.lendable),
-            "",
-            str(sums.minimum),
-            "",
-            str(sums.current),
-            str(sums.seats_in_use),
-        ]
-    )
-    if any(level.priority is not None for level in summary.levels):
-        columns = (COLUMNS[0], PRIORITY, *COLUMNS[1:])
-        priorities = [str(level.priority or "-") for level in summary.levels]
-        for row, priority in zip(rows, [*priorities, ""], strict=True):
-            row.insert(1, priority)
-    header, *lines, last = aligned(columns, rows, frozenset(range(1, len(columns))))
+    columns = dict(COLUMNS)
+    if all(level.priority is None for level in summary.levels):
+        del columns["PRIORITY"]
+    rows = [[cell(level) for cell, _ in columns.values()] for level in summary.levels]
+    sums = [str(getattr(summary.sums, field)) if field else "" for _, field in columns.values()]
+    rows.append(["sum of all", *sums[1:]])
+    header, *lines, last = aligned(tuple(columns), rows, frozenset(range(1, len(columns))))
     shared = summary.shared_limit
     whole = "in all"
     if shared is not None:
@@ -203,24 +191,3 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
     if notes:
         yield ""
         yield from map(shown, notes)
-
-
-def _row(level: LevelSummary) -> list[str]:
-    is_exempt = level.type == "Exempt"
-    if level.borrowing_limit_percent is None:
-        borrowing_percent = "-" if is_exempt else NO_LIMIT
-    else:
-        borrowing_percent = str(level.borrowing_limit_percent)
-    return [
-        shown(level.name) + (" (draining)" if level.is_quiescing else ""),
-        str(level.shares),
-        str(level.lendable_percent),
-        borrowing_percent,
-        str(level.nominal),
-        str(level.lendable),
-        NO_LIMIT if level.borrowing is None else str(level.borrowing),
-        str(level.minimum),
-        NO_LIMIT if level.maximum is None else str(level.maximum),
-        str(level.current),
-        str(level.seats_in_use),
-    ]

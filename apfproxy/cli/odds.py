@@ -7,7 +7,7 @@ import json
 import click
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.parameters import Parsed, output_option
+from apfproxy.cli.parameters import NumberRange, Parsed, output_option
 from apfproxy.cli.terminal_text import aligned
 from apfproxy.flowcontrol.dealer import MAX_HASH_BITS
 from apfproxy.flowcontrol.odds import (
@@ -16,26 +16,18 @@ from apfproxy.flowcontrol.odds import (
     OddsError,
     check_sizes,
     squished,
-    suggest,
 )
+from apfproxy.flowcontrol.odds import suggest as suggestion
 from apfproxy.objects.field_errors import counted
 
-DEFAULT_ELEPHANTS = (1, 4, 16)
+QUEUES, HAND_SIZE, ELEPHANTS = (64, 8, (1, 4, 16))
 """As in the table of Kubernetes' documentation."""
-DEFAULT_QUEUES = 64
-DEFAULT_HAND_SIZE = 8
 MOST_NUMBERS = 32
 MAX_DIGITS = 9
 
-LEAST_WHOLE = 10
-"""From so many on, a fraction says nothing."""
 NEARLY_CERTAIN = 0.95
-LARGE_NUMBERS = (
-    (10**15, "quadrillion"),
-    (10**12, "trillion"),
-    (10**9, "billion"),
-    (10**6, "million"),
-)
+LARGE_NUMBERS = {15: "quadrillion", 12: "trillion", 9: "billion", 6: "million"}
+"""By their power of ten."""
 
 EPILOG = f"""\b
 Examples:
@@ -51,67 +43,47 @@ def parse_elephants(text: str) -> tuple[int, ...]:
     items = [item.strip() for item in text.split(",")]
     if len(items) > MOST_NUMBERS:
         raise ValueError(f"expected at most {MOST_NUMBERS} numbers, not {len(items)}")
-    found = []
     for item in items:
         is_number = item.isascii() and item.isdigit() and len(item) <= MAX_DIGITS
         if not is_number or not 1 <= int(item) <= MAX_ELEPHANTS:
             raise ValueError(
                 f"expected numbers from 1 to {MAX_ELEPHANTS} such as 1,4,16, not {text!r}"
             )
-        found.append(int(item))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(map(int, items)))
 
 
-def parse_bound(text: str) -> float:
-    """Read a probability between 0 and 1."""
-    try:
-        bound = float(text)
-    except ValueError:
-        bound = 0.0
-    if not 0 < bound < 1:
-        raise ValueError(f"expected a probability between 0 and 1, such as 0.001, not {text!r}")
-    return bound
+SIZE = click.IntRange(1, MAX_QUEUES)
+BOUND = NumberRange(0, 1, min_open=True, max_open=True)
+NUMBERS = Parsed("numbers", parse_elephants)
 
 
 @click.command(epilog=EPILOG)
+@click.option("--queues", type=SIZE, metavar="N", help=f"Queues of the level. [default: {QUEUES}]")
 @click.option(
-    "--queues",
-    type=click.IntRange(1, MAX_QUEUES),
-    metavar="N",
-    help=f"Queues of the priority level. [default: {DEFAULT_QUEUES}]",
-)
-@click.option(
-    "--hand-size",
-    type=click.IntRange(1, MAX_QUEUES),
-    metavar="N",
-    help=f"Queues that one flow may use. [default: {DEFAULT_HAND_SIZE}]",
+    "--hand-size", type=SIZE, metavar="N", help=f"Queues of one flow. [default: {HAND_SIZE}]"
 )
 @click.option(
     "--elephants",
-    type=Parsed("numbers", parse_elephants),
+    type=NUMBERS,
     metavar="K,K,...",
-    help="Flows that fill all queues of their hands. "
-    f"[default: {','.join(map(str, DEFAULT_ELEPHANTS))}]",
+    default=ELEPHANTS,
+    help="Flows that fill all queues of their hands. [default: 1,4,16]",
 )
 @click.option(
     "--suggest",
-    "is_suggesting",
     is_flag=True,
     help="Find the fewest queues, then the smallest hand, with odds at or below --bound.",
 )
 @click.option(
-    "--bound",
-    type=Parsed("probability", parse_bound),
-    metavar="P",
-    help="The highest odds, such as 0.001, with the largest number of --elephants.",
+    "--bound", type=BOUND, metavar="P", help="The highest odds, with the most --elephants."
 )
 @output_option
 def odds(
     *,
     queues: int | None,
     hand_size: int | None,
-    elephants: tuple[int, ...] | None,
-    is_suggesting: bool,
+    elephants: tuple[int, ...],
+    suggest: bool,
     bound: float | None,
     output: str,
 ) -> int:
@@ -123,13 +95,12 @@ def odds(
 
     A suggestion keeps to what Kubernetes accepts: hands that take at most 60 bits of a hash.
     """
-    elephants = elephants or DEFAULT_ELEPHANTS
-    if is_suggesting:
+    if suggest:
         if queues is not None or hand_size is not None:
             raise click.UsageError("--suggest finds the queues and the hand; leave theirs out")
         if bound is None:
             raise click.UsageError("--suggest needs --bound, such as --bound 0.001")
-        found = suggest(bound, max(elephants))
+        found = suggestion(bound, max(elephants))
         if found is None:
             raise CommandError(
                 f"no level keeps the odds at or below {bound:g} with {max(elephants)} elephants;"
@@ -138,26 +109,22 @@ def odds(
         queues, hand_size = found.queues, found.hand_size
     elif bound is not None:
         raise click.UsageError("--bound goes with --suggest")
-    queues = queues or DEFAULT_QUEUES
-    hand_size = hand_size or DEFAULT_HAND_SIZE
+    queues = queues or QUEUES
+    hand_size = hand_size or HAND_SIZE
     try:
         check_sizes(queues, hand_size)
     except OddsError as error:
         raise click.UsageError(str(error)) from error
     chances = [(count, squished(queues, hand_size, count)) for count in elephants]
     if output == "json":
-        report = {
-            "queues": queues,
-            "handSize": hand_size,
-            "squished": [{"elephants": count, "probability": chance} for count, chance in chances],
-        }
+        squished_by = [{"elephants": count, "probability": chance} for count, chance in chances]
+        report = {"queues": queues, "handSize": hand_size, "squished": squished_by}
         click.echo(json.dumps(report, indent=2))
         return OK
-    click.echo(f"{counted(queues, 'queue')}, hands of {hand_size}\n")
-    header = ["ELEPHANTS", "A SMALL FLOW IS SQUISHED", "PROBABILITY"]
     rows = [[str(count), one_in(chance), repr(chance)] for count, chance in chances]
-    for line in aligned(header, rows, frozenset({0})):
-        click.echo(line)
+    header = ["ELEPHANTS", "A SMALL FLOW IS SQUISHED", "PROBABILITY"]
+    click.echo(f"{counted(queues, 'queue')}, hands of {hand_size}\n")
+    click.echo("\n".join(aligned(header, rows, frozenset({0}))))
     return OK
 
 
@@ -168,9 +135,7 @@ def one_in(chance: float) -> str:
     times = 1 / chance
     if chance > NEARLY_CERTAIN:
         return "always" if chance == 1 else "nearly always"
-    if times < LEAST_WHOLE:
-        return f"1 in {times:.1f}"
-    for one, name in LARGE_NUMBERS:
-        if times >= one:
-            return f"1 in {times / one:.1f} {name}"
-    return f"1 in {times:,.0f}"
+    for power, name in LARGE_NUMBERS.items():
+        if times >= 10**power:
+            return f"1 in {times / 10**power:.1f} {name}"
+    return f"1 in {times:,.0f}" if times >= 10 else f"1 in {times:.1f}"  # noqa: PLR2004 - digits

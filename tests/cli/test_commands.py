@@ -76,6 +76,10 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["srve"], "apfproxy: No such command 'srve'"),
         (["serve", "--upstrem", "x"], "apfproxy serve: No such option"),
         (["demo", "--seconds", "0"], "apfproxy demo: Invalid value for '--seconds': 0.0 is not in"),
+        (
+            ["demo", "--seconds", "nan"],
+            "apfproxy demo: Invalid value for '--seconds': 'nan' is not",
+        ),
         (["check"], "apfproxy check: Missing argument 'PATH...' (see "),
         (
             ["serve", "--kubeconfig", "/no"],

@@ -157,10 +157,14 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
     mine.write_text("mine")
 
     assert 1 == main(["init", "gateway", str(tmp_path)])
-    assert f"apfproxy: there already: {mine}; name another directory.  Nothing was written" in (
-        capsys.readouterr().err
-    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"apfproxy: {mine} there already: each use has a directory of its own")
     assert ["mine"] == [path.read_text() for path in tmp_path.iterdir()]
+    mine.unlink()
+    assert 0 == main(["init", "gateway", str(tmp_path)])
+    assert 1 == main(["init", "http", str(tmp_path)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(r"apfproxy: \S+ and \d+ more files there already: each use has", line)
 
 
 def test_unwritable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,9 +90,9 @@ def test_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(
             "--suggest --bound 0.1 --queues 8", 2, "leave theirs out", id="suggest-and-queues"
         ),
-        pytest.param("--suggest --bound 1", 2, "expected a probability", id="certain"),
-        pytest.param("--suggest --bound nan", 2, "expected a probability", id="nan"),
-        pytest.param("--suggest --bound x", 2, "expected a probability", id="text"),
+        pytest.param("--suggest --bound 1", 2, "not in the range 0<x<1", id="certain"),
+        pytest.param("--suggest --bound nan", 2, "'nan' is not a number", id="nan"),
+        pytest.param("--suggest --bound x", 2, "not a valid float", id="text"),
         pytest.param("--suggest --bound 1e-30", 1, "at or below 1e-30 with 16", id="impossible"),
     ],
 )
