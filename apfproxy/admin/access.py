@@ -22,11 +22,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.base.errors import OperatorError
-from apfproxy.base.faults import Part
-from apfproxy.base.files import MAX_PEM_BYTES, STALE_FILES_S, FileChanges, read_file
+from apfproxy.base.files import MAX_PEM_BYTES, FileChanges, read_file
 from apfproxy.base.health_checks import PAGES
 from apfproxy.base.rare_log import RareLog
-from apfproxy.base.tasks import Supervised
 from apfproxy.base.tls_files import TlsError, TlsFile
 from apfproxy.proxy.tls import ServerTls, peer_certificates
 from apfproxy.settings import DownstreamTlsSettings
@@ -133,7 +131,6 @@ class AdminAccess:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._credentials = Credentials(settings)
-        self._watching: asyncio.Task[None] | None = None
         self._is_started = False
         self._log = RareLog(log, time.monotonic_ns)
         self.refused: dict[str, int] = dict.fromkeys(Refusal, 0)
@@ -199,19 +196,11 @@ class AdminAccess:
     def start(self) -> None:
         """Watch the files."""
         self._is_started = True
-        if self._credentials.files.has_groups:
-            self._watching = Supervised(
-                Part.IDENTITY_FILES,
-                "watching the admin listener's files",
-                self._credentials.files.watch,
-                stale_after_s=STALE_FILES_S,
-            ).start()
+        self._credentials.files.start("the admin listener's files")
 
     def stop(self) -> None:
         """Watch no more."""
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
+        self._credentials.files.stop()
 
     async def read_again(self) -> None:
         """Take what has changed of the files."""
@@ -229,8 +218,8 @@ class AdminAccess:
         return Change(lambda: self._put(settings, made))
 
     def _put(self, settings: Settings, made: Credentials) -> None:
-        self._settings, self._credentials = settings, made
         self.stop()
+        self._settings, self._credentials = settings, made
         if self._is_started:
             self.start()
 

@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.gathering import ConfigStatus
-from apfproxy.app.identities_in_force import IdentitiesInForce
+from apfproxy.app.identities import Identities
+from apfproxy.app.identities import parts_of as identity_settings
 from apfproxy.base.events import shortfall
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import PAGES, READYZ
@@ -26,7 +27,7 @@ from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.proxy.context import Context, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID
-from apfproxy.settings.change import Change, prepare_all
+from apfproxy.settings.change import NO_CHANGE, Change, prepare_all
 from apfproxy.sources.counts_in_force import CountsInForce
 from apfproxy.sources.endpoint_source import EndpointSource
 from apfproxy.sources.object_source import ObjectSource
@@ -38,7 +39,6 @@ from apfproxy.upstream.rebalance import Rebalancing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.app.identities import Identities
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import HealthChecks
     from apfproxy.base.tls_files import Lifetime
@@ -82,6 +82,7 @@ class Cluster:
     ) -> None:
         self.name = name
         self.settings = settings
+        self._is_begun = False
         self._health = health
         self._events = events
         self.clock = clock = listener.clock
@@ -97,14 +98,8 @@ class Cluster:
             on_short=self._on_short,
         )
         self.counters = ProxyCounters(listener.counters)
-        self.identities_in_force = IdentitiesInForce(
-            settings,
-            clock,
-            health,
-            choose=self._choose,
-            on_clients_change=lambda: self.served.forget_authentications(),  # noqa: PLW0108 - made below
-            on_own_change=lambda: self.served.pool.renew(),  # noqa: PLW0108 - made below
-        )
+        self.identities = self._identities_of(settings)
+        self.identities.list_in(health)
         self.kinds = KindMeter(clock.now_ns())
         self.costs = LearnedCosts(clock.now_ns)
         self.served = Context(
@@ -166,10 +161,14 @@ class Cluster:
         self.endpoints = EndpointSource(settings, health, self.served.pool.set_endpoints)
         self.counts = CountsInForce(settings, clock, self.costs, health, behind)
 
-    @property
-    def identities(self) -> Identities:
-        """Those in force."""
-        return self.identities_in_force.current
+    def _identities_of(self, settings: Settings) -> Identities:
+        return Identities(
+            settings,
+            self.clock,
+            choose=self._choose,
+            on_clients_change=lambda: self.served.forget_authentications(),  # noqa: PLW0108 - made later
+            on_own_change=lambda: self.served.pool.renew(),  # noqa: PLW0108 - made later
+        )
 
     def own_tokens(self) -> Iterator[tuple[str, str, Lifetime]]:
         """The proxy's own tokens that say for how long they are good: setting, file, lifetime."""
@@ -221,7 +220,8 @@ class Cluster:
         self._adjustments.start()
         self.upstream.start()
         self._rebalancing.start()
-        self.identities_in_force.start()
+        self.identities.start()
+        self._is_begun = True
         self.counts.start()
 
     def _list_enforcement(self, settings: Settings) -> None:
@@ -281,27 +281,25 @@ class Cluster:
         Raises:
             OperatorError: Something cannot be used; a line for each problem.
         """
-        changes: list[Change] = []
+        parts = (
+            *(self._prepare_identities, self.endpoints.prepare),
+            *(self.objects.prepare, self.counts.prepare),
+        )
+        return await prepare_all(parts, settings, lambda: self._configure(settings))
 
-        def commit() -> None:
-            for change in changes:
-                change.commit()
-            self._configure(settings)
+    async def _prepare_identities(self, settings: Settings) -> Change:
+        if identity_settings(settings) == identity_settings(self.settings):
+            return NO_CHANGE
+        # In a thread, as it reads files, and may import what takes a tenth of a second.
+        identities = await asyncio.to_thread(self._identities_of, settings)
+        return Change(lambda: self._put_identities(identities))
 
-        def discard() -> None:
-            for change in changes:
-                change.discard()
-
-        try:
-            await prepare_all(
-                (self.identities_in_force, self.endpoints, self.objects, self.counts),
-                settings,
-                changes,
-            )
-        except BaseException:
-            discard()
-            raise
-        return Change(commit, discard)
+    def _put_identities(self, identities: Identities) -> None:
+        identities.succeed(self.identities)
+        self.identities = identities
+        if self._is_begun:
+            identities.start()
+        identities.list_in(self._health)
 
     def _configure(self, settings: Settings) -> None:
         """Put the rest of the settings in force."""
@@ -341,7 +339,7 @@ class Cluster:
         """Ask nobody who clients are any more, and finish writes; `stop` comes first."""
         if self.membership is not None:
             await self.membership.leave()
-        await self.identities_in_force.close()
+        await self.identities.close()
         await self.objects.close()
         await self.endpoints.close()
 

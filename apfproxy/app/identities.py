@@ -1,7 +1,8 @@
 """Authentication of clients, and of the proxy to the upstream: all parts put together.
 
 Files are read again when they change.  Clients are then authenticated again, and no connection to
-the upstream that was opened with old credentials is used again.
+the upstream that was opened with old credentials is used again.  Other settings make others, which
+take the place of those before: requests under way end under those with which they began.
 
 Modules that import cryptography or aiohttp are imported only by settings that need them.
 """
@@ -21,6 +22,8 @@ from apfproxy.authn.secret_files import ApiKeys, BasicKeys, StaticTokens
 from apfproxy.authn.unverified_names import NamesOfAddresses
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import MAX_PEM_BYTES, FileChanges, read_file
+from apfproxy.base.health_checks import READYZ
+from apfproxy.base.tasks import spawn
 from apfproxy.base.tls_files import TlsError, TlsFile, certificates_in, lifetime, token_expiries
 from apfproxy.http.credential_fields import BEARER_CHALLENGE
 from apfproxy.proxy.http2.available import is_offered
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.reviews import AccessReviews, TokenReviews
     from apfproxy.authn.upstream_api import UpstreamApi
     from apfproxy.base.clock import Clock
+    from apfproxy.base.health_checks import HealthChecks
     from apfproxy.base.tls_files import Expiries, Lifetime
     from apfproxy.settings import (
         AuthenticationSettings,
@@ -50,8 +54,12 @@ if TYPE_CHECKING:
 
     Choose = Callable[[EndpointAddress | None], EndpointAddress | None]
 
+IDENTIFICATION = "identification"
+"""The health check."""
 TOKEN = "token"  # noqa: S105 - a kind of review
 ACCESS = "access"
+SPARE_S = 5.0
+"""Beside the time of a review, until nobody asks those before any more."""
 
 OWN_USER = User("apfproxy", (AUTHENTICATED_GROUP,))
 """The user of health checks that the proxy sends as a front proxy; any may, by default."""
@@ -104,6 +112,8 @@ class Identities:
         """Of issuers of tokens."""
         self._problems: list[str] = []
         """Of files at the start."""
+        self._retiring: set[asyncio.Task[None]] = set()
+        """Those before."""
         self._load_upstream()
         self.authenticator = self._authenticator()
         self._load_downstream()
@@ -120,10 +130,46 @@ class Identities:
             return front_proxy_lines(OWN_USER)
         return b"Authorization: Bearer %b\r\n" % self._own_token if self._own_token else b""
 
-    @property
-    def can_fail(self) -> bool:
-        """Whether there is anything that may be a `problem` later."""
-        return self.files.has_groups or bool(self.review_apis or self._issuers)
+    def start(self) -> None:
+        """Watch the files."""
+        self.files.start("certificates, keys and tokens")
+
+    def list_in(self, health: HealthChecks) -> None:
+        """List the check where anything may be wrong later."""
+        health.discard(IDENTIFICATION)
+        if self.files.has_groups or self.review_apis or self._issuers:
+            health.add(IDENTIFICATION, pages=(READYZ,), is_blocking=False, look=self.problem)
+
+    def succeed(self, before: Identities) -> None:
+        """Take the place of others, which may still be asked for a while."""
+        # They count for the whole process.
+        self.authenticator.counters = before.authenticator.counters
+        before.files.stop()
+        self._retiring = before._retiring
+        task = spawn(before._retire(), name="closing old identities")
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def _retire(self) -> None:
+        try:
+            await asyncio.sleep(grace_s(self._settings))
+        finally:
+            await self._end()
+
+    async def close(self) -> None:
+        """Ask nobody any more, nor those before; harmless once done."""
+        await self.files.close()
+        ending = list(self._retiring)
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        await self._end()
+
+    async def _end(self) -> None:
+        await asyncio.gather(
+            *(api.close() for api in self.review_apis.values()),
+            *(issuer.close() for issuer in self._issuers),
+        )
 
     def problem(self) -> str | None:
         """Files, keys, reviews and certificates that fail at the moment; None while all is well."""
@@ -151,13 +197,6 @@ class Identities:
         for setting, path, own in self.own_tokens():
             return token_expiries(TlsFile(setting, path), own).problem(time.time())
         return None
-
-    async def close(self) -> None:
-        """Ask nobody any more."""
-        await asyncio.gather(
-            *(api.close() for api in self.review_apis.values()),
-            *(issuer.close() for issuer in self._issuers),
-        )
 
     def _load_upstream(self) -> None:
         upstream = self._settings.upstream
@@ -379,3 +418,22 @@ def client_cas_of(authentication: AuthenticationSettings) -> tuple[TlsFile, ...]
 def content(path: str | None) -> bytes | None:
     """What is in a file, if there is one to read."""
     return None if path is None else read_file(path, MAX_PEM_BYTES)
+
+
+def parts_of(settings: Settings) -> tuple[object, ...]:
+    """All settings that identities are made of."""
+    upstream = settings.upstream
+    return (
+        settings.downstream.tls,
+        settings.downstream.http2.is_enabled,
+        settings.authentication,
+        *(upstream.address, upstream.tls, upstream.identity, upstream.token_file),
+        upstream.host_header,
+    )
+
+
+def grace_s(settings: Settings) -> float:
+    """How long a question about a client may take that was begun."""
+    authentication = settings.authentication
+    reviews = (authentication.token_review, authentication.impersonation.access_review)
+    return SPARE_S + sum(each.timeout_s for each in reviews)

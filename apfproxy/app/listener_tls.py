@@ -1,4 +1,4 @@
-"""TLS towards clients: that of the only cluster, or one that depends on the host they name.
+"""TLS towards clients, which may depend on the host that they name; whether they speak HTTP/2.
 
 Where there are several clusters, a client that names a host in its handshake sees the certificate
 of that host's cluster, and is asked for its own one by that cluster's CAs.  Any other one sees that
@@ -9,17 +9,16 @@ cluster judges a client's certificate by its own CAs again.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.app.clusters import tls_group
 from apfproxy.app.identities import client_cas_of
 from apfproxy.base.errors import OperatorError
-from apfproxy.base.faults import Part
-from apfproxy.base.files import STALE_FILES_S, FileChanges
-from apfproxy.base.tasks import Supervised
+from apfproxy.base.files import FileChanges
 from apfproxy.base.tls_files import TlsError
 from apfproxy.proxy.cluster_router import normal_host
-from apfproxy.proxy.http2.available import is_offered
+from apfproxy.proxy.http2.available import WHY_NOT, is_offered
 from apfproxy.proxy.tls import ServerTls
 from apfproxy.settings.change import NO_CHANGE, Change
 
@@ -30,7 +29,12 @@ if TYPE_CHECKING:
     from apfproxy.app.clusters import Clusters
     from apfproxy.base.tls_files import TlsFile
     from apfproxy.proxy.cluster_router import ClusterRouter
-    from apfproxy.settings import Settings
+    from apfproxy.settings import DownstreamSettings, Settings
+
+LONGEST_FIELD: Final = 65536
+"""In bytes; libnghttp2 takes no longer one, whatever `maxHeadBytes` says."""
+
+logger = logging.getLogger(__name__)
 
 
 class ListenerTls:
@@ -44,7 +48,6 @@ class ListenerTls:
         self._clusters = clusters
         self._own: ServerTls | None = None
         self._files = FileChanges()
-        self._watching: asyncio.Task[None] | None = None
         self._is_started = False
         self._made_of: object = None
         if clusters.only is None:
@@ -60,20 +63,11 @@ class ListenerTls:
     def start(self) -> None:
         """Watch the files."""
         self._is_started = True
-        if self._files.has_groups:
-            watching = Supervised(
-                Part.IDENTITY_FILES,
-                "watching the certificate",
-                self._files.watch,
-                stale_after_s=STALE_FILES_S,
-            )
-            self._watching = watching.start()
+        self._files.start("the certificate")
 
     def stop(self) -> None:
         """Watch no more."""
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
+        self._files.stop()
 
     async def read_again(self) -> None:
         """Take what has changed of the files."""
@@ -91,8 +85,8 @@ class ListenerTls:
         return Change(lambda: self._put(settings, *made))
 
     def _put(self, settings: Settings, own: ServerTls | None, files: FileChanges) -> None:
-        self._own, self._files, self._made_of = own, files, parts_of(settings)
         self.stop()
+        self._own, self._files, self._made_of = own, files, parts_of(settings)
         if self._is_started:
             self.start()
 
@@ -149,3 +143,53 @@ def all_client_cas(settings: Settings) -> tuple[TlsFile, ...]:
 def parts_of(settings: Settings) -> object:
     """All settings that the certificate of the whole proxy, and what it asks for, are made of."""
     return settings.downstream.tls, settings.downstream.http2.is_enabled, all_client_cas(settings)
+
+
+def spoken(downstream: DownstreamSettings) -> str:
+    """What clients may speak beside plain HTTP/1.1, as the log's first line has it."""
+    has_tls = downstream.tls.certificate_file is not None
+    behind = ", behind the PROXY protocol" if downstream.proxy_protocol else ""
+    if not downstream.http2.is_enabled or WHY_NOT:
+        return (" with TLS" if has_tls else "") + behind
+    if has_tls:
+        return " with TLS and HTTP/2" + behind
+    return (", with HTTP/2 by prior knowledge" if downstream.http2.is_cleartext else "") + behind
+
+
+def warning(downstream: DownstreamSettings) -> str:
+    """Why what the settings ask for has no effect; "" if it has, or if they ask for nothing."""
+    http2 = downstream.http2
+    if not http2.is_cleartext:
+        return _field_warning(downstream)
+    if not http2.is_enabled:
+        return "downstream.http2.cleartext has no effect: downstream.http2.enabled is false"
+    if WHY_NOT:
+        return f"downstream.http2.cleartext has no effect: {WHY_NOT}"
+    if downstream.tls.certificate_file is not None:
+        return (
+            "downstream.http2.cleartext has no effect: downstream.tls is on; clients speak HTTP/2"
+            " over TLS without it"
+        )
+    return _field_warning(downstream)
+
+
+def _field_warning(downstream: DownstreamSettings) -> str:
+    """Say that `maxHeadBytes` lets one long field in over HTTP/1.1 only."""
+    http2 = downstream.http2
+    is_spoken = downstream.tls.certificate_file is not None or http2.is_cleartext
+    if WHY_NOT or not (is_spoken and http2.is_enabled):
+        return ""
+    if downstream.max_head_bytes <= LONGEST_FIELD:
+        return ""
+    return (
+        "downstream.maxHeadBytes: over HTTP/2 one field has 64 KiB at most, and a longer one gets"
+        " 431; where clients send such fields, set downstream.http2.enabled to false"
+    )
+
+
+def say_why_not(downstream: DownstreamSettings) -> None:
+    """Log why clients cannot speak HTTP/2, where they might expect it."""
+    if text := warning(downstream):
+        logger.warning("%s", text)
+    elif WHY_NOT and downstream.http2.is_enabled and downstream.tls.certificate_file is not None:
+        logger.warning("clients are offered HTTP/1.1 only: %s", WHY_NOT)

@@ -15,8 +15,7 @@ from apfproxy.admin.places import Places
 from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
-from apfproxy.app.http2_offer import say_why_not, spoken
-from apfproxy.app.listener_tls import ListenerTls
+from apfproxy.app.listener_tls import ListenerTls, say_why_not, spoken
 from apfproxy.app.own_addresses import OwnAddresses
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.app.running import descriptor_limit
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from apfproxy.app.service_manager import ServiceManager
     from apfproxy.base.signals import Signals
     from apfproxy.settings import Address, Settings
-    from apfproxy.settings.change import Change, Changeable
 
 ADMIN_CONNECTIONS = 64
 """Scrapers, probes, a team's live pages and terminals, and watches of the store."""
@@ -229,18 +227,11 @@ class ProxyProcess:
         Raises:
             OperatorError: Something cannot be used, and nothing has changed.
         """
-        changes: list[Change] = []
-        parts: tuple[Changeable, ...] = (self.tls, self.access, self.observation)
+        parts = [self.tls.prepare, self.access.prepare, self.observation.prepare]
         if self.clusters.only is not None:
-            parts = (self.clusters.only, self.tls, self.access, self.observation)
-        try:
-            await prepare_all(parts, settings, changes)
-        except BaseException:
-            for change in changes:
-                change.discard()
-            raise
-        for change in changes:
-            change.commit()
+            parts.insert(0, self.clusters.only.prepare)
+        change = await prepare_all(parts, settings)
+        change.commit()
         self.server.configure(settings, self.tls.current)
         self._router.rules = plain_rules(settings)
         before, now = self.settings.downstream, settings.downstream

@@ -27,6 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from apfproxy.base.faults import Part
+from apfproxy.base.tasks import Supervised
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
@@ -116,6 +119,8 @@ class FileChanges:
         self._groups: list[Group] = []
         self._sleep = sleep
         self._checking = asyncio.Lock()
+        self._watching: Supervised | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def add(
         self,
@@ -144,8 +149,30 @@ class FileChanges:
 
     @property
     def problems(self) -> list[str]:
-        """Why changes of files are not in force, a group each."""
-        return [group.problem for group in self._groups if group.problem is not None]
+        """Why changes of files are not in force, a group each, or are not noticed."""
+        watching = None if self._watching is None else self._watching.problem()
+        return [*filter(None, (watching, *(group.problem for group in self._groups)))]
+
+    def start(self, name: str) -> None:
+        """Watch the files from now on, if there are any; `name` says what they are."""
+        if self._groups:
+            self._watching = Supervised(
+                Part.IDENTITY_FILES, f"watching {name}", self.watch, stale_after_s=STALE_FILES_S
+            )
+            self._task = self._watching.start()
+
+    def stop(self) -> None:
+        """Watch no more; harmless if it never began."""
+        if self._task is not None:
+            self._task.cancel()
+            self._watching = self._task = None
+
+    async def close(self) -> None:
+        """Watch no more, and wait for the end of that."""
+        task = self._task
+        self.stop()
+        if task is not None:
+            await asyncio.gather(task, return_exceptions=True)
 
     async def check(self) -> int:
         """Reload the groups that have changed; how many were reloaded without failure."""

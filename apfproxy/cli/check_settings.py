@@ -15,7 +15,7 @@ from apfproxy.admin.tracing import warning as tracing_warning
 from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.cluster_checks import begins_with_setting, checked_clusters, path_in
 from apfproxy.app.fleet_checks import fleet_warnings
-from apfproxy.app.http2_offer import warning as http2_warning
+from apfproxy.app.listener_tls import warning as http2_warning
 from apfproxy.app.log import CONTROLS, escaped
 from apfproxy.app.named_files import problems_of
 from apfproxy.app.settings_checks import as_preset, contradictions, one_flow, verifies_users

@@ -6,12 +6,12 @@ What cannot be made is an OperatorError, and nothing has changed; taking effect 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.base.errors import OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from apfproxy.settings import Settings
 
@@ -36,26 +36,38 @@ class Change:
 NO_CHANGE = Change()
 
 
-class Changeable(Protocol):
-    """A part whose settings may change."""
-
-    async def prepare(self, settings: Settings) -> Change:
-        """Make what other settings need; OperatorError if something cannot be used."""
-
-
 async def prepare_all(
-    parts: Iterable[Changeable], settings: Settings, changes: list[Change]
-) -> None:
-    """Make what other settings need of all parts; `changes` gets what is made, even if some fail.
+    parts: Iterable[Callable[[Settings], Awaitable[Change]]],
+    settings: Settings,
+    then: Callable[[], None] = nothing,
+) -> Change:
+    """Make what all parts need for other settings, as one change; `then` ends its commit.
 
     Raises:
         OperatorError: Something cannot be used; a line for each problem, of all parts.
     """
+    changes: list[Change] = []
     problems: list[str] = []
-    for part in parts:
-        try:
-            changes.append(await part.prepare(settings))
-        except OperatorError as error:
-            problems += str(error).splitlines()
+
+    def commit() -> None:
+        for change in changes:
+            change.commit()
+        then()
+
+    def discard() -> None:
+        for change in changes:
+            change.discard()
+
+    try:
+        for prepare in parts:
+            try:
+                changes.append(await prepare(settings))
+            except OperatorError as error:
+                problems += str(error).splitlines()
+    except BaseException:
+        discard()
+        raise
     if problems:
+        discard()
         raise OperatorError("\n".join(problems))
+    return Change(commit, discard)

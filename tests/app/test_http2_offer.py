@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from apfproxy.app import http2_offer
+from apfproxy.app import listener_tls
 from apfproxy.settings import DownstreamSettings, DownstreamTlsSettings, Http2Settings
 
 TLS = DownstreamTlsSettings(certificate_file="a.crt", key_file="a.key")
@@ -127,12 +127,12 @@ def test_what_is_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A line says why clients cannot speak it, where they might expect it."""
-    monkeypatch.setattr(http2_offer, "WHY_NOT", why_not)
+    monkeypatch.setattr(listener_tls, "WHY_NOT", why_not)
     caplog.set_level(logging.INFO)
-    http2_offer.say_why_not(downstream)
+    listener_tls.say_why_not(downstream)
 
-    assert spoken == http2_offer.spoken(downstream)
+    assert spoken == listener_tls.spoken(downstream)
     assert [(level, said)] * bool(said) == [
         (record.levelno, record.getMessage()) for record in caplog.records
     ]
-    assert ("" if said.startswith("clients") else said) == http2_offer.warning(downstream)
+    assert ("" if said.startswith("clients") else said) == listener_tls.warning(downstream)

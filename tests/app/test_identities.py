@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.app import identities as identities_module
-from apfproxy.app.identities import Identities, challenges
+from apfproxy.app.identities import Identities, challenges, grace_s
 from apfproxy.app.process import ProxyProcess
 from apfproxy.authn.authenticator import Authentication, Authenticator
 from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
@@ -29,6 +29,7 @@ from apfproxy.settings import (
     AuthenticationSettings,
     DownstreamSettings,
     DownstreamTlsSettings,
+    DrainSettings,
     FrontProxySettings,
     ImpersonationSettings,
     JwtSettings,
@@ -38,7 +39,7 @@ from apfproxy.settings import (
     UpstreamTlsSettings,
 )
 from loadtest.certificates import Authority, Issued
-from tests.app.test_process import ANY_PORT, upstream
+from tests.app.test_process import ANY_PORT, settings_for, upstream
 from tests.authn.signing import private_key, public_pem, signed, unsigned
 from tests.authn.test_secret_files import sha256
 from tests.end_to_end.scene import on_uvloop
@@ -77,15 +78,6 @@ def made(settings: Settings) -> Identities:
     )
 
 
-def test_without_anything() -> None:
-    """Everybody is anonymous, there is no TLS, and no file to watch."""
-    subject = made(Settings())
-
-    assert not subject.files.has_groups
-    assert (None, None) == (subject.server_tls, subject.client_tls)
-    assert subject.authenticator.peer(b"any", ()) is UNKNOWN_PEER
-
-
 @pytest.mark.parametrize(
     ("impersonation", "expected"),
     [
@@ -109,21 +101,6 @@ async def test_impersonation(impersonation: ImpersonationSettings, expected: str
     await subject.close()
 
     assert expected == (found.user.name if isinstance(found, Authentication) else found)
-
-
-async def test_who_is_asked_about_tokens() -> None:
-    """Issuers whose keys are elsewhere, and the server behind, in this order."""
-    settings = Settings(
-        upstream=UpstreamSettings(url=HTTP),
-        authentication=AuthenticationSettings(
-            jwt=(JwtSettings(issuer=ISSUER, audiences=("k8s",)),), token_review=REVIEWS
-        ),
-    )
-    subject = made(settings)
-    assert ["token"] == list(subject.review_apis)
-    assert not subject.files.has_groups
-    assert None is subject.authenticator.authenticate(UNKNOWN_PEER, Credentials("t"))
-    await subject.close()
 
 
 class Folder:
@@ -272,20 +249,6 @@ def test_own_token_that_expires(folder: Folder, caplog: pytest.LogCaptureFixture
     assert [
         ("upstream.tokenFile", folder.of("own-token"), (since.timestamp(), until.timestamp()))
     ] == early.own_tokens()
-
-
-def test_issuer_that_cannot_be_used() -> None:
-    """Which one it is, and which of its settings."""
-    settings = Settings(
-        authentication=AuthenticationSettings(jwt=(JwtSettings(issuer="x", keys_file="k"),))
-    )
-    with pytest.raises(OperatorError) as caught:
-        made(settings)
-
-    assert (
-        "authentication.jwt[0].audiences: missing: any token of the issuer would do, for whomever"
-        == str(caught.value)
-    )
 
 
 class Tls:
@@ -499,24 +462,6 @@ def test_changed_certificates(folder: Folder) -> None:
         assert 1 == bench.own_changes
 
 
-def test_file_that_is_broken_is_a_problem(folder: Folder) -> None:
-    """It is shown until a good one takes its place."""
-    with Served(folder) as bench:
-        identities = bench.identities
-        before = identities.problem()
-        folder.write("tokens.csv", BROKEN["tokens.csv"])
-        bench.check()
-        problem = identities.problem()
-        folder.write("tokens.csv", "t,bob,1\n")
-        bench.check()
-
-        assert identities.can_fail
-        assert (None, None) == (before, identities.problem())
-        assert problem is not None
-        assert "the old contents stay in force: " + folder.of("tokens.csv") in problem
-        assert "s3cret" not in problem
-
-
 async def test_who_does_not_answer_is_a_problem() -> None:
     """Of the server behind and of issuers, each by its name; what nobody needed yet is none."""
     impersonation = ImpersonationSettings(access_review=REVIEWS)
@@ -609,33 +554,6 @@ def test_api_keys(
 
     assert isinstance(found, Authentication)
     assert user == found.user.name
-    assert subject.can_fail
-
-
-async def test_api_keys_that_change(tmp_path: Path) -> None:
-    """The file is read again; a broken one is a problem, and the keys stay."""
-    file = tmp_path / "keys.csv"
-    file.write_text(KEY_LINE)
-    forgotten: list[bool] = []
-    subject = Identities(
-        Settings(authentication=AuthenticationSettings(api_keys=ApiKeySettings(file=str(file)))),
-        VirtualClock(S),
-        choose=lambda _: None,
-        on_clients_change=lambda: forgotten.append(True),
-        on_own_change=nothing,
-    )
-    file.write_text("k1,alice,\n")
-    await subject.files.check()
-    assert f"{file}:1: the first column is not the SHA-256" in (subject.problem() or "")
-    found = subject.authenticator.authenticate(UNKNOWN_PEER, Credentials(key="k1"))
-    assert isinstance(found, Authentication)
-    file.write_text(KEY_LINE.replace("alice", "carol"))
-    await subject.files.check()
-    found = subject.authenticator.authenticate(UNKNOWN_PEER, Credentials(key="k1"))
-
-    assert isinstance(found, Authentication)
-    assert ("carol", None) == (found.user.name, subject.problem())
-    assert [True] == forgotten
 
 
 @pytest.mark.parametrize(
@@ -667,3 +585,97 @@ def test_challenges(given: dict[str, Any], schemes: list[str]) -> None:
 
     assert schemes == [line.split()[1] for line in lines]
     assert all(line.startswith("WWW-Authenticate: ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("identity", "has_token", "expected"),
+    [
+        ("passThrough", False, b""),
+        ("passThrough", True, b"Authorization: Bearer %b\r\n"),
+        ("impersonate", True, b"Authorization: Bearer %b\r\n"),
+        (
+            "frontProxy",
+            False,
+            b"X-Remote-User: apfproxy\r\nX-Remote-Group: system:authenticated\r\n",
+        ),
+    ],
+)
+def test_who_asks_servers_how_they_are(
+    folder: Folder, identity: str, *, has_token: bool, expected: bytes
+) -> None:
+    """The proxy itself, by the means that it has."""
+    settings = folder.settings
+    upstream = dataclasses.replace(
+        settings.upstream,
+        identity=identity,
+        token_file=folder.of("own-token") if has_token else None,
+        tls=dataclasses.replace(
+            settings.upstream.tls,
+            certificate_file=folder.of("proxy.crt"),
+            key_file=folder.of("proxy.key"),
+        ),
+    )
+    subject = made(dataclasses.replace(settings, upstream=upstream))
+
+    assert expected.replace(b"%b", OWN_TOKEN.encode()) == subject.own_lines
+
+
+async def test_other_settings(tmp_path: Path) -> None:
+    """Others are loaded first, then in force; counters go on, and the files are watched."""
+    path = tmp_path / "tokens"
+    path.write_text("secret-1,ann,1\n")
+    before = settings_for(9)
+    with_tokens = dataclasses.replace(
+        before, authentication=AuthenticationSettings(token_file=str(path))
+    )
+    process = ProxyProcess(before)
+    await process.start()
+    cluster = process.cluster
+    first = cluster.identities
+    await process.renew(dataclasses.replace(before, drain=DrainSettings(timeout_s=1)))
+    assert first is cluster.identities
+    change = await cluster.prepare(with_tokens)
+    assert first is cluster.identities
+    change.commit()
+    second = cluster.identities
+    listed = "identification" in [check.name for check in process.health]
+    broken = AuthenticationSettings(token_file=str(tmp_path / "nowhere"))
+    with pytest.raises(OperatorError, match="nowhere"):
+        await process.renew(dataclasses.replace(before, authentication=broken))
+    assert second is cluster.identities
+    await process.renew(before)
+    await process.stop()
+
+    assert second is not first
+    assert second.authenticator.counters is first.authenticator.counters
+    assert listed
+    assert "identification" not in [check.name for check in process.health]
+
+
+async def test_questions_under_way_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who asked before are closed only after the time that a response may take."""
+    reviews = ReviewSettings(is_enabled=True, timeout_s=7)
+    settings = Settings(authentication=AuthenticationSettings(token_review=reviews))
+    old, new = made(settings), made(Settings())
+    waits: list[float] = []
+    may_end, has_ended = asyncio.Event(), asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await may_end.wait()
+
+    async def closed() -> None:
+        has_ended.set()
+
+    monkeypatch.setattr(identities_module.asyncio, "sleep", sleep)  # type: ignore[attr-defined]
+    monkeypatch.setattr(old.review_apis["token"], "close", closed)
+    new.succeed(old)
+    await asyncio.wait([asyncio.ensure_future(has_ended.wait())], timeout=0)
+    is_open = not has_ended.is_set()
+    may_end.set()
+    await has_ended.wait()
+    await new.close()
+
+    assert is_open
+    assert [grace_s(settings)] == waits
+    assert grace_s(settings) > reviews.timeout_s

@@ -9,41 +9,42 @@ from apfproxy.settings import Settings
 from apfproxy.settings.change import NO_CHANGE, Change, prepare_all
 
 
-def test_a_change_does_what_it_was_given() -> None:
-    """Either of the two, when it is asked to."""
-    done: list[str] = []
-    change = Change(lambda: done.append("commit"), lambda: done.append("discard"))
-    change.commit()
-    change.discard()
-
-    assert ["commit", "discard"] == done
-
-
-def test_no_change_can_be_committed_and_given_up() -> None:
-    """It does nothing either way, and any other does nothing that it was not given."""
-    for change in (NO_CHANGE, Change()):
-        change.commit()
-        change.discard()
-
-
 class Part:
     """A part of a process, which may not be able to change."""
 
-    def __init__(self, problems: str = "") -> None:
+    def __init__(self, done: list[str], problems: str = "") -> None:
+        self.done = done
         self.problems = problems
 
     async def prepare(self, settings: Settings) -> Change:
-        """Make nothing, or fail."""
+        """Make something, or fail."""
         assert settings == Settings()
         if self.problems:
             raise OperatorError(self.problems)
-        return NO_CHANGE
+        return Change(lambda: self.done.append("commit"), lambda: self.done.append("discard"))
+
+
+async def no_change(_settings: Settings) -> Change:
+    """Have nothing to make."""
+    return NO_CHANGE
+
+
+@pytest.mark.parametrize("step", ["commit", "discard"])
+async def test_all_change(step: str) -> None:
+    """All parts come into force, or none does."""
+    done: list[str] = []
+    parts = (Part(done).prepare, no_change, Part(done).prepare)
+    change = await prepare_all(parts, Settings(), lambda: done.append("then"))
+    getattr(change, step)()
+
+    assert {"commit": ["commit", "commit", "then"], "discard": ["discard"] * 2}[step] == done
 
 
 async def test_all_parts_are_asked() -> None:
-    """Everything that is wrong is said at once, and what was made can be given up."""
-    changes: list[Change] = []
+    """Everything that is wrong is said at once, and what was made is given up."""
+    done: list[str] = []
+    parts = (Part(done, "a\nb"), Part(done), Part(done, "c"))
     with pytest.raises(OperatorError) as raised:
-        await prepare_all((Part("a\nb"), Part(), Part("c")), Settings(), changes)
+        await prepare_all((each.prepare for each in parts), Settings())
 
-    assert ("a\nb\nc", [NO_CHANGE]) == (str(raised.value), changes)
+    assert ("a\nb\nc", ["discard"]) == (str(raised.value), done)
