@@ -504,6 +504,11 @@ def test_samples(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert "" == err
     assert [20.0, 20.0] == [each["warmUpSeconds"] for each in report["configurations"]]
+    # Virtual time and seeded chance: the same to the last request on every machine.
+    assert [(15249, 10696, 4125.497), (9457, 2558, 1845.856)] == [
+        (total["executed"], total["queued"], round(total["seatSeconds"], 3))
+        for total in (each["total"] for each in report["configurations"])
+    ]
     assert changes["build"]["executed"] < 0 < changes["build"]["waitMean"]
     assert all(changes[f"operator-{number}"]["queued"] < 0 for number in range(10))
 
