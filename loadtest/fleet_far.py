@@ -14,13 +14,14 @@ import asyncio
 import random
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
 import uvloop
+from msgspec.structs import replace
 
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents

@@ -1,7 +1,9 @@
-"""Prints the files of the package that a GET runs through: a new one, and a repeated one.
+"""Prints the files of the package that a GET runs through, and a change of a time-out.
 
 A proxy, a server behind it and a client run in this process.  The new GET comes on a connection of
 its own, with fields that no request had before; the repeated one is the third of its connection.
+The change is of `downstream.headTimeout` in the settings file: from reading it again to the end,
+with all that the proxy does meanwhile.
 `sys.setprofile` reports each function of Python's that is called meanwhile.  Compiled functions are
 not seen, so run it from the sources.
 
@@ -13,6 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -20,15 +25,14 @@ import uvloop
 
 import apfproxy
 from apfproxy.app.process import ProxyProcess
-from apfproxy.base.address import Address
-from apfproxy.settings import DownstreamSettings, Settings, UpstreamSettings
+from apfproxy.app.reloading import SettingsFile, reload
+from apfproxy.cli.serve import read_settings
 from loadtest.arguments import Parser
 
 if TYPE_CHECKING:
     from types import FrameType
 
 PACKAGE = Path(apfproxy.__file__).parent
-ANY_PORT = Address(host="127.0.0.1", port=0)
 RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -39,11 +43,13 @@ class Files:
         self.calls: dict[str, int] = {}
 
     def __enter__(self) -> Self:
+        threading.setprofile(self._on_event)
         sys.setprofile(self._on_event)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        threading.setprofile(None)
 
     def _on_event(self, frame: FrameType, event: str, _argument: object) -> None:
         if event != "call":
@@ -88,23 +94,34 @@ async def connect_and_ask(port: int, agent: str, count: int, last: Files | None 
     await writer.wait_closed()
 
 
-async def measured() -> dict[str, Files]:
-    """The files of both requests."""
+def write_settings(path: Path, port: int, head_timeout_s: int) -> None:
+    """Write a settings file of a proxy before the server at a port."""
+    path.write_text(
+        f"downstream: {{listen: '127.0.0.1:0', headTimeout: {head_timeout_s}s}}\n"
+        f"upstream: {{url: 'http://127.0.0.1:{port}'}}\n"
+    )
+
+
+async def measured(path: Path) -> dict[str, Files]:
+    """The files of both requests and of the change."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    settings = Settings(
-        downstream=DownstreamSettings(listen=ANY_PORT),
-        upstream=UpstreamSettings(url=Address(host="127.0.0.1", port=port)),
-    )
-    process = ProxyProcess(settings)
+    write_settings(path, port, 9)
+    file = SettingsFile(path, lambda: read_settings(path, {"admin": "none"}))
+    process = ProxyProcess(file.read())
     await process.start()
-    found = {"a new GET": Files(), "a repeated GET": Files()}
-    new, repeated = found.values()
+    found = {"a new GET": Files(), "a repeated GET": Files(), "a changed time-out": Files()}
+    new, repeated, changed = found.values()
     try:
         await connect_and_ask(process.port, "warm", 1)
         with new:
             await connect_and_ask(process.port, "new", 1)
         await connect_and_ask(process.port, "repeated", 3, repeated)
+        write_settings(path, port, 8)
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # of new threads
+        with changed:
+            await reload(process, file)
+        assert process.settings.downstream.head_timeout_s == 8
     finally:
         await process.stop()
         server.close()
@@ -114,7 +131,8 @@ async def measured() -> dict[str, Files]:
 def main() -> None:
     """Measure and print."""
     Parser(__doc__).parse_args()
-    found = uvloop.run(measured())
+    with tempfile.TemporaryDirectory() as folder:
+        found = uvloop.run(measured(Path(folder) / "settings.yaml"))
     for title, files in found.items():
         lines = sum(len((PACKAGE / name).read_text().splitlines()) for name in files.calls)
         calls = sum(files.calls.values())

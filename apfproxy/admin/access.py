@@ -73,12 +73,12 @@ class Credentials:
             cas = (
                 ()
                 if self._client_ca is None
-                else (TlsFile(f"{TLS}.clientCaFile", self._client_ca),)
+                else (TlsFile("adminTls.clientCaFile", self._client_ca),)
             )
             self.tls = ServerTls(
                 DownstreamTlsSettings(certificate_file=tls.certificate_file, key_file=tls.key_file),
                 cas,
-                section=TLS,
+                section="adminTls",
             )
         try:
             if self.tls is not None:

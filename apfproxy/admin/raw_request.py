@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.impersonation import effective
-from apfproxy.http.credential_fields import CredentialRules
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.objects.additions import SECRET_HEADERS
@@ -103,7 +102,7 @@ def _judged(head: bytes, settings: Settings | None = None) -> RequestHead:
         raise ValueError(f"the head is longer than {downstream.max_head_bytes} bytes")
     rules = FieldRules(
         UpstreamHosts(b"", b""),
-        CredentialRules.of(defaults.authentication),
+        defaults.authentication.credential_rules,
         downstream.max_header_fields,
         downstream.max_target_bytes,
         believes_claims=True,

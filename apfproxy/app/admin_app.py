@@ -22,12 +22,12 @@ from apfproxy.admin.raw_request import request_of_line
 from apfproxy.admin.several_clusters import Pages, SeveralClusters
 from apfproxy.admin.upstream_state import upstream_state
 from apfproxy.admin.web import WebListener
-from apfproxy.app.settings_checks import one_flow, tells_apart, verifies_users
 from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.request import preset_of
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import OBSERVE
+from apfproxy.settings.contradictions import one_flow, verifies_users
 from apfproxy.sources.object_source import source_text
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def explain_notes(cluster: Cluster, user: User) -> Iterator[str]:
     """What is to be known of a cluster beside what becomes of a user's request."""
     if cluster.settings.flow_control.enforcement == OBSERVE:
         yield NOT_ENFORCED
-    if user is ANONYMOUS and tells_apart(cluster.settings.authentication.unverified):
+    if user is ANONYMOUS and cluster.settings.authentication.unverified.is_any:
         yield TOLD_APART
 
 

@@ -15,7 +15,6 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from apfproxy.app.settings_checks import check_identities, warnings
 from apfproxy.authn.authenticator import Authenticator, Rules, front_proxy_lines
 from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.secret_files import ApiKeys, BasicKeys, StaticTokens
@@ -30,6 +29,7 @@ from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.tls import ServerTls
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User
 from apfproxy.settings import ANONYMOUS, FRONT_PROXY
+from apfproxy.settings.contradictions import warnings
 from apfproxy.sources.token_file import TokenFile
 from apfproxy.upstream.tls import ClientTls
 
@@ -91,7 +91,6 @@ class Identities:
         on_clients_change: Callable[[], None],
         on_own_change: Callable[[], None],
     ) -> None:
-        check_identities(settings)
         for warning in warnings(settings):
             logger.warning("%s", warning)
         self._settings = settings

@@ -13,9 +13,9 @@ from apfproxy.admin.gathering import (
 )
 from apfproxy.admin.metric_table import TABLE
 from apfproxy.admin.metrics import ScrapedPage
-from apfproxy.app.settings_checks import one_flow, verifies_users
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.settings import FULL
+from apfproxy.settings.contradictions import one_flow, verifies_users
 from apfproxy.sources.object_source import source_text
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
-from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.given_sockets import GivenSockets
 from apfproxy.app.own_addresses import OwnAddresses
 from apfproxy.app.parent_admin import ParentAdmin
@@ -46,6 +45,7 @@ from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.fleet.ledger_server import LedgerServer
+from apfproxy.settings.contradictions import access_warning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

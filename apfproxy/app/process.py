@@ -12,7 +12,6 @@ from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
 from apfproxy.admin.observation import Observation
 from apfproxy.admin.places import BACKLOG as ADMIN_BACKLOG
 from apfproxy.admin.places import Places
-from apfproxy.app.admin_checks import access_warning
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
 from apfproxy.app.listener_tls import ListenerTls, say_why_not, spoken
@@ -21,7 +20,6 @@ from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.app.running import descriptor_limit
 from apfproxy.app.service import Service
 from apfproxy.app.service_manager import NO_SERVICE_MANAGER
-from apfproxy.app.settings_checks import one_flow
 from apfproxy.base import build
 from apfproxy.base.address import is_loopback
 from apfproxy.base.clock import LoopClock
@@ -40,6 +38,7 @@ from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.settings import OBSERVE
 from apfproxy.settings.change import prepare_all
+from apfproxy.settings.contradictions import access_warning, one_flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,13 +6,14 @@ by an older parent: what is not said there has a default.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import socket
 import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.memory import default_bytes, overload_bytes
@@ -137,30 +138,30 @@ def _placed(settings: Settings, place: WorkerPlace) -> Settings:
     limits = downstream.limits
     if limits.max_connections != LimitSettings().max_connections:
         # The default stands for as many as there may be open files, which each process has.
-        limits = dataclasses.replace(limits, max_connections=part(limits.max_connections))
+        limits = structs.replace(limits, max_connections=part(limits.max_connections))
     held_bytes = limits.max_held_bytes
     if held_bytes is None:
         # The default is of the memory that all processes have.
         held_bytes = default_bytes(downstream.overload.memory_bytes)
-    limits = dataclasses.replace(
+    limits = structs.replace(
         limits,
         max_held_bytes=part(held_bytes),
         max_held_bytes_per_address=part(limits.max_held_bytes_per_address),
     )
-    overload = dataclasses.replace(
+    overload = structs.replace(
         downstream.overload, memory_bytes=part(overload_bytes(downstream.overload.memory_bytes))
     )
     if flow_control.store is not None and place.objects is not None:
         # The built-in ones are in the store.
-        flow_control = dataclasses.replace(
+        flow_control = structs.replace(
             flow_control, store=None, objects=(place.objects,), suggested_objects=False
         )
-        settings = dataclasses.replace(settings, admin_token_file=None)
+        settings = structs.replace(settings, admin_token_file=None)
     if flow_control.hash_seed is None:
-        flow_control = dataclasses.replace(flow_control, hash_seed=place.hash_seed)
+        flow_control = structs.replace(flow_control, hash_seed=place.hash_seed)
     fleet = settings.fleet
     if fleet.store is None:
-        fleet = dataclasses.replace(
+        fleet = structs.replace(
             fleet,
             store=f"parent:{place.ledger}",
             member=place.member,
@@ -170,17 +171,17 @@ def _placed(settings: Settings, place: WorkerPlace) -> Settings:
         member = fleet.member or socket.gethostname()
         # Each worker is a member, however many there are: `auto` differs among machines.
         members = None if fleet.replicas is None else fleet.replicas * place.count
-        fleet = dataclasses.replace(fleet, member=f"{member}-{place.member}", replicas=members)
-    access_log = dataclasses.replace(
+        fleet = structs.replace(fleet, member=f"{member}-{place.member}", replicas=members)
+    access_log = structs.replace(
         settings.access_log,
         max_bytes_per_second=part(settings.access_log.max_bytes_per_second),
     )
-    return dataclasses.replace(
+    return structs.replace(
         settings,
         access_log=access_log,
         fleet=fleet,
-        downstream=dataclasses.replace(downstream, limits=limits, overload=overload),
-        upstream=dataclasses.replace(
+        downstream=structs.replace(downstream, limits=limits, overload=overload),
+        upstream=structs.replace(
             upstream,
             max_connections=part_of(upstream.max_connections, place),
             max_requests_per_endpoint=part(upstream.max_requests_per_endpoint),

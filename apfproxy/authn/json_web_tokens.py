@@ -33,10 +33,11 @@ from jwt.exceptions import PyJWTError
 
 from apfproxy.authn.credentials import UNFIT, Verdict
 from apfproxy.authn.impersonation import ACCOUNT_PREFIX, ACCOUNTS_GROUP
-from apfproxy.authn.web_keys import NOT_FETCHED, RSA_ALGORITHMS, FileKeys, RemoteKeys, url_problem
+from apfproxy.authn.web_keys import NOT_FETCHED, RSA_ALGORITHMS, FileKeys, RemoteKeys
 from apfproxy.base.strict_json import StrictJsonError, read_object
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain
 from apfproxy.request.attributes import User
+from apfproxy.settings.contradictions import LEGACY_ISSUER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,9 +71,6 @@ BAD_HEADER = Verdict(None, FOREVER, "a JSON Web Token with a header that is not 
 
 SIGNATURES = PyJWS()
 
-LEGACY_ISSUER = "kubernetes/serviceaccount"
-"""The issuer of tokens in secrets, which never expire and name no audience."""
-
 EXTRA_PREFIX = "authentication.kubernetes.io/"
 LEGACY_PREFIX = "kubernetes.io/serviceaccount/"
 
@@ -81,24 +79,12 @@ class ClaimsError(ValueError):
     """The claims name no user.  Says which claim, and no value."""
 
 
-class JwtSettingsError(ValueError):
-    """Settings of an issuer that cannot be used: names within its entry, and what is wrong."""
-
-    def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:
-        super().__init__("; ".join(f"{setting}: {problem}" for setting, problem in problems))
-        self.problems = problems
-
-
 class JsonWebTokens:
-    """Authenticates the tokens of one issuer; `now_s` is Unix time.
-
-    JwtSettingsError if the settings do not go together.
-    """
+    """Authenticates the tokens of one issuer; `now_s` is Unix time."""
 
     def __init__(
         self, settings: JwtSettings, keys: KeySource, now_s: Callable[[], float] = time.time
     ) -> None:
-        check_settings(settings)
         self._settings = settings
         self._keys = keys
         self._now_s = now_s
@@ -244,39 +230,8 @@ def _time_claim(claims: dict[str, Any], name: str) -> float | None:
     return float(value)
 
 
-def check_settings(settings: JwtSettings) -> None:
-    """Raise JwtSettingsError, with all problems, unless the settings go together."""
-    problems = []
-    if not settings.issuer:
-        problems.append(("issuer", "missing: what the tokens have as iss"))
-    elif settings.keys_file is None and settings.jwks_url is None:
-        if problem := url_problem(settings.issuer):
-            problems.append(
-                ("issuer", f"{problem}; without keysFile or jwksUrl its discovery is asked")
-            )
-        elif "?" in settings.issuer:
-            problems.append(("issuer", "has a query, so that discovery has no URL"))
-    if settings.keys_file is not None and settings.jwks_url is not None:
-        problems.append(("keysFile", "and jwksUrl: give one of them"))
-    if settings.jwks_url is not None and (problem := url_problem(settings.jwks_url)):
-        problems.append(("jwksUrl", problem))
-    if settings.keys_file is not None and settings.ca_file is not None:
-        problems.append(("caFile", "of no use with keysFile"))
-    if not settings.audiences and not settings.is_service_account_issuer:
-        problems.append(("audiences", "missing: any token of the issuer would do, for whomever"))
-    if "" in settings.audiences:
-        problems.append(("audiences", "one of them is empty"))
-    if not settings.username_claim:
-        problems.append(("usernameClaim", "empty"))
-    if settings.issuer == LEGACY_ISSUER and not settings.is_service_account_issuer:
-        problems.append(("serviceAccounts", "must be true for this issuer"))
-    if problems:
-        raise JwtSettingsError(tuple(problems))
-
-
 def keys_of(settings: JwtSettings) -> FileKeys | RemoteKeys:
-    """The keys that the settings name; JwtSettingsError, or WebKeysError for a bad file."""
-    check_settings(settings)
+    """The keys that the settings name; WebKeysError for a bad file or URL."""
     if settings.keys_file is not None:
         keys = FileKeys(settings.keys_file)
         keys.load()

@@ -41,10 +41,10 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 
 from apfproxy.authn.upstream_api import JSON_HEAD, bounded_body, new_session
-from apfproxy.base.address import is_local
 from apfproxy.base.files import read_named
 from apfproxy.base.strict_json import StrictJsonError, read_object
 from apfproxy.base.tasks import spawn
+from apfproxy.settings.contradictions import url_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -268,24 +268,6 @@ def _key_set(keys: list[WebKey], where: str, expected: str) -> KeySet:
     if len(keys) > MAX_KEYS:
         raise WebKeysError(f"{where}: {len(keys)} keys; at most {MAX_KEYS} are taken")
     return KeySet(tuple(keys))
-
-
-def url_problem(url: str) -> str:
-    """Why keys cannot be fetched from a URL safely; "" if they can."""
-    try:
-        parts = urlsplit(url)
-        host, _port = parts.hostname or "", parts.port
-    except ValueError:
-        return "no URL"
-    if parts.scheme not in {"http", "https"} or not host:
-        return "no https URL"
-    if parts.username is not None or parts.password is not None:
-        return "has a user or password, which would be shown in logs"
-    if parts.fragment:
-        return "has a fragment"
-    if parts.scheme == "http" and not is_local(host):
-        return "not https: whoever is on the way could sign tokens"
-    return ""
 
 
 class RemoteKeys(KeySource):

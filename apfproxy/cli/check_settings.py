@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import structs
 
 from apfproxy.admin.tracing import warning as tracing_warning
-from apfproxy.app.admin_checks import access_warning
-from apfproxy.app.cluster_checks import begins_with_setting, checked_clusters, path_in
-from apfproxy.app.fleet_checks import fleet_warnings
 from apfproxy.app.listener_tls import warning as http2_warning
 from apfproxy.app.log import CONTROLS, escaped
 from apfproxy.app.named_files import problems_of
-from apfproxy.app.settings_checks import as_preset, contradictions, one_flow, verifies_users
 from apfproxy.cli.errors import FAILED, OK, USAGE
 from apfproxy.cli.offline import offline_controller
 from apfproxy.flowcontrol.explanation import distinguished_by
@@ -26,6 +22,19 @@ from apfproxy.flowcontrol.level_summary import kept_for_nobody, summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.objects.additions import DISTINGUISHER, DistinguisherKind
 from apfproxy.settings import OF_A_CLUSTER, Settings
+from apfproxy.settings.contradictions import (
+    WITHOUT_UPSTREAM,
+    access_warning,
+    as_preset,
+    begins_with_setting,
+    checked_clusters,
+    contradictions,
+    fleet_warnings,
+    lacks_server,
+    one_flow,
+    path_in,
+    verifies_users,
+)
 from apfproxy.settings.file import SettingsError, load_settings
 from apfproxy.settings.lines import SettingsLines
 
@@ -76,7 +85,9 @@ def findings_of(path: Path) -> Findings:
         found.wrong += error.problems
         return found
     lines = SettingsLines(path)
-    found.wrong += [lines.located(problem) for problem in contradictions(settings)]
+    problems = [WITHOUT_UPSTREAM] if lacks_server(settings) else []
+    problems += contradictions(settings)
+    found.wrong += map(lines.located, problems)
     if found.wrong:
         return found
     settings = checked_clusters(settings, path)
@@ -108,11 +119,11 @@ def whole_proxy(settings: Settings) -> Settings:
     """The settings without those that clusters have in common, which may be a part of any."""
     nothing = Settings()
     # Whose certificates count is said by each cluster.
-    tls = dataclasses.replace(settings.downstream.tls, require_client_certificate=False)
-    return dataclasses.replace(
+    tls = structs.replace(settings.downstream.tls, require_client_certificate=False)
+    return structs.replace(
         settings,
         **{name: getattr(nothing, name) for name in OF_A_CLUSTER},
-        downstream=dataclasses.replace(settings.downstream, tls=tls),
+        downstream=structs.replace(settings.downstream, tls=tls),
         clusters=(),
     )
 

@@ -10,17 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from apfproxy.settings import HTTP_API, KUBERNETES_API, Address
-from apfproxy.settings.store_address import parse_store
 from apfproxy.settings.values import (
+    API_PREFIX,
     parse_address,
-    parse_api_prefix,
-    parse_dns_url,
     parse_listen_address,
-    parse_network,
-    parse_service,
     parse_upstream_url,
-    parse_url,
-    parse_workers,
 )
 
 if TYPE_CHECKING:
@@ -32,9 +26,6 @@ else:
     ParamType = click.ParamType
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
-
-NOWHERE = "none"
-"""Stands for an address where nothing is to listen."""
 
 LOCALHOST = "127.0.0.1"
 DEFAULT_ADMIN = "http://127.0.0.1:8081"
@@ -52,7 +43,7 @@ class AdminAddress(Address):
 
 
 class Parsed(ParamType):
-    """A flag whose text one of the functions of `setting_values` reads."""
+    """A flag whose text a function of `settings.values` reads."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -79,11 +70,6 @@ class NumberRange(click.FloatRange):
         return number
 
 
-def parse_listen_address_or_none(text: str) -> Address | str:
-    """Read an address to listen on, or `none`."""
-    return NOWHERE if text == NOWHERE else parse_listen_address(text)
-
-
 def parse_admin(text: str) -> Address:
     """Read where an admin listener is: a URL, `HOST:PORT`, `:PORT` of this machine, or a socket."""
     if "://" in text:
@@ -98,14 +84,6 @@ def parse_admin(text: str) -> Address:
 
 ADDRESS = Parsed("host:port", parse_address)
 LISTEN_ADDRESS = Parsed("[host]:port", parse_listen_address)
-LISTEN_ADDRESS_OR_NONE = Parsed("[host]:port|none", parse_listen_address_or_none)
-UPSTREAM_URL = Parsed("url", parse_upstream_url)
-DNS_URL = Parsed("url", parse_dns_url)
-SERVICE = Parsed("namespace/name", parse_service)
-URL = Parsed("url", parse_url)
-STORE = Parsed("url", parse_store)
-NETWORK = Parsed("cidr", parse_network)
-WORKERS = Parsed("number|auto", parse_workers)
 
 output_option = click.option(
     "-o",
@@ -179,7 +157,7 @@ preset_option = click.option(
 path_prefix_option = click.option(
     "--path-prefix",
     multiple=True,
-    type=Parsed("path prefix", parse_api_prefix),
+    type=Parsed("path prefix", API_PREFIX.parse),
     metavar="PATTERN",
     help="Where the server has APIs below a prefix, such as /clusters/{workspace}; the setting"
     " request.pathPrefixes.  Repeatable.",

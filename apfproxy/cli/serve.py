@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
-from apfproxy.app.cluster_checks import checked_clusters
-from apfproxy.app.fleet_checks import fleet_warnings
 from apfproxy.app.given_sockets import given_sockets
 from apfproxy.app.log import configure_logging, name_worker
 from apfproxy.app.reloading import SettingsFile
 from apfproxy.app.running import run_in_loop, serve_until_signal
-from apfproxy.app.server_checks import WITHOUT_UPSTREAM
 from apfproxy.app.service_manager import ServiceManager
-from apfproxy.app.settings_checks import (
-    ConflictError,
-    as_preset,
-    check_combination,
-    check_identities,
-    lacks_server,
-)
 from apfproxy.app.worker_count import worker_count
 from apfproxy.app.worker_link import ParentLink
 from apfproxy.app.worker_place import placed, worker_place
@@ -34,35 +23,29 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.base.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, CommandError, SettingsFileError, exit_code
 from apfproxy.cli.flags import SectionedCommand
-from apfproxy.cli.parameters import (
-    DNS_URL,
-    LISTEN_ADDRESS,
-    LISTEN_ADDRESS_OR_NONE,
-    NETWORK,
-    NOWHERE,
-    SERVICE,
-    STORE,
-    UPSTREAM_URL,
-    URL,
-    WORKERS,
-    preset_option,
-    suggested_objects_option,
+from apfproxy.cli.parameters import Parsed
+from apfproxy.settings import EndpointSettings, Settings, with_each_cluster, with_values
+from apfproxy.settings.contradictions import (
+    WITHOUT_UPSTREAM,
+    ConflictError,
+    as_preset,
+    check,
+    checked_clusters,
+    fleet_warnings,
+    lacks_server,
 )
-from apfproxy.settings import (
-    ENFORCE,
-    FULL,
-    LEAN,
-    LOG_FORMATS,
-    LOG_LEVELS,
-    MAX_SEATS,
-    OBSERVE,
-    EndpointSettings,
-    Settings,
-    with_each_cluster,
-    with_values,
-)
-from apfproxy.settings.file import SettingsError, load_settings
+from apfproxy.settings.file import Setting, SettingsError, load_settings, settings_in
 from apfproxy.settings.store_address import store_address
+from apfproxy.settings.values import (
+    BOOL,
+    FILE,
+    LOG_FILE,
+    TEXT,
+    WHOLE,
+    parse_listen_address,
+    parse_service,
+    parse_upstream_url,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +54,7 @@ if TYPE_CHECKING:
     from apfproxy.app.process import ProxyProcess
     from apfproxy.app.worker_place import WorkerPlace
     from apfproxy.base.signals import Signals
-    from apfproxy.settings import UpstreamSettings
+    from apfproxy.settings import Address
 
 EPILOG = f"""\b
 Examples:
@@ -95,213 +78,289 @@ SIGUSR2 restarts: a new process takes over the listening sockets, then this one 
 
 {EXIT_CODES}"""
 
-SECTIONS = {
-    "Addresses": ("upstream", "upstream_dns", "upstream_service", "listen", "admin"),
+NOWHERE = "none"
+"""Stands for an address where nothing is to listen."""
+
+
+def parse_listen_address_or_none(text: str) -> Address | str:
+    """Read an address to listen on, or `none`."""
+    return NOWHERE if text == NOWHERE else parse_listen_address(text)
+
+
+class Flag(NamedTuple):
+    """A flag that stands for a setting, whose form, choices, bounds and default it has.
+
+    Attributes:
+        name: Without hyphens in front.
+        setting: Its path, such as `downstream.listen`.
+        kind: What click reads, where that is not as in the settings file.
+        given: The value that it stands for, if it takes none.
+    """
+
+    name: str
+    setting: str
+    help: str
+    metavar: str | None = None
+    kind: Any = None
+    given: Any = None
+
+    @property
+    def parameter(self) -> str:
+        """The name that click has for it."""
+        return self.name.replace("-", "_")
+
+    @property
+    def fields(self) -> list[str]:
+        """The names of the fields on the way to the setting."""
+        return [each.name for each in self._settings()]
+
+    def _settings(self) -> list[Setting]:
+        record, found = Settings, []
+        for key in self.setting.split("."):
+            found.append(settings_in(record)[key])
+            record = found[-1].section or record  # type: ignore[assignment]  # a record, too
+        return found
+
+    def option(self) -> click.Option:
+        """Make the option."""
+        setting, flag = self._settings()[-1], f"--{self.name}"
+        default: Any = setting.default
+        if self.given is not None:
+            return click.Option([flag], flag_value=self.given, default=None, help=self.help)
+        if setting.form is BOOL:
+            text = f"{self.help} [default: {'yes' if default else 'no'}]"
+            return click.Option([f"{flag}/--no-{self.name}"], default=None, help=text)
+        kind, metavar = self.kind, self.metavar
+        if kind is None and setting.form.choices:
+            kind = click.Choice(setting.form.choices)
+        elif kind is None and setting.form is WHOLE:
+            (bounds,) = setting.kind.__metadata__
+            kind = click.IntRange(bounds.ge, bounds.le)
+        elif kind is None and setting.form is FILE:
+            kind, metavar = click.Path(exists=True, dir_okay=False), metavar or "FILE"
+        elif kind is None and setting.form not in (TEXT, LOG_FILE):
+            kind = Parsed(self.metavar or "", setting.form.parse)
+        shown = "" if default in (None, ()) or "[default:" in self.help else str(default)
+        text = f"{self.help} [default: {shown}]" if shown else self.help
+        return click.Option(
+            [flag], type=kind, multiple=setting.is_list, metavar=metavar, help=text.strip()
+        )
+
+
+LAST = "Logs and settings"
+FLAGS = {
+    "Addresses": (
+        Flag(
+            "upstream",
+            "upstream.endpoints",
+            "The server: http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH.  Repeatable, for"
+            " several servers of the same API.",
+            "URL",
+            Parsed("url", parse_upstream_url),
+        ),
+        Flag(
+            "upstream-dns",
+            "upstream.dns",
+            "Instead: servers at all addresses of the URL's host name, which is resolved again.",
+            "URL",
+        ),
+        Flag(
+            "upstream-service",
+            "upstream.service",
+            "Instead: servers of a Service in the pod's cluster, such as default/kubernetes;"
+            " watched.",
+            "NAMESPACE/NAME",
+            Parsed("namespace/name", parse_service),
+        ),
+        Flag(
+            "listen",
+            "downstream.listen",
+            "For clients; :8080 is every address; or unix:/PATH.",
+            "[HOST]:PORT",
+        ),
+        Flag(
+            "admin",
+            "admin",
+            "For the live page, metrics and health, or none.",
+            "[HOST]:PORT",
+            Parsed("[host]:port|none", parse_listen_address_or_none),
+        ),
+    ),
     "TLS and users": (
-        *("tls_cert_file", "tls_private_key_file", "client_ca_file", "token_auth_file"),
-        *("token_review", "identity_headers_from", "upstream_ca_file", "upstream_token_file"),
+        Flag(
+            "tls-cert-file",
+            "downstream.tls.certificateFile",
+            "Certificate shown to clients, PEM; turns TLS on. [default: plain HTTP]",
+        ),
+        Flag("tls-private-key-file", "downstream.tls.keyFile", "Its key, PEM."),
+        Flag(
+            "client-ca-file",
+            "authentication.clientCaFile",
+            "CAs of client certificates, which name users, PEM.",
+        ),
+        Flag(
+            "token-auth-file",
+            "authentication.tokenFile",
+            "Bearer tokens: CSV of token,user,uid,groups.",
+        ),
+        Flag(
+            "token-review",
+            "authentication.tokenReview.enabled",
+            "Whether to ask the server about other tokens, by TokenReview.",
+        ),
+        Flag(
+            "identity-headers-from",
+            "downstream.identityHeadersFrom",
+            "Clients whose X-Remote-* fields name the user. [default: none]  Repeatable.",
+            "CIDR",
+        ),
+        Flag(
+            "upstream-ca-file",
+            "upstream.tls.caFile",
+            "CAs that verify the server, PEM. [default: the system's]",
+        ),
+        Flag(
+            "upstream-token-file",
+            "upstream.tokenFile",
+            "The proxy's own bearer token, such as for reviews.",
+        ),
     ),
     "Flow control": (
-        *("preset", "server_concurrency_limit", "per_endpoint", "no_rebalance", "enforcement"),
-        *("suggested_objects", "objects"),
-        *("store", "admin_token_file", "objects_from_kubernetes", "kubeconfig", "context"),
-        *("write_status", "object_counts_from", "fleet", "fleet_replicas"),
+        Flag(
+            "preset",
+            "preset",
+            "What kind of API the server has: which objects are built in, and how requests are"
+            " read.",
+        ),
+        Flag(
+            "server-concurrency-limit",
+            "flowControl.serverConcurrencyLimit",
+            "Seats of the whole server, divided among the priority levels.",
+            "SEATS",
+        ),
+        Flag(
+            "per-endpoint",
+            "flowControl.perEndpoint",
+            "Instead: seats of each server; the limit is that of all that are healthy.",
+            "SEATS",
+        ),
+        Flag(
+            "no-rebalance",
+            "upstream.rebalance.percentPerMinute",
+            "End no watch or tunnel to bring them into balance among several servers.",
+            given=0,
+        ),
+        Flag(
+            "enforcement",
+            "flowControl.enforcement",
+            "Whether requests are limited, or only what would happen is counted.",
+        ),
+        Flag(
+            "suggested-objects",
+            "flowControl.suggestedObjects",
+            "Whether the preset's objects are built in.",
+        ),
+        Flag(
+            "objects",
+            "flowControl.objects",
+            "File or directory of FlowSchemas and PriorityLevelConfigurations; watched."
+            "  Repeatable.",
+            "PATH",
+            click.Path(exists=True),
+        ),
+        Flag(
+            "store",
+            "flowControl.store",
+            "Instead of --objects: an SQLite file of them, which kubectl --server http://ADMIN"
+            " edits.",
+            "FILE",
+            click.Path(dir_okay=False),
+        ),
+        Flag(
+            "admin-token-file",
+            "adminTokenFile",
+            "File with the bearer token for writes to the store. [default: only loopback writes]",
+        ),
+        Flag(
+            "objects-from-kubernetes",
+            "flowControl.kubernetes.enabled",
+            "Instead of --objects: follow those of a Kubernetes API, by default of the pod's"
+            " cluster.",
+            given=True,
+        ),
+        Flag(
+            "kubeconfig",
+            "flowControl.kubernetes.kubeconfig",
+            "How to reach that API. [default: by the pod's service account]",
+        ),
+        Flag(
+            "context",
+            "flowControl.kubernetes.context",
+            "Context of the kubeconfig. [default: its current one]",
+            "NAME",
+        ),
+        Flag(
+            "write-status",
+            "flowControl.kubernetes.writeStatus",
+            "Whether to maintain the condition Dangling of FlowSchemas in that API.",
+        ),
+        Flag(
+            "object-counts-from",
+            "flowControl.objectCountsFrom",
+            "Metrics page with the numbers of stored objects, for the costs of LISTs.",
+            "URL",
+        ),
+        Flag(
+            "fleet",
+            "fleet.store",
+            "Share the limit with other proxies, by the store at redis://HOST or"
+            " kubernetes:NAMESPACE/NAME.",
+            "URL",
+        ),
+        Flag(
+            "fleet-replicas",
+            "fleet.replicas",
+            "How many proxies are meant to share it. [default: as many as come]",
+            "N",
+        ),
     ),
-    "Processes": ("workers",),
-    "Logs and settings": ("settings_path", "access_log", "log_level", "log_format", "metrics"),
+    "Processes": (
+        Flag(
+            "workers",
+            "workers",
+            "Processes that serve, or auto: one a processor.  They share the seats.",
+            "NUMBER",
+        ),
+    ),
+    LAST: (
+        Flag(
+            "access-log",
+            "accessLog.path",
+            "Log a line of JSON for each request; - for stdout.  SIGUSR1 reopens it. [default:"
+            " none]",
+            "FILE",
+        ),
+        Flag("log-level", "logLevel", ""),
+        Flag(
+            "log-format", "logFormat", "Lines of the log, on stderr: text, or a JSON object each."
+        ),
+        Flag("metrics", "metrics", "Whether /metrics leaves out what was never used."),
+    ),
 }
-"""The flags, as help lists them."""
-
-GLOBAL = ("preset", "workers", "admin", "admin_token_file", "metrics", "log_level", "log_format")
-"""The flags of settings that are in no section."""
-
-FILE = click.Path(exists=True, dir_okay=False)
+"""The flags of settings, as help lists them."""
+BY_PARAMETER = {flag.parameter: flag for flags in FLAGS.values() for flag in flags}
 
 log = logging.getLogger(__name__)
 
 
-@click.command(cls=SectionedCommand, sections=SECTIONS, epilog=EPILOG)
-@click.option(
-    "--upstream",
-    multiple=True,
-    type=UPSTREAM_URL,
-    metavar="URL",
-    help="The server: http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH.  Repeatable, for"
-    " several servers of the same API.",
-)
-@click.option(
-    "--upstream-dns",
-    type=DNS_URL,
-    metavar="URL",
-    help="Instead: servers at all addresses of the URL's host name, which is resolved again.",
-)
-@click.option(
-    "--upstream-service",
-    type=SERVICE,
-    metavar="NAMESPACE/NAME",
-    help="Instead: servers of a Service in the pod's cluster, such as default/kubernetes; watched.",
-)
-@click.option(
-    "--listen",
-    type=LISTEN_ADDRESS,
-    metavar="[HOST]:PORT",
-    help="For clients; :8080 is every address; or unix:/PATH. [default: 127.0.0.1:8080]",
-)
-@click.option(
-    "--admin",
-    type=LISTEN_ADDRESS_OR_NONE,
-    metavar="[HOST]:PORT",
-    help="For the live page, metrics and health, or none. [default: 127.0.0.1:8081]",
-)
-@click.option(
-    "--tls-cert-file",
-    type=FILE,
-    metavar="FILE",
-    help="Certificate shown to clients, PEM; turns TLS on. [default: plain HTTP]",
-)
-@click.option("--tls-private-key-file", type=FILE, metavar="FILE", help="Its key, PEM.")
-@click.option(
-    "--client-ca-file",
-    type=FILE,
-    metavar="FILE",
-    help="CAs of client certificates, which name users, PEM.",
-)
-@click.option(
-    "--token-auth-file",
-    type=FILE,
-    metavar="FILE",
-    help="Bearer tokens: CSV of token,user,uid,groups.",
-)
-@click.option(
-    "--token-review/--no-token-review",
-    default=None,
-    help="Whether to ask the server about other tokens, by TokenReview. [default: no]",
-)
-@click.option(
-    "--upstream-ca-file",
-    type=FILE,
-    metavar="FILE",
-    help="CAs that verify the server, PEM. [default: the system's]",
-)
-@click.option(
-    "--upstream-token-file",
-    type=FILE,
-    metavar="FILE",
-    help="The proxy's own bearer token, such as for reviews.",
-)
-@click.option(
-    "--objects",
-    multiple=True,
-    metavar="PATH",
-    type=click.Path(exists=True),
-    help="File or directory of FlowSchemas and PriorityLevelConfigurations; watched.  Repeatable.",
-)
-@click.option(
-    "--store",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Instead of --objects: an SQLite file of them, which kubectl --server http://ADMIN edits.",
-)
-@click.option(
-    "--objects-from-kubernetes",
-    is_flag=True,
-    default=None,
-    help="Instead of --objects: follow those of a Kubernetes API, by default of the pod's cluster.",
-)
-@click.option(
-    "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="How to reach that API. [default: by the pod's service account]",
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    help="Context of the kubeconfig. [default: its current one]",
-)
-@click.option(
-    "--write-status/--no-write-status",
-    default=None,
-    help="Whether to maintain the condition Dangling of FlowSchemas in that API. [default: no]",
-)
-@click.option(
-    "--admin-token-file",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="File with the bearer token for writes to the store. [default: only loopback writes]",
-)
-@preset_option
-@suggested_objects_option
-@click.option(
-    "--enforcement",
-    type=click.Choice([ENFORCE, OBSERVE]),
-    help="Whether requests are limited, or only what would happen is counted. [default: enforce]",
-)
-@click.option(
-    "--server-concurrency-limit",
-    type=click.IntRange(1, MAX_SEATS),
-    metavar="SEATS",
-    help="Seats of the whole server, divided among the priority levels. [default: 600]",
-)
-@click.option(
-    "--per-endpoint",
-    type=click.IntRange(1, MAX_SEATS),
-    metavar="SEATS",
-    help="Instead: seats of each server; the limit is that of all that are healthy.",
-)
-@click.option(
-    "--no-rebalance",
-    is_flag=True,
-    default=None,
-    help="End no watch or tunnel to bring them into balance among several servers.",
-)
-@click.option(
-    "--fleet",
-    type=STORE,
-    metavar="URL",
-    help="Share the limit with other proxies, by the store at redis://HOST or"
-    " kubernetes:NAMESPACE/NAME.",
-)
-@click.option(
-    "--fleet-replicas",
-    type=click.IntRange(1, 512),
-    metavar="N",
-    help="How many proxies are meant to share it. [default: as many as come]",
-)
-@click.option(
-    "--identity-headers-from",
-    multiple=True,
-    type=NETWORK,
-    metavar="CIDR",
-    help="Clients whose X-Remote-* fields name the user. [default: none]  Repeatable.",
-)
-@click.option(
-    "--object-counts-from",
-    type=URL,
-    metavar="URL",
-    help="Metrics page with the numbers of stored objects, for the costs of LISTs.",
-)
-@click.option(
-    "--workers",
-    type=WORKERS,
-    metavar="NUMBER",
-    help="Processes that serve, or auto: one a processor.  They share the seats. [default: 1]",
-)
-@click.option(
-    "--access-log",
-    metavar="FILE",
-    help="Log a line of JSON for each request; - for stdout.  SIGUSR1 reopens it. [default: none]",
-)
-@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="[default: info]")
-@click.option(
-    "--log-format",
-    type=click.Choice(LOG_FORMATS),
-    help="Lines of the log, on stderr: text, or a JSON object each. [default: text]",
-)
-@click.option(
-    "--metrics",
-    type=click.Choice([LEAN, FULL]),
-    help="Whether /metrics leaves out what was never used. [default: lean]",
+@click.command(
+    cls=SectionedCommand,
+    sections={
+        **{title: [flag.parameter for flag in flags] for title, flags in FLAGS.items()},
+        LAST: ["settings_path", *(flag.parameter for flag in FLAGS[LAST])],
+    },
+    epilog=EPILOG,
+    params=[flag.option() for flag in BY_PARAMETER.values()],
 )
 @click.option(
     "--settings",
@@ -330,7 +389,6 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
     )
     try:
         settings = file.read()
-        check_identities(settings)
     except ConflictError as error:
         problems = file.problems_of(error)
         if problems == tuple(str(error).splitlines()):
@@ -372,7 +430,7 @@ def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
         if path is None:
             raise ConflictError("say where to forward: --upstream URL, or --settings FILE")
         raise SettingsError((f"{path}: {WITHOUT_UPSTREAM}",))
-    check_combination(settings)
+    check(settings)
     if path is not None and settings.clusters:
         settings = with_each_cluster(checked_clusters(settings, path), as_preset)
         if all(each.settings is None for each in settings.clusters):
@@ -384,73 +442,24 @@ def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
 
 def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
     """Put the flags that were given over the settings; paths are as in the working directory."""
-    given = {name: value for name, value in flags.items() if value not in (None, ())}
-
-    def changed(record: Any, *names: str, **flag_of: str) -> Any:  # noqa: ANN401 - any record
-        """The record with the flags of the same name, and with those named otherwise."""
-        flag_of |= {name: name for name in names}
-        values = {name: given[flag] for name, flag in flag_of.items() if flag in given}
-        return with_values(record, values)
-
-    if given.get("admin") == NOWHERE:
-        given["admin"] = None
-    if given.pop("no_rebalance", False):
-        given["no_rebalance"] = 0  # percent
-    flow_control = changed(
-        settings.flow_control,
-        *("enforcement", "server_concurrency_limit", "per_endpoint", "objects", "store"),
-        *("suggested_objects", "object_counts_from"),
-    )
-    kubernetes = changed(
-        settings.flow_control.kubernetes,
-        *("kubeconfig", "context", "write_status"),
-        is_enabled="objects_from_kubernetes",
-    )
-    settings = dataclasses.replace(
-        settings,
-        downstream=dataclasses.replace(
-            changed(settings.downstream, "listen", "identity_headers_from"),
-            tls=changed(
-                settings.downstream.tls,
-                certificate_file="tls_cert_file",
-                key_file="tls_private_key_file",
-            ),
-        ),
-        upstream=dataclasses.replace(
-            with_values(
-                changed(settings.upstream, token_file="upstream_token_file"),  # noqa: S106 - a path
-                upstream_of(settings.upstream, given),
-            ),
-            rebalance=changed(settings.upstream.rebalance, percent_per_minute="no_rebalance"),
-            tls=changed(settings.upstream.tls, ca_file="upstream_ca_file"),
-        ),
-        authentication=dataclasses.replace(
-            changed(settings.authentication, "client_ca_file", token_file="token_auth_file"),  # noqa: S106 - as above
-            token_review=changed(settings.authentication.token_review, is_enabled="token_review"),
-        ),
-        flow_control=dataclasses.replace(flow_control, kubernetes=kubernetes),
-        fleet=changed(settings.fleet, store="fleet", replicas="fleet_replicas"),
-        access_log=changed(settings.access_log, path="access_log"),
-    )
-    result: Settings = changed(settings, *GLOBAL)
-    return result
-
-
-def upstream_of(upstream: UpstreamSettings, given: dict[str, Any]) -> dict[str, object]:
-    """What flags say of where the servers are, by fields of `upstream`."""
-    found: dict[str, object] = {}
-    if "upstream" in given:
-        first, *others = given["upstream"]
-        if others:
-            found["endpoints"] = tuple(EndpointSettings(url=each) for each in (first, *others))
-        else:
-            found["url"] = first
-    if "upstream_dns" in given:
-        found["dns"] = given["upstream_dns"]
-    if "upstream_service" in given:
-        namespace, name = given["upstream_service"]
-        found["service"] = dataclasses.replace(upstream.service, namespace=namespace, name=name)
-    return found
+    tree: dict[str, Any] = {}
+    for parameter, value in flags.items():
+        if value in (None, ()):
+            continue
+        *sections, name = BY_PARAMETER[parameter].fields
+        if parameter == "upstream":
+            first, *others = value
+            endpoints = tuple(EndpointSettings(url=each) for each in value)
+            name, value = ("endpoints", endpoints) if others else ("url", first)  # noqa: PLW2901
+        elif parameter == "upstream_service":
+            value = {"namespace": value[0], "name": value[1]}  # noqa: PLW2901 - as the setting is
+        elif value == NOWHERE and parameter == "admin":
+            value = None  # noqa: PLW2901 - as the setting is
+        place = tree
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = value
+    return with_values(settings, tree)
 
 
 async def run(

@@ -38,8 +38,6 @@ from apfproxy.request.attributes import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from apfproxy.settings import AuthenticationSettings, UnverifiedSettings
-
 Lines = list[tuple[bytes, bytes]]
 """Names, in lower case, and values of header fields."""
 
@@ -104,15 +102,16 @@ class UnverifiedRules:
     is_by_authorization: bool = False
 
     @classmethod
-    def of(cls, settings: UnverifiedSettings) -> UnverifiedRules:
-        secret_headers = _lower(settings.secret_headers or ())
-        return cls(
-            settings.is_by_basic,
-            secret_headers,
-            _lower(settings.headers),
-            settings.is_by_address is True,
-            AUTHORIZATION in secret_headers,
-        )
+    def of(
+        cls,
+        secret_headers: Sequence[str],
+        headers: Sequence[str],
+        *,
+        is_by_basic: bool,
+        is_by_address: bool,
+    ) -> UnverifiedRules:
+        secrets = _lower(secret_headers)
+        return cls(is_by_basic, secrets, _lower(headers), is_by_address, AUTHORIZATION in secrets)
 
     def alias(self, basic: str, authorization: bytes, values: Mapping[bytes, str]) -> User | None:
         """The user that a request names if its client is anonymous; None if it names none.
@@ -164,14 +163,21 @@ class CredentialRules:
     unverified: UnverifiedRules
 
     @classmethod
-    def of(cls, settings: AuthenticationSettings) -> CredentialRules:
-        front_proxy, keys = settings.front_proxy, settings.api_keys
-        usernames, uids = _lower(front_proxy.username_headers), _lower(front_proxy.uid_headers)
-        groups = _lower(front_proxy.group_headers)
-        prefixes = _lower(front_proxy.extra_header_prefixes)
-        key_name = b"" if keys.file is None else (keys.header or "").lower().encode()
-        telling_apart = UnverifiedRules.of(settings.unverified)
-        naming = {key_name, *telling_apart.secret_headers, *telling_apart.headers}
+    def of(
+        cls,
+        username_headers: Sequence[str],
+        uid_headers: Sequence[str],
+        group_headers: Sequence[str],
+        extra_header_prefixes: Sequence[str],
+        *,
+        key_header: str,
+        reads_basic: bool,
+        unverified: UnverifiedRules,
+    ) -> CredentialRules:
+        usernames, uids = _lower(username_headers), _lower(uid_headers)
+        groups, prefixes = _lower(group_headers), _lower(extra_header_prefixes)
+        key_name = key_header.lower().encode()
+        naming = {key_name, *unverified.secret_headers, *unverified.headers}
         return cls(
             usernames,
             uids,
@@ -181,9 +187,9 @@ class CredentialRules:
             tuple({_STANDARD_EXTRA_PREFIX, *prefixes}),
             key_name,
             frozenset(naming - {b"", AUTHORIZATION}),
-            frozenset(name.decode() for name in (key_name, *telling_apart.secret_headers) if name),
-            (keys.file is not None and keys.is_basic) or telling_apart.is_by_basic,
-            telling_apart,
+            frozenset(name.decode() for name in (key_name, *unverified.secret_headers) if name),
+            reads_basic or unverified.is_by_basic,
+            unverified,
         )
 
     def is_claim(self, name: bytes) -> bool:

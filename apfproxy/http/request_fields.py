@@ -31,10 +31,9 @@ from apfproxy.http.upgrade import bearer_token, offered, without_bearer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from apfproxy.base.address import IPAddress
+    from apfproxy.base.address import IPAddress, Network
     from apfproxy.http.credential_fields import CredentialRules, Lines
     from apfproxy.http.upgrade import Offer
-    from apfproxy.settings import Network
 
 HTTP_1_0: Final = "HTTP/1.0"
 HTTP_1_1: Final = "HTTP/1.1"

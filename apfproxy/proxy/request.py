@@ -20,7 +20,7 @@ from mypy_extensions import mypyc_attr
 from apfproxy.base.address import address_from
 from apfproxy.flowcontrol.passage import RequestDigest
 from apfproxy.flowcontrol.preset import PRESETS, Preset
-from apfproxy.http.credential_fields import CredentialRules, alias_of_address, name_of_secret
+from apfproxy.http.credential_fields import alias_of_address, name_of_secret
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts, is_among
 from apfproxy.http.request_head import parse_head
@@ -448,7 +448,7 @@ def field_rules(settings: Settings) -> FieldRules:
     downstream, upstream = settings.downstream, settings.upstream
     return FieldRules(
         UpstreamHosts(upstream.address.authority.encode(), (upstream.host_header or "").encode()),
-        CredentialRules.of(settings.authentication),
+        settings.authentication.credential_rules,
         downstream.max_header_fields,
         downstream.max_target_bytes,
         proxies=(*downstream.identity_headers_from, *downstream.trusted_proxies),
@@ -462,7 +462,7 @@ def plain_rules(settings: Settings) -> FieldRules:
     downstream = settings.downstream
     return FieldRules(
         UpstreamHosts(b"", b""),
-        CredentialRules.of(AuthenticationSettings()),
+        AuthenticationSettings().credential_rules,
         downstream.max_header_fields,
         downstream.max_target_bytes,
     )

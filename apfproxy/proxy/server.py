@@ -9,8 +9,9 @@ import math
 import os
 import resource
 import socket
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
+
+from msgspec.structs import replace
 
 from apfproxy.base.faults import Part, contained
 from apfproxy.base.memory import MemoryTrimmer, overload_bytes

@@ -1,224 +1,719 @@
-"""What a process can be told: one small frozen record per concern, built only in `cli`.
+"""The settings of a process: a frozen record per concern, with the keys of the settings file.
 
-Durations are seconds, sizes are bytes.  `settings.file` reads these records from a file,
-where a key is the field's name in camelCase, without the unit of a duration (`head_timeout_s` is
-`headTimeout: 32s`).  `config/apfproxy.yaml` explains each of them.
-
-The records are here by subject, a file each; whoever uses them imports them from the package.
+Durations are seconds, sizes are bytes.  A key is the field's name in camelCase, without the unit of
+a duration: `head_timeout_s` is `headTimeout: 32s`.  Bounds and forms of values stand at the fields;
+`settings.file` reads a file by them, `cli.serve` makes flags of them, and `settings.changes` knows
+from `RESTART` what takes a restart.  `config/apfproxy.yaml` explains each setting.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, TypeVar, dataclass_transform
 
-from apfproxy.base.address import UNIX_MODE, UNSAID, Address
-from apfproxy.settings.authentication import (
-    ANONYMOUS,
-    EVERYBODY,
-    REFUSE,
-    ApiKeySettings,
-    AudienceSettings,
-    AuthenticationSettings,
-    FrontProxySettings,
-    ImpersonationSettings,
-    JwtSettings,
-    ReviewSettings,
-    UnverifiedSettings,
-)
-from apfproxy.settings.clients import (
-    DownstreamSettings,
-    DownstreamTlsSettings,
-    Http2Settings,
-    LimitSettings,
-    Network,
-    OverloadSettings,
-    TunnelSettings,
-)
-from apfproxy.settings.fleet import AUTO_WORKERS, MAX_WORKERS, FleetSettings
-from apfproxy.settings.limiting import (
-    AS_KUBERNETES,
-    ENFORCE,
-    HTTP_API,
-    KUBERNETES_API,
-    MAX_SEATS,
-    OBSERVE,
-    PROMPT,
-    FlowControlSettings,
-    KubernetesSettings,
-    WatchSettings,
-    preset_setting,
-)
-from apfproxy.settings.observability import (
-    ERRORS,
-    FULL,
-    JSON,
-    LEAN,
-    LOG_FORMATS,
-    LOG_LEVELS,
-    TEXT,
-    AccessLogSettings,
-    AdminTlsSettings,
-    TopFlowsSettings,
-    TracingSettings,
-)
-from apfproxy.settings.requests import LongRunningSettings, RequestSettings
-from apfproxy.settings.servers import (
-    FRONT_PROXY,
-    HTTP,
-    HTTPS,
-    IMPERSONATE,
-    MAX_ENDPOINTS,
-    PASS_THROUGH,
-    EjectionSettings,
-    EndpointAddress,
-    EndpointSettings,
-    HealthCheckSettings,
-    RebalanceSettings,
-    ServiceSettings,
-    UpgradeSettings,
-    UpstreamSettings,
-    UpstreamTlsSettings,
-)
-from apfproxy.settings.setting_fields import (
-    Bounds,
-    bounded,
-    path_setting,
-    socket_mode,
-    with_values,
+from msgspec import Meta, Struct, field, structs
+
+from apfproxy.base.address import UNIX_MODE, UNSAID, Address, Network
+from apfproxy.http.credential_fields import CredentialRules, UnverifiedRules
+from apfproxy.settings.store_address import FLEET, MEMBER, STORE
+from apfproxy.settings.values import (
+    API_PREFIX,
+    AUTO_WORKERS,
+    COLLECTOR,
+    DNS,
+    DURATION,
+    FILE,
+    HEADER,
+    HOST_HEADER,
+    HOST_PATTERN,
+    LABEL,
+    LISTEN,
+    LOG_FILE,
+    MAX_WORKERS,
+    MODE,
+    NETWORK,
+    PATH_PATTERN,
+    PATH_PREFIX,
+    PATHS_BELOW,
+    SERVICE_PORT,
+    SIZE,
+    SUBRESOURCE,
+    TARGET,
+    UPSTREAM,
+    URL,
+    VERB,
+    WORKERS,
+    one_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-__all__ = [
-    "ANONYMOUS",
-    "AS_KUBERNETES",
-    "AUTO_WORKERS",
-    "ENFORCE",
-    "ERRORS",
-    "EVERYBODY",
-    "FRONT_PROXY",
-    "FULL",
-    "HTTP",
-    "HTTPS",
-    "HTTP_API",
-    "IMPERSONATE",
-    "JSON",
-    "KUBERNETES_API",
-    "LEAN",
-    "LOG_FORMATS",
-    "LOG_LEVELS",
-    "MAX_ENDPOINTS",
-    "MAX_SEATS",
-    "MAX_WORKERS",
-    "OBSERVE",
-    "OF_A_CLUSTER",
-    "PASS_THROUGH",
-    "PROMPT",
-    "REFUSE",
-    "TEXT",
-    "UNIX_MODE",
-    "UNSAID",
-    "AccessLogSettings",
-    "Address",
-    "AdminTlsSettings",
-    "ApiKeySettings",
-    "AudienceSettings",
-    "AuthenticationSettings",
-    "Bounds",
-    "ClusterSettings",
-    "DownstreamSettings",
-    "DownstreamTlsSettings",
-    "DrainSettings",
-    "EjectionSettings",
-    "EndpointAddress",
-    "EndpointSettings",
-    "FleetSettings",
-    "FlowControlSettings",
-    "FrontProxySettings",
-    "HealthCheckSettings",
-    "Http2Settings",
-    "ImpersonationSettings",
-    "JwtSettings",
-    "KubernetesSettings",
-    "LimitSettings",
-    "LongRunningSettings",
-    "Network",
-    "OverloadSettings",
-    "RebalanceSettings",
-    "RequestSettings",
-    "ReviewSettings",
-    "ServiceSettings",
-    "Settings",
-    "TopFlowsSettings",
-    "TracingSettings",
-    "TunnelSettings",
-    "UnverifiedSettings",
-    "UpgradeSettings",
-    "UpstreamSettings",
-    "UpstreamTlsSettings",
-    "WatchSettings",
-    "bounded",
-    "path_setting",
-    "preset_setting",
-    "with_each_cluster",
-    "with_values",
-]
+    from apfproxy.settings.values import Form
+
+__all__ = ["AUTO_WORKERS", "MAX_WORKERS", "UNIX_MODE", "UNSAID", "Address", "Network"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainSettings:
+def wire_name(name: str) -> str:
+    """The key of a field: `head_timeout_s` is `headTimeout`, `is_bearer` is `bearer`."""
+    name = name.removeprefix("is_by_").removeprefix("is_").removesuffix("_s")
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class Record(Struct, frozen=True, kw_only=True, rename=wire_name):
+    """Some settings that belong together; a section of the settings file, but for the whole.
+
+    Attributes:
+        ALTERNATIVES: Fields of which only one may be given: it takes the place of the others.
+        RESTART: Fields that a running process does not change.
+    """
+
+    ALTERNATIVES: ClassVar[tuple[str, ...]] = ()
+    RESTART: ClassVar[tuple[str, ...]] = ()
+
+
+R = TypeVar("R", bound=Record)
+
+
+def with_values(record: R, values: Mapping[str, object]) -> R:
+    """The record with other values, by the names of its fields; a mapping is of a section.
+
+    Of alternatives, one that is given takes the place of the others.
+    """
+    values = {
+        name: with_values(getattr(record, name), value) if isinstance(value, dict) else value
+        for name, value in values.items()
+    }
+    defaults, alternatives = type(record)(), record.ALTERNATIVES
+    if any(
+        values.get(each, getattr(defaults, each)) != getattr(defaults, each)
+        for each in alternatives
+    ):
+        values = {each: getattr(defaults, each) for each in alternatives} | values
+    return structs.replace(record, **values)
+
+
+def form(form: Form) -> Meta:
+    """The form of a setting."""
+    return Meta(extra={"form": form})
+
+
+def duration(least: float, most: float | None = None) -> Meta:
+    """The form and the bounds of a duration, in seconds."""
+    return Meta(ge=least, le=most, extra={"form": DURATION})
+
+
+def size(least: int, most: int | None = None) -> Meta:
+    """The form and the bounds of a number of bytes."""
+    return Meta(ge=least, le=most, extra={"form": SIZE})
+
+
+def bounds(least: float, most: float | None = None) -> Meta:
+    """The bounds of a number, both included."""
+    return Meta(ge=least, le=most)
+
+
+File = Annotated[str, form(FILE)]
+"""The path of a file, which begins at the settings file's directory."""
+Mode = Annotated[int, form(MODE)]
+Header = Annotated[str, form(HEADER)]
+Label = Annotated[str, form(LABEL)]
+Listen = Annotated[Address, form(LISTEN)]
+Upstream = Annotated[Address, form(UPSTREAM)]
+Url = Annotated[str, form(URL)]
+Networks = tuple[Annotated[Network, form(NETWORK)], ...]
+
+# ------------------------------------------------------------------ requests and users
+
+KUBERNETES_API, HTTP_API = "kubernetes", "http"
+"""What kind of API the server behind has: which objects are built in, and how requests are read."""
+Preset = Annotated[str, form(one_of(KUBERNETES_API, HTTP_API))]
+
+
+class LongRunningSettings(Record):
+    """Which requests may last as long as their clients like; None as the preset has it."""
+
+    verbs: tuple[Annotated[str, form(VERB)], ...] | None = None
+    subresources: tuple[Annotated[str, form(SUBRESOURCE)], ...] | None = None
+    path_prefixes: tuple[Annotated[str, form(PATHS_BELOW)], ...] | None = None
+
+
+class RequestSettings(Record):
+    """How requests are read; `path_prefixes` are patterns below which the server has APIs."""
+
+    path_prefixes: tuple[Annotated[str, form(API_PREFIX)], ...] = ()
+    long_running: LongRunningSettings = LongRunningSettings()
+
+
+EVERYBODY = "*"
+"""As a user's name: any user."""
+
+
+class AudienceSettings(Record):
+    """Users and groups, any of whom is meant."""
+
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+class FrontProxySettings(Record):
+    """Authenticating proxies in front of this one, which name the user in header fields."""
+
+    ca_file: File | None = None
+    allowed_names: tuple[str, ...] = ()
+    username_headers: tuple[Header, ...] = ("X-Remote-User",)
+    uid_headers: tuple[Header, ...] = ("X-Remote-Uid",)
+    group_headers: tuple[Header, ...] = ("X-Remote-Group",)
+    extra_header_prefixes: tuple[Header, ...] = ("X-Remote-Extra-",)
+
+
+class JwtSettings(Record):
+    """One issuer of JSON Web Tokens."""
+
+    issuer: str = ""
+    audiences: tuple[str, ...] = ()
+    keys_file: File | None = None
+    jwks_url: Url | None = None
+    ca_file: File | None = None
+    username_claim: str = "sub"
+    username_prefix: str | None = None
+    groups_claim: str | None = None
+    groups_prefix: str | None = None
+    is_service_account_issuer: bool = field(default=False, name="serviceAccounts")
+
+
+class ReviewSettings(Record):
+    """Questions to the upstream's API: TokenReviews or SubjectAccessReviews."""
+
+    is_enabled: bool = False
+    cache_s: Annotated[float, duration(0)] = 10.0
+    grace_s: Annotated[float, duration(0)] = 110.0
+    max_cached: Annotated[int, bounds(1)] = 8192
+    max_concurrent: Annotated[int, bounds(1)] = 16
+    timeout_s: Annotated[float, duration(0.001)] = 10.0
+
+
+class ImpersonationSettings(Record):
+    """Whose `Impersonate-*` fields decide how a request is classified."""
+
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    access_review: ReviewSettings = ReviewSettings()
+
+
+REFUSE, ANONYMOUS = "refuse", "anonymous"
+"""What becomes of a request with a key that the proxy does not know: 401, or as without the key."""
+
+
+class ApiKeySettings(Record):
+    """Keys that the proxy knows by their SHA-256, and where requests have them."""
+
+    file: File | None = None
+    header: Header | None = "X-API-Key"
+    is_bearer: bool = False
+    is_basic: bool = False
+    unknown: Annotated[str, form(one_of(REFUSE, ANONYMOUS))] = REFUSE
+
+
+class UnverifiedSettings(Record):
+    """What tells anonymous clients apart, though nobody has verified it; the first that is there.
+
+    In the order of these fields: the user name of Basic, the hash of a secret, a field's value, the
+    address.  None is left to the preset, and for the last one no limit without it.
+    """
+
+    is_by_basic: bool = False
+    secret_headers: tuple[Header, ...] | None = None
+    headers: tuple[Header, ...] = ()
+    is_by_address: bool | None = None
+    names_per_address: Annotated[int, bounds(1)] | None = None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything is on that tells anonymous clients apart."""
+        return bool(self.is_by_basic or self.secret_headers or self.headers or self.is_by_address)
+
+
+class AuthenticationSettings(Record):
+    """Authentication of clients; without any of this all are anonymous."""
+
+    client_ca_file: File | None = None
+    front_proxy: FrontProxySettings = FrontProxySettings()
+    token_file: File | None = None
+    jwt: tuple[JwtSettings, ...] = ()
+    token_review: ReviewSettings = ReviewSettings()
+    api_keys: ApiKeySettings = ApiKeySettings()
+    anonymous: bool = True
+    unverified: UnverifiedSettings = UnverifiedSettings()
+    impersonation: ImpersonationSettings = ImpersonationSettings()
+
+    @property
+    def credential_rules(self) -> CredentialRules:
+        """Which header fields name the user."""
+        front_proxy, keys, unverified = self.front_proxy, self.api_keys, self.unverified
+        return CredentialRules.of(
+            front_proxy.username_headers,
+            front_proxy.uid_headers,
+            front_proxy.group_headers,
+            front_proxy.extra_header_prefixes,
+            key_header="" if keys.file is None else keys.header or "",
+            reads_basic=keys.file is not None and keys.is_basic,
+            unverified=UnverifiedRules.of(
+                unverified.secret_headers or (),
+                unverified.headers,
+                is_by_basic=unverified.is_by_basic,
+                is_by_address=unverified.is_by_address is True,
+            ),
+        )
+
+
+# ------------------------------------------------------------------ clients' connections
+
+
+class DownstreamTlsSettings(Record):
+    """TLS towards clients: on with a certificate."""
+
+    certificate_file: File | None = None
+    key_file: File | None = None
+    require_client_certificate: bool = False
+    handshake_timeout_s: Annotated[float, duration(0.001)] = 10.0
+
+
+class LimitSettings(Record):
+    """What one client, or all of them, may take of the proxy; None for no limit."""
+
+    max_connections: Annotated[int, bounds(1)] | None = 32768
+    max_connections_per_address: Annotated[int, bounds(1)] | None = None
+    max_pipelined_requests: Annotated[int, bounds(1)] | None = None
+    max_body_bytes: Annotated[int, size(0)] | None = None
+    gathered_body_bytes: Annotated[int, size(0, 32768)] = 32768
+    max_held_bytes: Annotated[int, size(1 << 20)] | None = None
+    max_held_bytes_per_address: Annotated[int, size(1 << 18)] | None = None
+    max_held_bytes_per_connection: Annotated[int, size(1 << 18)] = 4 << 20
+    min_body_rate_bytes: Annotated[int, size(0)] = 240
+    body_rate_grace_s: Annotated[float, duration(0.001)] = 5.0
+    slow_reader_grace_s: Annotated[float, duration(0.001)] | None = None
+    slow_readers_per_level: Annotated[int, bounds(0)] | None = None
+
+
+class Http2Settings(Record):
+    """HTTP/2 to clients: over TLS where both sides offer it, and without TLS only if that is on."""
+
+    is_enabled: bool = True
+    is_cleartext: bool = False
+    max_concurrent_streams: Annotated[int, bounds(1, 10_000)] = 100
+    goaway_chance: Annotated[float, bounds(0.0, 0.02)] = 0.0
+
+
+class KeepAliveSettings(Record):
+    """How silent clients are probed."""
+
+    idle_s: Annotated[float, duration(0.001, 7200)] = 60.0
+    timeout_s: Annotated[float, duration(0.001, 7200)] = 120.0
+
+
+class OverloadSettings(Record):
+    """When the proxy itself has too much to do, and sheds new connections.
+
+    None is for never; of the memory, for what the container may use, if it has a limit.
+    """
+
+    loop_delay_s: Annotated[float, duration(0.001)] | None = 0.5
+    memory_bytes: Annotated[int, size(1 << 20)] | None = None
+
+
+class TunnelSettings(Record):
+    """Upgraded connections: exec, attach, port-forward, proxy and watches over WebSocket."""
+
+    idle_timeout_s: Annotated[float, duration(0.001)] = 14400.0
+
+
+class DownstreamSettings(Record):
+    """Connections of clients."""
+
+    RESTART = ("listen", "socket_mode", "proxy_protocol")
+
+    listen: Listen = Address(host="127.0.0.1", port=8080)
+    socket_mode: Mode = UNIX_MODE
+    tls: DownstreamTlsSettings = DownstreamTlsSettings()
+    head_timeout_s: Annotated[float, duration(0.001)] = 32.0
+    idle_timeout_s: Annotated[float, duration(0.001)] = 90.0
+    keep_alive: KeepAliveSettings = KeepAliveSettings()
+    request_timeout_s: Annotated[float, duration(0.001)] = 60.0
+    max_head_bytes: Annotated[int, size(1024, 1 << 24)] = 65536
+    max_header_fields: Annotated[int, bounds(1, 100_000)] = 256
+    max_target_bytes: Annotated[int, size(256, 1 << 24)] = 16384
+    identity_headers_from: Networks = ()
+    trusted_proxies: Networks = ()
+    proxy_protocol: bool = False
+    explain_answers_to: AudienceSettings = AudienceSettings()
+    http2: Http2Settings = Http2Settings()
+    limits: LimitSettings = LimitSettings()
+    overload: OverloadSettings = OverloadSettings()
+
+
+# ------------------------------------------------------------------ upstream
+
+
+class UpstreamTlsSettings(Record):
+    """TLS towards the upstream, which its URL turns on."""
+
+    ca_file: File | None = None
+    server_name: str | None = None
+    certificate_file: File | None = None
+    key_file: File | None = None
+    handshake_timeout_s: Annotated[float, duration(0.001)] = 10.0
+
+
+PASS_THROUGH, FRONT_PROXY, IMPERSONATE = "passThrough", "frontProxy", "impersonate"
+"""How the upstream learns who the user is: the client's own credentials go on; the proxy says so in
+X-Remote-* fields under its certificate; or it impersonates under its own token."""
+
+
+class EndpointAddress(Record):
+    """Where an endpoint is.
+
+    Attributes:
+        weight: Its part of the work, in proportion to the other endpoints' weights.
+        server_name: The name to verify in its certificate where `upstream.tls.serverName` has none;
+            None for the host of its address.
+    """
+
+    address: Address
+    weight: int = 1
+    server_name: str | None = None
+
+
+MAX_ENDPOINTS = 256
+"""Of one cluster, wherever they come from: far more than control planes have."""
+
+
+class EndpointSettings(Record):
+    """One of several endpoints."""
+
+    url: Upstream = UNSAID
+    weight: Annotated[int, bounds(1, 100)] = 1
+
+
+HTTP, HTTPS = "http", "https"
+
+
+class ServiceSettings(Record):
+    """A Service in a Kubernetes API, whose EndpointSlices name the endpoints."""
+
+    namespace: Label = "default"
+    name: Label | None = None
+    port: Annotated[str, form(SERVICE_PORT)] | None = None
+    scheme: Annotated[str, form(one_of(HTTP, HTTPS))] = HTTPS
+    kubeconfig: File | None = None
+    context: str | None = None
+
+    @property
+    def address(self) -> Address:
+        """Its name in the cluster's DNS, and its port where that is given as a number."""
+        is_tls = self.scheme == HTTPS
+        port = int(self.port) if self.port is not None and self.port.isdigit() else None
+        return Address(
+            host=f"{self.name}.{self.namespace}.svc",
+            port=(443 if is_tls else 80) if port is None else port,
+            is_tls=is_tls,
+        )
+
+
+class HealthCheckSettings(Record):
+    """How endpoints are asked whether they are well."""
+
+    path: Annotated[str, form(TARGET)] | None = None
+    interval_s: Annotated[float, duration(0.1)] | None = 5.0
+    timeout_s: Annotated[float, duration(0.001)] = 3.0
+    healthy_threshold: Annotated[int, bounds(1, 100)] = 1
+    unhealthy_threshold: Annotated[int, bounds(1, 100)] = 2
+
+
+class EjectionSettings(Record):
+    """When an endpoint that fails requests gets none for a while."""
+
+    failures: Annotated[int, bounds(0, 1_000_000)] = 5
+    pause_s: Annotated[float, duration(0.001, 86400)] = 5.0
+    max_pause_s: Annotated[float, duration(0.001, 86400)] = 300.0
+
+
+class RebalanceSettings(Record):
+    """How long-running requests come back into balance."""
+
+    percent_per_minute: Annotated[int, bounds(0, 100)] = 5
+
+
+class UpgradeSettings(Record):
+    """Which paths are upgraded beside those that the preset has, and which are not."""
+
+    allow: tuple[Annotated[str, form(PATH_PATTERN)], ...] = ()
+    deny: tuple[Annotated[str, form(PATH_PATTERN)], ...] = ()
+
+
+class UpstreamSettings(Record):
+    """Connections to the upstream; one of `url`, `endpoints`, `dns`, `service` says where it is."""
+
+    ALTERNATIVES = ("url", "endpoints", "dns", "service")
+
+    url: Upstream = UNSAID
+    endpoints: tuple[EndpointSettings, ...] = ()
+    dns: Annotated[Address, form(DNS)] = UNSAID
+    resolve_interval_s: Annotated[float, duration(1, 86400)] = 30.0
+    service: ServiceSettings = ServiceSettings()
+    tls: UpstreamTlsSettings = UpstreamTlsSettings()
+    identity: Annotated[str, form(one_of(PASS_THROUGH, FRONT_PROXY, IMPERSONATE))] = PASS_THROUGH
+    token_file: File | None = None
+    host_header: Annotated[str, form(HOST_HEADER)] | None = None
+    max_connections: Annotated[int, bounds(1)] = 16384
+    max_requests_per_endpoint: Annotated[int, bounds(1)] | None = None
+    idle_timeout_s: Annotated[float, duration(0.001)] = 60.0
+    connect_timeout_s: Annotated[float, duration(0.001)] = 5.0
+    answer_timeout_s: Annotated[float, duration(0.001)] = 60.0
+    abandoned_wait_s: Annotated[float, duration(0, 86400)] = 0.0
+    upgrades: UpgradeSettings = UpgradeSettings()
+    slow_start_s: Annotated[float, duration(0, 3600)] = 10.0
+    health_check: HealthCheckSettings = HealthCheckSettings()
+    ejection: EjectionSettings = EjectionSettings()
+    rebalance: RebalanceSettings = RebalanceSettings()
+    fails_readiness: bool = False
+
+    @property
+    def address(self) -> Address:
+        """What stands for the endpoints as a whole; UNSAID if nothing says where they are.
+
+        It is the Host of requests that have none, and for `dns` and `service` the name that the
+        endpoints' certificates have.
+        """
+        if self.endpoints:
+            return self.endpoints[0].url
+        if self.service.name is not None:
+            return self.service.address
+        return self.url if self.dns == UNSAID else self.dns
+
+    @property
+    def addresses(self) -> tuple[EndpointAddress, ...]:
+        """The endpoints that these settings name themselves; none where others have to be asked."""
+        if self.url != UNSAID:
+            return (EndpointAddress(address=self.url),)
+        return tuple(
+            EndpointAddress(address=each.url, weight=each.weight) for each in self.endpoints
+        )
+
+
+# ------------------------------------------------------------------ flow control
+
+ENFORCE, OBSERVE = "enforce", "observe"
+"""What flow control does: its work, or nothing but count what it would have done."""
+
+MAX_SEATS = (1 << 31) - 1
+Seats = Annotated[int, bounds(1, MAX_SEATS)]
+
+PROMPT, AS_KUBERNETES = "prompt", "kubernetes"
+"""When idle seats are lent: as soon as a request lacks them, or every 10 s as there."""
+
+
+class WatchSettings(Record):
+    """When a WATCH that asked for no initial events gives its seats back."""
+
+    silence_s: Annotated[float, duration(0.001)] = 0.1
+    limit_s: Annotated[float, duration(0.001)] = 10.0
+    bookmark_limit_s: Annotated[float, duration(0.001)] = 60.0
+
+
+class KubernetesSettings(Record):
+    """A Kubernetes API that has the objects."""
+
+    is_enabled: bool = False
+    kubeconfig: File | None = None
+    context: str | None = None
+    first_sync_timeout_s: Annotated[float, duration(0)] = 10.0
+    write_status: bool = False
+
+
+class FlowControlSettings(Record):
+    """Limits, objects and costs."""
+
+    ALTERNATIVES = ("server_concurrency_limit", "per_endpoint")
+    RESTART = ("store", "kubernetes", "hash_seed")
+
+    enforcement: Annotated[str, form(one_of(ENFORCE, OBSERVE))] = ENFORCE
+    server_concurrency_limit: Seats = 600
+    per_endpoint: Seats | None = None
+    limit_adjustment: Annotated[str, form(one_of(PROMPT, AS_KUBERNETES))] = PROMPT
+    objects: tuple[File, ...] = ()
+    store: File | None = None
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    suggested_objects: bool = True
+    hash_seed: Annotated[int, bounds(0, (1 << 32) - 1)] | None = None
+    object_counts_from: Url | None = None
+    object_counts_interval_s: Annotated[float, duration(0.1)] = 30.0
+
+    def seats(self, healthy: int) -> int:
+        """The limit of the whole while so many endpoints are healthy; never that of none."""
+        if self.per_endpoint is None:
+            return self.server_concurrency_limit
+        return min(self.per_endpoint * max(healthy, 1), MAX_SEATS)
+
+
+class FleetSettings(Record):
+    """The fleet of proxies that share one server limit; there is none without a store.
+
+    Attributes:
+        store: Where its record lives, see `settings.store_address`.
+        name: Of the fleet; several may share a store.
+        member: The name of this proxy on pages; None for that of the machine.
+        replicas: How many proxies are meant to be there; None for as many as come.  In a worker's
+            settings, how many members: each of a proxy's workers is one.
+        refresh_interval_s: Between two looks of a member at the record.
+        lease_s: For how long a member that is not seen keeps its seats.
+        password_file: Of Redis' user; read for each connection.
+        sentinel_password_file: The same, of Redis Sentinel.
+        kubeconfig, context: How to reach the Kubernetes API, where that is the store.
+    """
+
+    store: Annotated[str, form(STORE)] | None = None
+    name: Annotated[str, form(FLEET)] = "apfproxy"
+    member: Annotated[str, form(MEMBER)] | None = None
+    replicas: Annotated[int, bounds(1, 512)] | None = None
+    refresh_interval_s: Annotated[float, duration(0.1, 60)] = 1.0
+    lease_s: Annotated[float, duration(1, 600)] = 5.0
+    password_file: File | None = None
+    sentinel_password_file: File | None = None
+    ca_file: File | None = None
+    certificate_file: File | None = None
+    key_file: File | None = None
+    kubeconfig: File | None = None
+    context: str | None = None
+
+
+# ------------------------------------------------------------------ logs, metrics, traces
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+TEXT, JSON = "text", "json"
+LOG_FORMATS = (TEXT, JSON)
+
+LEAN, FULL = "lean", "full"
+"""Which series the metrics page has: those of what was used, or all, as kube-apiserver has them."""
+
+ALL, ERRORS = "all", "errors"
+
+
+class AccessLogSettings(Record):
+    """A line of JSON for each request."""
+
+    path: Annotated[str, form(LOG_FILE)] | None = None
+    requests: Annotated[str, form(one_of(ALL, ERRORS))] = ALL
+    sampled_percent: Annotated[int, bounds(0, 100)] = 100
+    refused_per_second: Annotated[int, bounds(0)] | None = 10
+    max_bytes_per_second: Annotated[int, size(4096)] | None = 16 << 20
+    max_queued: Annotated[int, bounds(1)] = 65536
+    audit_ids: bool = True
+
+
+PRIVILEGED = ("system:masters", "system:monitoring")
+"""Groups whose traceparent kube-apiserver believes."""
+
+
+class TracingSettings(Record):
+    """Spans of requests, for a collector of OpenTelemetry's; on with an endpoint."""
+
+    endpoint: Annotated[str, form(COLLECTOR)] | None = None
+    sampling_rate_per_million: Annotated[int, bounds(0, 1_000_000)] = 0
+    parents_from: AudienceSettings = AudienceSettings(groups=PRIVILEGED)
+    service_name: str = "apfproxy"
+    max_queued: Annotated[int, bounds(1, 1 << 20)] = 2048
+
+
+class AdminTlsSettings(Record):
+    """TLS of the admin listener: on with a certificate."""
+
+    certificate_file: File | None = None
+    key_file: File | None = None
+    client_ca_file: File | None = None
+
+
+class TopFlowsSettings(Record):
+    """Who is throttled, in bounded memory."""
+
+    is_enabled: bool = True
+    capacity: Annotated[int, bounds(8, 65536)] = 512
+
+
+# ------------------------------------------------------------------ the whole
+
+
+class DrainSettings(Record):
     """What happens between SIGTERM and the end."""
 
-    shutdown_delay_s: float = bounded(0.0, 0)
-    idle_grace_s: float = bounded(1.0, 0)
-    timeout_s: float = bounded(60.0, 0)
+    shutdown_delay_s: Annotated[float, duration(0)] = 0.0
+    idle_grace_s: Annotated[float, duration(0)] = 1.0
+    timeout_s: Annotated[float, duration(0)] = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """All settings of a proxy."""
+class Settings(Record):
+    """All settings of a proxy; of `clusters`, whether there are any takes a restart."""
 
-    preset: str = preset_setting()
-    request: RequestSettings = field(default_factory=RequestSettings)
-    downstream: DownstreamSettings = field(default_factory=DownstreamSettings)
-    upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
-    authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
-    tunnel: TunnelSettings = field(default_factory=TunnelSettings)
-    watch: WatchSettings = field(default_factory=WatchSettings)
-    drain: DrainSettings = field(default_factory=DrainSettings)
-    flow_control: FlowControlSettings = field(default_factory=FlowControlSettings)
-    fleet: FleetSettings = field(default_factory=FleetSettings)
-    access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
-    tracing: TracingSettings = field(default_factory=TracingSettings)
-    top_flows: TopFlowsSettings = field(default_factory=TopFlowsSettings)
-    workers: int = field(default=1, metadata={"form": "workers"})
-    admin: Address | None = Address(host="127.0.0.1", port=8081)  # noqa: RUF009 - is frozen
-    admin_socket_mode: int = socket_mode()
-    admin_tls: AdminTlsSettings = field(default_factory=AdminTlsSettings)
-    admin_read_token_file: str | None = path_setting()
-    admin_token_file: str | None = path_setting()
-    metrics: str = field(default=LEAN, metadata={"choices": (LEAN, FULL)})
-    log_level: str = field(default="info", metadata={"choices": LOG_LEVELS})
-    log_format: str = field(default=TEXT, metadata={"choices": LOG_FORMATS})
-    clusters: tuple[ClusterSettings, ...] = field(default=(), metadata={"form": "apart"})
+    RESTART = ("fleet", "workers", "admin", "admin_socket_mode")
+
+    preset: Preset = KUBERNETES_API
+    request: RequestSettings = RequestSettings()
+    downstream: DownstreamSettings = DownstreamSettings()
+    upstream: UpstreamSettings = UpstreamSettings()
+    authentication: AuthenticationSettings = AuthenticationSettings()
+    tunnel: TunnelSettings = TunnelSettings()
+    watch: WatchSettings = WatchSettings()
+    drain: DrainSettings = DrainSettings()
+    flow_control: FlowControlSettings = FlowControlSettings()
+    fleet: FleetSettings = FleetSettings()
+    access_log: AccessLogSettings = AccessLogSettings()
+    tracing: TracingSettings = TracingSettings()
+    top_flows: TopFlowsSettings = TopFlowsSettings()
+    workers: Annotated[int, form(WORKERS)] = 1
+    admin: Listen | None = Address(host="127.0.0.1", port=8081)
+    admin_socket_mode: Mode = UNIX_MODE
+    admin_tls: AdminTlsSettings = AdminTlsSettings()
+    admin_read_token_file: File | None = None
+    admin_token_file: File | None = None
+    metrics: Annotated[str, form(one_of(LEAN, FULL))] = LEAN
+    log_level: Annotated[str, form(one_of(*LOG_LEVELS))] = "info"
+    log_format: Annotated[str, form(one_of(*LOG_FORMATS))] = TEXT
+    clusters: tuple[ClusterSettings, ...] = ()
 
 
-OF_A_CLUSTER = (
-    "preset",
-    "request",
-    "upstream",
-    "authentication",
-    "tunnel",
-    "watch",
-    "flow_control",
+OF_A_CLUSTER: Final = (
+    *("preset", "request", "upstream", "authentication", "tunnel", "watch", "flow_control"),
 )
 """The fields of `Settings` that each cluster can have of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSettings:
+class Certificate(Record):
+    """The proxy's own for the hosts of a cluster."""
+
+    certificate_file: File | None = None
+    key_file: File | None = None
+
+
+class ClusterSection(Record):
+    """What the settings file says of one cluster."""
+
+    name: Label | None = None
+    hosts: tuple[Annotated[str, form(HOST_PATTERN)], ...] = ()
+    path_prefix: Annotated[str, form(PATH_PREFIX)] | None = None
+    max_connections: Annotated[int, bounds(1)] | None = None
+    tls: Certificate = Certificate()
+    preset: Preset = KUBERNETES_API
+    request: RequestSettings = RequestSettings()
+    upstream: UpstreamSettings = UpstreamSettings()
+    authentication: AuthenticationSettings = AuthenticationSettings()
+    tunnel: TunnelSettings = TunnelSettings()
+    watch: WatchSettings = WatchSettings()
+    flow_control: FlowControlSettings = FlowControlSettings()
+
+
+class ClusterSettings(Record):
     """One of several APIs behind, with servers, users, objects and flow control of its own.
 
     Attributes:
@@ -245,7 +740,7 @@ class ClusterSettings:
 def with_each_cluster(settings: Settings, change: Callable[[Settings], Settings]) -> Settings:
     """The settings, with those of each cluster changed."""
     clusters = tuple(
-        each if each.settings is None else replace(each, settings=change(each.settings))
+        each if each.settings is None else structs.replace(each, settings=change(each.settings))
         for each in settings.clusters
     )
-    return replace(settings, clusters=clusters)
+    return structs.replace(settings, clusters=clusters)

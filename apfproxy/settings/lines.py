@@ -10,7 +10,7 @@ import yaml
 
 from apfproxy.base.files import read_file
 from apfproxy.objects.documents import UnreadableError, compose
-from apfproxy.settings.reader import (
+from apfproxy.settings.file import (
     CLUSTERS,
     DEEPEST,
     MAX_FILE_BYTES,
@@ -77,9 +77,11 @@ class SettingsLines:
         """The problem with the file, its line and its setting, as far as they can be told."""
         if self._is_placed(problem):
             return problem
+        begins = SETTING.match(problem)
+        if begins is not None and begins[0].startswith(f"{CLUSTERS}["):
+            return f"{self._path}:{self._line_of(begins[0])}: {problem}"
         if (named := self.of_this_file(problem)) != problem:
             return named
-        begins = SETTING.match(problem)
         is_named = begins is not None and "." in begins[0]
         for path in SETTING.findall(problem):
             # Behind a setting, a word such as `request` is a word.

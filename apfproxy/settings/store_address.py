@@ -20,10 +20,12 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote
 
 from apfproxy.settings.values import (
-    MAX_UNIX_BYTES,
+    LABEL,
+    Form,
     is_text,
+    matching,
     parse_host,
-    parse_label,
+    parse_socket_path,
     shown,
     split_url,
 )
@@ -33,9 +35,6 @@ SENTINEL_PORT = 26379
 MAX_DATABASE = 65535
 MAX_NODES = 64
 
-FLEET_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
-"""Neither `/` nor `_`, which part it from the name of a cluster in keys."""
-MEMBER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,198}[A-Za-z0-9])?")
 SERVICE_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 """What Sentinel takes for the name of a server that it watches."""
 CONFIG_MAP = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
@@ -108,24 +107,6 @@ def parse_store(text: str) -> str:
     return text
 
 
-def parse_fleet_name(text: str) -> str:
-    """Check the name of a fleet."""
-    if FLEET_NAME.fullmatch(text) is None:
-        raise ValueError(
-            f"expected at most 63 letters, digits and between them . and -, not {text!r}"
-        )
-    return text
-
-
-def parse_member_name(text: str) -> str:
-    """Check the name of a member."""
-    if MEMBER_NAME.fullmatch(text) is None:
-        raise ValueError(
-            f"expected at most 200 letters, digits and between them . _ : and -, not {text!r}"
-        )
-    return text
-
-
 def store_address(text: str) -> StoreAddress:
     """Read where a store is; ValueError with what was expected."""
     scheme, _, rest = text.partition(":")
@@ -134,7 +115,7 @@ def store_address(text: str) -> StoreAddress:
     if scheme == Kind.KUBERNETES:
         return _config_map(rest)
     if scheme == Kind.PARENT:
-        return StoreAddress(kind=Kind.PARENT, path=_socket_path(rest))
+        return StoreAddress(kind=Kind.PARENT, path=parse_socket_path(rest))
     plain = scheme.replace("rediss", "redis", 1)
     if plain == Kind.SOCKET == scheme:
         return _socket(text)
@@ -150,15 +131,7 @@ def _config_map(rest: str) -> StoreAddress:
             "expected kubernetes:NAMESPACE/NAME, of a ConfigMap, such as"
             f" kubernetes:apfproxy/fleet, not {shown(f'kubernetes:{rest}')}"
         )
-    return StoreAddress(kind=Kind.KUBERNETES, namespace=parse_label(namespace), name=name)
-
-
-def _socket_path(path: str) -> str:
-    if not path.startswith("/") or path.endswith("/"):
-        raise ValueError(f"expected the whole path of a socket, not {path!r}")
-    if len(path.encode()) > MAX_UNIX_BYTES:
-        raise ValueError(f"the path of a socket has at most {MAX_UNIX_BYTES} bytes: {path!r}")
-    return path
+    return StoreAddress(kind=Kind.KUBERNETES, namespace=LABEL.parse(namespace), name=name)
 
 
 def _socket(text: str) -> StoreAddress:
@@ -172,7 +145,7 @@ def _socket(text: str) -> StoreAddress:
     user, password = _user(url.netloc.rpartition("@")[0])
     return StoreAddress(
         kind=Kind.SOCKET,
-        path=_socket_path(unquote(url.path)),
+        path=parse_socket_path(unquote(url.path)),
         database=_database(number) if url.query else 0,
         user=user,
         password=password,
@@ -262,3 +235,15 @@ def _user(text: str) -> tuple[str, str]:
     """User and password, as they stand in front of the host; empty ones without."""
     user, _, password = text.partition(":")
     return unquote(user), unquote(password)
+
+
+STORE = Form(parse_store)
+# Neither `/` nor `_`, which part it from the name of a cluster in keys.
+FLEET = matching(
+    r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,61}[A-Za-z0-9])?",
+    "at most 63 letters, digits and between them . and -",
+)
+MEMBER = matching(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,198}[A-Za-z0-9])?",
+    "at most 200 letters, digits and between them . _ : and -",
+)

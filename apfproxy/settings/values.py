@@ -1,7 +1,7 @@
-"""Settings as people write them: durations, sizes, addresses, networks and URLs.
+"""Settings as people write them: durations, sizes, addresses, networks, names and URLs.
 
-Flags and the settings file share these functions.  Each reads a text, or raises ValueError with
-what it expected; the caller adds where the text stood.
+Flags and the settings file share these forms.  Each reads a text, or raises ValueError with what it
+expected; the caller adds where the text stood.
 """
 
 from __future__ import annotations
@@ -9,11 +9,16 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
+from apfproxy.base.address import Address, Network
 from apfproxy.request.rules import PATTERN
-from apfproxy.settings import AUTO_WORKERS, MAX_WORKERS, Address, Network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SECONDS_PER_UNIT = {
     "ns": Decimal("1e-9"),
@@ -24,7 +29,7 @@ SECONDS_PER_UNIT = {
     "h": Decimal(3600),
 }
 DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
-DURATION = re.compile(rf"(?:{DURATION_PART.pattern})+")
+WHOLE_DURATION = re.compile(rf"(?:{DURATION_PART.pattern})+")
 
 BYTES_PER_UNIT = {
     "": 1,
@@ -36,12 +41,18 @@ BYTES_PER_UNIT = {
     "MiB": 1 << 20,
     "GiB": 1 << 30,
 }
-SIZE = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
+NUMBER_OF_BYTES = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
+
+AUTO = "auto"
+"""As many workers as there are processors."""
+AUTO_WORKERS = 0
+"""Stands for them."""
+MAX_WORKERS = 128
+"""Each of them has pools, caches and health checks of its own: beyond, replicas do better."""
 
 # Letters of a DNS name, and the underscore that container runtimes allow in theirs.
-LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-HOST_NAME = re.compile(rf"(?=.{{1,254}}$){LABEL}(?:\.{LABEL})*\.?")
-HOST_HEADER = re.compile(rf"(?:{LABEL}(?:\.{LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?")
+DNS_NAME_PART = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+HOST_NAME = re.compile(rf"(?=.{{1,254}}$){DNS_NAME_PART}(?:\.{DNS_NAME_PART})*\.?")
 MAX_PORT = 65535
 UNIX = "unix:"
 """What nginx writes before the path of a Unix socket, too."""
@@ -49,23 +60,57 @@ MAX_UNIX_BYTES = 107
 """Of such a path; Linux has no room for more in the address."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-PATH_PREFIX = re.compile(r"(?=.{1,1024}$)(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+")
-PATH = re.compile(r"/[!-\"$-~]{0,1023}")
-"""What a request's target may be: no space, no control character, no fragment."""
-HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?")
-"""Letters, digits and the hyphen: what no server takes for another character."""
-VERB = re.compile(r"[a-z0-9!#$%&'+.^_`|~-]{1,64}")
-"""A method in small letters, or a verb of Kubernetes."""
-SUBRESOURCE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
-PATHS_BELOW = re.compile(r"(?=.{2,1024}$)(?:/(?!\.+(?:/|$))[A-Za-z0-9._~!$&'()+,=:@-]+)+/?")
-"""What `request.path_prefixes.is_plain_path` takes, without empty segments and `*`."""
-PATH_PATTERN = re.compile(
-    r"(?=.{2,1024}$)(?:/(?:\*|(?!\.+(?:/|$))[A-Za-z0-9._~!$&'()+,=:@-]+)(?=/|$))+"
-)
-"""The same with `*` for segments."""
-MAX_PREFIX_LENGTH = 1024
 MAX_NUMBER_LENGTH = 32
 """More digits than any setting has; int() and Decimal() take time that grows with the square."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a value is written.
+
+    Attributes:
+        parse: Reads a text; ValueError with what it expected.
+        expected: Words for it, where there is no text.
+        kinds: Of scalars in YAML that may be this.
+        choices: All values that there are; empty if they cannot be listed.
+    """
+
+    parse: Callable[[str], Any]
+    expected: str = "a text"
+    kinds: tuple[str, ...] = ("str",)
+    choices: tuple[str, ...] = ()
+
+
+def matching(pattern: str, expected: str, kinds: tuple[str, ...] = ("str",)) -> Form:
+    """The form of texts that match a pattern as a whole; `expected` says which."""
+    compiled = re.compile(pattern)
+
+    def parse(text: str) -> str:
+        if compiled.fullmatch(text) is None:
+            raise ValueError(f"expected {expected}, not {text!r}")
+        return text
+
+    return Form(parse, kinds=kinds)
+
+
+def one_of(*choices: str) -> Form:
+    """The form of a text that is one of a few."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"expected one of {', '.join(choices)}, not {text!r}")
+        return text
+
+    return Form(parse, choices=choices)
+
+
+def parse_text(text: str) -> str:
+    """Check a text of no other form."""
+    if not text:
+        raise ValueError("expected a text, not an empty one; leave the key out for the default")
+    if not is_text(text):
+        raise ValueError(f"has a character that no text has: {text!r}")
+    return text
 
 
 def is_text(text: str) -> bool:
@@ -80,7 +125,7 @@ def parse_duration(text: str) -> float:
     """Read a duration as Kubernetes writes it, such as `32s`, `500ms` or `1m30s`, in seconds."""
     if text == "0":
         return 0.0
-    if len(text) > MAX_NUMBER_LENGTH or DURATION.fullmatch(text) is None:
+    if len(text) > MAX_NUMBER_LENGTH or WHOLE_DURATION.fullmatch(text) is None:
         hint = f"; write {text}s for seconds" if re.fullmatch(r"[0-9.]{1,9}", text) else ""
         raise ValueError(f"expected a duration such as 32s, 500ms or 1m30s, not {text!r}{hint}")
     parts = DURATION_PART.findall(text)
@@ -98,14 +143,33 @@ def format_duration(duration_s: float) -> str:
 
 def parse_size(text: str) -> int:
     """Read a number of bytes, such as `65536`, `64KiB` or `1MB`."""
-    match = SIZE.fullmatch(text) if len(text) <= MAX_NUMBER_LENGTH else None
+    match = NUMBER_OF_BYTES.fullmatch(text) if len(text) <= MAX_NUMBER_LENGTH else None
     if match is None or match[2] not in BYTES_PER_UNIT:
         raise ValueError(f"expected a size such as 65536, 64KiB or 1MiB, not {text!r}")
     return int(match[1]) * BYTES_PER_UNIT[match[2]]
 
 
-AUTO = "auto"
-"""As many workers as there are processors."""
+def parse_whole(text: str) -> int:
+    """Read a whole number: in decimal digits, as YAML has other ways to write one."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
+        raise ValueError(f"expected a whole number in decimal digits, not {text!r}")
+    return int(text)
+
+
+def parse_number(text: str) -> float:
+    """Read a number, with or without a fraction."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?", text):
+        raise ValueError(f"expected a number such as 0.02, not {text!r}")
+    return float(text)
+
+
+def parse_bool(text: str) -> bool:
+    """Read true or false as YAML 1.1 writes them."""
+    if text.lower() in ("true", "yes", "on"):
+        return True
+    if text.lower() in ("false", "no", "off"):
+        return False
+    raise ValueError(f"expected true or false, not {text!r}")
 
 
 def parse_workers(text: str) -> int:
@@ -117,6 +181,13 @@ def parse_workers(text: str) -> int:
             f"expected a number of workers from 1 to {MAX_WORKERS}, or {AUTO}, not {text!r}"
         )
     return int(text)
+
+
+def parse_mode(text: str) -> int:
+    """Read the permissions of a file, in octal digits."""
+    if re.fullmatch(r"0?[0-7]{3}", text) is None:
+        raise ValueError(f"expected permissions in octal digits, such as 0660, not {text!r}")
+    return int(text, 8)
 
 
 def parse_port(text: str) -> int:
@@ -138,17 +209,24 @@ def parse_host(text: str) -> str:
     return text
 
 
+def parse_socket_path(path: str) -> str:
+    """Check the whole path of a Unix socket."""
+    if not path.startswith("/") or path.endswith("/") or not is_text(path):
+        raise ValueError(f"expected the whole path of a socket, such as /run/a.sock, not {path!r}")
+    if len(os.fsencode(path)) > MAX_UNIX_BYTES:
+        raise ValueError(f"the path of a socket has at most {MAX_UNIX_BYTES} bytes: {path!r}")
+    return path
+
+
 def parse_unix(text: str) -> Address:
     """Read `unix:/PATH`, the address of a Unix socket."""
     path = text.removeprefix(UNIX)
-    if not path.startswith("/") or path.endswith("/") or not is_text(path):
+    if not path.startswith("/"):
         raise ValueError(
             f"expected {UNIX} and the whole path of a socket, such as unix:/run/apfproxy.sock,"
             f" not {text!r}"
         )
-    if len(os.fsencode(path)) > MAX_UNIX_BYTES:
-        raise ValueError(f"the path of a socket has at most {MAX_UNIX_BYTES} bytes: {text!r}")
-    return Address.unix(path)
+    return Address.unix(parse_socket_path(path))
 
 
 def parse_address(text: str) -> Address:
@@ -175,13 +253,6 @@ def parse_listen_address(text: str) -> Address:
     return parse_address(text)
 
 
-def parse_mode(text: str) -> int:
-    """Read the permissions of a file, in octal digits."""
-    if re.fullmatch(r"0?[0-7]{3}", text) is None:
-        raise ValueError(f"expected permissions in octal digits, such as 0660, not {text!r}")
-    return int(text, 8)
-
-
 def split_url(text: str) -> SplitResult:
     """Split a URL, with its port checked."""
     try:
@@ -197,20 +268,44 @@ def shown(url: str) -> str:
     return repr(re.sub(r"//[^/?#]*@", "//...@", url).partition("?")[0])
 
 
+def web_url(text: str, example: str) -> SplitResult:
+    """Split an http or https URL."""
+    url = split_url(text)
+    if url.scheme not in DEFAULT_PORTS or not url.hostname:
+        raise ValueError(f"expected a URL such as {example}, not {shown(text)}")
+    parse_host(url.hostname)
+    return url
+
+
+def parse_url(text: str) -> str:
+    """Check an http or https URL."""
+    web_url(text, "http://127.0.0.1:8000/metrics")
+    return text
+
+
+def parse_collector_url(text: str) -> str:
+    """Check where spans are sent to, which logs and health pages name: so it holds no secret."""
+    url = web_url(text, "http://127.0.0.1:4318")
+    if url.query or url.fragment or "@" in url.netloc:
+        raise ValueError(
+            f"expected a URL without user, query and fragment, not {shown(text)};"
+            " the environment's OTEL_EXPORTER_OTLP_HEADERS may hold credentials"
+        )
+    return text
+
+
 def parse_upstream_url(text: str) -> Address:
     """Read where an upstream is: `http://HOST[:PORT]`, `https://HOST[:PORT]` or `unix:/PATH`."""
     if text.startswith(UNIX):
         return parse_unix(text)
-    url = split_url(text)
-    if url.scheme not in DEFAULT_PORTS or not url.hostname:
-        raise ValueError(f"expected a URL such as http://127.0.0.1:8000, not {shown(text)}")
+    url = web_url(text, "http://127.0.0.1:8000")
     if url.path not in ("", "/") or url.query or url.fragment or "@" in url.netloc:
         raise ValueError(
             "expected a URL of only a host and a port, such as http://127.0.0.1:8000,"
             f" not {shown(text)}: request targets are forwarded unchanged"
         )
     port = DEFAULT_PORTS[url.scheme] if url.port is None else url.port
-    return Address(host=parse_host(url.hostname), port=port, is_tls=url.scheme == "https")
+    return Address(host=parse_host(str(url.hostname)), port=port, is_tls=url.scheme == "https")
 
 
 def parse_dns_url(text: str) -> Address:
@@ -225,16 +320,6 @@ def parse_dns_url(text: str) -> Address:
     raise ValueError(
         f"expected a URL with a host name, such as https://api.example:6443, not {shown(text)}"
     )
-
-
-def parse_label(text: str) -> str:
-    """Read a DNS label: the name of a Service, a namespace or a cluster."""
-    if DNS_LABEL.fullmatch(text) is None:
-        raise ValueError(
-            "expected a DNS label, of at most 63 lower-case letters, digits and hyphens between"
-            f" them, not {text!r}"
-        )
-    return text
 
 
 def parse_service(text: str) -> tuple[str, str]:
@@ -252,27 +337,6 @@ def parse_service_port(text: str) -> str:
         raise ValueError(
             f"expected the name of a port, or its number from 1 to {MAX_PORT}, not {text!r}"
         )
-    return text
-
-
-def parse_path(text: str) -> str:
-    """Read a path to ask for, perhaps with a query."""
-    if PATH.fullmatch(text) is None:
-        raise ValueError(f"expected a path such as /readyz, not {text!r}")
-    return text
-
-
-def parse_header_name(text: str) -> str:
-    """Read the name of a header field, or the start of one."""
-    if HEADER_NAME.fullmatch(text) is None:
-        raise ValueError(f"expected the name of a header field, not {text!r}")
-    return text
-
-
-def parse_host_header(text: str) -> str:
-    """Read the value of a Host field: a name or an address, perhaps with a port."""
-    if HOST_HEADER.fullmatch(text) is None:
-        raise ValueError(f"expected HOST or HOST:PORT, such as api.example.com, not {text!r}")
     return text
 
 
@@ -298,95 +362,78 @@ def parse_host_pattern(text: str) -> str:
     return f"*.{host}" if is_wildcard else host
 
 
-def parse_path_prefix(text: str) -> str:
-    """Read the begin of paths: whole segments, without one at its end."""
-    segments = text.split("/")[1:]
-    if PATH_PREFIX.fullmatch(text) is None or "." in segments or ".." in segments:
-        raise ValueError(
-            "expected the begin of a path, such as /clusters/a: without / at its end, %, ?, and"
-            f" the segments . and .., not {text!r}"
-        )
-    return text
-
-
-def parse_verb(text: str) -> str:
-    """Read a verb of requests."""
-    if VERB.fullmatch(text) is None:
-        raise ValueError(f"expected a verb in small letters, such as watch, not {text!r}")
-    return text
-
-
-def parse_subresource(text: str) -> str:
-    """Read the name of subresources, of any resource."""
-    if SUBRESOURCE.fullmatch(text) is None:
-        raise ValueError(f"expected a subresource alone, such as exec, not {text!r}")
-    return text
-
-
-def parse_paths_below(text: str) -> str:
-    """Read the begin of paths: with `/` at its end for those below it alone."""
-    if PATHS_BELOW.fullmatch(text) is None:
-        raise ValueError(
-            "expected a path such as /events, which stands for all below it, too: without *, %, ?,"
-            f" ; and the segments . and .., and not / alone; not {text!r}"
-        )
-    return text
-
-
-def parse_path_pattern(text: str) -> str:
-    """Read a pattern of paths."""
-    if PATH_PATTERN.fullmatch(text) is None:
-        raise ValueError(
-            "expected a path in which a segment may be *, such as /apis/a.example/*/things/*/shell"
-            f" or /socket/*: without %, ?, ; and the segments . and .., not {text!r}"
-        )
-    return text
-
-
-def parse_api_prefix(text: str) -> str:
-    """Read a pattern of what stands before the paths of APIs."""
-    if len(text) > MAX_PREFIX_LENGTH or PATTERN.fullmatch(text) is None:
-        raise ValueError(
-            "expected a path such as /clusters/{workspace}, of which one segment at most is a name"
-            " in braces, without a slash at its end, *, %, ?, ; and the segments . and ..; not"
-            f" {text!r}"
-        )
-    return text
-
-
-def parse_url(text: str) -> str:
-    """Check an http or https URL."""
-    url = split_url(text)
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError(f"expected a URL such as http://127.0.0.1:8000/metrics, not {shown(text)}")
-    parse_host(url.hostname)
-    return text
-
-
-def parse_collector_url(text: str) -> str:
-    """Check where spans are sent to, which logs and health pages name: so it holds no secret."""
-    url = split_url(text)
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError(f"expected a URL such as http://127.0.0.1:4318, not {shown(text)}")
-    if url.query or url.fragment or "@" in url.netloc:
-        raise ValueError(
-            f"expected a URL without user, query and fragment, not {shown(text)};"
-            " the environment's OTEL_EXPORTER_OTLP_HEADERS may hold credentials"
-        )
-    parse_host(url.hostname)
-    return text
-
-
 def parse_network(text: str) -> Network:
     """Read an IP address or a network in CIDR form."""
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError:
-        pass
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
         raise ValueError(
             f"expected an address or a CIDR such as 10.0.0.0/8, not {text!r}"
         ) from None
-    raise ValueError(f"{text!r} has bits set to the right of its prefix; write {network}")
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} has bits set to the right of its prefix; write {network}"
+        ) from None
+
+
+TEXT = Form(parse_text)
+BOOL = Form(parse_bool, "true or false", ("bool",))
+WHOLE = Form(parse_whole, "a whole number", ("int",))
+NUMBER = Form(parse_number, "a number", ("int", "float"))
+DURATION = Form(parse_duration, "a duration", ("str", "int", "float"))
+SIZE = Form(parse_size, "a size", ("str", "int"))
+MODE = Form(parse_mode, "permissions such as 0660", ("str", "int"))
+WORKERS = Form(parse_workers, "a number of workers, or auto", ("str", "int"))
+FILE, LOG_FILE = (
+    Form(parse_text, "the path of a file"),
+    Form(parse_text, "the path of a file, or -"),
+)
+LISTEN = Form(parse_listen_address, "HOST:PORT in quotes")
+UPSTREAM, DNS = Form(parse_upstream_url, "a URL"), Form(parse_dns_url, "a URL")
+URL, COLLECTOR = Form(parse_url, "a URL"), Form(parse_collector_url, "a URL")
+NETWORK = Form(parse_network, "an address or a CIDR")
+HOST_PATTERN = Form(parse_host_pattern)
+SERVICE_PORT = Form(parse_service_port, kinds=("str", "int"))
+
+LABEL = matching(
+    DNS_LABEL.pattern,
+    "a DNS label, of at most 63 lower-case letters, digits and hyphens between them",
+    ("str", "int"),
+)
+# What a request's target may be: no space, no control character, no fragment.
+TARGET = matching(r"/[!-\"$-~]{0,1023}", "a path such as /readyz")
+# Letters, digits and the hyphen: what no server takes for another character.
+HEADER = matching(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?", "the name of a header field")
+HOST_HEADER = matching(
+    rf"(?:{DNS_NAME_PART}(?:\.{DNS_NAME_PART})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?",
+    "HOST or HOST:PORT, such as api.example.com",
+)
+PATH_PREFIX = matching(
+    r"(?=.{1,1024}$)(?:/(?!\.\.?(?:/|$))[A-Za-z0-9._~!$&'()*+,;=:@-]+)+",
+    "the begin of a path, such as /clusters/a: without / at its end, %, ?, and the segments"
+    " . and ..",
+)
+# A method in small letters, or a verb of Kubernetes.
+VERB = matching(r"[a-z0-9!#$%&'+.^_`|~-]{1,64}", "a verb in small letters, such as watch")
+SUBRESOURCE = matching(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", "a subresource alone, such as exec"
+)
+# What `request.path_prefixes.is_plain_path` takes, without empty segments and `*`.
+PATHS_BELOW = matching(
+    r"(?=.{2,1024}$)(?:/(?!\.+(?:/|$))[A-Za-z0-9._~!$&'()+,=:@-]+)+/?",
+    "a path such as /events, which stands for all below it, too: without *, %, ?, ; and the"
+    " segments . and .., and not / alone",
+)
+# The same with `*` for segments.
+PATH_PATTERN = matching(
+    r"(?=.{2,1024}$)(?:/(?:\*|(?!\.+(?:/|$))[A-Za-z0-9._~!$&'()+,=:@-]+)(?=/|$))+",
+    "a path in which a segment may be *, such as /apis/a.example/*/things/*/shell or /socket/*:"
+    " without %, ?, ; and the segments . and ..",
+)
+API_PREFIX = matching(
+    rf"(?=.{{1,1024}}$)(?:{PATTERN.pattern})",
+    "a path such as /clusters/{workspace}, of which one segment at most is a name in braces,"
+    " without a slash at its end, *, %, ?, ; and the segments . and ..",
+)

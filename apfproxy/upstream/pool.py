@@ -20,12 +20,12 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from dataclasses import replace
 from heapq import merge
 from math import gcd
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
 from mypy_extensions import mypyc_attr
 
 from apfproxy.base.faults import Part, report

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.admin.access import AdminAccess, Refusal, token_of
 from apfproxy.base.errors import OperatorError

@@ -8,11 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.admin.access_log import AccessLogError
 from apfproxy.admin.observation import ACCESS_LOG, TRACING, Observation

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from apfproxy.admin.upstream_state import upstream_state
 from apfproxy.settings import Address

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.settings import Record, Settings
+from apfproxy.settings.file import settings_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BASE: dict[str, Any] = {
     "downstream": {
@@ -264,3 +270,15 @@ def other(document: dict[str, Any], path: str | None) -> dict[str, Any]:
         document.get(left, {}).pop(name, None)
         path = WITH.get(path)
     return document
+
+
+def fixed_paths(record: type[Record] = Settings, prefix: str = "") -> Iterator[str]:
+    """The paths of settings and sections that take a restart."""
+    for key, setting in settings_in(record).items():
+        if setting.name in record.RESTART:
+            yield prefix + key
+        elif setting.section is not None and not setting.is_list:
+            yield from fixed_paths(setting.section, f"{prefix}{key}.")
+
+
+FIXED = (*fixed_paths(), "clusters")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import UNSAID, Address, EndpointSettings, FlowControlSettings

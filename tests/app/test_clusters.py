@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from apfproxy.settings import DrainSettings
 from tests.end_to_end.gateway import gateway, get

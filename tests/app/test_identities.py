@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import datetime as dt
 import logging
 import ssl
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from apfproxy.app import identities as identities_module
 from apfproxy.app.identities import Identities, challenges, grace_s
@@ -198,8 +198,8 @@ def test_expiries(folder: Folder) -> None:
         ca_file=folder.of("own.crt"),
     )
     settings = folder.settings
-    authentication = dataclasses.replace(settings.authentication, jwt=(jwt,))
-    identities = made(dataclasses.replace(settings, authentication=authentication))
+    authentication = structs.replace(settings.authentication, jwt=(jwt,))
+    identities = made(structs.replace(settings, authentication=authentication))
 
     assert [
         ("downstream.tls.certificateFile", folder.of("proxy.crt")),
@@ -504,15 +504,15 @@ async def test_changed_files_count_on_a_real_connection(folder: Folder) -> None:
     context = ssl.create_default_context(cafile=folder.of("own.crt"))
     context.load_cert_chain(cert, key)
     async with upstream() as server:
-        settings = dataclasses.replace(
+        settings = structs.replace(
             folder.settings,
             upstream=UpstreamSettings(
                 url=Address(host="127.0.0.1", port=server.port or 0), identity="frontProxy"
             ),
             admin=None,
         )
-        downstream = dataclasses.replace(settings.downstream, listen=ANY_PORT)
-        process = ProxyProcess(dataclasses.replace(settings, downstream=downstream))
+        downstream = structs.replace(settings.downstream, listen=ANY_PORT)
+        process = ProxyProcess(structs.replace(settings, downstream=downstream))
         await process.start()
         reader, writer = await asyncio.open_connection("127.0.0.1", process.port, ssl=context)
         codes = [await answer_of(reader, writer) for _ in range(3)]
@@ -605,17 +605,17 @@ def test_who_asks_servers_how_they_are(
 ) -> None:
     """The proxy itself, by the means that it has."""
     settings = folder.settings
-    upstream = dataclasses.replace(
+    upstream = structs.replace(
         settings.upstream,
         identity=identity,
         token_file=folder.of("own-token") if has_token else None,
-        tls=dataclasses.replace(
+        tls=structs.replace(
             settings.upstream.tls,
             certificate_file=folder.of("proxy.crt"),
             key_file=folder.of("proxy.key"),
         ),
     )
-    subject = made(dataclasses.replace(settings, upstream=upstream))
+    subject = made(structs.replace(settings, upstream=upstream))
 
     assert expected.replace(b"%b", OWN_TOKEN.encode()) == subject.own_lines
 
@@ -625,14 +625,14 @@ async def test_other_settings(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_text("secret-1,ann,1\n")
     before = settings_for(9)
-    with_tokens = dataclasses.replace(
+    with_tokens = structs.replace(
         before, authentication=AuthenticationSettings(token_file=str(path))
     )
     process = ProxyProcess(before)
     await process.start()
     cluster = process.cluster
     first = cluster.identities
-    await process.renew(dataclasses.replace(before, drain=DrainSettings(timeout_s=1)))
+    await process.renew(structs.replace(before, drain=DrainSettings(timeout_s=1)))
     assert first is cluster.identities
     change = await cluster.prepare(with_tokens)
     assert first is cluster.identities
@@ -641,7 +641,7 @@ async def test_other_settings(tmp_path: Path) -> None:
     listed = "identification" in [check.name for check in process.health]
     broken = AuthenticationSettings(token_file=str(tmp_path / "nowhere"))
     with pytest.raises(OperatorError, match="nowhere"):
-        await process.renew(dataclasses.replace(before, authentication=broken))
+        await process.renew(structs.replace(before, authentication=broken))
     assert second is cluster.identities
     await process.renew(before)
     await process.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from apfproxy.app import parent as module
 from apfproxy.app.parent import Parent
@@ -125,7 +125,7 @@ async def test_worker_that_hangs_at_the_drain(
     """It is cut after the drain's time, and killed if it hangs then, too."""
     monkeypatch.setattr(module, "SPARE_S", 0.1)
     monkeypatch.setattr(module, "CUT_WITHIN_S", 0.1)
-    settings = dataclasses.replace(SETTINGS, drain=DrainSettings(timeout_s=0))
+    settings = structs.replace(SETTINGS, drain=DrainSettings(timeout_s=0))
     parent = parent_of(HANGS, 2, settings)
     await parent.start()
     await parent.drain()
@@ -166,7 +166,7 @@ async def test_admin_address_in_use() -> None:
     """That is known before any worker starts."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        settings = dataclasses.replace(SETTINGS, admin=Address(host="127.0.0.1", port=port))
+        settings = structs.replace(SETTINGS, admin=Address(host="127.0.0.1", port=port))
         parent = parent_of(NEVER_SERVES, 2, settings)
         with pytest.raises(OperatorError, match=r"address already in use.*--admin"):
             await parent.start()
@@ -176,7 +176,7 @@ async def test_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGHUP and SIGUSR1 reach each worker."""
     monkeypatch.setattr(module, "READ_WITHIN_S", 20.0)
     heard = tmp_path / "heard"
-    settings = dataclasses.replace(SETTINGS, access_log=AccessLogSettings(path="log"))
+    settings = structs.replace(SETTINGS, access_log=AccessLogSettings(path="log"))
     with Signals(Hangup.RELOAD) as signals:
         parent = parent_of(HEARS_SIGNALS.format(path=str(heard)) + SERVES, 2, settings)
         await parent.start()
@@ -232,7 +232,7 @@ async def test_silent_worker_reads_later(caplog: pytest.LogCaptureFixture) -> No
 async def test_settings_of_the_parent() -> None:
     """It takes those that it has read again for its own."""
     parent = parent_of(SERVES)
-    await parent.renew(dataclasses.replace(SETTINGS, log_level="error"))
+    await parent.renew(structs.replace(SETTINGS, log_level="error"))
     await parent.stop()
 
     assert "error" == parent.settings.log_level
@@ -296,8 +296,8 @@ def test_seed_is_the_settings_own() -> None:
     """Flows have the same hands in all workers."""
 
     async def seed(given: int | None) -> int:
-        flow_control = dataclasses.replace(SETTINGS.flow_control, hash_seed=given)
-        parent = Parent(dataclasses.replace(SETTINGS, flow_control=flow_control), 2)
+        flow_control = structs.replace(SETTINGS.flow_control, hash_seed=given)
+        parent = Parent(structs.replace(SETTINGS, flow_control=flow_control), 2)
         return parent._hash_seed  # noqa: SLF001 - workers learn it
 
     assert 7 == asyncio.run(seed(7))

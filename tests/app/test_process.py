@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import socket
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from msgspec import structs
 
 from apfproxy.app import cluster as cluster_module
 from apfproxy.app.process import ProxyProcess, named_servers
@@ -212,9 +212,9 @@ async def test_port_in_use(setting: str) -> None:
         address = Address(host="127.0.0.1", port=taken.getsockname()[1])
         settings = settings_for(9)
         if setting == "listen":
-            settings = dataclasses.replace(settings, downstream=DownstreamSettings(listen=address))
+            settings = structs.replace(settings, downstream=DownstreamSettings(listen=address))
         else:
-            settings = dataclasses.replace(settings, admin=address)
+            settings = structs.replace(settings, admin=address)
         process = ProxyProcess(settings)
         with pytest.raises(ListenError) as caught:
             await process.start()
@@ -225,7 +225,7 @@ async def test_port_in_use(setting: str) -> None:
 
 async def test_without_admin() -> None:
     """The admin listener can be left out."""
-    process = ProxyProcess(dataclasses.replace(settings_for(9), admin=None))
+    process = ProxyProcess(structs.replace(settings_for(9), admin=None))
     await process.start()
     port = process.admin_port
     await process.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import dataclasses
 import ipaddress
 import json
 import logging
@@ -13,18 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from apfproxy.app import reloading
 from apfproxy.app.process import ProxyProcess
-from apfproxy.app.reloading import (
-    FIXED,
-    SettingsFile,
-    changes,
-    merged,
-    reload,
-    reload_when,
-    with_refusals,
-)
+from apfproxy.app.reloading import SettingsFile, reload, reload_when
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.tasks import spawn
 from apfproxy.settings import (
@@ -32,17 +24,14 @@ from apfproxy.settings import (
     Address,
     AuthenticationSettings,
     DownstreamSettings,
-    DownstreamTlsSettings,
-    DrainSettings,
-    FlowControlSettings,
     Settings,
 )
-from apfproxy.settings.file import load_settings, parse_settings
-from apfproxy.settings.reader import setting_paths
+from apfproxy.settings.change import changes
+from apfproxy.settings.file import load_settings, parse_settings, setting_paths
 from apfproxy.sources import service_endpoints
 from apfproxy.sources.kubeconfig import ApiAccess
 from loadtest.certificates import Authority
-from tests.app.changed_settings import BASE, OTHERS, UNSEEN, other
+from tests.app.changed_settings import BASE, FIXED, OTHERS, UNSEEN, other
 from tests.end_to_end.scene import until
 from tests.sources.kubernetes_double import SLICES, KubernetesDouble
 from tests.sources.test_endpoint_slices import at, slice_of
@@ -111,6 +100,7 @@ def state(value: Any, prefix: str = "", depth: int = 6) -> dict[str, object]:  #
         names.update(
             name for each in type(value).__mro__ for name in getattr(each, "__slots__", ())
         )
+        names.update(getattr(value, "__struct_fields__", ()))
         children = {
             f".{name}": getattr(value, name)
             for name in names - LEFT_OUT
@@ -229,7 +219,7 @@ async def test_parts_that_cannot_be_put_in_force(monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as patch:
         patch.setattr(process.server, "configure", fail)
         with pytest.raises(ZeroDivisionError):
-            await process.renew(dataclasses.replace(BEFORE, log_level="debug"))
+            await process.renew(structs.replace(BEFORE, log_level="debug"))
     assert BEFORE is process.settings
     await process.stop()
 
@@ -250,7 +240,10 @@ async def test_all_or_nothing(
     folder: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """If one of the parts cannot be made, all others stay as they were, and files stay closed."""
+    """If one of the parts cannot be made, all others stay as they were, and files stay closed.
+
+    It is said at each signal, but once while it is tried again and again.
+    """
     (folder / "broken.yaml").write_text("broken: yes")
     document = other(other(other(BASE, "accessLog.path"), "topFlows.capacity"), "upstream.url")
     section = document
@@ -263,8 +256,10 @@ async def test_all_or_nothing(
     await process.start()
     first, parts = state_of(process), (process.cluster.identities, process.observation.access_log)
     file = SettingsFile(None, lambda: after)
-    for _ in range(2):
+    logged = []
+    for file.is_retry in (False, True, False):
         await reload(process, file)
+        logged.append(sum("the settings cannot be used" in each for each in caplog.messages))
     second = state_of(process)
     found = process.health.problem("settings") or ""
     has_changed = parts != (process.cluster.identities, process.observation.access_log)
@@ -274,10 +269,10 @@ async def test_all_or_nothing(
     assert file.may_recover
     assert second == first
     assert not has_changed
-    assert 1 == sum("the settings cannot be used" in message for message in caplog.messages)
+    assert [1, 1, 2] == logged
     assert process.settings is before
-    (event,) = [each for each in process.configuration_events if each.is_error]
-    assert event.message.startswith("The settings stay as they were: ")
+    events = [each for each in process.configuration_events if each.is_error]
+    assert all(each.message.startswith("The settings stay as they were: ") for each in events)
 
 
 async def test_all_problems_at_once(folder: Path) -> None:
@@ -316,147 +311,6 @@ async def test_what_goes_only_with_what_is_fixed(
     assert process.settings == read(plain, folder)
 
 
-def test_merged() -> None:
-    """What takes a restart stays as it was, all else is as it was read."""
-    before = Settings(flow_control=FlowControlSettings(objects=("a",)))
-    read = Settings(
-        downstream=DownstreamSettings(
-            listen=ANY_PORT, head_timeout_s=1, tls=DownstreamTlsSettings(certificate_file="a")
-        ),
-        drain=DrainSettings(timeout_s=2),
-        flow_control=FlowControlSettings(store="a.db", suggested_objects=False),
-        admin=None,
-        admin_token_file="token",  # noqa: S106 - a path
-    )
-    settings = merged(before, read)
-
-    assert settings == dataclasses.replace(
-        before,
-        downstream=DownstreamSettings(head_timeout_s=1),
-        drain=DrainSettings(timeout_s=2),
-    )
-    assert ["downstream.headTimeout", "drain.timeout"] == changes(before, settings)
-    assert [
-        "downstream.listen",
-        "downstream.tls.certificateFile",
-        "flowControl.objects",
-        "flowControl.store",
-        "flowControl.suggestedObjects",
-        "admin",
-        "adminTokenFile",
-    ] == changes(settings, read)
-
-
-CLUSTERS = """
-downstream:
-  listen: 127.0.0.1:0
-  tls: {certificateFile: all.crt, keyFile: all.key}
-admin: null
-watch: {limit: 1s}
-clusters:
-- {name: a, hosts: [a], upstream: {url: http://a}, watch: {silence: 1s}}
-- {name: b, hosts: [b], upstream: {url: http://b}, flowControl: {store: s}}
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        pytest.param("http://a", "http://c", ["clusters[a].upstream.url"], id="setting"),
-        pytest.param(
-            "url: http://a",
-            "dns: http://c",
-            ["clusters[a].upstream.url", "clusters[a].upstream.dns"],
-            id="way",
-        ),
-        pytest.param("hosts: [a]", "hosts: [c]", ["clusters[a].hosts"], id="hosts"),
-        pytest.param(
-            "hosts: [a]",
-            "pathPrefix: /a, maxConnections: 3",
-            [f"clusters[a].{each}" for each in ("hosts", "pathPrefix", "maxConnections")],
-            id="of-the-cluster",
-        ),
-        pytest.param(
-            "hosts: [a]",
-            "hosts: [a], tls: {keyFile: a.key}",
-            ["clusters[a].tls.keyFile"],
-            id="certificate",
-        ),
-        pytest.param("name: a", "name: c", ["clusters[a]", "clusters[c]"], id="name"),
-        pytest.param("name: a", "name: A", ["clusters[a]", "clusters[#0]"], id="bad-name"),
-        pytest.param("http://a", "a", ["clusters[a]"], id="refused"),
-        pytest.param("limit: 1s", "limit: 2s", ["watch.limit"], id="of-all"),
-        pytest.param("silence: 1s", "limit: 1s", ["clusters[a].watch.silence"], id="as-all"),
-        pytest.param(
-            "store: s", "store: t", ["clusters[b].flowControl.store"], id="store-of-a-cluster"
-        ),
-        pytest.param("- {name: a", "# {name: a", ["clusters[a]"], id="gone"),
-    ],
-)
-def test_changes_of_clusters(old: str, new: str, expected: list[str]) -> None:
-    """Each is named once: what changed of the whole proxy is not said of each cluster again."""
-    changed = CLUSTERS.replace(old, new, 1).partition("#\n")[0]
-    before, after = (parse_settings(text.encode(), "f") for text in (CLUSTERS, changed))
-
-    assert [] == changes(before, before)
-    assert expected == changes(before, after)
-    assert expected == changes(before, merged(before, after))
-    assert after == merged(before, after)
-
-
-def test_clusters_that_are_refused_are_shown_so() -> None:
-    """Their settings changed in the file alone: whoever reads the log is not to think otherwise."""
-    changed = CLUSTERS.replace("http://a", "a").replace("store: s", "store: t")
-    before, after = (parse_settings(text.encode(), "f") for text in (CLUSTERS, changed))
-
-    assert ["clusters[a] (refused)", "clusters[b].flowControl.store"] == with_refusals(
-        changes(before, after), after
-    )
-
-
-@pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
-def test_clusters_begin_and_end_with_a_restart(is_first: bool) -> None:
-    """One server alone does not become several clusters, nor the other way: all stays."""
-    several, one = (
-        parse_settings(text.encode(), "f") for text in (CLUSTERS, "upstream: {url: 'http://a'}")
-    )
-    before, after = (one, several) if is_first else (several, one)
-    settings = merged(before, after)
-
-    assert (before.clusters, before.upstream) == (settings.clusters, settings.upstream)
-    assert "clusters" in changes(settings, after)
-
-
-def test_clusters_are_within_what_takes_a_restart() -> None:
-    """They have what the whole proxy keeps, and are told of nothing that did not change."""
-    other = CLUSTERS.replace("127.0.0.1:0", "127.0.0.1:1").replace("silence: 1s", "silence: 2s")
-    before, after = (parse_settings(text.encode(), "f") for text in (CLUSTERS, other))
-    settings = merged(before, after)
-
-    assert ["clusters[a].watch.silence"] == changes(before, settings)
-    assert ["downstream.listen"] == changes(settings, after)
-    assert settings == parse_settings(CLUSTERS.replace("silence: 1s", "silence: 2s").encode(), "f")
-
-
-def test_tls_of_clusters() -> None:
-    """None has it while the listener has none, whatever certificate it names."""
-    plain = CLUSTERS.replace("  tls: {certificateFile: all.crt, keyFile: all.key}\n", "")
-    own = CLUSTERS.replace("hosts: [a]", "hosts: [a], tls: {certificateFile: a, keyFile: a}")
-    before, after = (parse_settings(text.encode(), "f") for text in (plain, own))
-
-    assert before == merged(before, after)
-
-
-def test_built_in_objects_of_a_store() -> None:
-    """They are put into it at the start."""
-    before = Settings(flow_control=FlowControlSettings(store="a.db"))
-    read = Settings(
-        preset=HTTP_API, flow_control=FlowControlSettings(store="a.db", suggested_objects=False)
-    )
-
-    assert before == merged(before, read)
-
-
 async def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """It changes, too, but only if it is another one."""
     levels: list[str] = []
@@ -464,8 +318,8 @@ async def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
         reloading, "configure_logging", lambda level, form: levels.append(f"{level} as {form}")
     )
     process = ProxyProcess(BEFORE)
-    debug = dataclasses.replace(BEFORE, log_level="debug")
-    reads = [BEFORE, debug, dataclasses.replace(debug, log_format="json"), debug]
+    debug = structs.replace(BEFORE, log_level="debug")
+    reads = [BEFORE, debug, structs.replace(debug, log_format="json"), debug]
     file = SettingsFile(None, lambda: reads.pop(0))
     for _ in range(4):
         await reload(process, file)
@@ -502,6 +356,25 @@ async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     await process.stop()
 
     assert "the settings and files were not read again to the end" in caplog.text
+
+
+async def test_a_broken_file_holds_nothing_else_back(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Objects that cannot be used any more stay as they were read last; other settings change."""
+    objects = folder / "objects" / "a.yaml"
+    objects.write_text("")
+    document = other(BASE, "flowControl.objects")
+    process = ProxyProcess(read(document, folder))
+    await process.start()
+    objects.write_text("kind: [")
+    after = read(other(document, "downstream.headTimeout"), folder)
+    await reload(process, SettingsFile(None, lambda: after))
+    await process.stop()
+
+    assert process.settings == after
+    assert process.health.problem("settings") is None
+    assert f"{objects}:2: " in caplog.text
 
 
 async def watched(file: SettingsFile, act: Callable[[], None]) -> bool:
@@ -551,6 +424,9 @@ async def test_what_may_recover_is_tried_again(tmp_path: Path) -> None:
     file.may_recover = True
 
     assert await watched(file, lambda: None)
+    assert file.is_retry
+    assert await watched(file, lambda: path.write_text("a"))  # type: ignore[arg-type]  # as above
+    assert not file.is_retry
 
 
 async def test_a_file_that_a_setting_names(tmp_path: Path) -> None:
@@ -559,7 +435,7 @@ async def test_a_file_that_a_setting_names(tmp_path: Path) -> None:
     path.write_text("authentication:\n  tokenFile: keys.csv\n")
     process = ProxyProcess(BEFORE)
     authentication = AuthenticationSettings(token_file=str(keys))
-    file = SettingsFile(path, lambda: dataclasses.replace(BEFORE, authentication=authentication))
+    file = SettingsFile(path, lambda: structs.replace(BEFORE, authentication=authentication))
     await reload(process, file)
     await process.stop()
 
@@ -572,7 +448,7 @@ async def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text("logLevel: info")
     process = ProxyProcess(BEFORE)
-    file = SettingsFile(path, lambda: dataclasses.replace(BEFORE, preset=HTTP_API))
+    file = SettingsFile(path, lambda: structs.replace(BEFORE, preset=HTTP_API))
     file.read()
     path.write_text("")
     await reload(process, file)

@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from apfproxy.app.worker_place import WORKER, WorkerPlace, part_of, placed, worker_place
 from apfproxy.base.errors import OperatorError
@@ -148,8 +149,8 @@ def test_defaults_and_what_is_given_stay() -> None:
 
     held = found.downstream.limits.max_held_bytes
     assert held == default_bytes() // PLACE.count
-    limits = dataclasses.replace(settings.downstream.limits, max_held_bytes=held)
-    assert dataclasses.replace(settings.downstream, limits=limits) == found.downstream
+    limits = structs.replace(settings.downstream.limits, max_held_bytes=held)
+    assert structs.replace(settings.downstream, limits=limits) == found.downstream
     assert 3 == found.flow_control.hash_seed
     assert ("redis://a", "m-worker-1", 10) == (
         found.fleet.store,

@@ -27,7 +27,6 @@ from apfproxy.authn.secret_files import ApiKeys, BasicKeys
 from apfproxy.authn.unverified_names import RENEWAL_NS, NamesOfAddresses
 from apfproxy.http.credential_fields import (
     NO_CREDENTIALS,
-    CredentialRules,
     Credentials,
     read_credentials,
 )
@@ -559,7 +558,7 @@ async def test_unverified_name_may_not_impersonate() -> None:
     assert (0, 2) == (allowed.counters.unverified, allowed.counters.anonymous)
 
 
-RULES = CredentialRules.of(AuthenticationSettings())
+RULES = AuthenticationSettings().credential_rules
 ALL = User("\u00e9 x", ("g", "", "a\tb"), "1", (("a/B%", ("v", "")), ("k", ())))
 ACCOUNT = "system:serviceaccount:ns:n"
 VIRTUAL = (AUTHENTICATED, UNAUTHENTICATED)

@@ -14,14 +14,11 @@ from hypothesis import strategies as st
 
 from apfproxy.authn.credentials import Verdict
 from apfproxy.authn.json_web_tokens import (
-    LEGACY_ISSUER,
     MAX_LIFETIME_S,
     MAX_OBJECTS,
     MAX_TOKEN_BYTES,
     UNVERIFIED_LIFETIME_S,
     JsonWebTokens,
-    JwtSettingsError,
-    check_settings,
     keys_of,
 )
 from apfproxy.authn.web_keys import (
@@ -34,6 +31,7 @@ from apfproxy.authn.web_keys import (
 )
 from apfproxy.request.attributes import User
 from apfproxy.settings import JwtSettings
+from apfproxy.settings.contradictions import LEGACY_ISSUER
 from tests.authn.scripted_api import ADDRESS
 from tests.authn.signing import (
     jwks,
@@ -413,51 +411,6 @@ def test_key_newer_than_the_set(claims: dict[str, Any], kid: str | None, is_open
 
     assert verdict is not None
     assert (None, is_open) == (verdict.user, verdict.is_open)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pytest.param({"issuer": "x", "keys_file": "k"}, id="file"),
-        pytest.param({"issuer": "x", "jwks_url": f"{ISSUER}/k"}, id="url"),
-        pytest.param({"issuer": "http://[::1]:8"}, id="loopback"),
-    ],
-)
-def test_settings(settings: dict[str, Any]) -> None:
-    check_settings(JwtSettings(audiences=("a",), **settings))
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        pytest.param({"issuer": ""}, "issuer: missing", id="no-issuer"),
-        pytest.param({"audiences": ()}, "audiences: missing", id="no-audiences"),
-        pytest.param({"audiences": ("a", "")}, "audiences: one of them is empty", id="empty"),
-        pytest.param(
-            {"keys_file": "k", "jwks_url": f"{ISSUER}/k"}, "keysFile: and jwksUrl", id="two-sources"
-        ),
-        pytest.param({"keys_file": "k", "ca_file": "c"}, "caFile: of no use", id="ca-for-file"),
-        pytest.param({"jwks_url": "http://x.example/"}, "jwksUrl: not https", id="http"),
-        pytest.param({"issuer": "http://x.example"}, "issuer: not https", id="http-issuer"),
-        pytest.param({"issuer": "kubernetes"}, "issuer: no https URL; without", id="no-url"),
-        pytest.param({"issuer": f"{ISSUER}?a"}, "issuer: has a query", id="query"),
-        pytest.param({"username_claim": ""}, "usernameClaim: empty", id="no-username"),
-        pytest.param(
-            {"issuer": LEGACY_ISSUER, "keys_file": "k"}, "serviceAccounts: must", id="legacy"
-        ),
-        pytest.param({"issuer": "", "audiences": ()}, "missing: what the tokens have as iss; aud",
-                     id="several"),
-    ],
-)  # fmt: skip
-def test_bad_settings(settings: dict[str, Any], problem: str) -> None:
-    """Settings that contradict each other are refused by name, all of them at once."""
-    settings = {"issuer": ISSUER, "audiences": ("a",), **settings}
-    with pytest.raises(JwtSettingsError) as error:
-        tokens(JwtSettings(**settings))
-
-    assert problem in str(error.value)
-    with pytest.raises(JwtSettingsError):
-        keys_of(JwtSettings(**settings))
 
 
 def test_keys_of_settings(tmp_path: Path) -> None:

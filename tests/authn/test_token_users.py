@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.authn.json_web_tokens import (
-    LEGACY_ISSUER,
     ClaimsError,
     user_of_account,
     user_of_person,
@@ -17,6 +16,7 @@ from apfproxy.authn.json_web_tokens import (
 )
 from apfproxy.request.attributes import User
 from apfproxy.settings import JwtSettings
+from apfproxy.settings.contradictions import LEGACY_ISSUER
 
 ISSUER = "https://issuer.example"
 EXTRA = "authentication.kubernetes.io/"

@@ -7,7 +7,6 @@ import errno
 import logging
 import socket
 import ssl
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
@@ -15,6 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from msgspec.structs import replace
 
 from apfproxy.authn import upstream_api
 from apfproxy.authn.fair_line import Place

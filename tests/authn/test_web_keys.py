@@ -32,9 +32,9 @@ from apfproxy.authn.web_keys import (
     WebKeysError,
     kubernetes_kid,
     parse_keys,
-    url_problem,
 )
 from apfproxy.settings import JwtSettings
+from apfproxy.settings.contradictions import url_problem
 from loadtest.certificates import Authority
 from tests.authn.scripted_api import Clock
 from tests.authn.signing import (

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from apfproxy.cli.admin_client import TIMEOUT_S, fetch_json, tls_remedy, whole
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.parameters import AdminAddress, parse_admin
-from apfproxy.settings import Address, with_values
+from apfproxy.settings import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +137,7 @@ async def test_garbage() -> None:
 )
 def test_files_of_no_use(file: str, problem: str) -> None:
     """A flag's file that cannot be used is named."""
-    address = with_values(AdminAddress(host="127.0.0.1", port=9, is_tls=True), {file: "/nowhere"})
+    address = AdminAddress(host="127.0.0.1", port=9, is_tls=True, **{file: "/nowhere"})
     with pytest.raises(CommandError, match=problem):
         fetch_json(address, "/a")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from apfproxy.app.settings_checks import one_flow
 from apfproxy.cli.main import main
 from apfproxy.settings import Settings
+from apfproxy.settings.contradictions import one_flow
 from loadtest.certificates import Authority
 
 GOOD = """preset: http

@@ -9,7 +9,7 @@ import pytest
 
 from apfproxy.cli.commands import COMMANDS, cli, run
 from apfproxy.cli.flags import SectionedCommand, give_variables, name_variable, variable_of
-from apfproxy.cli.serve import SECTIONS, serve
+from apfproxy.cli.serve import FLAGS, serve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,9 +165,9 @@ def test_variables_win_over_the_settings_file(
 def test_sections() -> None:
     """Each flag of `serve` stands in one section of its help."""
     assert isinstance(serve, SectionedCommand)
-    named = [name for names in SECTIONS.values() for name in names]
+    named = [flag.parameter for flags in FLAGS.values() for flag in flags]
 
-    assert sorted(str(each.name) for each in options_of(serve)) == sorted(named)
+    assert sorted(str(each.name) for each in options_of(serve)) == sorted([*named, "settings_path"])
     text = serve.get_help(click.Context(serve))
-    places = [text.index(f"\n{title}:\n") for title in (*SECTIONS, "Other")]
+    places = [text.index(f"\n{title}:\n") for title in (*FLAGS, "Other")]
     assert places == sorted(places)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from apfproxy.app.settings_checks import check_combination, check_identities
 from apfproxy.cli.init import KINDS
 from apfproxy.cli.main import main
 from apfproxy.settings import Settings
+from apfproxy.settings.contradictions import contradictions
 from apfproxy.settings.file import load_settings
 from tests.config.manifests import problems_of
 
@@ -31,8 +31,7 @@ def test_settings(tmp_path: Path, kind: str) -> None:
     assert 0 == main(["init", kind, str(tmp_path / "new" / "directory")])
     settings = load_settings(tmp_path / "new" / "directory" / "apfproxy.yaml")
 
-    check_combination(settings)
-    check_identities(settings)
+    assert [] == contradictions(settings)
     assert settings.upstream.address != Settings().upstream.address
     assert "serverConcurrencyLimit:" in (tmp_path / "new/directory/apfproxy.yaml").read_text()
 
@@ -42,7 +41,7 @@ def test_clusters(tmp_path: Path) -> None:
     assert 0 == main(["init", "gateway", str(tmp_path)])
     settings = load_settings(tmp_path / "clusters.yaml")
 
-    check_combination(settings)
+    assert [] == contradictions(settings)
     assert {"blue": (), "green": (), "shop": ()} == {
         cluster.name: cluster.problems for cluster in settings.clusters
     }

@@ -8,8 +8,6 @@ from click.testing import CliRunner
 
 from apfproxy.cli.parameters import (
     ADDRESS,
-    LISTEN_ADDRESS_OR_NONE,
-    NOWHERE,
     AdminAddress,
     admin_option,
     cluster_option,
@@ -27,12 +25,6 @@ def test_value_stays() -> None:
     """A default that is a value already is left alone."""
     address = Address(host="localhost", port=1)
     assert ADDRESS.convert(address, None, None) is address
-
-
-def test_none() -> None:
-    """A listener may be switched off, where that is allowed."""
-    assert LISTEN_ADDRESS_OR_NONE.convert("none", None, None) == NOWHERE
-    assert LISTEN_ADDRESS_OR_NONE.convert(":1", None, None) == Address(host="", port=1)
 
 
 def test_bad_text() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import ipaddress
 import json
 import logging
@@ -13,6 +12,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from apfproxy.app import running
 from apfproxy.app.reloading import SettingsFile
@@ -521,7 +521,7 @@ async def test_signal_before_the_objects_come(
 
 def with_drain(drain: DrainSettings) -> Settings:
     """Settings of a process that drains like this."""
-    return dataclasses.replace(settings_for(9), drain=drain)
+    return structs.replace(settings_for(9), drain=drain)
 
 
 async def test_signal_drains(caplog: pytest.LogCaptureFixture) -> None:
@@ -603,9 +603,7 @@ async def test_a_file_that_a_setting_names(tmp_path: Path) -> None:
     path, token = tmp_path / "settings.yaml", tmp_path / "token"
     path.write_text("upstream:\n  tokenFile: token\n")
     token.touch()
-    settings = dataclasses.replace(
-        settings_for(9), upstream=UpstreamSettings(token_file=str(token))
-    )
+    settings = structs.replace(settings_for(9), upstream=UpstreamSettings(token_file=str(token)))
     with pytest.raises(CommandError) as caught:
         await run(settings, file=SettingsFile(path, lambda: settings))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING
 
 import aiohttp
+from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.admin.metric_table import TABLE
@@ -108,7 +108,7 @@ def use_a_flow_schema(controller: Controller) -> None:
 
 async def metrics_page(tmp_path: Path) -> str:
     """The page of a proxy that has all its metrics."""
-    settings = dataclasses.replace(
+    settings = structs.replace(
         settings_for(9, FlowControlSettings(enforcement=OBSERVE)),
         access_log=AccessLogSettings(path=str(tmp_path / "access.log")),
         tracing=TracingSettings(endpoint="http://127.0.0.1:9"),

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from apfproxy.settings import DrainSettings, LimitSettings
 from tests.conformance import test_hostile_identity, vectors
@@ -31,7 +32,7 @@ TESTS = Path(__file__).parents[1]
 SCENARIOS = {
     "a body limit of 1 MiB is set": replace(
         Setup(),
-        downstream=replace(
+        downstream=structs.replace(
             Setup().downstream, limits=LimitSettings(max_connections=300, max_body_bytes=1 << 20)
         ),
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,12 +14,10 @@ import yaml
 from apfproxy.admin.metric_table import TABLE
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.process import ProxyProcess
-from apfproxy.app.settings_checks import check_identities
 from apfproxy.cli.main import main
-from apfproxy.settings import Address
-from apfproxy.settings.cluster_reader import Section
-from apfproxy.settings.file import parse_settings
-from apfproxy.settings.reader import setting_key, setting_paths
+from apfproxy.settings import Address, ClusterSection
+from apfproxy.settings.contradictions import check
+from apfproxy.settings.file import parse_settings, setting_paths, settings_in
 from tests.app.test_process import settings_for
 from tests.config.expressions import alerting_rules
 from tests.config.test_metric_names import metrics_page
@@ -50,8 +47,7 @@ each_page = pytest.mark.parametrize("document", pages(), ids=[each.name for each
 @cache
 def setting_names() -> set[str]:
     """Every way to name a setting or a section: any run of the parts of its path."""
-    of_cluster = [setting_key(each) for each in fields(Section)]
-    paths = [path.split(".") for path in (*setting_paths(), *of_cluster)]
+    paths = [path.split(".") for path in (*setting_paths(), *settings_in(ClusterSection))]
     return {
         ".".join(path[start:end])
         for path in paths
@@ -91,7 +87,7 @@ def test_settings_files(document: Page) -> None:
         if language == "yaml":
             documents = list(yaml.safe_load_all(text))
             if all(isinstance(each, dict) and each.keys() <= sections for each in documents):
-                check_identities(parse_settings(text.encode(), document.name))
+                check(parse_settings(text.encode(), document.name))
 
 
 @each_page

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import pytest
 import uvloop
+from msgspec import structs
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.objects.decode import bootstrap_objects, decode_documents, mandatory_objects
@@ -316,12 +317,12 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
     upstream = Upstream(reads=setup.upstream_reads, buffer_bytes=setup.buffer_bytes)
     downstream, protocol = setup.downstream, SPOKEN.get()
     if protocol == HTTP2:
-        downstream = replace(downstream, http2=Http2Settings(is_cleartext=True))
+        downstream = structs.replace(downstream, http2=Http2Settings(is_cleartext=True))
     process = ProxyProcess(
         Settings(
             preset=setup.preset,
             downstream=downstream,
-            upstream=replace(
+            upstream=structs.replace(
                 setup.upstream, url=Address(host="127.0.0.1", port=upstream_port or upstream.port)
             ),
             authentication=setup.authentication,

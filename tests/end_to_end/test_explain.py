@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
+from msgspec import structs
 
 from apfproxy.admin.explain_page import PATH
 from apfproxy.app.process import ProxyProcess
@@ -134,9 +135,9 @@ async def test_explains_what_it_does() -> None:
     upstream.start()
     settings = settings_for(upstream.port)
     process = ProxyProcess(
-        dataclasses.replace(
+        structs.replace(
             settings,
-            flow_control=dataclasses.replace(
+            flow_control=structs.replace(
                 settings.flow_control, server_concurrency_limit=1, hash_seed=1
             ),
         )

@@ -20,8 +20,8 @@ import aiohttp
 import pytest
 
 from apfproxy.admin.explain_page import TOLD_APART
-from apfproxy.app.settings_checks import one_flow
 from apfproxy.settings import Settings
+from apfproxy.settings.contradictions import one_flow
 from loadtest.processes import ROOT, Process, free_ports, python_module
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.fleet.ledger_server import LedgerServer

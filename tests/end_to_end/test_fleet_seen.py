@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main

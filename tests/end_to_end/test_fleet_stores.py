@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import FleetSettings, FlowControlSettings

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile, reload

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import random
 import signal
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
@@ -203,7 +203,7 @@ def kubeconfig(directory: Path, port: int) -> str:
 async def following(path: str, **changes: Any) -> AsyncIterator[ProxyProcess]:  # noqa: ANN401
     """A proxy that follows the objects of the API that a kubeconfig leads to, not started yet."""
     kubernetes = KubernetesSettings(is_enabled=True, kubeconfig=path)
-    settings = FlowControlSettings(kubernetes=dataclasses.replace(kubernetes, **changes))
+    settings = FlowControlSettings(kubernetes=structs.replace(kubernetes, **changes))
     process = ProxyProcess(settings_for(1, settings))
     try:
         yield process

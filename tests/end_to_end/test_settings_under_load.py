@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from apfproxy.app.reloading import SettingsFile, reload, reload_when
 from apfproxy.base.tasks import spawn

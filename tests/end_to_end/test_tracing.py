@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from msgspec import structs
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
@@ -234,7 +235,7 @@ async def test_tracing_that_comes_and_goes() -> None:
 
         async def configure(url: str | None) -> None:
             tracing = TracingSettings(endpoint=url, sampling_rate_per_million=ALWAYS)
-            await scene.process.renew(dataclasses.replace(scene.process.settings, tracing=tracing))
+            await scene.process.renew(structs.replace(scene.process.settings, tracing=tracing))
 
         before = await scene.take_seat()
         await configure(one.url)

@@ -29,26 +29,24 @@ from apfproxy.settings import (
     UnverifiedSettings,
 )
 
-STANDARD = CredentialRules.of(AuthenticationSettings())
-CUSTOM = CredentialRules.of(
-    AuthenticationSettings(
-        front_proxy=FrontProxySettings(
-            username_headers=("X-User", "X-Remote-User"),
-            uid_headers=(),
-            group_headers=("X-Group", "X-Remote-Group"),
-            extra_header_prefixes=("X-Extra-", "X-More-"),
-        )
+STANDARD = AuthenticationSettings().credential_rules
+CUSTOM = AuthenticationSettings(
+    front_proxy=FrontProxySettings(
+        username_headers=("X-User", "X-Remote-User"),
+        uid_headers=(),
+        group_headers=("X-Group", "X-Remote-Group"),
+        extra_header_prefixes=("X-Extra-", "X-More-"),
     )
-)
+).credential_rules
 UNVERIFIED = UnverifiedSettings(
     is_by_basic=True,
     secret_headers=("Authorization", "X-Secret"),
     headers=("X-Client", "X-Team"),
     is_by_address=True,
 )
-NAMING = CredentialRules.of(
-    AuthenticationSettings(api_keys=ApiKeySettings(file="k.csv"), unverified=UNVERIFIED)
-)
+NAMING = AuthenticationSettings(
+    api_keys=ApiKeySettings(file="k.csv"), unverified=UNVERIFIED
+).credential_rules
 
 
 def lines(text: bytes) -> Lines:

@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 
 from apfproxy.base.address import address_from
-from apfproxy.http.credential_fields import CredentialRules, Credentials
+from apfproxy.http.credential_fields import Credentials
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import (
     CHUNKED,
@@ -31,11 +31,9 @@ from apfproxy.request.attributes import User
 from apfproxy.settings import AuthenticationSettings, FrontProxySettings
 
 HOSTS = UpstreamHosts(b"upstream:80", b"")
-NAMES = CredentialRules.of(
-    AuthenticationSettings(
-        front_proxy=FrontProxySettings(username_headers=("X-My-User", "X-Remote-User"))
-    )
-)
+NAMES = AuthenticationSettings(
+    front_proxy=FrontProxySettings(username_headers=("X-My-User", "X-Remote-User"))
+).credential_rules
 HOST = (b"Host", b"h")
 SPDY = (b"Upgrade", b"SPDY/3.1")
 END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apfproxy.http.credential_fields import CredentialRules
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import VIA, FieldRules, UpstreamHosts
 from apfproxy.http.request_head import HeadProbe, RequestHead, parse_head
 from apfproxy.settings import AuthenticationSettings
 
-NAMES = CredentialRules.of(AuthenticationSettings())
+NAMES = AuthenticationSettings().credential_rules
 RULES = FieldRules(UpstreamHosts(b"o:80", b""), NAMES, max_fields=4, max_target_bytes=64)
 END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "
 SPDY_LINES = b"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"

@@ -9,10 +9,11 @@ import asyncio
 import json
 import socket
 from collections import deque
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from apfproxy.base.sockets import RESET
 from apfproxy.base.tasks import spawn

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apfproxy.http.credential_fields import CredentialRules
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.http.request_head import parse_head
@@ -25,7 +24,7 @@ HOSTS = ("a.test", "b.a.test", "*.a.test", "*.b.a.test", "*.test", "::1", "c")
 PREFIXES = (b"", b"/x", b"/x/y", b"/xy", b"/clusters/a")
 
 
-RULES = FieldRules(UpstreamHosts(b"", b""), CredentialRules.of(AuthenticationSettings()), 100, 1000)
+RULES = FieldRules(UpstreamHosts(b"", b""), AuthenticationSettings().credential_rules, 100, 1000)
 
 
 def route(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from apfproxy.settings import OBSERVE, LimitSettings
 from tests.proxy.fakes import GET, OK, status

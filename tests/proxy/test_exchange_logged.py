@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.settings import AccessLogSettings, AudienceSettings, TracingSettings
 from tests.proxy.fakes import GET, OK, Bench

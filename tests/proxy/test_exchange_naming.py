@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.secret_files import ApiKeys, BasicKeys

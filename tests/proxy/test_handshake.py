@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from apfproxy.base import sockets
 from apfproxy.base.faults import Part
@@ -93,7 +94,7 @@ async def tls_site(
         client_ca_file=authority.write(folder) if requires_certificate else None
     )
     setup = replace(
-        setup, downstream=replace(setup.downstream, tls=tls), authentication=authentication
+        setup, downstream=structs.replace(setup.downstream, tls=tls), authentication=authentication
     )
     async with running(setup) as scene:
         yield Site(scene, authority)
@@ -219,7 +220,7 @@ async def test_handshake_that_stalls_is_cut(
 async def test_handshakes_count_towards_the_limit(tmp_path: Path) -> None:
     """One too many is cut before any of it is computed."""
     setup = Setup()
-    downstream = replace(setup.downstream, limits=LimitSettings(max_connections=1))
+    downstream = structs.replace(setup.downstream, limits=LimitSettings(max_connections=1))
     async with tls_site(tmp_path, replace(setup, downstream=downstream)) as site:
         _, first = await site.plain()
         await until(lambda: site.counters.listener.connections_open)
@@ -285,7 +286,7 @@ async def test_last_answer_ends_with_the_end_of_tls(tmp_path: Path) -> None:
 async def test_refusal_reaches_a_client_that_sends_on(tmp_path: Path) -> None:
     """The rest of what it sends is read, since a reset would overtake the answer."""
     setup = Setup()
-    downstream = replace(setup.downstream, limits=SMALL_BODY)
+    downstream = structs.replace(setup.downstream, limits=SMALL_BODY)
     async with tls_site(tmp_path, replace(setup, downstream=downstream)) as site:
         reader, writer = await site.connect()
         writer.write(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(LARGE))

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import ssl
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.base.tls_files import TlsError, TlsFile

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
+
+from msgspec.structs import replace
 
 from apfproxy.base.faults import Faults
 from apfproxy.proxy.counters import ProxyCounters

@@ -1,12 +1,24 @@
-"""A change in two steps."""
+"""What changed of the settings of a process, and a change in two steps."""
 
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from apfproxy.base.errors import OperatorError
-from apfproxy.settings import Settings
-from apfproxy.settings.change import NO_CHANGE, Change, prepare_all
+from apfproxy.settings import (
+    HTTP_API,
+    Address,
+    DownstreamSettings,
+    DownstreamTlsSettings,
+    DrainSettings,
+    FlowControlSettings,
+    Settings,
+)
+from apfproxy.settings.change import NO_CHANGE, Change, changes, merged, prepare_all
+from apfproxy.settings.file import parse_settings
+
+ANY_PORT = Address(host="127.0.0.1", port=0)
 
 
 class Part:
@@ -48,3 +60,136 @@ async def test_all_parts_are_asked() -> None:
         await prepare_all((each.prepare for each in parts), Settings())
 
     assert ("a\nb\nc", ["discard"]) == (str(raised.value), done)
+
+
+def test_merged() -> None:
+    """What takes a restart stays as it was, all else is as it was read."""
+    before = Settings(flow_control=FlowControlSettings(objects=("a",)))
+    read = Settings(
+        downstream=DownstreamSettings(
+            listen=ANY_PORT, head_timeout_s=1, tls=DownstreamTlsSettings(certificate_file="a")
+        ),
+        drain=DrainSettings(timeout_s=2),
+        flow_control=FlowControlSettings(store="a.db", suggested_objects=False),
+        admin=None,
+        admin_token_file="token",  # noqa: S106 - a path
+    )
+    settings = merged(before, read)
+
+    assert settings == structs.replace(
+        before,
+        downstream=DownstreamSettings(head_timeout_s=1),
+        drain=DrainSettings(timeout_s=2),
+    )
+    assert ["downstream.headTimeout", "drain.timeout"] == changes(before, settings)
+    assert [
+        "downstream.listen",
+        "downstream.tls.certificateFile",
+        "flowControl.objects",
+        "flowControl.store",
+        "flowControl.suggestedObjects",
+        "admin",
+        "adminTokenFile",
+    ] == changes(settings, read)
+
+
+CLUSTERS = """
+downstream:
+  listen: 127.0.0.1:0
+  tls: {certificateFile: all.crt, keyFile: all.key}
+admin: null
+watch: {limit: 1s}
+clusters:
+- {name: a, hosts: [a], upstream: {url: http://a}, watch: {silence: 1s}}
+- {name: b, hosts: [b], upstream: {url: http://b}, flowControl: {store: s}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param("http://a", "http://c", ["clusters[a].upstream.url"], id="setting"),
+        pytest.param(
+            "url: http://a",
+            "dns: http://c",
+            ["clusters[a].upstream.url", "clusters[a].upstream.dns"],
+            id="way",
+        ),
+        pytest.param("hosts: [a]", "hosts: [c]", ["clusters[a].hosts"], id="hosts"),
+        pytest.param(
+            "hosts: [a]",
+            "pathPrefix: /a, maxConnections: 3",
+            [f"clusters[a].{each}" for each in ("hosts", "pathPrefix", "maxConnections")],
+            id="of-the-cluster",
+        ),
+        pytest.param(
+            "hosts: [a]",
+            "hosts: [a], tls: {keyFile: a.key}",
+            ["clusters[a].tls.keyFile"],
+            id="certificate",
+        ),
+        pytest.param("name: a", "name: c", ["clusters[a]", "clusters[c]"], id="name"),
+        pytest.param(
+            "name: a", "name: A", ["clusters[a]", "clusters[#0] (refused)"], id="bad-name"
+        ),
+        pytest.param("http://a", "a", ["clusters[a] (refused)"], id="refused"),
+        pytest.param("limit: 1s", "limit: 2s", ["watch.limit"], id="of-all"),
+        pytest.param("silence: 1s", "limit: 1s", ["clusters[a].watch.silence"], id="as-all"),
+        pytest.param(
+            "store: s", "store: t", ["clusters[b].flowControl.store"], id="store-of-a-cluster"
+        ),
+        pytest.param("- {name: a", "# {name: a", ["clusters[a]"], id="gone"),
+    ],
+)
+def test_changes_of_clusters(old: str, new: str, expected: list[str]) -> None:
+    """Each is named once: what changed of the whole proxy is not said of each cluster again."""
+    changed = CLUSTERS.replace(old, new, 1).partition("#\n")[0]
+    before, after = (parse_settings(text.encode(), "f") for text in (CLUSTERS, changed))
+
+    assert [] == changes(before, before)
+    assert expected == changes(before, after)
+    assert expected == changes(before, merged(before, after))
+    assert after == merged(before, after)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
+def test_clusters_begin_and_end_with_a_restart(is_first: bool) -> None:
+    """One server alone does not become several clusters, nor the other way: all stays."""
+    several, one = (
+        parse_settings(text.encode(), "f") for text in (CLUSTERS, "upstream: {url: 'http://a'}")
+    )
+    before, after = (one, several) if is_first else (several, one)
+    settings = merged(before, after)
+
+    assert (before.clusters, before.upstream) == (settings.clusters, settings.upstream)
+    assert "clusters" in changes(settings, after)
+
+
+def test_clusters_are_within_what_takes_a_restart() -> None:
+    """They have what the whole proxy keeps, and are told of nothing that did not change."""
+    other = CLUSTERS.replace("127.0.0.1:0", "127.0.0.1:1").replace("silence: 1s", "silence: 2s")
+    before, after = (parse_settings(text.encode(), "f") for text in (CLUSTERS, other))
+    settings = merged(before, after)
+
+    assert ["clusters[a].watch.silence"] == changes(before, settings)
+    assert ["downstream.listen"] == changes(settings, after)
+    assert settings == parse_settings(CLUSTERS.replace("silence: 1s", "silence: 2s").encode(), "f")
+
+
+def test_tls_of_clusters() -> None:
+    """None has it while the listener has none, whatever certificate it names."""
+    plain = CLUSTERS.replace("  tls: {certificateFile: all.crt, keyFile: all.key}\n", "")
+    own = CLUSTERS.replace("hosts: [a]", "hosts: [a], tls: {certificateFile: a, keyFile: a}")
+    before, after = (parse_settings(text.encode(), "f") for text in (plain, own))
+
+    assert before == merged(before, after)
+
+
+def test_built_in_objects_of_a_store() -> None:
+    """They are put into it at the start."""
+    before = Settings(flow_control=FlowControlSettings(store="a.db"))
+    read = Settings(
+        preset=HTTP_API, flow_control=FlowControlSettings(store="a.db", suggested_objects=False)
+    )
+
+    assert before == merged(before, read)

@@ -1,26 +1,43 @@
-"""The settings file."""
+"""The settings file: values, what is wrong, and clusters."""
 
 from __future__ import annotations
 
-import dataclasses
+import ipaddress
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from apfproxy.settings import (
+    MAX_SEATS,
+    OF_A_CLUSTER,
     UNSAID,
+    Address,
+    ClusterSettings,
+    DownstreamSettings,
+    EndpointAddress,
+    EndpointSettings,
+    FlowControlSettings,
+    LongRunningSettings,
+    RequestSettings,
+    ServiceSettings,
     Settings,
+    UpstreamSettings,
+    UpstreamTlsSettings,
+    with_values,
 )
 from apfproxy.settings.file import (
+    MAX_FILE_BYTES,
     SettingsError,
     is_settings,
     load_settings,
     parse_settings,
+    setting_paths,
 )
-from apfproxy.settings.reader import MAX_FILE_BYTES, setting_paths
 
 ANNOTATED = Path(__file__).parents[2] / "config" / "apfproxy.yaml"
 
@@ -39,20 +56,16 @@ def paths_in(node: object, prefix: str = "") -> list[str]:
     return [path for key, value in node.items() for path in paths_in(value, f"{prefix}{key}.")]
 
 
-def test_annotated_file_gives_the_defaults() -> None:
-    """The annotated file says of every setting what it is when nobody sets it.
+def test_annotated_file() -> None:
+    """It has every setting in the order of the records, as it is when nobody sets it.
 
     It has an example of the one without a default.
     """
     settings = load_settings(ANNOTATED)
-    upstream = dataclasses.replace(settings.upstream, url=UNSAID)
+    upstream = replace(settings.upstream, url=UNSAID)
 
-    assert Settings() == dataclasses.replace(settings, upstream=upstream)
+    assert Settings() == replace(settings, upstream=upstream)
     assert settings.upstream.url != UNSAID
-
-
-def test_annotated_file_has_every_setting() -> None:
-    """No setting is missing from the annotated file, and their order is that of the records."""
     assert setting_paths() == paths_in(yaml.safe_load(ANNOTATED.read_text()))
 
 
@@ -69,7 +82,227 @@ def test_every_setting_of_the_annotated_file_has_a_comment() -> None:
     assert bare == ["flowControl:"]
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n", "downstream:\n", "---\n"])
+def test_values_of_every_type() -> None:
+    """Each type of setting is read in the form that the annotated file shows."""
+    text = """
+downstream:
+  listen: "[::1]:9000"
+  headTimeout: 1m
+  maxHeadBytes: 32KiB
+  maxHeaderFields: 7
+  identityHeadersFrom: [10.0.0.0/8, "::1"]
+upstream:
+  url: null
+  endpoints:
+  - url: https://10.0.0.1:6443
+  - {url: "https://10.0.0.2:6443", weight: 2}
+  service: {name: kubernetes, port: 6443}
+  hostHeader: api.local
+flowControl:
+  objects: [a, b]
+  suggestedObjects: false
+  hashSeed: 42
+  objectCountsFrom: https://localhost:6443/metrics
+admin: null
+logLevel: debug
+"""
+    assert Settings(
+        downstream=DownstreamSettings(
+            listen=Address(host="::1", port=9000),
+            head_timeout_s=60.0,
+            max_head_bytes=32768,
+            max_header_fields=7,
+            identity_headers_from=(
+                ipaddress.ip_network("10.0.0.0/8"),
+                ipaddress.ip_network("::1/128"),
+            ),
+        ),
+        upstream=UpstreamSettings(
+            endpoints=(
+                EndpointSettings(url=Address(host="10.0.0.1", port=6443, is_tls=True)),
+                EndpointSettings(url=Address(host="10.0.0.2", port=6443, is_tls=True), weight=2),
+            ),
+            service=ServiceSettings(name="kubernetes", port="6443"),
+            host_header="api.local",
+        ),
+        flow_control=FlowControlSettings(
+            objects=("a", "b"),
+            suggested_objects=False,
+            hash_seed=42,
+            object_counts_from="https://localhost:6443/metrics",
+        ),
+        admin=None,
+        log_level="debug",
+    ) == parse_settings(text.encode(), "f")
+
+
+KNOWN = (
+    "known at the top: preset, request, downstream, upstream, authentication, tunnel, watch, drain,"
+    " flowControl, fleet, accessLog, tracing, topFlows, workers, admin, adminSocketMode, adminTls,"
+    " adminReadTokenFile, adminTokenFile, metrics, logLevel, logFormat, clusters"
+)
+IN_WATCH = "known in watch: silence, limit, bookmarkLimit"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        # Keys.
+        (
+            "downstream:\n  headTimout: 1s",
+            "2: downstream.headTimout: unknown key; did you mean headTimeout?",
+        ),
+        ("head_timeout: 1s", f"1: head_timeout: unknown key; {KNOWN}"),
+        ("? [a]\n: 1", f"1: ?: unknown key; {KNOWN}"),
+        ("watch: {qqq: 1}", f"1: watch.qqq: unknown key; {IN_WATCH}"),
+        ("watch: {enabled: true}", f"1: watch.enabled: unknown key; {IN_WATCH}"),
+        (
+            "serverconcurrencylimit: 1",
+            ("1: serverconcurrencylimit: unknown key; did you mean"
+            " flowControl.serverConcurrencyLimit?"),
+        ),
+        (
+            "downstream: {certificateFile: a.crt}",
+            ("1: downstream.certificateFile: unknown key; did you mean"
+            " downstream.tls.certificateFile?"),
+        ),
+        (
+            "upstream: {probeInterval: 1s}",
+            "1: upstream.probeInterval: unknown key; it is upstream.healthCheck.interval by now",
+        ),
+        ("watch: {limit: 1s, limit: 2s}", "1: watch.limit: given twice; keep one"),
+        # Kinds.
+        ("[]", "1: expected a mapping of settings, not a list"),
+        ("watch: 3", "1: watch: expected a mapping of settings, not '3'"),
+        ("watch: {limit: [1s]}", "1: watch.limit: expected a duration, not a list"),
+        ("watch: {limit: null}", "1: watch.limit: expected a duration, not nothing"),
+        ("upstream: {url: {}}", "1: upstream.url: expected a URL, not a mapping"),
+        (
+            "upstream: {endpoints: ['http://a']}",
+            "1: upstream.endpoints[0]: expected a mapping of settings, not 'http://a'",
+        ),
+        (
+            "downstream: {identityHeadersFrom: 10.0.0.0/8}",
+            "1: downstream.identityHeadersFrom: expected a list, not '10.0.0.0/8'",
+        ),
+        (
+            "downstream: {listen: 8080}",
+            "1: downstream.listen: expected HOST:PORT in quotes, not '8080'",
+        ),
+        # Quotes.
+        (
+            'downstream: {maxHeaderFields: "4"}',
+            "1: downstream.maxHeaderFields: expected a whole number, not '4'; leave the quotes out",
+        ),
+        (
+            "downstream: {proxyProtocol: 'true'}",
+            "1: downstream.proxyProtocol: expected true or false, not 'true'; leave the quotes out",
+        ),
+        (
+            "upstream: {tls: {serverName: yes}}",
+            "1: upstream.tls.serverName: expected a text, not 'yes'; put it in quotes",
+        ),
+        # Values.
+        (
+            'adminTokenFile: "a\\0b"',
+            "1: adminTokenFile: has a character that no text has: 'a\\x00b'",
+        ),
+        (
+            'flowControl: {objects: ["\\ud800"]}',
+            "1: flowControl.objects: has a character that no text has: '\\ud800'",
+        ),
+        (
+            'upstream: {tokenFile: ""}',
+            ("1: upstream.tokenFile: expected a text, not an empty one; leave the key out for the"
+            " default"),
+        ),
+        (
+            "flowControl: {suggestedObjects: !!bool maybe}",
+            "1: flowControl.suggestedObjects: expected true or false, not 'maybe'",
+        ),
+        (
+            "flowControl: {suggestedObjects: 1}",
+            "1: flowControl.suggestedObjects: expected true or false, not '1'",
+        ),
+        (
+            "watch: {limit: 10}",
+            ("1: watch.limit: expected a duration such as 32s, 500ms or 1m30s, not '10';"
+            " write 10s for seconds"),
+        ),
+        ("watch: {limit: 0s}", "1: watch.limit: must be at least 1ms, not 0s"),
+        (
+            "downstream: {maxHeadBytes: 1GiB}",
+            "1: downstream.maxHeadBytes: must be at most 16777216, not 1073741824",
+        ),
+        (
+            "downstream: {http2: {goawayChance: 0.5}}",
+            "1: downstream.http2.goawayChance: must be at most 0.02, not 0.5",
+        ),
+        (
+            "downstream: {http2: {goawayChance: 1e-3}}",
+            "1: downstream.http2.goawayChance: expected a number, not '1e-3'",
+        ),
+        (
+            "downstream: {http2: {goawayChance: .5}}",
+            "1: downstream.http2.goawayChance: expected a number such as 0.02, not '.5'",
+        ),
+        (
+            "downstream: {maxHeaderFields: many}",
+            "1: downstream.maxHeaderFields: expected a whole number, not 'many'",
+        ),
+        (
+            "downstream: {maxHeaderFields: 0x10}",
+            "1: downstream.maxHeaderFields: expected a whole number in decimal digits, not '0x10'",
+        ),
+        (
+            "downstream: {identityHeadersFrom: [10.0.0.1/8]}",
+            ("1: downstream.identityHeadersFrom: '10.0.0.1/8' has bits set to the right of its"
+            " prefix; write 10.0.0.0/8"),
+        ),
+        (
+            "logLevel: loud",
+            "1: logLevel: expected one of debug, info, warning, error, not 'loud'",
+        ),
+        (
+            "upstream:\n  endpoints:\n  - url: 'http://a'\n    weight: 0",
+            "4: upstream.endpoints[0].weight: must be at least 1, not 0",
+        ),
+        (
+            "upstream: {service: {port: 0}}",
+            ("1: upstream.service.port: expected the name of a port, or its number from 1 to"
+            " 65535, not '0'"),
+        ),
+        # Clusters.
+        ("clusters: a", "1: clusters: expected a list of at most 1000 clusters"),
+        (
+            json.dumps({"clusters": [{}] * 1001}),
+            "1: clusters: expected a list of at most 1000 clusters",
+        ),
+        # No settings.
+        ("a: b: c", "1: not YAML: mapping values are not allowed here"),
+        (
+            "a: \0",
+            " not YAML: unacceptable character #x0000: special characters are not allowed",
+        ),
+        ("[" * 1500, "1: nested too deeply"),
+        ("a: &a [*a]", "1: alias *a is within what it stands for"),
+    ],
+)  # fmt: skip
+def test_problems(text: str, problem: str) -> None:
+    """What cannot be used is refused with its line, its path and what is expected."""
+    assert (f"f:{problem}",) == problems_of(text)
+
+
+def test_all_problems_are_reported() -> None:
+    """One run shows every problem, in the order of the lines; those of clusters come last."""
+    text = "foo: 1\nwatch:\n  limit: x\n  silence: y\nclusters: [{name: a}]\nlogLevel: loud\n"
+
+    assert ["f:1", "f:3", "f:4", "f:6", "f:5"] == [
+        ":".join(problem.split(":")[:2]) for problem in problems_of(text)
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "downstream:\n", "---\n", "clusters: ~"])
 def test_nothing_gives_the_defaults(text: str) -> None:
     """An empty file, or an empty section, changes nothing."""
     assert Settings() == parse_settings(text.encode(), "f")
@@ -88,11 +321,6 @@ def test_any_bytes_give_settings_or_problems(data: bytes | str) -> None:
     assert all(problem.startswith("f:") for problem in problems)
 
 
-def test_deep_nesting_is_refused() -> None:
-    """A file nested too deeply to read is refused like any other that is no settings file."""
-    assert ("f:1: nested too deeply",) == problems_of("[" * 1500)
-
-
 def test_aliases_are_bounded() -> None:
     """Settings may repeat what an anchor names, but not without end."""
     bomb = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 11))
@@ -102,43 +330,34 @@ def test_aliases_are_bounded() -> None:
     assert ("f:6: more than 100000 values, with aliases written out",) == problems_of(
         f"a0: &a0 x\n{bomb}"
     )
-    assert ("f:1: alias *a is within what it stands for",) == problems_of("a: &a [*a]")
-
-
-def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
-    """The objects of a settings file are found wherever the process was started."""
-    path = tmp_path / "settings.yaml"
-    path.write_text("flowControl: {objects: [a.yaml, /etc/b]}")
-
-    assert (str(tmp_path / "a.yaml"), "/etc/b") == load_settings(path).flow_control.objects
 
 
 @pytest.mark.parametrize(("text", "expected"), [("a.log", "{}/a.log"), ('"-"', "-"), ("", None)])
-def test_access_log(tmp_path: Path, text: str, expected: str | None) -> None:
-    """It is by the settings file, unless it is standard output."""
+def test_paths_are_relative_to_the_file(tmp_path: Path, text: str, expected: str | None) -> None:
+    """They are found wherever the process was started; the log may be standard output."""
     path = tmp_path / "settings.yaml"
-    path.write_text(f"accessLog: {{path: {text}}}")
+    path.write_text(f"flowControl: {{objects: [a.yaml, /etc/b]}}\naccessLog: {{path: {text}}}")
+    settings = load_settings(path)
 
-    assert load_settings(path).access_log.path == (expected and expected.format(tmp_path))
+    assert (str(tmp_path / "a.yaml"), "/etc/b") == settings.flow_control.objects
+    assert settings.access_log.path == (expected and expected.format(tmp_path))
 
 
-def test_missing_file(tmp_path: Path) -> None:
-    """A file that is not there is named, with the system's reason."""
+@pytest.mark.parametrize(
+    ("size", "problem"),
+    [
+        (None, "No such file or directory"),
+        (MAX_FILE_BYTES + 1, "larger than 1048576 bytes; is it the right file?"),
+    ],
+)
+def test_unreadable_files(tmp_path: Path, size: int | None, problem: str) -> None:
     path = tmp_path / "settings.yaml"
+    if size is not None:
+        path.write_bytes(b"#" * size)
     with pytest.raises(SettingsError) as caught:
         load_settings(path)
 
-    assert (f"{path}: No such file or directory",) == caught.value.problems
-
-
-def test_large_file(tmp_path: Path) -> None:
-    """A file far too large for settings is refused before it is parsed."""
-    path = tmp_path / "settings.yaml"
-    path.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
-    with pytest.raises(SettingsError) as caught:
-        load_settings(path)
-
-    assert (f"{path}: larger than 1048576 bytes; is it the right file?",) == caught.value.problems
+    assert (f"{path}: {problem}",) == caught.value.problems
 
 
 @pytest.mark.parametrize(
@@ -155,3 +374,307 @@ def test_large_file(tmp_path: Path) -> None:
 def test_what_settings_look_like(data: bytes, expected: bool) -> None:
     """A mapping that has settings only."""
     assert expected == is_settings(data)
+
+
+# ------------------------------------------------------------------ records
+
+ONE, TWO = Address(host="a", port=1), Address(host="b", port=2, is_tls=True)
+ENDPOINTS = (EndpointSettings(url=ONE, weight=3), EndpointSettings(url=TWO))
+
+
+def test_alternatives() -> None:
+    """One that is given takes the place of another; its default does not."""
+    tls = UpstreamTlsSettings(ca_file="ca")
+    upstream = UpstreamSettings(url=ONE, tls=tls)
+    both = UpstreamSettings(url=ONE, dns=TWO, tls=tls)
+
+    assert UpstreamSettings(dns=TWO, tls=tls) == with_values(upstream, {"dns": TWO})
+    assert UpstreamSettings(endpoints=ENDPOINTS, tls=tls) == with_values(
+        both, {"endpoints": ENDPOINTS}
+    )
+    assert upstream == with_values(upstream, {"dns": UNSAID, "endpoints": ()})
+    assert both == with_values(upstream, {"url": ONE, "dns": TWO})
+    assert UpstreamSettings(url=ONE) == with_values(upstream, {"tls": UpstreamTlsSettings()})
+
+
+def service(host: str, at: int, /, **settings: str) -> tuple[UpstreamSettings, Address, tuple[()]]:
+    """Settings of a Service, and its address."""
+    is_tls = settings.get("scheme") != "http"
+    address = Address(host=host, port=at, is_tls=is_tls)
+    return UpstreamSettings(service=ServiceSettings(**settings)), address, ()
+
+
+@pytest.mark.parametrize(
+    ("upstream", "address", "addresses"),
+    [
+        (UpstreamSettings(), UNSAID, ()),
+        (UpstreamSettings(url=ONE), ONE, (EndpointAddress(address=ONE),)),
+        (
+            UpstreamSettings(endpoints=ENDPOINTS),
+            ONE,
+            (EndpointAddress(address=ONE, weight=3), EndpointAddress(address=TWO)),
+        ),
+        (UpstreamSettings(dns=TWO), TWO, ()),
+        service("kubernetes.default.svc", 443, name="kubernetes"),
+        service("b.a.svc", 80, namespace="a", name="b", scheme="http"),
+        service("b.default.svc", 443, name="b", port="https"),
+        service("b.default.svc", 6443, name="b", port="6443"),
+    ],
+)
+def test_where_the_servers_are(
+    upstream: UpstreamSettings, address: Address, addresses: tuple[EndpointAddress, ...]
+) -> None:
+    """One address stands for all of them; the endpoints are known where settings name them."""
+    assert (address, addresses) == (upstream.address, upstream.addresses)
+
+
+@pytest.mark.parametrize(
+    ("flow_control", "healthy", "seats"),
+    [
+        (FlowControlSettings(), 3, 600),
+        (FlowControlSettings(server_concurrency_limit=7), 0, 7),
+        (FlowControlSettings(per_endpoint=200), 3, 600),
+        (FlowControlSettings(per_endpoint=200), 0, 200),
+        (FlowControlSettings(per_endpoint=MAX_SEATS), 2, MAX_SEATS),
+    ],
+)
+def test_seats(flow_control: FlowControlSettings, healthy: int, seats: int) -> None:
+    """They are of the whole, or follow the endpoints that are healthy, at least one."""
+    assert seats == flow_control.seats(healthy)
+
+
+# ------------------------------------------------------------------ clusters
+
+TOP = """
+downstream:
+  headTimeout: 5s
+  tls: {certificateFile: all.crt, keyFile: all.key}
+upstream:
+  url: http://all
+  maxConnections: 7
+  tls: {serverName: all}
+flowControl:
+  serverConcurrencyLimit: 8
+watch: {limit: 9s}
+"""
+
+
+def read(text: str, top: str = TOP) -> tuple[ClusterSettings, ...]:
+    """The clusters of a file `f` with these lines behind those of the top level."""
+    return parse_settings(f"{top}clusters:\n{text}".encode(), "f", Path("/d")).clusters
+
+
+def whole(cluster: ClusterSettings) -> Settings:
+    """Its settings, which can be used."""
+    assert cluster.problems == ()
+    assert cluster.settings is not None
+    return cluster.settings
+
+
+def test_what_it_does_not_name() -> None:
+    """It has all settings of the top level, wherever these stand, and no clusters of its own."""
+    item = "{name: a, hosts: [A.example., '*.B.example', '[::0001]']}"
+    (cluster,) = read(f"- {item}\n")
+    top = parse_settings(TOP.encode(), "f", Path("/d"))
+    later = parse_settings(f"clusters: [{item}]\n{TOP}".encode(), "f", Path("/d"))
+
+    assert top == whole(cluster)
+    assert (
+        ClusterSettings(name="a", hosts=("a.example", "*.b.example", "::1"), settings=top)
+        == cluster
+    )
+    assert (cluster,) == later.clusters
+
+
+def test_what_it_names() -> None:
+    """A setting replaces that of the top level; those beside it stay."""
+    cluster, other = read(
+        """
+- name: a
+  pathPrefix: /clusters/a
+  maxConnections: 3
+  tls: {certificateFile: a.crt, keyFile: /a.key}
+  preset: http
+  request: {longRunning: {pathPrefixes: [/events]}}
+  upstream:
+    endpoints: [{url: http://b}, {url: http://c, weight: 2}]
+    tls: {caFile: ca.crt}
+  authentication: {tokenFile: tokens}
+  tunnel: {idleTimeout: 1s}
+  watch: {silence: 2s}
+  flowControl: {perEndpoint: 4, objects: [a]}
+- name: b
+  hosts: [b]
+  upstream: ~
+  flowControl:
+"""
+    )
+    settings, top = whole(cluster), whole(other)
+
+    assert ("a", (), "/clusters/a", 3) == (
+        cluster.name,
+        cluster.hosts,
+        cluster.path_prefix,
+        cluster.max_connections,
+    )
+    assert settings == replace(
+        top,
+        preset="http",
+        request=RequestSettings(long_running=LongRunningSettings(path_prefixes=("/events",))),
+        downstream=replace(
+            top.downstream,
+            tls=replace(top.downstream.tls, certificate_file="/d/a.crt", key_file="/a.key"),
+        ),
+        upstream=replace(
+            top.upstream,
+            url=UpstreamSettings().url,
+            endpoints=(
+                EndpointSettings(url=Address(host="b", port=80)),
+                EndpointSettings(url=Address(host="c", port=80), weight=2),
+            ),
+            tls=replace(top.upstream.tls, ca_file="/d/ca.crt"),
+        ),
+        authentication=replace(top.authentication, token_file="/d/tokens"),  # noqa: S106 - a path
+        tunnel=replace(top.tunnel, idle_timeout_s=1.0),
+        watch=replace(top.watch, silence_s=2.0),
+        flow_control=replace(
+            top.flow_control, server_concurrency_limit=600, per_endpoint=4, objects=("/d/a",)
+        ),
+    )
+    assert top == parse_settings(TOP.encode(), "f", Path("/d"))
+    assert all(getattr(settings, name) != getattr(top, name) for name in OF_A_CLUSTER)
+
+
+def test_what_wins_over_the_file() -> None:
+    """It is of the top level: a cluster has it where it does not say otherwise itself."""
+    text = f"{TOP}clusters: [{{name: a, hosts: [a]}}, {{name: b, hosts: [b], preset: kubernetes}}]"
+    settings = parse_settings(
+        text.encode(), "f", over=lambda settings: replace(settings, preset="http")
+    )
+
+    assert ["http", "kubernetes"] == [whole(each).preset for each in settings.clusters]
+
+
+NOT_A_HOST = "expected a host without a port, such as a.example, *.example or 10.0.0.1, not"
+NOT_A_PREFIX = (
+    "expected the begin of a path, such as /clusters/a: without / at its end, %, ?, and the"
+    " segments . and .., not"
+)
+FOR_NOTHING = "needs hosts or pathPrefix, which say what requests are for it"
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("{hosts: [a]}", ["clusters[0]: needs name"]),
+        ("~", ["clusters[0]: needs name", f"clusters[0]: {FOR_NOTHING}"]),
+        ("{name: a}", [f"clusters[a]: {FOR_NOTHING}"]),
+        ("{name: a, hosts: []}", [f"clusters[a]: {FOR_NOTHING}"]),
+        (
+            "{name: A, hosts: [a]}",
+            [
+                (
+                    "clusters[0].name: expected a DNS label, of at most 63 lower-case"
+                    " letters, digits"
+                    " and hyphens between them, not 'A'"
+                )
+            ],
+        ),
+        *(
+            (f"{{name: a, hosts: ['{host}']}}", [f"clusters[a].hosts: {NOT_A_HOST} '{host}'"])
+            for host in ("a:80", "*", "*a", "a.*.b", "*.*.a", "*.", "*.::1", "[a]", "http://a", ".")
+        ),
+        *(
+            (
+                f"{{name: a, pathPrefix: '{prefix}'}}",
+                [f"clusters[a].pathPrefix: {NOT_A_PREFIX} '{prefix}'"],
+            )
+            for prefix in (
+                *("a", "/", "/a/", "//a", "/a//b", "/a/.", "/../a", "/./a", "/%41", "/a?b", "/a#b"),
+                *("/a b", "/ä"),
+            )
+        ),
+        (
+            "{name: a, hosts: [a], maxConnections: 0}",
+            ["clusters[a].maxConnections: must be at least 1, not 0"],
+        ),
+        (
+            "{name: a, hosts: [a], upstream: {urll: b}}",
+            ["clusters[a].upstream.urll: unknown key; did you mean url?"],
+        ),
+        *(
+            (
+                f"{{name: a, hosts: [a], {key}: []}}",
+                [
+                    (
+                        f"clusters[a].{key}: unknown key of a cluster; it is of the whole proxy, so"
+                        " set it at the top"
+                    )
+                ],
+            )
+            for key in ("downstream", "clusters")
+        ),
+        ("a", ["clusters[0]: expected a mapping of settings, not 'a'"]),
+    ],
+)
+def test_what_is_refused_alone(text: str, problems: list[str]) -> None:
+    """A cluster that cannot be used says so with its line; the others serve."""
+    bad, other = read(f"- {text}\n- {{name: good, hosts: [good]}}", top="")
+
+    assert bad.settings is None
+    assert [f"f:2: {problem}" for problem in problems] == list(bad.problems)
+    assert "good" == other.name
+    whole(other)
+
+
+def test_clashes() -> None:
+    """Of two clusters with the same name, or the same requests, the later is refused."""
+    clusters = read(
+        """
+- {name: a, hosts: [x, y]}
+- {name: b, hosts: [Y, z, z]}
+- {name: b, hosts: [v]}
+- {name: c, hosts: [y], pathPrefix: /p}
+- {name: d, pathPrefix: /p}
+- {name: e, pathPrefix: /p}
+- {name: f, hosts: [y], pathPrefix: /p}
+- {name: "3", hosts: ["*.y"]}
+- {name: g, hosts: ["z"]}
+""",
+        top="",
+    )
+
+    assert [
+        ("a", ("x", "y"), None, ()),
+        ("b", ("z",), None, ("f:4: clusters[b]: the host y is of the cluster a already",)),
+        (
+            *("#2", ("v",), None),
+            ("f:5: clusters[2]: another cluster has the name b; choose another one",),
+        ),
+        ("c", ("y",), "/p", ()),
+        ("d", (), "/p", ()),
+        ("e", (), None, ("f:8: clusters[e]: the prefix /p is of the cluster d already",)),
+        (
+            *("f", (), None),
+            ("f:9: clusters[f]: the host y with the prefix /p is of the cluster c already",),
+        ),
+        ("3", ("*.y",), None, ()),
+        ("g", (), None, ("f:11: clusters[g]: the host z is of the cluster b already",)),
+    ] == [(each.name, each.hosts, each.path_prefix, each.problems) for each in clusters]
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "prefix"),
+    [
+        ("hosts: [a, 'b:1', c]", ("a", "c"), None),
+        ("hosts: [a], pathPrefix: /a, watch: 3", ("a",), "/a"),
+        ("hosts: ['b:1'], pathPrefix: /a", (), None),
+        ("hosts: [a], pathPrefix: a", (), None),
+    ],
+)
+def test_what_a_refused_cluster_keeps(text: str, hosts: tuple[str, ...], prefix: str) -> None:
+    """What surely is its own, and nothing that may be others'."""
+    (cluster,) = read(f"- {{name: a, {text}}}\n")
+
+    assert cluster.problems
+    assert (hosts, prefix) == (cluster.hosts, cluster.path_prefix)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.settings.store_address import (
+    FLEET,
+    MEMBER,
     Kind,
     StoreAddress,
-    parse_fleet_name,
-    parse_member_name,
     parse_store,
     store_address,
 )
@@ -162,19 +162,19 @@ def test_parent() -> None:
 @pytest.mark.parametrize("name", ["a", "a-b.c", "A1", "a" * 63])
 def test_fleet_names(name: str) -> None:
     """Names that are good in keys."""
-    assert name == parse_fleet_name(name)
+    assert name == FLEET.parse(name)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a_b", "-a", "a-", "a" * 64, "ä", "{a}"])
 def test_wrong_fleet_names(name: str) -> None:
     """What would part a key, or is too long, is refused."""
     with pytest.raises(ValueError, match="letters, digits"):
-        parse_fleet_name(name)
+        FLEET.parse(name)
 
 
 def test_member_names() -> None:
     """Names of machines and pods are good, with a port or a number behind."""
-    assert "pod-1.ns:8080_w1" == parse_member_name("pod-1.ns:8080_w1")
+    assert "pod-1.ns:8080_w1" == MEMBER.parse("pod-1.ns:8080_w1")
     for name in ("", "a#b", "a b", "a" * 201):
         with pytest.raises(ValueError, match="letters, digits"):
-            parse_member_name(name)
+            MEMBER.parse(name)

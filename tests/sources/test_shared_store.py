@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.health_checks import READYZ, HealthRegistry
@@ -98,10 +98,10 @@ async def test_token(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     await scene.store.start()
     scene.store.prepare_token(scene.settings)()
-    other = dataclasses.replace(scene.settings, admin_token_file=str(token))
+    other = structs.replace(scene.settings, admin_token_file=str(token))
     scene.store.prepare_token(other)()
     with pytest.raises(OperatorError):
         scene.store.prepare_token(
-            dataclasses.replace(scene.settings, admin_token_file=str(tmp_path / "gone"))
+            structs.replace(scene.settings, admin_token_file=str(tmp_path / "gone"))
         )
     await scene.store.close()

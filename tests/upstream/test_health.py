@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.base.faults import Part
 from apfproxy.settings import EjectionSettings, HealthCheckSettings

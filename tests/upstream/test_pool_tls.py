@@ -7,10 +7,11 @@ import contextlib
 import datetime as dt
 import socket
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.base.tls_files import Handshake, TlsFile
 from apfproxy.proxy.tls import ServerTls, peer_certificates

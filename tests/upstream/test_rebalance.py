@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec.structs import replace
 
 from apfproxy.http.websocket_frames import GOING_AWAY
 from apfproxy.settings import Address, EndpointAddress, RebalanceSettings, UpstreamSettings

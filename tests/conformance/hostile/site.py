@@ -6,6 +6,8 @@ import datetime as dt
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from apfproxy.settings import (
     AuthenticationSettings,
     DownstreamTlsSettings,
@@ -93,11 +95,11 @@ class Site:
         certificate, key = self.authority.issue("a", usage="server").write(self._folder, "server")
         return replace(
             setup,
-            downstream=replace(
+            downstream=structs.replace(
                 setup.downstream,
                 tls=DownstreamTlsSettings(certificate_file=certificate, key_file=key),
             ),
-            authentication=replace(
+            authentication=structs.replace(
                 authentication,
                 client_ca_file=self._client_ca,
                 front_proxy=FrontProxySettings(

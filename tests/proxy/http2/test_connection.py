@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import cast
 
 import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
+from msgspec.structs import replace
 
 from apfproxy.http.read_buffer import ANSWER_READ_BYTES
 from apfproxy.proxy.counters import Flood, GoAway

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 import traceback
-from dataclasses import replace
 from socket import AF_INET
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import Mock, patch
 
+from msgspec.structs import replace
 from opentelemetry.sdk.resources import Resource
 
 from apfproxy.admin.spans import spans_of

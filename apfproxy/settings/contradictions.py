@@ -1,0 +1,748 @@
+"""Which settings do not go together, and which are probably meant otherwise; a line for each."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from msgspec import structs
+
+from apfproxy.base.address import is_local
+from apfproxy.base.errors import OperatorError
+from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.http.credential_fields import is_impersonation
+from apfproxy.http.request_fields import RESERVED_NAMES
+from apfproxy.objects.field_errors import closest, counted
+from apfproxy.request.attributes import OWN_PATHS
+from apfproxy.request.rules import APISERVER, SETTING
+from apfproxy.settings import (
+    FRONT_PROXY,
+    HTTP_API,
+    IMPERSONATE,
+    MAX_ENDPOINTS,
+    OF_A_CLUSTER,
+    PASS_THROUGH,
+    REFUSE,
+    UNSAID,
+    ApiKeySettings,
+    FlowControlSettings,
+    ServiceSettings,
+    Settings,
+    wire_name,
+    with_values,
+)
+from apfproxy.settings.lines import SettingsLines
+from apfproxy.settings.store_address import Kind, store_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from apfproxy.settings import (
+        Address,
+        AdminTlsSettings,
+        AuthenticationSettings,
+        Certificate,
+        ClusterSettings,
+        DownstreamTlsSettings,
+        EndpointSettings,
+        FleetSettings,
+        JwtSettings,
+        UpstreamSettings,
+        UpstreamTlsSettings,
+    )
+
+TLS_FLAGS = (" (--tls-cert-file)", " (--tls-private-key-file)")
+AUTHORIZATION = "authorization"
+SECRETS_OF_PLAIN_APIS = ("Authorization", "X-API-Key", "Api-Key", "apikey", "X-Auth-Token")
+"""Fields by which clients of HTTP APIs say who they are, by the words of most such APIs."""
+NAMES_PER_ADDRESS = 16
+"""As many clients as share an address behind most routers; who makes names up has the part of all
+of them."""
+
+WITHOUT_UPSTREAM = (
+    "upstream.url: say where to forward, here or by --upstream URL; or by upstream.endpoints,"
+    " upstream.dns or upstream.service"
+)
+ONE_FLOW = (
+    "authentication: all clients are one flow (system:anonymous), so a greedy one delays the rest;"
+    " set how they are told apart, such as by tokenReview or unverified (docs/identity.md)"
+)
+OR_PLAIN = ", or preset http (--preset http) if the API behind is not Kubernetes"
+
+LEGACY_ISSUER = "kubernetes/serviceaccount"
+"""The issuer of tokens in secrets, which never expire and name no audience."""
+REFRESHES_PER_LEASE = 3
+"""At least: a member that misses one of them, or two, has not gone."""
+FEWEST_MEMBERS = 2
+"""No member knows that it is alone."""
+
+PREFIX_VARIABLE: Final = re.compile(r"{[^}]*}")
+ORDINARY: Final = (
+    *("get", "head", "post", "put", "patch", "delete", "options"),
+    *("list", "create", "update", "deletecollection"),
+)
+"""Verbs of most requests."""
+LASTING: Final = ("watch", "proxy")
+"""The others that requests to Kubernetes have."""
+
+OWN_TLS = re.compile(r"downstream\.tls(?:\.certificateFile|\.keyFile)?(?:: |$)")
+"""A cluster's own certificate is `tls` in the file, and stands there in its settings."""
+SECTIONS = frozenset(map(wire_name, OF_A_CLUSTER))
+
+
+class ConflictError(OperatorError):
+    """Settings do not go together; a line for each reason."""
+
+
+def check(settings: Settings) -> None:
+    """Raise ConflictError unless the settings of a process go together."""
+    if problems := contradictions(settings):
+        raise ConflictError("\n".join(problems))
+
+
+def contradictions(settings: Settings) -> list[str]:
+    """Why the settings of a process do not go together.
+
+    Clusters are checked by themselves: the top level may have a part of what they have in common.
+    """
+    tls, fleet, admin_tls = settings.downstream.tls, settings.fleet, settings.admin_tls
+    problems = list(_certificate_problems("downstream.tls", tls, TLS_FLAGS))
+    problems += _certificate_problems("adminTls", admin_tls)
+    if admin_tls.client_ca_file is not None and admin_tls.certificate_file is None:
+        problems.append("adminTls.clientCaFile needs adminTls.certificateFile and adminTls.keyFile")
+    problems += _of_fleet(fleet)
+    downstream, limits = settings.downstream, settings.downstream.limits
+    largest = downstream.max_head_bytes + limits.gathered_body_bytes
+    if limits.max_held_bytes_per_connection < largest:
+        problems.append(
+            "downstream.limits.maxHeldBytesPerConnection is less than downstream.maxHeadBytes and"
+            " downstream.limits.gatheredBodyBytes together: a request of that size could never wait"
+        )
+    if downstream.proxy_protocol and not (downstream.trusted_proxies or downstream.listen.path):
+        problems.append(
+            "downstream.proxyProtocol needs downstream.trustedProxies: no address may send a PROXY"
+            " header, so every connection would be closed"
+        )
+    all_settings = (settings, *(each.settings for each in settings.clusters))
+    has_store = any(each and each.flow_control.store is not None for each in all_settings)
+    if settings.admin_token_file is not None and not has_store:
+        problems.append("adminTokenFile (--admin-token-file) needs flowControl.store (--store)")
+    return problems if settings.clusters else [*problems, *_of_an_api(settings)]
+
+
+def _certificate_problems(
+    section: str,
+    record: Certificate
+    | AdminTlsSettings
+    | DownstreamTlsSettings
+    | FleetSettings
+    | UpstreamTlsSettings,
+    flags: tuple[str, str] = ("", ""),
+) -> Iterator[str]:
+    """That a certificate has no key, or a key no certificate."""
+    if (record.certificate_file is None) != (record.key_file is None):
+        yield f"{section}: certificateFile{flags[0]} and keyFile{flags[1]} go together; give both"
+
+
+def _of_an_api(settings: Settings) -> list[str]:
+    """The same of what each API behind has of its own."""
+    return [
+        *_of_upstream(settings.upstream),
+        *_of_requests(settings),
+        *_of_objects(settings),
+        *_of_identities(settings),
+    ]
+
+
+# ------------------------------------------------------------------ upstream
+
+
+def lacks_server(settings: Settings) -> bool:
+    """Whether nothing says where to forward."""
+    return not (settings.clusters or ways_to_servers(settings.upstream))
+
+
+def ways_to_servers(upstream: UpstreamSettings) -> list[str]:
+    """The settings that say where the servers are."""
+    given = {
+        "upstream.url (--upstream)": upstream.url != UNSAID,
+        "upstream.endpoints (--upstream, repeated)": upstream.endpoints != (),
+        "upstream.dns (--upstream-dns)": upstream.dns != UNSAID,
+        "upstream.service (--upstream-service)": upstream.service != ServiceSettings(),
+    }
+    return [way for way, is_given in given.items() if is_given]
+
+
+def _of_upstream(upstream: UpstreamSettings) -> Iterator[str]:
+    service, ways = upstream.service, ways_to_servers(upstream)
+    if len(ways) > 1:
+        yield f"give only one of {' and '.join(ways)}: each says where to forward"
+    if service != ServiceSettings() and service.name is None:
+        yield "upstream.service: needs name, which says whose servers to forward to"
+    if service.context is not None and service.kubeconfig is None:
+        yield "upstream.service.context: needs upstream.service.kubeconfig, which has the contexts"
+    if upstream.ejection.max_pause_s < upstream.ejection.pause_s:
+        yield "upstream.ejection: maxPause is shorter than pause"
+    if len(upstream.endpoints) > MAX_ENDPOINTS:
+        yield f"upstream.endpoints (--upstream): more than {MAX_ENDPOINTS}"
+    else:
+        yield from _of_endpoints(upstream.endpoints)
+    for path in dict.fromkeys(upstream.upgrades.allow):
+        if path in upstream.upgrades.deny:
+            yield f"upstream.upgrades: {path} is in allow and in deny; keep one"
+
+
+def _of_endpoints(endpoints: tuple[EndpointSettings, ...]) -> Iterator[str]:
+    seen: dict[Address, str] = {}
+    for index, each in enumerate(endpoints):
+        where, first = f"upstream.endpoints[{index}]", next(iter(seen), each.url)
+        if each.url == UNSAID:
+            yield f"{where}: needs url"
+            continue
+        if each.url in seen:
+            yield (
+                f"{where}: {each.url.url} is {seen[each.url]} already; give a server that takes"
+                " more of the work a larger weight"
+            )
+        elif each.url.is_tls != first.is_tls:
+            yield (
+                f"{where}: {each.url.url} is not of the scheme of {first.url}; servers of one API"
+                " have TLS, or none of them has"
+            )
+        seen.setdefault(each.url, where)
+
+
+# ------------------------------------------------------------------ requests
+
+
+def _of_requests(settings: Settings) -> Iterator[str]:
+    named, is_plain = settings.request.long_running, PRESETS[settings.preset].is_plain
+    alike: dict[str, str] = {}
+    for pattern in settings.request.path_prefixes:
+        if not is_plain and f"{pattern}/".startswith(OWN_PATHS):
+            yield (
+                f"request.pathPrefixes: {pattern} is never found, since what is below /api and"
+                " /apis is an API by itself"
+            )
+        other = alike.setdefault(PREFIX_VARIABLE.sub("{}", pattern), pattern)
+        if other is not pattern:
+            yield (f"request.pathPrefixes: {other} and {pattern} are the same; remove one of them")
+    if is_plain and named.subresources:
+        yield (
+            f"{SETTING}.subresources: with the preset http no path has a subresource; name"
+            " paths in pathPrefixes"
+        )
+    elif not is_plain and named.verbs is not None and "watch" not in named.verbs:
+        yield f"{SETTING}.verbs: needs watch, which lasts whatever is said here"
+
+
+def _doubtful_requests(settings: Settings) -> Iterator[str]:
+    is_plain, named = PRESETS[settings.preset].is_plain, settings.request.long_running
+    if is_plain and settings.upstream.upgrades.allow:
+        yield (
+            "upstream.upgrades.allow: with the preset http WebSockets are served on any path; name"
+            " exceptions in deny"
+        )
+    if not is_plain:
+        yield from _left_out("verbs", named.verbs, APISERVER.verbs)
+        yield from _left_out("subresources", named.subresources, APISERVER.subresources)
+        yield from _left_out("pathPrefixes", named.path_prefixes, APISERVER.path_prefixes)
+    for verb in named.verbs or ():
+        if verb in ORDINARY:
+            yield (
+                f"{SETTING}.verbs has {verb}: all such requests take no seats, so that nothing"
+                " limits them; name subresources or paths instead"
+            )
+        elif not is_plain and (meant := closest(verb, LASTING)) not in ("", verb):
+            yield f"{SETTING}.verbs has {verb}: did you mean {meant}?"
+
+
+def _left_out(key: str, given: tuple[str, ...] | None, own: Iterable[str]) -> Iterator[str]:
+    """A list takes the place of the default, of which something may be missed."""
+    missing = [] if given is None else [each for each in own if each not in given]
+    if missing:
+        yield (
+            f"{SETTING}.{key} leaves out {', '.join(missing)}, which kube-apiserver takes for"
+            " long-running: here it takes seats, and its time is limited"
+        )
+
+
+# ------------------------------------------------------------------ seats and objects
+
+
+def _of_objects(settings: Settings) -> Iterator[str]:
+    flow_control, whole = settings.flow_control, FlowControlSettings().server_concurrency_limit
+    store, objects, kubernetes = flow_control.store, flow_control.objects, flow_control.kubernetes
+    if flow_control.per_endpoint is not None and flow_control.server_concurrency_limit != whole:
+        yield (
+            "give either flowControl.perEndpoint (--per-endpoint) or"
+            " flowControl.serverConcurrencyLimit (--server-concurrency-limit): seats are of each"
+            " server, or of the whole"
+        )
+    if store is not None and objects:
+        yield (
+            "give either flowControl.store (--store) or flowControl.objects (--objects): with both,"
+            " what is in force would depend on which changed last; to move files into"
+            " a store: kubectl --server http://ADMIN apply -f PATH"
+        )
+    if kubernetes.is_enabled and (store is not None or objects):
+        other = "store" if store is not None else "objects"
+        yield (
+            "give either flowControl.kubernetes.enabled (--objects-from-kubernetes) or"
+            f" flowControl.{other} (--{other}): with both, what is in force would depend on which"
+            " changed last"
+        )
+    if not kubernetes.is_enabled:
+        for name, value in (
+            ("kubeconfig (--kubeconfig)", kubernetes.kubeconfig),
+            ("context (--context)", kubernetes.context),
+            ("writeStatus (--write-status)", kubernetes.write_status or None),
+        ):
+            if value is not None:
+                yield (
+                    f"flowControl.kubernetes.{name} needs flowControl.kubernetes.enabled"
+                    " (--objects-from-kubernetes)"
+                )
+    elif kubernetes.context is not None and kubernetes.kubeconfig is None:
+        yield (
+            "flowControl.kubernetes.context (--context) needs flowControl.kubernetes.kubeconfig"
+            " (--kubeconfig), which has the contexts"
+        )
+    if store is not None and settings.admin is None:
+        yield (
+            "flowControl.store (--store) needs an admin listener (--admin): without it nobody could"
+            " read or change the objects"
+        )
+
+
+# ------------------------------------------------------------------ identities
+
+
+def _of_identities(settings: Settings) -> Iterator[str]:
+    downstream, upstream = settings.downstream, settings.upstream
+    authentication = settings.authentication
+    yield from _certificate_problems("upstream.tls", upstream.tls)
+    client_ca, proxy_ca = authentication.client_ca_file, authentication.front_proxy.ca_file
+    is_required = downstream.tls.require_client_certificate
+    if downstream.tls.certificate_file is None:
+        for name, value in (
+            ("authentication.clientCaFile (--client-ca-file)", client_ca),
+            ("authentication.frontProxy.caFile", proxy_ca),
+            ("downstream.tls.requireClientCertificate", is_required or None),
+        ):
+            if value is not None:
+                yield (
+                    f"{name}: needs downstream.tls (--tls-cert-file), over which clients show their"
+                    " certificates"
+                )
+    elif is_required and not (client_ca or proxy_ca):
+        yield (
+            "downstream.tls.requireClientCertificate: needs authentication.clientCaFile or"
+            " authentication.frontProxy.caFile, which say whose certificates count"
+        )
+    if upstream.identity == IMPERSONATE and upstream.token_file is None:
+        yield (
+            "upstream.identity: impersonate needs upstream.tokenFile (--upstream-token-file), the"
+            " proxy's own"
+        )
+    is_unknown = upstream.address.is_tls and upstream.tls.certificate_file is None
+    if upstream.identity == FRONT_PROXY and is_unknown:
+        yield (
+            "upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which"
+            " the server knows the proxy"
+        )
+    is_plain = upstream.address != UNSAID and not upstream.address.is_tls
+    tls = (upstream.tls.ca_file, upstream.tls.server_name, upstream.tls.certificate_file)
+    if is_plain and any(tls):
+        yield (
+            f"upstream.tls: {upstream.address.url} is without TLS; write https, or leave"
+            " upstream.tls out"
+        )
+    yield from _of_front_proxy(authentication)
+    yield from _of_api_keys(authentication)
+    yield from _of_unverified(as_preset(settings).authentication)
+    for index, jwt in enumerate(authentication.jwt):
+        for name, problem in jwt_problems(jwt):
+            yield f"authentication.jwt[{index}].{name}: {problem}"
+
+
+def _of_front_proxy(authentication: AuthenticationSettings) -> Iterator[str]:
+    """Names of fields that mean something else: that would be lost.
+
+    Without Content-Length, for one, a body would be taken for requests.
+    """
+    front_proxy, section = authentication.front_proxy, "authentication.frontProxy"
+    for kind, names in (
+        ("usernameHeaders", front_proxy.username_headers),
+        ("uidHeaders", front_proxy.uid_headers),
+        ("groupHeaders", front_proxy.group_headers),
+    ):
+        yield from _taken(f"{section}.{kind}", names)
+    for name in front_proxy.extra_header_prefixes:
+        prefix = name.lower().encode()
+        taken = min((each for each in RESERVED_NAMES if each.startswith(prefix)), default=b"")
+        if not taken and (is_impersonation(prefix) or b"impersonate-".startswith(prefix)):
+            taken = b"impersonate-user"
+        if taken:
+            yield (
+                f"{section}.extraHeaderPrefixes: {name} is the start of"
+                f" {taken.decode()} too, which means something else; choose another prefix"
+            )
+
+
+def _taken(
+    where: str, names: Iterable[str], authentication: AuthenticationSettings | None = None
+) -> Iterator[str]:
+    """Names of fields that mean something else already, such as the user of a front proxy."""
+    rules = None if authentication is None else authentication.credential_rules
+    for name in names:
+        lower = name.lower().encode()
+        is_claim = rules is not None and rules.is_claim(lower)
+        if lower in RESERVED_NAMES or is_impersonation(lower) or is_claim:
+            yield f"{where}: {name} means something else; choose another name"
+
+
+def _of_api_keys(authentication: AuthenticationSettings) -> Iterator[str]:
+    keys, section = authentication.api_keys, "authentication.apiKeys"
+    if keys.file is None:
+        if keys != ApiKeySettings():
+            yield f"{section}: needs file, which has the keys"
+        return
+    if keys.header is None and not keys.is_bearer and not keys.is_basic:
+        yield f"{section}: no request can have a key; give header, bearer or basic"
+    if keys.header is not None and keys.header.lower() == AUTHORIZATION:
+        yield f"{section}.header: bearer and basic are for keys in Authorization"
+    elif keys.header is not None:
+        yield from _taken(f"{section}.header", (keys.header,), authentication)
+    if keys.unknown == REFUSE:
+        return
+    if not authentication.anonymous:
+        yield f"{section}.unknown: anonymous needs authentication.anonymous"
+    others = (authentication.token_file, *authentication.jwt)
+    if keys.is_bearer and (any(others) or authentication.token_review.is_enabled):
+        yield (
+            f"{section}.unknown: anonymous does not go with bearer and another method for tokens:"
+            " a token that none of them knows is refused"
+        )
+
+
+def _of_unverified(authentication: AuthenticationSettings) -> Iterator[str]:
+    unverified, section = authentication.unverified, "authentication.unverified"
+    if unverified.is_any and not authentication.anonymous:
+        yield (
+            f"{section}: needs authentication.anonymous; whoever names only themselves is anonymous"
+        )
+    if unverified.names_per_address is not None and not unverified.is_by_address:
+        yield (
+            f"{section}.namesPerAddress: needs address, by which clients of an address that shows"
+            " more names count"
+        )
+    keys, secret_headers = authentication.api_keys, unverified.secret_headers or ()
+    secret = {AUTHORIZATION, "x-api-key", *(name.lower() for name in secret_headers)}
+    if keys.file is not None and keys.header is not None:
+        secret.add(keys.header.lower())
+    for name in unverified.headers:
+        if name.lower() in secret:
+            yield (
+                f"{section}.headers: {name} has a secret, and names are in logs; secretHeaders is"
+                " for it"
+            )
+    plain = (name for name in unverified.headers if name.lower() not in secret)
+    secrets = (name for name in secret_headers if name.lower() != AUTHORIZATION)
+    yield from _taken(f"{section}.headers", plain, authentication)
+    yield from _taken(f"{section}.secretHeaders", secrets, authentication)
+
+
+def jwt_problems(jwt: JwtSettings) -> Iterator[tuple[str, str]]:
+    """Settings of an issuer that do not go together, each with what is wrong."""
+    if not jwt.issuer:
+        yield "issuer", "missing: what the tokens have as iss"
+    elif jwt.keys_file is None and jwt.jwks_url is None:
+        if problem := url_problem(jwt.issuer):
+            yield "issuer", f"{problem}; without keysFile or jwksUrl its discovery is asked"
+        elif "?" in jwt.issuer:
+            yield "issuer", "has a query, so that discovery has no URL"
+    if jwt.keys_file is not None and jwt.jwks_url is not None:
+        yield "keysFile", "and jwksUrl: give one of them"
+    if jwt.jwks_url is not None and (problem := url_problem(jwt.jwks_url)):
+        yield "jwksUrl", problem
+    if jwt.keys_file is not None and jwt.ca_file is not None:
+        yield "caFile", "of no use with keysFile"
+    if not jwt.audiences and not jwt.is_service_account_issuer:
+        yield "audiences", "missing: any token of the issuer would do, for whomever"
+    if jwt.issuer == LEGACY_ISSUER and not jwt.is_service_account_issuer:
+        yield "serviceAccounts", "must be true for this issuer"
+
+
+def url_problem(url: str) -> str:
+    """Why keys of tokens cannot be fetched from a URL safely; "" if they can."""
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname or "", parts.port
+    except ValueError:
+        return "no URL"
+    if parts.scheme not in {"http", "https"} or not host:
+        return "no https URL"
+    if parts.username is not None or parts.password is not None:
+        return "has a user or password, which would be shown in logs"
+    if parts.fragment:
+        return "has a fragment"
+    if parts.scheme == "http" and not is_local(host):
+        return "not https: whoever is on the way could sign tokens"
+    return ""
+
+
+def as_preset(settings: Settings) -> Settings:
+    """The settings with what they leave to the preset.
+
+    Where users are not authenticated, clients of plain APIs are told apart by their secrets, within
+    the bounds of their addresses, and by these.  A setting that says who clients are leaves
+    addresses.
+    """
+    unverified = settings.authentication.unverified
+    if settings.preset != HTTP_API or not settings.authentication.anonymous:
+        return settings
+    is_said = verifies_users(settings) or unverified.is_by_basic or unverified.headers
+    values: dict[str, object] = {}
+    if unverified.is_by_address is None:
+        values["is_by_address"] = True
+    if unverified.secret_headers is None and unverified.is_by_address is not False and not is_said:
+        values["secret_headers"] = SECRETS_OF_PLAIN_APIS
+        values["names_per_address"] = unverified.names_per_address or NAMES_PER_ADDRESS
+    return with_values(settings, {"authentication": {"unverified": values}})
+
+
+def verifies_users(settings: Settings) -> bool:
+    """Whether anything verifies who a client is."""
+    authentication = settings.authentication
+    return bool(
+        settings.downstream.identity_headers_from
+        or authentication.client_ca_file
+        or authentication.front_proxy.ca_file
+        or authentication.token_file
+        or authentication.jwt
+        or authentication.token_review.is_enabled
+        or authentication.api_keys.file
+    )
+
+
+def one_flow(settings: Settings) -> str:
+    """That all clients share one flow of each FlowSchema; "" if something tells them apart."""
+    if not settings.authentication.anonymous or _knows_users(settings):
+        return ""
+    return ONE_FLOW if settings.preset == HTTP_API else ONE_FLOW + OR_PLAIN
+
+
+def _knows_users(settings: Settings) -> bool:
+    return verifies_users(settings) or settings.authentication.unverified.is_any
+
+
+def warnings(settings: Settings) -> list[str]:
+    """What may be meant otherwise than it will work."""
+    found = list(_doubtful_requests(settings))
+    authentication, upstream = settings.authentication, settings.upstream
+    if not authentication.anonymous and not _knows_users(settings):
+        found.append(
+            "authentication.anonymous is false, and no other way to authenticate is on: every"
+            " request gets 401"
+        )
+    for name, review in (
+        ("tokenReview", authentication.token_review),
+        ("impersonation.accessReview", authentication.impersonation.access_review),
+    ):
+        if review.is_enabled and not upstream.token_file and not upstream.tls.certificate_file:
+            found.append(
+                f"authentication.{name} without upstream.tokenFile and"
+                " upstream.tls.certificateFile: the proxy asks the server as nobody, and most"
+                " servers refuse that; give the proxy a token that may create such reviews"
+            )
+    found += [
+        f"downstream.trustedProxies has {network}: every client can claim any address"
+        for network in settings.downstream.trusted_proxies
+        if network.prefixlen == 0
+    ]
+    own = settings.downstream.listen.from_here
+    found += [
+        f"the server behind, {each.url}, is the proxy itself (downstream.listen, --listen):"
+        " requests go round until they are given up"
+        for each in (upstream.url, *(endpoint.url for endpoint in upstream.endpoints))
+        if each.port and (each.host, each.port, each.path) == (own.host, own.port, own.path)
+    ]
+    front_proxy, client_ca = authentication.front_proxy, authentication.client_ca_file
+    if client_ca is not None and client_ca == front_proxy.ca_file and not front_proxy.allowed_names:
+        found.append(
+            "authentication.frontProxy.caFile is authentication.clientCaFile, and allowedNames is"
+            " empty: every user with a certificate can claim to be anybody; name the front proxies"
+        )
+    if upstream.identity != PASS_THROUGH:
+        return found
+    if upstream.tls.certificate_file is not None:
+        found.append(
+            "upstream.tls.certificateFile with upstream.identity passThrough: a server that takes"
+            " the certificate for a user's lets every request run as that user; frontProxy is"
+            " probably meant"
+        )
+    if client_ca is not None:
+        found.append(
+            "authentication.clientCaFile with upstream.identity passThrough: users with"
+            " certificates are classified, but the server does not know them, since a"
+            " certificate ends at the proxy; use frontProxy or impersonate"
+        )
+    return found
+
+
+# ------------------------------------------------------------------ the admin listener
+
+
+def access_warning(settings: Settings, *, is_here: bool | None = None) -> str:
+    """That others can read what they should not; "" if they cannot.
+
+    `is_here` says whether only this machine reaches the listener, where that is known better than
+    by the setting.
+    """
+    admin, tls = settings.admin, settings.admin_tls
+    if admin is None or (is_only_here(admin) if is_here is None else is_here):
+        return ""
+    if settings.admin_read_token_file is None and tls.client_ca_file is None:
+        return (
+            f"admin: others than this machine reach it ({admin}), and whoever does can read the"
+            " names of users: set adminReadTokenFile or adminTls.clientCaFile, or see that a"
+            " firewall or a NetworkPolicy keeps others away"
+        )
+    if tls.certificate_file is None:
+        return (
+            f"adminReadTokenFile: others than this machine reach the admin listener ({admin})"
+            " without TLS, so the token can be read on its way: set adminTls.certificateFile and"
+            " adminTls.keyFile"
+        )
+    return ""
+
+
+def is_only_here(admin: Address) -> bool:
+    """Whether an address can be reached from this machine alone."""
+    return bool(admin.path) or is_local(admin.host)
+
+
+# ------------------------------------------------------------------ fleet
+
+
+def _of_fleet(fleet: FleetSettings) -> Iterator[str]:
+    if fleet.lease_s < REFRESHES_PER_LEASE * fleet.refresh_interval_s:
+        yield (
+            f"fleet.lease: must be at least {REFRESHES_PER_LEASE} times fleet.refreshInterval, as a"
+            " member that misses one look at the record has not gone"
+        )
+    yield from _certificate_problems("fleet", fleet)
+    if fleet.store is None:
+        if fleet.replicas is not None:
+            yield "fleet.replicas (--fleet-replicas) needs fleet.store (--fleet)"
+        return
+    address = store_address(fleet.store)
+    if address.password and fleet.password_file is not None:
+        yield "fleet.passwordFile: fleet.store has a password, too; leave that out"
+    for key, value, kind, is_so in (
+        ("passwordFile", fleet.password_file, "redis", address.kind.is_redis),
+        ("sentinelPasswordFile", fleet.sentinel_password_file, "redis+sentinel",
+         address.kind is Kind.SENTINEL),
+        ("caFile", fleet.ca_file, "rediss", address.is_tls),
+        ("certificateFile", fleet.certificate_file, "rediss", address.is_tls),
+        ("kubeconfig", fleet.kubeconfig, "kubernetes", address.kind is Kind.KUBERNETES),
+        ("context", fleet.context, "kubernetes", address.kind is Kind.KUBERNETES),
+    ):  # fmt: skip
+        if value is not None and not is_so:
+            yield f"fleet.{key}: is for a store whose URL begins with {kind}, not for {address}"
+    if fleet.context is not None and fleet.kubeconfig is None:
+        yield "fleet.context: needs fleet.kubeconfig, which has the contexts"
+
+
+def fleet_warnings(settings: Settings, workers: int) -> Iterator[str]:
+    """What may be meant otherwise of how seats are shared by a proxy with so many workers."""
+    fleet = settings.fleet
+    members = (fleet.replicas or 1) * workers
+    if fleet.replicas is not None and members < FEWEST_MEMBERS:
+        yield (
+            f"fleet.replicas: {members} counts as {FEWEST_MEMBERS}, since no member knows that it"
+            " is alone: while the store is away it uses half of the seats; a proxy by itself needs"
+            " no fleet.store"
+        )
+    if not settings.clusters:
+        yield from _too_few_seats(settings, members)
+    for cluster in settings.clusters:
+        if cluster.settings is not None:
+            for text in _too_few_seats(cluster.settings, members):
+                yield f"clusters[{cluster.name}].{text}"
+
+
+def _too_few_seats(settings: Settings, members: int) -> Iterator[str]:
+    """That the limit, as far as settings tell it, has no seat for each member."""
+    flow_control, servers = settings.flow_control, len(settings.upstream.addresses)
+    is_each = flow_control.per_endpoint is not None
+    seats = flow_control.seats(servers)
+    if seats >= members or (is_each and not servers):
+        return
+    name = "perEndpoint" if is_each else "serverConcurrencyLimit"
+    noun, of, away = "worker", "", ""
+    if settings.fleet.store is not None:
+        noun, of = "member", " of the fleet"
+        away = ", and while the store is away each uses one"
+    yield (
+        f"flowControl.{name}: {counted(seats, 'seat')} for {members} {noun}s{of}: a {noun}"
+        f" without one rejects requests that wait for it{away}; have at least {members} seats, or"
+        f" at most {counted(seats, noun)}"
+    )
+
+
+# ------------------------------------------------------------------ clusters
+
+
+def checked_clusters(settings: Settings, path: Path) -> Settings:
+    """The settings of a file, in which clusters whose own do not go together are refused."""
+    wrong = {each.name: _of_cluster(each, settings) for each in settings.clusters}
+    if not any(wrong.values()):
+        return settings
+    lines = SettingsLines(path)
+
+    def checked(cluster: ClusterSettings) -> ClusterSettings:
+        if not wrong[cluster.name]:
+            return cluster
+        problems = (lines.located(path_in(cluster.name, each)) for each in wrong[cluster.name])
+        return structs.replace(cluster, settings=None, problems=tuple(problems))
+
+    return structs.replace(settings, clusters=tuple(map(checked, settings.clusters)))
+
+
+def path_in(name: str, problem: str) -> str:
+    """A problem with settings, said of those of a cluster."""
+    if OWN_TLS.match(problem) is not None:
+        return f"clusters[{name}].{problem.removeprefix('downstream.')}"
+    return f"clusters[{name}]{'.' if begins_with_setting(problem) else ': '}{problem}"
+
+
+def begins_with_setting(problem: str) -> bool:
+    """Whether a text begins with the path of a setting that a cluster can have."""
+    first = re.match(r"[A-Za-z]+", problem)
+    return first is not None and first[0] in SECTIONS
+
+
+def _of_cluster(cluster: ClusterSettings, whole: Settings) -> list[str]:
+    settings = cluster.settings
+    if settings is None:
+        return []
+    tls = settings.downstream.tls
+    problems = [WITHOUT_UPSTREAM] if lacks_server(settings) else []
+    problems += _of_an_api(settings)
+    problems += _certificate_problems("downstream.tls", tls, TLS_FLAGS)
+    if whole.downstream.tls.certificate_file is None and tls.certificate_file is not None:
+        problems.append(
+            "downstream.tls: needs downstream.tls of the whole proxy, the certificate for clients"
+            " that name no host"
+        )
+    if settings.flow_control.store is not None:
+        # Nobody could edit it: the admin listener has the API of one store.
+        problems.append(
+            "flowControl.store: is for one cluster alone; name flowControl.objects or"
+            " flowControl.kubernetes"
+        )
+    return problems
