@@ -28,7 +28,7 @@ TIMEOUT_S = 10.0
 LARGEST_ANSWER_BYTES = 64 << 20
 Shape = TypeVar("Shape")
 
-MAX_SHOWN = 300
+MAX_SHOWN = 600
 """Characters of an error's text that are passed on."""
 REMEDY = "give its own --admin address, or --offline for an answer without a proxy"
 
@@ -39,9 +39,9 @@ def of_cluster(cluster: str | None, target: str) -> str:
 
 
 def fetch_json(address: Address, target: str, remedy: str = REMEDY) -> Any:  # noqa: ANN401 - any JSON
-    """Get a page as JSON; CommandError if there is no such listener, or it has no such answer.
+    """Get a page as JSON; CommandError if there is no such listener, or it has no such page.
 
-    `remedy` says what to do where nobody answers.
+    `remedy` says what to do where there is no response.
     """
     url, connection = address.url, connection_to(address)
     try:
@@ -55,13 +55,31 @@ def fetch_json(address: Address, target: str, remedy: str = REMEDY) -> Any:  # n
         raise CommandError(f"no proxy answers at {url}: {reason}; {remedy}") from error
     finally:
         connection.close()
-    if response.status == http.client.NOT_FOUND and target.startswith("/clusters/"):
-        said = " ".join(body[:MAX_SHOWN].decode(errors="replace").split())
-        if not said.startswith("cluster: "):
-            raise CommandError(
-                f"{url} has no page of a cluster; leave out --cluster if it has none"
-            )
-    return answer_json(url, response.status, body)
+    if response.status != http.client.OK:
+        raise CommandError(f"{url}{_refusal(response.status, target, body)}")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise CommandError(
+            f"{url} does not answer with JSON; is that an admin listener?"
+        ) from error
+
+
+def _refusal(status: int, target: str, body: bytes) -> str:
+    """The words about a response that is an error, which follow the listener's URL."""
+    said = shown(" ".join(body[:MAX_SHOWN].decode(errors="replace").split()))
+    if said.startswith("cluster: "):
+        return f": {said}"
+    if status == http.client.NOT_FOUND:
+        if target.startswith("/clusters/"):
+            return " has no page of a cluster; leave out --cluster if it has none"
+        said = "it has no such page; is that the admin listener of a proxy of this version?"
+    if status == http.client.UNAUTHORIZED:
+        said = (
+            "it needs other credentials; give --admin-token-file, or --admin-cert-file and"
+            " --admin-key-file"
+        )
+    return f" answers {status}: {said}"
 
 
 def tls_remedy(address: Address, error: BaseException | None) -> str:
@@ -96,7 +114,6 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock: socket.socket | None = None
 
     def connect(self) -> None:
-        """Connect."""
         self.sock = connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(TIMEOUT_S)
         connection.connect(self._path)
@@ -106,12 +123,10 @@ def connection_to(address: Address) -> http.client.HTTPConnection:
     """A connection that is made with its first request."""
     if address.path:
         return UnixConnection(address.path)
-    context = context_for(address)
-    if context is None:
-        return http.client.HTTPConnection(address.host, address.port, timeout=TIMEOUT_S)
-    return http.client.HTTPSConnection(
-        address.host, address.port, timeout=TIMEOUT_S, context=context
-    )
+    place = (address.host, address.port)
+    if not address.is_tls:
+        return http.client.HTTPConnection(*place, timeout=TIMEOUT_S)
+    return http.client.HTTPSConnection(*place, timeout=TIMEOUT_S, context=context_for(address))
 
 
 def headers_for(address: Address) -> dict[str, str]:
@@ -125,56 +140,23 @@ def headers_for(address: Address) -> dict[str, str]:
     return headers
 
 
-def context_for(address: Address) -> ssl.SSLContext | None:
-    """What TLS is spoken with; None for plain text.  CommandError if a file cannot be used."""
-    if not address.is_tls:
-        return None
+def context_for(address: Address) -> ssl.SSLContext:
+    """The settings of TLS; CommandError if a file cannot be used."""
     files = address if isinstance(address, AdminAddress) else None
+    flag = "--admin-ca-file"
     try:
         context = ssl.create_default_context(cafile=None if files is None else files.ca_file)
-    except OSError as error:
-        raise CommandError(f"--admin-ca-file: {_problem_of(error)}") from error
-    if files is not None and files.cert_file is not None:
-        try:
+        if files is not None and files.cert_file is not None:
+            flag = "--admin-cert-file"
             context.load_cert_chain(files.cert_file, files.key_file, password="")
-        except OSError as error:
-            raise CommandError(f"--admin-cert-file: {_problem_of(error)}") from error
+    except OSError as error:
+        problem = getattr(error, "reason", None) or error.strerror or str(error)
+        raise CommandError(f"{flag}: {problem}") from error
     return context
 
 
-def _problem_of(error: OSError) -> str:
-    """What is wrong with a file, in a few words."""
-    return getattr(error, "reason", None) or error.strerror or str(error)
-
-
-def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - any JSON
-    """What an answer of the admin listener says; CommandError if it is an error, or no JSON."""
-    if status != http.client.OK:
-        text = " ".join(body[:MAX_SHOWN].decode(errors="replace").split())
-        said = "".join(letter if letter.isprintable() else "?" for letter in text)
-        if said.startswith("cluster: "):
-            raise CommandError(f"{url}: {said}")
-        if status == http.client.UNAUTHORIZED:
-            raise CommandError(
-                f"{url} answers 401: it needs other credentials; give --admin-token-file, or"
-                " --admin-cert-file and --admin-key-file"
-            )
-        if status == http.client.NOT_FOUND:
-            said = "it has no such page; is that the admin listener of a proxy of this version?"
-        raise CommandError(f"{url} answers {status}: {said}")
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise CommandError(
-            f"{url} does not answer with JSON; is that an admin listener?"
-        ) from error
-
-
 def fetch_as(address: Address, target: str, shape: type[Shape]) -> Shape:
-    """Get a page as a record of a type of msgspec.
-
-    CommandError if there is no such listener, or it has no such answer.
-    """
+    """Get a page as a record of a type of msgspec; CommandError as of `fetch_json`."""
     return read_as(address, fetch_json(address, target), shape)
 
 

@@ -22,6 +22,10 @@ from apfproxy.settings import LOG_FORMATS, LOG_LEVELS, TEXT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.settings import Address
+
+    Callback = Callable[[click.Context, click.Parameter, Any], Any]
+
 EPILOG = f"""\b
 Examples:
   apfproxy apiserver
@@ -31,6 +35,18 @@ Examples:
 SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stops at once.
 
 {EXIT_CODES}"""
+
+
+def read_by(parse: Callable[[Any], Any]) -> Callback:
+    """A flag whose text, or texts, a function reads that may raise ValueError."""
+
+    def read(context: click.Context, flag: click.Parameter, value: Any) -> Any:  # noqa: ANN401 - as click has it
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, flag) from error
+
+    return read
 
 
 @click.command(epilog=EPILOG)
@@ -59,6 +75,7 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
 @click.option(
     "--controllers",
     multiple=True,
+    callback=read_by(parse_controllers),
     metavar="LIST",
     help="Controllers that run: * for all, NAME, -NAME; without * only those named.  [default: *]",
 )
@@ -72,8 +89,8 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
 )
 @click.option(
     "--latency",
-    "latencies",
     multiple=True,
+    callback=read_by(parse_latencies),
     metavar="[VERB=]TIME",
     help="Time of a request beside its work: 5ms, 20ms-50ms, exp(10ms), normal(10ms,2ms)"
     " or lognormal(10ms,0.5); get=5ms for one verb.  Repeatable.",
@@ -88,11 +105,14 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
     "--fault",
     "faults",
     multiple=True,
+    callback=read_by(parse_faults),
     metavar="KIND=SHARE",
     help="Share of requests that fail: 500=1%, reset=0.1%, stall=0.1%.  Repeatable.",
 )
 @click.option(
     "--seed-objects",
+    "seeds",
+    callback=read_by(lambda text: SeedCounts() if text is None else parse_seeds(text)),
     metavar="KIND=N,...",
     help="Objects from the start: slices=20000,pods=500,budgets=20.",
 )
@@ -110,49 +130,17 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
     show_default=True,
     help="Lines of the log, on stderr: text, or a JSON object each.",
 )
-def apiserver(**flags: Any) -> int:  # noqa: ANN401 - as click gives them
+def apiserver(external_address: Address, **flags: Any) -> int:  # noqa: ANN401 - as click gives them
     """Serve a small Kubernetes API, for tests and load tests.
 
     It has flow control's objects, leases, events, configuration, nodes, pods, their controllers
     and budgets, slices and namespaces.  There is no authentication: whoever reaches the address
     may do everything.
     """
-    settings = settings_of(flags)
+    load = LoadSettings(**{name: flags.pop(name) for name in ("latency", "capacity", "faults")})
+    settings = ApiServerSettings(load=load, external_address=str(external_address), **flags)
     configure_logging(settings.log_level, settings.log_format)
     return run_in_loop(run(settings))
-
-
-def settings_of(flags: dict[str, Any]) -> ApiServerSettings:
-    """Make settings of the flags, some of which are texts with a form of their own.
-
-    Raises:
-        click.BadParameter: One of them has another form.
-    """
-
-    def read(flag: str, parse: Callable[[Any], Any], text: object) -> Any:  # noqa: ANN401 - as `parse` gives it
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint=f"'{flag}'") from error
-
-    load = LoadSettings(
-        latency=read("--latency", parse_latencies, flags["latencies"]),
-        capacity=flags["capacity"],
-        faults=read("--fault", parse_faults, flags["faults"]),
-    )
-    seeds = flags["seed_objects"]
-    return ApiServerSettings(
-        listen=flags["listen"],
-        store=flags["store"],
-        watch_window=flags["watch_window"],
-        controllers=read("--controllers", parse_controllers, flags["controllers"]),
-        external_address=str(flags["external_address"]),
-        load=load,
-        seeds=SeedCounts() if seeds is None else read("--seed-objects", parse_seeds, seeds),
-        random_seed=flags["random_seed"],
-        log_level=flags["log_level"],
-        log_format=flags["log_format"],
-    )
 
 
 async def run(

@@ -42,8 +42,8 @@ ENOUGH_FOR_BOUNDS = 76
 """Columns below which the bounds of a limit, or problems of clusters, are left out."""
 ENOUGH_FOR_REASONS = 110
 
-LONGEST_NAME = 120
-LONGEST_SENTENCE = 400
+LONGEST = 400
+"""Characters of a name or a sentence, which may have thousands."""
 MOST_SENTENCES = 4
 ENOUGH_FOR_ALL_SENTENCES = 30
 """Lines of a terminal that are enough for more than the first two sentences."""
@@ -133,13 +133,14 @@ class Column(NamedTuple):
     """A column of a table.
 
     Attributes:
+        cell: The name of an attribute of the row's record, or a function of it.
         ratio: Its part of the width that numbers and names leave; 0: as wide as its cells.
         is_number: Set right.
         needs: Columns of a terminal below which it is left out.
     """
 
     name: str
-    cell: Callable[[Any], RenderableType]
+    cell: str | Callable[[Any], RenderableType]
     ratio: int = 0
     is_number: bool = True
     needs: int = 0
@@ -250,8 +251,8 @@ def line(text: str = "", style: str = "") -> Text:
 
 
 def name_text(name: str, style: str = "") -> Text:
-    """A name from anywhere; it may have thousands of characters."""
-    return line(shown(name[:LONGEST_NAME]), style)
+    """A name from anywhere."""
+    return line(shown(name[:LONGEST]), style)
 
 
 def alarm(value: float) -> Text:
@@ -289,8 +290,17 @@ def _table(width: int | None, columns: Iterable[Column], rows: Iterable[object])
             overflow="ellipsis",
         )
     for row in rows:
-        table.add_row(*(column.cell(row) for column in kept))
+        table.add_row(*(_cell(column.cell, row) for column in kept))
     return table
+
+
+def _cell(cell: str | Callable[[Any], RenderableType], row: object) -> RenderableType:
+    if not isinstance(cell, str):
+        return cell(row)
+    value = getattr(row, cell)
+    if isinstance(value, int):
+        return number(value)
+    return rate(value) if isinstance(value, float) else name_text(value or "")
 
 
 def sentences(view: View, width: int | None, height: int | None) -> list[Text]:
@@ -307,7 +317,7 @@ def sentences(view: View, width: int | None, height: int | None) -> list[Text]:
     is_high = height is None or height >= ENOUGH_FOR_ALL_SENTENCES
     lines = []
     for place, (severity, text) in enumerate(found[: MOST_SENTENCES if is_high else 2]):
-        wrapped = [shown(text[:LONGEST_SENTENCE])]
+        wrapped = [shown(text[:LONGEST])]
         if width is not None:
             most = None if height is None else 1 if place else 2
             wrapped = textwrap.wrap(wrapped[0], max(width, 10), max_lines=most, placeholder=" …")
@@ -316,10 +326,11 @@ def sentences(view: View, width: int | None, height: int | None) -> list[Text]:
 
 
 def _title(view: View, text: str) -> Text:
-    title = line()
-    title.append("apfproxy ", "bold")
-    title.append(f"{view.url}  {text}")
-    return title
+    return _assembled(("apfproxy ", "bold"), f"{view.url}  {text}")
+
+
+def _assembled(*parts: str | tuple[str, str]) -> Text:
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def _clock(unix_s: float) -> str:
@@ -342,72 +353,78 @@ def head(view: View, state: LiveState, width: int | None, height: int | None) ->
 
 def _sums(state: LiveState) -> Text:
     """Seats and requests now, and requests a second, of all levels."""
-    levels = state.levels
-    text = line()
-    used = sum(level.seats_in_use for level in levels)
-    text.append(f"{used} of {counted(state.seats, 'seat')} in use", "bold")
-    text.append(f"  {number(sum(level.waiting for level in levels))} waiting")
-    text.append(f"  {rate(sum(level.served_per_second for level in levels))}/s served")
+
+    def total(field: str) -> float:
+        return sum(float(getattr(level, field)) for level in state.levels)
+
     is_observing = state.enforcement == "observe"
-    if failed := sum(level.failed_per_second for level in levels):
-        text.append(f"  {rate(failed)}/s failed", "" if is_observing else WORSE)
-    rejected = sum(level.rejected_per_second for level in levels)
-    text.append(
-        f"  {rate(rejected)}/s {'would be ' if is_observing else ''}rejected",
-        WORSE if rejected and not is_observing else "",
+    failed, rejected = total("failed_per_second"), total("rejected_per_second")
+    worse = "" if is_observing else WORSE
+    return _assembled(
+        (f"{total('seats_in_use'):.0f} of {counted(state.seats, 'seat')} in use", "bold"),
+        f"  {number(total('waiting'))} waiting  {rate(total('served_per_second'))}/s served",
+        (f"  {rate(failed)}/s failed" * bool(failed), worse),
+        (
+            f"  {rate(rejected)}/s {'would be ' * is_observing}rejected",
+            worse * bool(rejected),
+        ),
+        f"  {number(total('executing'))} executing",
     )
-    text.append(f"  {number(sum(level.executing for level in levels))} executing")
-    return text
 
 
 def _server_line(upstream: Upstream, unix_s: float) -> Text:
     """How the servers behind are."""
-    text = line()
     count, healthy = upstream.endpoint_count, upstream.healthy_count
-    text.append("servers behind " if count > 1 else "server behind ")
+    parts: list[str | tuple[str, str]] = ["servers behind " if count > 1 else "server behind "]
     if count > 1 and healthy:
-        text.append(f"{healthy} of {count} up", GOOD if healthy == count else BAD)
+        parts.append((f"{healthy} of {count} up", GOOD if healthy == count else BAD))
     else:
-        text.append(upstream.state, STATES.get(upstream.state, ""))
+        parts.append((upstream.state, STATES.get(upstream.state, "")))
     if upstream.state == "failing":
         if upstream.since is not None:
-            text.append(f" for {duration_text(max(0.0, unix_s - upstream.since))}", WORSE)
+            parts.append((f" for {duration_text(max(0.0, unix_s - upstream.since))}", WORSE))
         if upstream.problem:
-            text.append(f": {shown(upstream.problem)}", WORSE)
+            parts.append((f": {shown(upstream.problem)}", WORSE))
     if total := sum(upstream.answers_per_second.values()):
-        text.append(f"  {rate(total)} answers/s")
-        if errors := upstream.answers_per_second.get("5xx", 0.0):
-            text.append(f"  {rate(errors)}/s are 5xx", WORSE)
-    if upstream.failures_per_second:
-        text.append(f"  {rate(upstream.failures_per_second)}/s without answer", WORSE)
-    for name, value in (("p50", upstream.p50), ("p99", upstream.p99)):
-        if value is not None:
-            text.append(f"  {name} {duration_text(value)}")
+        parts.append(f"  {rate(total)} answers/s")
+    for value, what in (
+        (upstream.answers_per_second.get("5xx", 0.0), "are 5xx"),
+        (upstream.failures_per_second, "without answer"),
+    ):
+        if value:
+            parts.append((f"  {rate(value)}/s {what}", WORSE))
+    parts += [
+        f"  {name} {duration_text(value)}"
+        for name, value in (("p50", upstream.p50), ("p99", upstream.p99))
+        if value is not None
+    ]
     if count <= 1:
-        text.append(f"  {shown(upstream.address)}")
-    return text
+        parts.append(f"  {shown(upstream.address)}")
+    return _assembled(*parts)
 
 
 def _fleet_line(fleet: Fleet) -> Text:
     """How many members there are, what they use of what they claim, and how this one stands."""
-    text = line("workers " if fleet.is_of_workers else "fleet ")
-    well = fleet.member_count - fleet.silent_count
+    well = number(fleet.member_count - fleet.silent_count)
     if fleet.silent_count:
-        text.append(f"{number(well)} of {number(fleet.member_count)} seen", BAD)
+        seen = (f"{well} of {number(fleet.member_count)} seen", BAD)
     else:
-        text.append(f"{number(well)} seen", GOOD if fleet.state == "held" else "")
-    text.append(
-        f"  {number(fleet.used)} in use, {number(fleet.claims)} claimed of {number(fleet.limit)}",
-        WORSE if fleet.claims > fleet.limit else "",
-    )
-    text.append(f"  here {number(fleet.in_force)} ")
-    text.append(shown(fleet.state), STATES.get(fleet.state, ""))
+        seen = (f"{well} seen", GOOD if fleet.state == "held" else "")
+    claims = f"{number(fleet.claims)} claimed of {number(fleet.limit)}"
+    problem = ""
     if fleet.problem:
         lasting = "" if fleet.age is None else f" for {duration_text(fleet.age)}"
-        text.append(f"  not written{lasting}: {shown(fleet.problem)}", BAD)
+        problem = f"  not written{lasting}: {shown(fleet.problem)}"
     elif fleet.unlike_count:
-        text.append(f"  {number(fleet.unlike_count)} unlike", BAD)
-    return text
+        problem = f"  {number(fleet.unlike_count)} unlike"
+    return _assembled(
+        "workers " if fleet.is_of_workers else "fleet ",
+        seen,
+        (f"  {number(fleet.used)} in use, {claims}", WORSE * (fleet.claims > fleet.limit)),
+        f"  here {number(fleet.in_force)} ",
+        (shown(fleet.state), STATES.get(fleet.state, "")),
+        (problem, BAD),
+    )
 
 
 class SeatBar:
@@ -466,19 +483,19 @@ def _level_table(levels: Sequence[Level], state: LiveState, width: int | None) -
             is_number=False,
         ),
         Column("SEATS", lambda each: SeatBar(each, state.seats), ratio=1),
-        Column("USE", lambda each: number(each.seats_in_use)),
+        Column("USE", "seats_in_use"),
         Column("CUR", lambda each: "-" if each.is_exempt else number(each.current)),
-        Column("NOM", lambda each: number(each.nominal), needs=ENOUGH_FOR_ALL),
-        Column("MIN", lambda each: number(each.minimum), needs=ENOUGH_FOR_BOUNDS),
+        Column("NOM", "nominal", needs=ENOUGH_FOR_ALL),
+        Column("MIN", "minimum", needs=ENOUGH_FOR_BOUNDS),
         Column(
             "MAX",
             lambda each: "-" if each.maximum is None else number(each.maximum),
             needs=ENOUGH_FOR_BOUNDS,
         ),
         Column("LOAN", _loan, needs=ENOUGH_FOR_BOUNDS),
-        Column("EXEC", lambda each: number(each.executing), needs=ENOUGH_FOR_ALL),
+        Column("EXEC", "executing", needs=ENOUGH_FOR_ALL),
         Column("WAIT", _waiting),
-        Column("SERV/S", lambda each: rate(each.served_per_second), needs=ENOUGH_FOR_ALL),
+        Column("SERV/S", "served_per_second", needs=ENOUGH_FOR_ALL),
         Column("FAIL/S", lambda each: alarm(each.failed_per_second)),
         Column("REJ/S", lambda each: alarm(each.rejected_per_second)),
     ]
@@ -510,17 +527,15 @@ def _endpoint_table(
     # A blank line and the heading; one more says what is left out.
     kept = found if left is None or len(found) <= left - 2 else found[: max(1, left - 3)]
     columns = [
-        Column("SERVERS BEHIND", lambda each: name_text(each.url), ratio=1),
+        Column("SERVERS BEHIND", "url", ratio=1),
         Column("STATE", lambda each: _endpoint_state(each, state.time), is_number=False),
         Column("SHARE", lambda each: f"{each.share:.0%}", needs=ENOUGH_FOR_SHARES),
-        Column("SEATS", lambda each: number(each.seats)),
-        Column("FLIGHT", lambda each: number(each.in_flight)),
+        Column("SEATS", "seats"),
+        Column("FLIGHT", "in_flight"),
         Column("ANS/S", lambda each: rate(sum(each.answers_per_second.values()))),
         Column("FAIL/S", lambda each: alarm(each.errors_per_second)),
         Column("P99", _p99, needs=ENOUGH_FOR_SHARES),
-        Column(
-            "WHY", lambda each: line(shown(each.problem or "")), ratio=1, needs=ENOUGH_FOR_REASONS
-        ),
+        Column("WHY", "problem", ratio=1, needs=ENOUGH_FOR_REASONS),
     ]
     table = _table(width, columns, kept)
     hidden = max(upstream.endpoint_count, len(found)) - len(kept)
@@ -546,7 +561,7 @@ def _fullest_queues(levels: Sequence[Level], width: int | None) -> list[Renderab
     if not levels:
         return [Text("FULLEST QUEUES", "bold"), Text("Nothing waits.", "dim")]
     columns = [
-        Column("FULLEST QUEUES", lambda level: name_text(level.name), is_number=False),
+        Column("FULLEST QUEUES", "name", is_number=False),
         Column(
             "IN USE",
             lambda level: (
@@ -581,12 +596,10 @@ def _flow_table(
             lambda each: name_text(each.flow) if each.flow else Text("(all)", "dim"),
             ratio=3,
         ),
-        Column(
-            "FLOW SCHEMA", lambda each: name_text(each.flow_schema), ratio=2, needs=ENOUGH_FOR_ALL
-        ),
-        Column("LEVEL", lambda each: name_text(each.priority_level), ratio=2, needs=ENOUGH_FOR_ALL),
-        Column("SEAT-S", lambda each: rate(each.seat_seconds)),
-        Column("WAIT-S", lambda each: rate(each.wait_seconds)),
+        Column("FLOW SCHEMA", "flow_schema", ratio=2, needs=ENOUGH_FOR_ALL),
+        Column("LEVEL", "priority_level", ratio=2, needs=ENOUGH_FOR_ALL),
+        Column("SEAT-S", "seat_seconds"),
+        Column("WAIT-S", "wait_seconds"),
         Column("REJ", lambda each: alarm(each.rejected)),
     ]
     return [_table(width, columns, flows)]
@@ -602,7 +615,7 @@ def _clusters(view: View, state: ClustersState, width: int | None, height: int |
     left = None if height is None else height - len(top) - len(foot) - 2
     kept = found if left is None or len(found) <= left else found[: max(1, left - 1)]
     columns = [
-        Column("CLUSTER", lambda each: name_text(each.name), is_number=False),
+        Column("CLUSTER", "name", is_number=False),
         Column(
             "STATE",
             lambda each: line(shown(each.state), SEVERITIES.get(each.severity, "")),
@@ -614,11 +627,11 @@ def _clusters(view: View, state: ClustersState, width: int | None, height: int |
             lambda each: f"{number(each.seats_in_use)}/{number(each.server_concurrency_limit)}",
         ),
         Column("WAIT", _waiting),
-        Column("SERV/S", lambda each: rate(each.served_per_second)),
+        Column("SERV/S", "served_per_second"),
         Column("FAIL/S", lambda each: alarm(each.failed_per_second)),
         Column("REJ/S", lambda each: alarm(each.rejected_per_second)),
         Column("P99", _p99),
-        Column("PROBLEM", lambda each: line(shown(each.problem)), ratio=1, needs=ENOUGH_FOR_BOUNDS),
+        Column("PROBLEM", "problem", ratio=1, needs=ENOUGH_FOR_BOUNDS),
     ]
     table = _table(width, columns, kept)
     parts: list[RenderableType] = [*top, Text(), table if kept else _none("No cluster")]
@@ -631,7 +644,7 @@ def _last_event(state: LiveState) -> list[Text]:
     """The last event of the configuration, which may be an error that is still there."""
     return [
         line(
-            f"{_clock(last.time)} {shown(last.message[:LONGEST_SENTENCE])}",
+            f"{_clock(last.time)} {shown(last.message[:LONGEST])}",
             WORSE if last.is_error else "dim",
         )
         for last in state.configuration.events[-1:]

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from apfproxy.cli import admin_client
 from apfproxy.cli.admin_client import TIMEOUT_S, fetch_json, tls_remedy, whole
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.parameters import AdminAddress, parse_admin
@@ -44,7 +45,7 @@ async def test_json() -> None:
     ("status", "text", "message"),
     [
         pytest.param(404, "x", "answers 404: it has no such page; is that the admin", id="missing"),
-        pytest.param(400, "no\x1b[1m target\n", "answers 400: no?[1m target", id="refused"),
+        pytest.param(400, "no\x1b[1m target\n", "answers 400: no\\x1b[1m target", id="refused"),
         pytest.param(200, "<html>", "JSON; is that an admin listener?", id="no-json"),
     ],
 )
@@ -55,6 +56,20 @@ async def test_errors(status: int, text: str, message: str) -> None:
 
     assert message in caught.value.message
     assert caught.value.message.isprintable()
+
+
+async def test_unknown_cluster() -> None:
+    """A cluster that is not there is told those that there are."""
+
+    async def handle(_: web.Request) -> web.Response:
+        return web.Response(status=404, text="cluster: there is none named 'red'; there are blue\n")
+
+    application = web.Application()
+    application.router.add_get("/clusters/red/debug/limits", handle)
+    async with TestServer(application) as server:
+        address = Address(host="127.0.0.1", port=server.port or 0)
+        with pytest.raises(CommandError, match=r"there is none named 'red'; there are blue$"):
+            await asyncio.to_thread(fetch_json, address, "/clusters/red/debug/limits")
 
 
 async def test_no_clusters() -> None:
@@ -97,6 +112,14 @@ def test_remedy_of_tls(error: Exception | None, address: str, remedy: str) -> No
 
     assert remedy in said
     assert bool(remedy) == bool(said)
+
+
+def test_endless_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that is too long is not read to its end."""
+    monkeypatch.setattr(admin_client, "LARGEST_ANSWER_BYTES", 4)
+    response = Mock(spec=HTTPResponse, **{"read1.return_value": b"123"})
+
+    assert b"123123" == whole(response)
 
 
 def test_slow_body() -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from apfproxy.admin.fleet_state import fleet_state
 from apfproxy.cli.top_state import LiveState, state_of
 from apfproxy.cli.top_tables import (
-    LONGEST_NAME,
+    LONGEST,
     SeatBar,
     View,
     name_text,
@@ -277,7 +277,7 @@ def test_hostile_names() -> None:
     assert text.count(r"[red]x[/] \x1b[2J\r\n\u202e\ud800:smile:") == 5
     assert all(letter.isprintable() or letter == "\n" for letter in text)
     assert max(map(len, lines(seen))) <= 80
-    assert LONGEST_NAME == len(name_text("x" * 999).plain)
+    assert LONGEST == len(name_text("x" * 999).plain)
 
 
 @pytest.mark.parametrize("screen", ["", "servers"])
