@@ -168,11 +168,11 @@ class Load:
         self._start_s = time.monotonic()
         async with asyncio.TaskGroup() as group:
             for index, flow in enumerate(self._mix.flows):
-                if flow.rate:
+                if flow.entry.rate:
                     group.create_task(self._send_at_rate(index, flow))
                     continue
                 draw = flow.service.drawer(self._mix.chance(index))
-                for _ in range(flow.clients):
+                for _ in range(flow.entry.clients):
                     group.create_task(self._ask_and_ask(flow, draw))
 
     async def _send_at_rate(self, index: int, flow: MixFlow) -> None:
@@ -182,7 +182,7 @@ class Load:
                 group.create_task(self._request(flow, service_ns))
 
     async def _ask_and_ask(self, flow: MixFlow, draw: Callable[[], int]) -> None:
-        await self._until(flow.start_ns)
+        await self._until(flow.entry.start)
         while (time.monotonic() - self._start_s) * NS_PER_S < flow.stop_ns:
             await self._request(flow, draw())
 

@@ -77,7 +77,6 @@ PART = re.compile(r"[A-Za-z0-9_.:{}-]+")
 """Of a path: the name of a resource, a namespace or an object, or where its number is to stand."""
 ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):[^:]+")
 
-Time: TypeAlias = str | int | float
 Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -87,6 +86,10 @@ class MixError(ValueError):
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
         self.line = line
+
+
+class Duration(int):
+    """A duration in nanoseconds, written as `1m30s`."""
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -124,7 +127,7 @@ class Times(msgspec.Struct, frozen=True):
 class MixDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A mix as it is written."""
 
-    duration: Time
+    duration: Duration
     flows: Annotated[list[Any], msgspec.Meta(min_length=1)]
     seed: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] = 0
 
@@ -133,7 +136,7 @@ class FlowEntry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     """One entry of `flows` as it is written."""
 
     name: Text
-    service_time: Time
+    service_time: str | int | float
     count: Annotated[int, msgspec.Meta(ge=1, le=MOST_FLOWS)] = 1
     user: Text = ANONYMOUS.name
     groups: tuple[str, ...] = ()
@@ -147,44 +150,37 @@ class FlowEntry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     clients: Annotated[int, msgspec.Meta(ge=1, le=MOST_CLIENTS)] = 0
     arrivals: Literal["poisson", "constant"] = "poisson"
     seats: Annotated[int, msgspec.Meta(ge=1, le=MOST_SEATS)] = 0
-    think_time: Time = 0
-    start: Time = 0
-    stop: Time | None = None
+    think_time: Duration = Duration(0)
+    start: Duration = Duration(0)
+    stop: Duration = Duration(LONGEST_NS)
 
 
 class MixFlow(msgspec.Struct, frozen=True):
-    """Requests of one kind, with a `rate` a second or else a number of `clients`.
-
-    They arrive from `start_ns` to `stop_ns`; `service` and `think_ns` are their times and pauses.
-    """
+    """Requests of one kind, as an entry says; arrivals and clients stop at `stop_ns`."""
 
     kind: Kind
-    rate: float
-    clients: int
-    arrivals: str
+    entry: FlowEntry
     service: Times
-    think_ns: int
-    start_ns: int
     stop_ns: int
 
     def expected_arrivals(self) -> float:
         """About how many requests a flow with a rate has; 0 of clients."""
-        return self.rate * (self.stop_ns - self.start_ns) / NS_PER_S
+        return self.entry.rate * (self.stop_ns - self.entry.start) / NS_PER_S
 
     def requests(self, chance: random.Random) -> Iterator[tuple[int, Kind, int]]:
         """Arrivals in nanoseconds with service times, of a flow with a rate."""
         draw = self.service.drawer(chance)
-        gap_ns = NS_PER_S / self.rate
+        gap_ns, start_ns = NS_PER_S / self.entry.rate, self.entry.start
         stop_ns, kind = self.stop_ns, self.kind
-        if self.arrivals == "constant":
+        if self.entry.arrivals == "constant":
             # Not all flows at once: each has its place in the first gap.
-            at = self.start_ns + chance.random() * gap_ns
+            at = start_ns + chance.random() * gap_ns
             while at < stop_ns:
                 yield int(at), kind, draw()
                 at += gap_ns
             return
         log, drawn = math.log, chance.random
-        at = self.start_ns - log(1.0 - drawn()) * gap_ns
+        at = start_ns - log(1.0 - drawn()) * gap_ns
         while at < stop_ns:
             yield int(at), kind, draw()
             at -= log(1.0 - drawn()) * gap_ns
@@ -206,9 +202,10 @@ class Mix(msgspec.Struct, frozen=True):
         """About how many requests there will be, for a progress bar; of clients a guess."""
         total = 0.0
         for flow in self.flows:
-            each_ns = max(flow.service.first_ns, LEAST_SERVICE_NS) + flow.think_ns
+            entry = flow.entry
+            each_ns = max(flow.service.first_ns, LEAST_SERVICE_NS) + entry.think_time
             total += flow.expected_arrivals()
-            total += flow.clients * (flow.stop_ns - flow.start_ns) / each_ns
+            total += entry.clients * (flow.stop_ns - entry.start) / each_ns
         return total
 
     def chance(self, index: int) -> random.Random:
@@ -219,17 +216,17 @@ class Mix(msgspec.Struct, frozen=True):
         """Let the requests of the mix come."""
         for index, flow in enumerate(self.flows):
             chance = self.chance(index)
-            if flow.rate:
+            if flow.entry.rate:
                 Sequence(simulation, flow.requests(chance))
                 continue
             draw = flow.service.drawer(chance)
-            for _ in range(flow.clients):
+            for _ in range(flow.entry.clients):
                 ClosedClient(
                     simulation,
                     flow.kind,
                     draw,
-                    think_ns=flow.think_ns,
-                    start_ns=flow.start_ns,
+                    think_ns=flow.entry.think_time,
+                    start_ns=flow.entry.start,
                     stop_ns=flow.stop_ns,
                 )
 
@@ -242,14 +239,13 @@ def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
     if len(documents) != 1:
         raise MixError(f"expected one document with `flows`, not {len(documents)}")
     top, place = _read(MixDocument, documents[0].content, documents[0].line, "")
-    duration_ns = place.duration("duration", top.duration)
-    if not duration_ns:
+    if not top.duration:
         raise place.error("duration", "has to be above 0")
     flows: list[MixFlow] = []
     clients, requests = 0, 0.0
     for index, content in enumerate(top.flows):
         entry, where = _read(FlowEntry, content, place.line, f"flows[{index}]")
-        added = _flows_of(entry, where, duration_ns, preset)
+        added = _flows_of(entry, where, top.duration, preset)
         flows += added
         clients += len(added) * entry.clients
         requests += len(added) * added[0].expected_arrivals()
@@ -260,7 +256,7 @@ def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
         ):
             if number > most:
                 raise where.error(name, f"more than {most:,} {noun} in all")
-    return Mix(duration_ns, top.seed, tuple(flows))
+    return Mix(top.duration, top.seed, tuple(flows))
 
 
 def parse_times(text: str) -> Times:
@@ -308,12 +304,9 @@ class Place(NamedTuple):
         where = ".".join(part for part in (self.path, name) if part)
         return MixError(f"{where}: {message}", self.key_lines.get(name, self.line))
 
-    def duration(self, name: str, value: str | float) -> int:
-        """A duration of a field, in nanoseconds."""
-        try:
-            return _duration_ns(str(value))
-        except ValueError as error:
-            raise self.error(name, str(error)) from None
+
+def _decoded(kind: type[Duration], value: object) -> Duration:
+    return kind(_duration_ns(str(value)))
 
 
 def _read(kind: type[Entry], content: object, line: int, path: str) -> tuple[Entry, Place]:
@@ -325,7 +318,7 @@ def _read(kind: type[Entry], content: object, line: int, path: str) -> tuple[Ent
         place = Place(path, content.line or line, content.key_lines)
     given = {name: value for name, value in content.items() if value is not None}
     try:
-        return msgspec.convert(given, kind), place
+        return msgspec.convert(given, kind, dec_hook=_decoded), place
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$.")
         known = kind.__struct_encode_fields__
@@ -350,12 +343,8 @@ def _flows_of(entry: FlowEntry, place: Place, duration_ns: int, preset: Preset) 
     except ValueError as error:
         raise place.error("serviceTime", f"{error}; service times are {TIMES}") from None
     headers = _headers_of(entry, place)
-    think_ns = place.duration("thinkTime", entry.think_time)
-    start_ns = place.duration("start", entry.start)
-    stop_ns = duration_ns
-    if entry.stop is not None:
-        stop_ns = min(place.duration("stop", entry.stop), duration_ns)
-    if start_ns >= stop_ns:
+    stop_ns = min(entry.stop, duration_ns)
+    if entry.start >= stop_ns:
         raise place.error("start", "has to be before stop and the end of the mix")
     name, count = entry.name, entry.count
     own = name if "{}" in name or count == 1 else f"{name}-{{}}"
@@ -373,18 +362,7 @@ def _flows_of(entry: FlowEntry, place: Place, duration_ns: int, preset: Preset) 
             )
         except (AttributesError, DeadlineError) as error:
             raise place.error("request", str(error)) from None
-        made.append(
-            MixFlow(
-                kind,
-                entry.rate,
-                entry.clients,
-                entry.arrivals,
-                service,
-                think_ns,
-                start_ns,
-                stop_ns,
-            )
-        )
+        made.append(MixFlow(kind, entry, service, stop_ns))
     return made
 
 

@@ -42,10 +42,10 @@ def test_a_whole_flow() -> None:
     assert ("ns-1", 2) == (second.kind.attributes.namespace, second.kind.seats)
     assert (("x-priority", "batch"),) == second.kind.headers
     assert (0.0, 3, 10 * MS, S, 4 * S) == (
-        first.rate,
-        first.clients,
-        first.think_ns,
-        first.start_ns,
+        first.entry.rate,
+        first.entry.clients,
+        first.entry.think_time,
+        first.entry.start,
         first.stop_ns,
     )
     assert Times("exp", 50 * MS) == first.service
@@ -61,10 +61,10 @@ def test_what_may_be_left_out() -> None:
         flow.kind.user.groups,
     )
     assert (0, 10 * S, 0, "poisson") == (
-        flow.start_ns,
+        flow.entry.start,
         flow.stop_ns,
         flow.kind.seats,
-        flow.arrivals,
+        flow.entry.arrivals,
     )
 
 
