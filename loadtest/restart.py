@@ -5,12 +5,13 @@ that they keep, and some on one that they keep and leave idle between requests. 
 request without a whole answer: refused, broken on a new connection, broken on a kept one.  A kept
 connection that was closed while it was idle is opened again, as any client does, and no failure.
 
-    python -m loadtest.restart --by succession --restarts 20 --requests 100000
+    python -m loadtest.restart --by replacement --restarts 20 --requests 100000
     python -m loadtest.restart --by activation
     python -m loadtest.restart --by stop-start --restarts 3
 
-`succession` is SIGUSR2; `activation` is SIGTERM and a start with sockets that this program holds,
-as systemd does; `stop-start` is the same without.  The exit status is 2 if a request failed.
+`replacement` is SIGUSR2 to the parent of a worker; `activation` is SIGTERM and a start with sockets
+that this program holds, as systemd does; `stop-start` is the same without.  The exit status is 2 if
+a request failed.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-SUCCESSION, ACTIVATION, STOP_START = "succession", "activation", "stop-start"
+REPLACEMENT, ACTIVATION, STOP_START = "replacement", "activation", "stop-start"
 REQUEST = b"GET /api/v1/namespaces/default/configmaps/x HTTP/1.1\r\nHost: a\r\n\r\n"
 ENDS = re.compile(rb"\r\nconnection: close\r\n", re.IGNORECASE)
 LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
-SUCCESSOR = re.compile(r"process (\d+) accepts connections from now on")
+REPLACED, STOPPED = "all workers are replaced", r"worker 1 \S+: stopped"
 AS_SYSTEMD = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
@@ -159,6 +160,7 @@ class Proxy:
             *python_module("apfproxy"),
             *("serve", "--upstream", f"http://127.0.0.1:{upstream_port}", "--admin", "none"),
             *("--listen", f"127.0.0.1:{self.port}"),
+            *(("--workers", "1") if by == REPLACEMENT else ()),
         ]
         self._read = 0
         self._pid = 0
@@ -180,16 +182,15 @@ class Proxy:
                 start_new_session=True,
             )
         self._pid = process.pid
-        process.returncode = 0  # it is waited for by its descriptor, as its successors are
-        await self._line("listens on")
+        process.returncode = 0  # it is waited for by its descriptor
+        await self._line("parent is process" if self._by == REPLACEMENT else "listens on")
 
     async def restart(self) -> None:
         """Have another process in its place, and the one before at its end."""
-        before = self._pid
-        if self._by == SUCCESSION:
-            os.kill(before, signal.SIGUSR2)
-            self._pid = int((await self._line(SUCCESSOR.pattern))[1])
-            await gone(before)
+        if self._by == REPLACEMENT:
+            os.kill(self._pid, signal.SIGUSR2)
+            for line in (REPLACED, STOPPED):
+                await self._line(line)
             return
         await self.stop()
         await self.start()
@@ -287,7 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the load test."""
     parser = Parser(__doc__)
     parser.add_argument(
-        "--by", choices=(SUCCESSION, ACTIVATION, STOP_START), default=SUCCESSION, help="how"
+        "--by", choices=(REPLACEMENT, ACTIVATION, STOP_START), default=REPLACEMENT, help="how"
     )
     parser.add_argument("--restarts", type=int, default=20, help="default 20")
     parser.add_argument("--requests", type=int, default=100_000, help="at least; default 100000")

@@ -18,6 +18,7 @@ from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import PAGES, READYZ
 from apfproxy.base.tasks import Recurring
 from apfproxy.fleet.membership import open_membership
+from apfproxy.fleet.opened import open_store
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import HealthChecks
     from apfproxy.base.tls_files import Lifetime
+    from apfproxy.fleet.opened import StoreOpener
     from apfproxy.proxy.client import ListenerContext
     from apfproxy.settings import EndpointAddress, Settings
 
@@ -79,6 +81,7 @@ class Cluster:
         health: HealthChecks,
         events: ConfigurationEvents,
         name: str = "",
+        open_store: StoreOpener = open_store,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -120,7 +123,13 @@ class Cluster:
         )
         behind = ServersBehind(lambda: self.settings.upstream, self._servers)
         self.membership = open_membership(
-            settings, name, self.controller, self._seats, events, self._note_limits, behind
+            settings,
+            name,
+            self.controller,
+            self._seats,
+            events,
+            self._note_limits,
+            partial(open_store, behind=behind),
         )
         self.upstream = UpstreamHealth(
             settings,

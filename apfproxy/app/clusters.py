@@ -24,6 +24,7 @@ from apfproxy.base.faults import Part, report
 from apfproxy.base.files import REREAD_PERIOD_S
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised, spawn
+from apfproxy.fleet.opened import open_store
 from apfproxy.proxy.cluster_router import ClusterRouter, Route
 from apfproxy.proxy.server import drain
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from apfproxy.admin.observation import Observation
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import ClusterHealth, HealthRegistry
+    from apfproxy.fleet.opened import StoreOpener
     from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.server import ProxyServer
     from apfproxy.settings import ClusterSettings, Settings
@@ -110,6 +112,7 @@ class Clusters:
         health: Gets their checks.
         events: Hears of their loads.
         is_admin_local: Whether only this machine reaches the API of a store.
+        open_store: Opens the record of a fleet.
 
     OperatorError if the only cluster cannot be made.
     """
@@ -122,12 +125,14 @@ class Clusters:
         health: HealthRegistry,
         events: ConfigurationEvents,
         is_admin_local: Callable[[], bool],
+        open_store: StoreOpener = open_store,
     ) -> None:
         self._shared = shared
         self._router = router
         self._health = health
         self._events = events
         self._is_admin_local = is_admin_local
+        self._open_store = open_store
         self._server: ProxyServer | None = None
         self._observation: Observation | None = None
         self._members: dict[str, Member] = {}
@@ -144,7 +149,7 @@ class Clusters:
         self._retry_task: asyncio.Task[None] | None = None
         self.only: Cluster | None = None
         if not settings.clusters:
-            self.only = Cluster(settings, shared, health, events)
+            self.only = Cluster(settings, shared, health, events, open_store=open_store)
             router.put((), self.only.served)
 
     def __iter__(self) -> Iterator[Cluster]:
@@ -326,7 +331,9 @@ class Clusters:
         assert self._server is not None
         assert self._observation is not None
         try:
-            cluster = Cluster(settings, self._shared, health, self._events, wanted.name)
+            cluster = Cluster(
+                settings, self._shared, health, self._events, wanted.name, self._open_store
+            )
         except BaseException:
             health.close()
             raise

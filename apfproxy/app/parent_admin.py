@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.admin.places import BACKLOG
 from apfproxy.admin.worker_answers import ENDED, WorkerAdmin
-from apfproxy.app.given_sockets import ADMIN, close
 from apfproxy.base.address import is_loopback
+from apfproxy.base.listeners import ADMIN, close
 from apfproxy.base.sockets import is_unix
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from apfproxy.admin.access import AdminAccess
-    from apfproxy.app.own_addresses import OwnAddresses
     from apfproxy.app.workers_admin import WorkersAdmin
     from apfproxy.base.health_checks import HealthRegistry
+    from apfproxy.base.listeners import Listeners
     from apfproxy.settings import Settings
 
 
@@ -44,7 +44,7 @@ class Process(Protocol):
         """What it was told."""
 
     @property
-    def state(self) -> str:
+    def shown_state(self) -> str:
         """`starting`, `serving`, `silent`, `draining` or `ended`."""
 
     @property
@@ -85,7 +85,7 @@ class ParentAdmin:
 
     def __init__(
         self,
-        addresses: OwnAddresses,
+        addresses: Listeners,
         slots: Callable[[], Sequence[Slot]],
         restarts: Callable[[], int],
         health: HealthRegistry,
@@ -172,7 +172,7 @@ def workers_of(slot: Slot) -> list[WorkerAdmin]:
         WorkerAdmin(
             slot.index,
             each.place.admin,
-            str(each.state),
+            each.shown_state,
             each.pid,
             slot.problem,
             shows_life=each.shows_life,

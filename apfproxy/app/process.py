@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
@@ -13,22 +14,20 @@ from apfproxy.admin.observation import Observation
 from apfproxy.admin.places import BACKLOG as ADMIN_BACKLOG
 from apfproxy.admin.places import Places
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
-from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
 from apfproxy.app.listener_tls import ListenerTls, say_why_not, spoken
-from apfproxy.app.own_addresses import OwnAddresses
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.app.running import descriptor_limit
-from apfproxy.app.service import Service
-from apfproxy.app.service_manager import NO_SERVICE_MANAGER
 from apfproxy.base import build
 from apfproxy.base.address import is_loopback
 from apfproxy.base.clock import LoopClock
-from apfproxy.base.errors import OperatorError
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import LIVEZ, READYZ, HealthRegistry
+from apfproxy.base.listeners import ADMIN, LISTEN, Listeners
+from apfproxy.base.service_manager import NO_SERVICE_MANAGER
 from apfproxy.base.sockets import DescriptorWatch, is_unix
 from apfproxy.base.tasks import Supervised, spawn
+from apfproxy.fleet.opened import open_store
 from apfproxy.proxy.client import ListenerContext
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ListenerCounters
@@ -45,9 +44,9 @@ if TYPE_CHECKING:
 
     from apfproxy.app.admin_app import AdminListener
     from apfproxy.app.cluster import Cluster
-    from apfproxy.app.given_sockets import Heritage
-    from apfproxy.app.service_manager import ServiceManager
+    from apfproxy.base.service_manager import ServiceManager
     from apfproxy.base.signals import Signals
+    from apfproxy.fleet.opened import StoreOpener
     from apfproxy.settings import Address, Settings
 
 ADMIN_CONNECTIONS = 64
@@ -60,6 +59,11 @@ SPARE_STOP_S = 30.0
 
 SHUTDOWN = "shutdown"
 
+NOT_REPLACED = (
+    "SIGUSR2 means nothing here, and is ignored: only the parent of workers restarts without a gap;"
+    " --workers 1 starts one"
+)
+
 MOST_NAMED = 3
 """Servers that the start names."""
 
@@ -70,9 +74,9 @@ class ProxyProcess:
     """The proxy: its cluster, what connects clients to it, and its admin listener.
 
     Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
-    `file` is what the settings are read from again; None where they never change.  `given` are
-    listening sockets that somebody else has opened, `manager` is told of the process.  A successor
-    has time to start: others serve until then.
+    `file` is what the settings are read from again; None where they never change.  `listeners` have
+    what somebody else has opened, `manager` is told of the process.  A successor has time to start:
+    others serve until then.  `open_store` opens the record of a fleet.
 
     OperatorError if TLS or authentication cannot be set up.
     """
@@ -84,15 +88,16 @@ class ProxyProcess:
         settings: Settings,
         file: SettingsFile | None = None,
         *,
-        given: GivenSockets | None = None,
+        listeners: Listeners | None = None,
         manager: ServiceManager = NO_SERVICE_MANAGER,
         is_successor: bool = False,
+        open_store: StoreOpener = open_store,
     ) -> None:
         self.settings = settings
         self._file = file or SettingsFile(None, lambda: self.settings)
-        self.service = Service(manager)
-        self._addresses = OwnAddresses(given or GivenSockets())
-        self._is_successor = is_successor or (given is not None and given.ready >= 0)
+        self.manager = manager
+        self._addresses = listeners or Listeners()
+        self._is_successor = is_successor
         loop = asyncio.get_running_loop()
         self.faults = Faults()
         self.faults.watch(loop)
@@ -110,6 +115,7 @@ class ProxyProcess:
             self.health,
             self.configuration_events,
             self._is_admin_local,
+            open_store,
         )
         self.tls = ListenerTls(settings, router, self.clusters)
         self.server = ProxyServer(settings, shared, router, self.tls.current)
@@ -206,14 +212,6 @@ class ProxyProcess:
             await self._addresses.open(ADMIN, admin, ADMIN_BACKLOG, self.settings.admin_socket_mode)
         )
 
-    def _heritage(self) -> Heritage:
-        """What a successor gets; OperatorError if there can be none."""
-        if self.settings.flow_control.store is not None and self.clusters.only is not None:
-            raise OperatorError(
-                "only one process can have the store (flowControl.store); restart this one"
-            )
-        return self._addresses.heritage()
-
     def _is_well(self) -> bool:
         """Whether a new process would be of no help."""
         return self.health.page(LIVEZ, verbose=False).is_healthy
@@ -260,12 +258,13 @@ class ProxyProcess:
     def attend(self, signals: Signals) -> None:
         """Log and tell the start; from now on signals have a meaning.
 
-        SIGHUP reads everything again, SIGUSR1 opens the log again, SIGUSR2 starts a successor.
+        SIGHUP reads everything again, SIGUSR1 opens the log again.
         """
         signals.on_rotation(self._rotate)
         self._log_start()
         self._addresses.serve()
-        self.service.begin(signals, self._heritage, self._is_well)
+        signals.on_replacement(partial(logger.warning, "%s", NOT_REPLACED))
+        self.manager.begin(self._is_well)
         asked, file = signals.hangup, self._file
         watching = Supervised(
             Part.TASK, "watching the settings", lambda beat: file.watch(asked, beat)
@@ -279,21 +278,20 @@ class ProxyProcess:
         """Stop without losing a request; cancelled, stop at once.
 
         `/readyz` fails at once; connections are still accepted for the shutdown delay, in which
-        load balancers turn away; then the server drains.  With a successor the server drains at
-        once, and the other one answers `/readyz`.
+        load balancers turn away; then the server drains.  A worker that another one has taken over
+        from drains at once.
         """
         self._end_reloading()
         drain = self.settings.drain
         within_s = drain.shutdown_delay_s + drain.timeout_s + SPARE_STOP_S
         self.health.report(SHUTDOWN, "the process is shutting down")
         try:
-            is_succeeded = await self.service.end(within_s)
+            is_succeeded = self.manager.is_relieved
+            self.manager.stopping(within_s)
             if not is_succeeded:
                 await asyncio.sleep(drain.shutdown_delay_s)
-            else:
-                self._addresses.leave()
-                if self._admin is not None:
-                    self._admin.stop_accepting()
+            elif self._admin is not None:
+                self._admin.stop_accepting()
             await self.server.drain(is_succeeded=is_succeeded)
         finally:
             await self.stop()
@@ -301,7 +299,7 @@ class ProxyProcess:
     async def stop(self) -> None:
         """End at once; harmless if it never started."""
         self._end_reloading()
-        self.service.stop()
+        self.manager.end()
         self.clusters.stop()
         self.tls.stop()
         self.access.stop()
@@ -311,8 +309,8 @@ class ProxyProcess:
         self._tasks.clear()
         await self.server.stop()
         await self.observation.close()  # after the last request's end
-        if self._admin is not None and self.service.manager.counts is not None:
-            await self._admin.leave_counts(self.service.manager.counts)
+        if self._admin is not None and self.manager.counts is not None:
+            await self._admin.leave_counts(self.manager.counts)
         await self.clusters.close()
         if self._admin is not None:
             await self._admin.close()

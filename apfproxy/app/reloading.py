@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
-    from apfproxy.app.service import Service
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.files import Roots
     from apfproxy.base.health_checks import HealthRegistry
+    from apfproxy.base.service_manager import ServiceManager
     from apfproxy.settings import Settings
 
 SETTINGS = "settings"
@@ -48,7 +48,7 @@ class Reloadable(Protocol):
 
     settings: Settings
     health: HealthRegistry
-    service: Service
+    manager: ServiceManager
     configuration_events: ConfigurationEvents
 
     async def renew(self, settings: Settings) -> None:
@@ -141,12 +141,12 @@ async def reload_when(asked: asyncio.Event, process: Reloadable, file: SettingsF
     while True:
         await asked.wait()
         asked.clear()
-        process.service.manager.reloading()
+        process.manager.reloading()
         try:
             await reload(process, file)
         except Exception as error:  # noqa: BLE001  the next time may do better
             report(Part.TASK, error, "the settings and files were not read again to the end")
-        process.service.manager.ready()
+        process.manager.ready()
 
 
 async def reload(process: Reloadable, file: SettingsFile) -> None:

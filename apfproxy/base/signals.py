@@ -63,8 +63,8 @@ class Signals:
     def on_rotation(self, reopen: Callable[[], None]) -> None:
         self._handle(signal.SIGUSR1, reopen)
 
-    def on_succession(self, succeed: Callable[[], None]) -> None:
-        self._handle(signal.SIGUSR2, succeed)
+    def on_replacement(self, replace: Callable[[], None]) -> None:
+        self._handle(signal.SIGUSR2, replace)
 
     def end(self) -> None:
         self._is_signalled = True

@@ -124,14 +124,22 @@ def _see_free(family: int, host: str, port: int) -> None:
         probe.bind((host, port))
 
 
-def joined(listeners: Sequence[socket.socket], backlog: int) -> list[socket.socket]:
-    """Listen once more where sockets of a group do; OSError if that cannot be."""
+def joined(listeners: Sequence[socket.socket], backlog: int = 0) -> list[socket.socket]:
+    """Listen once more where sockets of a group do; OSError if that cannot be.
+
+    Without a backlog they do not listen yet.
+    """
     with _all_or_none() as sockets:
         for listener in listeners:
-            where, family = listener.getsockname(), listener.family
-            opened = socket.create_server(where, family=family, backlog=backlog, reuse_port=True)
-            sockets.append(opened)
+            sockets.append(opened := socket.socket(listener.family))
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if listener.family == socket.AF_INET6:
+                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            opened.bind(listener.getsockname())
             prepare(opened)
+            if backlog:
+                opened.listen(backlog)
     return sockets
 
 

@@ -111,7 +111,7 @@ def findings_of(path: Path) -> Findings:
     found.unusable += unusable.located()
     found.warnings += warnings.located()
     # How many `auto` is, the machine says that serves.
-    found.warnings += map(lines.located, fleet_warnings(settings, max(settings.workers, 1)))
+    found.warnings += map(lines.located, fleet_warnings(settings, max(settings.workers or 1, 1)))
     return found
 
 

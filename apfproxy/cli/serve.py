@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from apfproxy.app.given_sockets import given_sockets
 from apfproxy.app.log import configure_logging, name_worker
 from apfproxy.app.reloading import SettingsFile
 from apfproxy.app.running import run_in_loop, serve_until_signal
-from apfproxy.app.service_manager import ServiceManager
-from apfproxy.app.worker_count import worker_count
-from apfproxy.app.worker_link import ParentLink
-from apfproxy.app.worker_place import placed, worker_place
 from apfproxy.base.errors import OperatorError
+from apfproxy.base.listeners import of_parent, of_systemd
+from apfproxy.base.service_manager import ServiceManager
 from apfproxy.base.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, CommandError, SettingsFileError, exit_code
 from apfproxy.cli.flags import SectionedCommand
@@ -46,15 +43,17 @@ from apfproxy.settings.values import (
     parse_service,
     parse_upstream_url,
 )
+from apfproxy.workers.place import placed, worker_count, worker_place
+from apfproxy.workers.worker import ParentLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.app.parent import Parent
     from apfproxy.app.process import ProxyProcess
-    from apfproxy.app.worker_place import WorkerPlace
     from apfproxy.base.signals import Signals
     from apfproxy.settings import Address
+    from apfproxy.workers.place import WorkerPlace
 
 EPILOG = f"""\b
 Examples:
@@ -73,8 +72,8 @@ Examples:
 SIGTERM or SIGINT drains: /readyz fails at once, connections are accepted for the shutdown delay,
 then requests get their time to end.  A second signal stops at once.  The settings file is watched;
 SIGHUP reads it and all files again.  The log says what has changed, and what takes a restart.
-SIGUSR2 restarts: a new process takes over the listening sockets, then this one drains.  With
---workers send signals to the parent, which is the first process; SIGUSR2 then replaces the workers.
+With --workers send signals to the parent, which is the first process; SIGUSR2 has new processes
+take the workers' places, one after the other, without a request that fails.
 
 {EXIT_CODES}"""
 
@@ -328,7 +327,8 @@ FLAGS = {
         Flag(
             "workers",
             "workers",
-            "Processes that serve, or auto: one a processor.  They share the seats.",
+            "Processes that serve, or auto: one a processor.  They share the seats."
+            " [default: one, without a parent]",
             "NUMBER",
         ),
     ),
@@ -411,7 +411,7 @@ def warn_of_fleet(settings: Settings) -> None:
             "--fleet has a password, which every user of this machine sees in the list of"
             " processes: have it in fleet.passwordFile, or the URL in APFPROXY_SERVE_FLEET"
         )
-    for warning in fleet_warnings(settings, worker_count(settings.workers)):
+    for warning in fleet_warnings(settings, worker_count(settings.workers) or 1):
         log.warning("%s", warning)
 
 
@@ -475,22 +475,28 @@ async def run(
     settings are read from again, at SIGHUP and when it changes; None where they never change.
     `place` is a worker's; None if this process is none.
     """
-    count = 1 if place is not None else worker_count(settings.workers)
+    count = 0 if place is not None else worker_count(settings.workers)
     # A parent does without most of a proxy's modules.
-    if count > 1:
+    if count:
         from apfproxy.app.parent import Parent  # noqa: PLC0415 - as above
     else:
         from apfproxy.app.process import ProxyProcess  # noqa: PLC0415 - as above
 
     def make(signals: Signals) -> ProxyProcess | Parent:
-        given, manager = given_sockets(os.environ), ServiceManager(os.environ)
-        if count > 1:
-            return Parent(settings, count, file, given=given, manager=manager)
-        is_successor = False
         if place is not None:
-            manager = ParentLink(place.link, signals, place.counts)
-            is_successor = place.generation > 1
-        return ProxyProcess(settings, file, given=given, manager=manager, is_successor=is_successor)
+            parent = ParentLink(place, signals)
+            return ProxyProcess(
+                settings,
+                file,
+                listeners=of_parent(place.sockets),
+                manager=parent,
+                is_successor=place.generation > 1,
+                open_store=parent.open_store,
+            )
+        listeners, manager = of_systemd(os.environ), ServiceManager(os.environ)
+        if count:
+            return Parent(settings, count, file, listeners=listeners, manager=manager)
+        return ProxyProcess(settings, file, listeners=listeners, manager=manager)
 
     return await exit_code(
         serve_until_signal(make, on_started, hangup=Hangup.RELOAD),

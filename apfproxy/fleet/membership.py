@@ -20,7 +20,7 @@ from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Supervised
 from apfproxy.fleet.demand import MemberDemand
 from apfproxy.fleet.ledger import LeaseState, Ledger
-from apfproxy.fleet.opened import described, open_store
+from apfproxy.fleet.opened import described
 from apfproxy.fleet.pacer import MOST_CONFLICTS, Pacer, Step
 from apfproxy.fleet.record import (
     MAX_RECORD_BYTES,
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.fleet.ledger import Plan
+    from apfproxy.fleet.opened import StoreOpener
     from apfproxy.fleet.store import LedgerStore, Stored
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.settings import FleetSettings, Settings
-    from apfproxy.sources.servers_behind import ServersBehind
 
 WORKERS_PERIOD_S: Final = 0.25
 WORKERS_LEASE_S: Final = 2.0
@@ -494,7 +494,7 @@ def open_membership(
     limit: Callable[[], int],
     events: ConfigurationEvents,
     on_change: Callable[[], None],
-    behind: ServersBehind,
+    open_store: StoreOpener,
 ) -> Membership | None:
     """The membership that settings ask for; None if they name no fleet.
 
@@ -503,5 +503,5 @@ def open_membership(
     fleet = settings.fleet
     if fleet.store is None:
         return None
-    store = open_store(fleet, f"{fleet.name}/{cluster}" if cluster else fleet.name, behind)
+    store = open_store(fleet, f"{fleet.name}/{cluster}" if cluster else fleet.name)
     return Membership(controller, store, fleet, limit, events, on_change, cluster)

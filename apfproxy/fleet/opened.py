@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings.store_address import Kind, StoreAddress, store_address
@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from apfproxy.fleet.store import LedgerStore
     from apfproxy.settings import FleetSettings
     from apfproxy.sources.servers_behind import ServersBehind
+
+
+class StoreOpener(Protocol):
+    """Opens the store that settings name."""
+
+    def __call__(
+        self, fleet: FleetSettings, key: str, behind: ServersBehind | None = None
+    ) -> LedgerStore:
+        """The store with the record of a key; see `open_store`."""
 
 
 def open_store(fleet: FleetSettings, key: str, behind: ServersBehind | None = None) -> LedgerStore:
@@ -29,9 +38,7 @@ def open_store(fleet: FleetSettings, key: str, behind: ServersBehind | None = No
     # A proxy without a fleet imports none of them.
     address = _address(fleet)
     if address.kind is Kind.PARENT:
-        from apfproxy.fleet.parent_store import ParentStore  # noqa: PLC0415
-
-        return ParentStore(address.path, key)
+        raise OperatorError("only workers have the store of their parent")
     if address.kind is Kind.KUBERNETES:
         return _in_kubernetes(address, fleet, key, behind)
     try:

@@ -671,7 +671,7 @@ class Settings(Record):
     access_log: AccessLogSettings = AccessLogSettings()
     tracing: TracingSettings = TracingSettings()
     top_flows: TopFlowsSettings = TopFlowsSettings()
-    workers: Annotated[int, form(WORKERS)] = 1
+    workers: Annotated[int, form(WORKERS)] | None = None
     admin: Listen | None = Address(host="127.0.0.1", port=8081)
     admin_socket_mode: Mode = UNIX_MODE
     admin_tls: AdminTlsSettings = AdminTlsSettings()

@@ -6,7 +6,7 @@ redis+unix:/PATH[?db=DATABASE]
 redis+sentinel://[USER[:PASSWORD]@]HOST[:PORT],.../SERVICE[/DATABASE]
 redis+cluster://[USER[:PASSWORD]@]HOST[:PORT],...
 kubernetes:NAMESPACE/NAME
-parent:/PATH                                        what workers are told; nobody writes it
+parent:link                                         what workers are told; nobody writes it
 ```
 
 Passwords are in no message and no repr.
@@ -115,7 +115,7 @@ def store_address(text: str) -> StoreAddress:
     if scheme == Kind.KUBERNETES:
         return _config_map(rest)
     if scheme == Kind.PARENT:
-        return StoreAddress(kind=Kind.PARENT, path=parse_socket_path(rest))
+        return StoreAddress(kind=Kind.PARENT)
     plain = scheme.replace("rediss", "redis", 1)
     if plain == Kind.SOCKET == scheme:
         return _socket(text)

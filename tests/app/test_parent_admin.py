@@ -12,11 +12,10 @@ import pytest
 
 from apfproxy.admin.access import AdminAccess
 from apfproxy.admin.worker_answers import WorkerAdmin
-from apfproxy.app.given_sockets import GivenSockets
-from apfproxy.app.own_addresses import OwnAddresses
 from apfproxy.app.parent_admin import ParentAdmin, workers_of
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.health_checks import HealthRegistry
+from apfproxy.base.listeners import Listeners
 from apfproxy.settings import Address, Settings
 from tests.admin.several_workers import Machine, served
 
@@ -39,7 +38,7 @@ class Process:
     """A process of a worker."""
 
     place: Place
-    state: str
+    shown_state: str
     pid: int
     shows_life: bool = True
 
@@ -65,7 +64,7 @@ async def parent() -> AsyncIterator[ParentAdmin]:
         async with contextlib.AsyncExitStack() as stack:
             for worker, told in zip(machine.workers, machine.admins, strict=True):
                 await stack.enter_async_context(served(worker.app(), told.path))
-            addresses, access = OwnAddresses(GivenSockets()), AdminAccess(Settings())
+            addresses, access = Listeners(), AdminAccess(Settings())
             admin = ParentAdmin(addresses, lambda: slots, lambda: 3, HealthRegistry(), access)
             stack.callback(addresses.give_up)
             stack.push_async_callback(admin.close)

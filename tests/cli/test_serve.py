@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.app.process import ProxyProcess
-    from apfproxy.app.worker_place import WorkerPlace
+    from apfproxy.workers.place import WorkerPlace
 
 
 @pytest.fixture

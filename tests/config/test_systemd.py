@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from apfproxy.app.given_sockets import ADMIN, LISTEN
+from apfproxy.base.listeners import ADMIN, LISTEN
 
 UNITS = Path(__file__).parents[2] / "config" / "systemd"
 SERVICE = "apfproxy.service"

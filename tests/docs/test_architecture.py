@@ -11,7 +11,6 @@ import tomllib
 import pytest
 import uvloop
 
-from apfproxy.app.worker_process import WorkerState
 from apfproxy.fleet.ledger import LeaseState
 from apfproxy.flowcontrol.passage import PassageState
 from apfproxy.proxy.exchange_state import ExchangeState
@@ -19,6 +18,7 @@ from apfproxy.proxy.http1_connection import Http1State
 from apfproxy.proxy.http2.connection import ConnectionState
 from apfproxy.proxy.http2.stream import StreamState
 from apfproxy.upstream.endpoint import EndpointState
+from apfproxy.workers.process import WorkerState
 from tests.docs.pages import ROOT, SPAN, page, table
 from tests.docs.scenarios import USUAL, Calls, of_a_fleet, of_a_proxy
 

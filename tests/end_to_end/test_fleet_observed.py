@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from apfproxy.app.process import ProxyProcess
-from apfproxy.fleet.ledger_server import LedgerServer
 from apfproxy.settings import OBSERVE, FleetSettings, FlowControlSettings
+from apfproxy.workers.place import STORE
 from tests.app.test_process import settings_for
 from tests.end_to_end.scene import on_uvloop, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.fleet.memory_store import MemoryRecord
 
 LIMIT = 20
 REQUEST = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -24,7 +21,7 @@ REQUEST = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
 
 @pytest.mark.e2e
 @on_uvloop
-async def test_seats_follow_what_is_observed(tmp_path: Path) -> None:
+async def test_seats_follow_what_is_observed() -> None:
     """The proxy to which all requests come has more than its equal part, as if it enforced."""
     asked: set[asyncio.StreamWriter] = set()
     ending = AsyncExitStack()
@@ -34,20 +31,18 @@ async def test_seats_follow_what_is_observed(tmp_path: Path) -> None:
         asked.add(writer)
         ending.callback(writer.close)
 
-    ledger, path = LedgerServer(), str(tmp_path / "ledger")
-    await ledger.start(path)
+    record = MemoryRecord()
     upstream = await asyncio.start_server(keep_waiting, "127.0.0.1", 0)
     flow_control = FlowControlSettings(
         enforcement=OBSERVE, server_concurrency_limit=LIMIT, suggested_objects=False
     )
     settings = settings_for(upstream.sockets[0].getsockname()[1], flow_control)
     async with ending:
-        ending.push_async_callback(ledger.close)
         ending.callback(upstream.close)
         memberships = []
         for name in ("one", "two"):
-            fleet = FleetSettings(store=f"parent:{path}", member=name)
-            process = ProxyProcess(replace(settings, fleet=fleet))
+            fleet = FleetSettings(store=STORE, member=name)
+            process = ProxyProcess(replace(settings, fleet=fleet), open_store=record.open_store)
             await process.start()
             ending.push_async_callback(process.stop)
             assert process.clusters.only is not None

@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
-from apfproxy.fleet.ledger_server import LedgerServer
 from apfproxy.fleet.view import FleetView
 from apfproxy.settings import FleetSettings, FlowControlSettings
+from apfproxy.workers.place import STORE
 from loadtest.browser import Tab
 from tests.app.test_process import settings_for
 from tests.end_to_end.scene import on_uvloop
+from tests.fleet.memory_store import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from selenium.webdriver import Chrome
 
@@ -33,28 +33,27 @@ SAID = "document.getElementById('verdict').textContent"
 
 
 @contextlib.asynccontextmanager
-async def two_proxies(folder: Path) -> AsyncIterator[tuple[LedgerServer, list[str]]]:
+async def two_proxies() -> AsyncIterator[tuple[MemoryRecord, list[str]]]:
     """The store, and the admin listeners of two proxies that share `LIMIT` seats by it."""
-    ledger, path = LedgerServer(), str(folder / "ledger")
-    await ledger.start(path)
+    record = MemoryRecord()
     flow_control = FlowControlSettings(server_concurrency_limit=LIMIT)
     processes = [
         ProxyProcess(
             replace(
                 settings_for(9, flow_control),
-                fleet=FleetSettings(store=f"parent:{path}", member=name),
-            )
+                fleet=FleetSettings(store=STORE, member=name),
+            ),
+            open_store=record.open_store,
         )
         for name in ("one", "two")
     ]
     for process in processes:
         await process.start()
     try:
-        yield ledger, [f"http://127.0.0.1:{process.admin_port}" for process in processes]
+        yield record, [f"http://127.0.0.1:{process.admin_port}" for process in processes]
     finally:
         for process in processes:
             await process.stop()
-        await ledger.close()
 
 
 async def ask(url: str, path: str) -> Any:  # noqa: ANN401 - any JSON, or text
@@ -85,9 +84,9 @@ async def both(urls: list[str]) -> list[FleetView]:
 
 @pytest.mark.e2e
 @on_uvloop
-async def test_pages(tmp_path: Path) -> None:
+async def test_pages() -> None:
     """Each shows both, by their names; the metrics have its own claim."""
-    async with two_proxies(tmp_path) as (_, urls):
+    async with two_proxies() as (_, urls):
         views = await both(urls)
         metrics = await ask(urls[0], "/metrics")
         live = await ask(urls[0], "/debug/live")
@@ -108,9 +107,9 @@ async def test_pages(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @on_uvloop
-async def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
     """The commands show both."""
-    async with two_proxies(tmp_path) as (_, urls):
+    async with two_proxies() as (_, urls):
         await both(urls)
         limits = await asyncio.to_thread(main, ["limits", "--fleet", "--admin", urls[1]])
         levels = await asyncio.to_thread(main, ["limits", "--admin", urls[1]])
@@ -126,20 +125,20 @@ async def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.e2e
 @on_uvloop
-async def test_live_page(tmp_path: Path, browser: Chrome) -> None:
+async def test_live_page(browser: Chrome) -> None:
     """The live page has both, and says in words that the store is away."""
     tab = Tab(browser)
-    async with two_proxies(tmp_path) as (ledger, urls):
+    async with two_proxies() as (record, urls):
         await both(urls)
         await tab.open(f"{urls[0]}/")
         await tab.until(f"{ROWS}.length === 2")
         rows, title = await tab.run(ROWS), await tab.run(TITLE)
-        await ledger.close()
+        record.is_away = True
         said = await tab.until(f"{SAID}.includes('record has not been written') && {SAID}")
         errors = await tab.errors()
         await tab.open("about:blank")
 
     assert ["one", "two"] == rows
     assert "Workers" == title
-    assert "the parent process" in said
+    assert "is away" in said
     assert [] == errors

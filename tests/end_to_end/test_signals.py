@@ -294,7 +294,7 @@ def test_while_it_drains(site: Site) -> None:
                 served.send(signal.SIGHUP)
                 served.line("SIGHUP: nothing is read again")
                 served.send(signal.SIGUSR2)
-                served.line("SIGUSR2: there is no successor, since the process is about to end")
+                served.line("SIGUSR2 means nothing here, and is ignored")
                 served.send(signal.SIGTERM)
                 code, rest = served.rest()
 

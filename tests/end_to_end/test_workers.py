@@ -6,21 +6,18 @@ import asyncio
 import contextlib
 import http.client
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from loadtest.paced_clients import PacedClients
 from loadtest.restart import AS_SYSTEMD
-from tests.app.test_service_manager import told
+from tests.base.test_service_manager import told
 from tests.end_to_end.served import (
     WITHIN_S,
     Served,
@@ -35,10 +32,11 @@ from tests.end_to_end.test_unix_sockets import get
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from loadtest.paced_clients import Tally
 
-LISTENS = r"listens on 127\.0\.0\.1:(\d+), with (\d+) workers; the parent is process (\d+)"
+LISTENS = r"listens on 127\.0\.0\.1:(\d+), with (\d+) workers?; the parent is process (\d+)"
 SERVES_AGAIN = r"worker (\d) serves again, as process (\d+)"
 REPLACED = "all workers are replaced"
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -113,7 +111,7 @@ def test_killed_worker() -> None:
             with contextlib.suppress(ConnectionError):
                 each.sendall(REQUEST)
             outcomes.append(answered(each) == 200)
-        now = {ask(port, "/")[0] for _ in range(20)}  # none waits for the one that starts
+        now = {ask(port, "/")[0] for _ in range(20)}  # some wait for the one that starts
         again = served.line(SERVES_AGAIN)
         pids = children(served)
         statuses = {ask(port, "/")[0] for _ in range(20)}
@@ -216,15 +214,22 @@ def test_no_number_of_workers(number: str) -> None:
     assert f"expected a number of workers from 1 to 128, or auto, not '{number}'" in text
 
 
-def test_one_worker_has_no_parent() -> None:
-    """It is the process itself."""
-    flags = ("--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0", "--admin", "none")
-    with command("serve", *flags, "--workers", "1") as served:
-        served.line(r"listens on 127\.0\.0\.1:\d+, forwards to")
-        found = children(served)
+def test_one_worker() -> None:
+    """It has a parent; a process without the flag has none."""
+    flags = ("--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0")
+    with workers("1") as (served, port):
+        pids = children(served)
+        os.kill(pids[0], signal.SIGKILL)
+        served.line(SERVES_AGAIN)
+        status, _ = ask(port, "/")
         code, _ = served.end()
+    with command("serve", *flags, "--admin", "none") as served:
+        served.line(r"listens on 127\.0\.0\.1:\d+, forwards to")
+        none = children(served)
+        served.end()
 
-    assert ([], 0) == (found, code)
+    assert (1, []) == (len(pids), none)
+    assert (200, 0) == (status, code)
 
 
 def test_what_a_worker_cannot_use(tmp_path: Path) -> None:
@@ -269,30 +274,6 @@ def test_store(tmp_path: Path) -> None:
 
     assert {"1", "2"} == set(found)
     assert (200, 0) == (status, code)
-
-
-def test_deleted_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one of the workers' sockets is made again: they serve, share seats, and have pages."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as runtime, started_upstream() as upstream:
-        monkeypatch.setenv("RUNTIME_DIRECTORY", runtime)
-        flags = ("--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
-        store = ("--store", str(tmp_path / "objects.db"))
-        with command("serve", *flags, *store, "--workers", "2") as served:
-            found = served.line(r"listens on 127\.0\.0\.1:(\d+), .*, admin on 127\.0\.0\.1:(\d+)")
-            port, admin = int(found[1]), int(found[2])
-            (own,) = Path(runtime).iterdir()
-            shutil.rmtree(own)
-            served.line(f"{own} was deleted; it is made again")
-            served.line(REPLACED)
-            statuses = {ask(port, "/")[0] for _ in range(8)}
-            delete(admin, "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/global-default")
-            for _ in range(2):
-                served.line(r"worker \d .* generation \d+ of the configuration: \d+ objects from")
-            ready, health = ask(admin, "/readyz?verbose")
-            code, _ = served.end()
-
-    assert (statuses, ready, code) == ({200}, 200, 0)
-    assert "failed" not in health
 
 
 def test_sockets_of_systemd() -> None:

@@ -8,16 +8,15 @@ import pytest
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.fleet.opened import described, open_store
-from apfproxy.fleet.parent_store import ParentStore
 from apfproxy.settings import FleetSettings
 
 
-async def test_parent() -> None:
-    """Workers use the records of their parent."""
-    store = open_store(FleetSettings(store="parent:/run/a.sock"), "a")
+def test_parent() -> None:
+    """Only workers have the record of their parent, over their link."""
+    with pytest.raises(OperatorError, match="only workers have the store of their parent"):
+        open_store(FleetSettings(store="parent:link"), "a")
 
-    assert isinstance(store, ParentStore)
-    assert "the parent process" == described(FleetSettings(store="parent:/run/a.sock"))
+    assert "the parent process" == described(FleetSettings(store="parent:link"))
 
 
 def test_no_secrets() -> None:

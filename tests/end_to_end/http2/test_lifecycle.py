@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -166,14 +165,14 @@ async def test_a_reload_with_streams(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_a_restart_with_streams(tmp_path: Path) -> None:
-    """The successor has new connections at once; watches of the one before end in order."""
+    """Another process has new connections at once; watches of the one before end in order."""
     behind = Upstream()
     behind.answer_with(answer)
     behind.start()
     settings = tmp_path / "settings.yaml"
     settings.write_text(
         "downstream: {listen: '127.0.0.1:0', http2: {cleartext: true}}\ndrain: {timeout: 10s}\n"
-        f"upstream: {{url: 'http://127.0.0.1:{behind.port}'}}\nadmin: null\n"
+        f"upstream: {{url: 'http://127.0.0.1:{behind.port}'}}\nadmin: null\nworkers: 1\n"
     )
     with command("serve", "--settings", str(settings)) as served:
         port = int((await asyncio.to_thread(served.line, LISTENS))[1])
@@ -181,14 +180,14 @@ async def test_a_restart_with_streams(tmp_path: Path) -> None:
         await client.send(WATCH % 0)
         await client.read_until(EVENT + b"\r\n")
         served.send(signal.SIGUSR2)
-        pid = int((await asyncio.to_thread(served.line, SUCCEEDED))[1])
+        await asyncio.to_thread(served.line, SUCCEEDED)
         try:
             other = Http2Peer(await Peer.connect(port))
             await other.send(GET)
             answered = await other.read_answer()
             rest = await client.read_to_end()
         finally:
-            os.kill(pid, signal.SIGTERM)
+            served.send(signal.SIGTERM)
             for each in (client, other):
                 if each is not None:
                     each.close()

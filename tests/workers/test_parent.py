@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import shutil
 import signal
 import socket
 import tempfile
@@ -15,10 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from apfproxy.app import parent as module
+from apfproxy.app import parent as program
 from apfproxy.app.parent import Parent
-from apfproxy.app.reloading import SettingsFile
-from apfproxy.app.worker_process import SILENT_LOOKS, WorkerState
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.signals import Hangup, Signals
@@ -29,8 +25,10 @@ from apfproxy.settings import (
     DrainSettings,
     Settings,
 )
-from tests.app.worker_scripts import ENDS, HANGS, IGNORES_DRAINS, NEVER_SERVES, SERVES, command
+from apfproxy.workers import parent as module
+from apfproxy.workers.process import SILENT_LOOKS, WorkerState
 from tests.end_to_end.scene import until
+from tests.workers.scripts import ENDS, HANGS, IGNORES_DRAINS, NEVER_SERVES, SERVES, command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +71,7 @@ async def test_life() -> None:
         parent = parent_of(SERVES, count=3)
         await parent.start()
         parent.attend(signals)
-        processes = parent.processes
+        processes = parent.workers.processes
         port, well = parent.port, problems(parent)
         await parent.drain()
 
@@ -82,7 +80,6 @@ async def test_life() -> None:
     assert "[+]workers ok" in well
     assert "[-]shutdown failed" in problems(parent)
     assert [WorkerState.ENDED] * 3 == [each.state for each in processes]
-    assert "no worker serves" in str(parent._problem_of_workers())  # noqa: SLF001 - no page says why
 
 
 async def test_first_worker_goes_ahead(tmp_path: Path) -> None:
@@ -92,7 +89,7 @@ async def test_first_worker_goes_ahead(tmp_path: Path) -> None:
         await parent.start()
 
     assert ["worker-1"] == [each.name for each in tmp_path.iterdir()]  # noqa: ASYNC240 - a test may block
-    assert [] == parent.processes
+    assert [] == parent.workers.processes
     assert 0 == parent.port
 
 
@@ -102,28 +99,27 @@ async def test_another_worker_cannot_start() -> None:
     with pytest.raises(OperatorError, match="worker 2 ended with exit code 3"):
         await parent.start()
 
-    assert [] == parent.processes
+    assert [] == parent.workers.processes
 
 
-async def test_hurry() -> None:
+async def test_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal at the start ends it."""
+    monkeypatch.setattr(module, "CUT_WITHIN_S", 0.1)
     parent = parent_of(NEVER_SERVES)
-    module_s, module.CUT_WITHIN_S = module.CUT_WITHIN_S, 0.1
     starting = asyncio.ensure_future(parent.start())
-    await until(lambda: parent.processes)
+    await until(lambda: parent.workers.processes)
     parent.hurry(starting.cancel)
     await asyncio.wait([starting])
-    module.CUT_WITHIN_S = module_s
 
     assert starting.cancelled()
-    assert [] == parent.processes
+    assert [] == parent.workers.processes
 
 
 async def test_worker_that_hangs_at_the_drain(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is cut after the drain's time, and killed if it hangs then, too."""
-    monkeypatch.setattr(module, "SPARE_S", 0.1)
+    monkeypatch.setattr(program, "SPARE_S", 0.1)
     monkeypatch.setattr(module, "CUT_WITHIN_S", 0.1)
     settings = structs.replace(SETTINGS, drain=DrainSettings(timeout_s=0))
     parent = parent_of(HANGS, 2, settings)
@@ -138,7 +134,7 @@ async def test_second_signal() -> None:
     """A drain that is cancelled cuts the workers."""
     parent = parent_of(IGNORES_DRAINS)
     await parent.start()
-    processes = parent.processes
+    processes = parent.workers.processes
     draining = asyncio.ensure_future(parent.drain())
     await until(lambda: all(each.state is WorkerState.DRAINING for each in processes))
     draining.cancel()
@@ -151,7 +147,7 @@ async def test_second_signal_while_they_are_cut(caplog: pytest.LogCaptureFixture
     """It leaves no worker behind: those that have not ended by then are killed."""
     parent = parent_of(HANGS)
     await parent.start()
-    processes = parent.processes
+    processes = parent.workers.processes
     stopping = asyncio.ensure_future(parent.stop())
     await until(lambda: all(each.state is WorkerState.DRAINING for each in processes))
     stopping.cancel()
@@ -172,8 +168,10 @@ async def test_admin_address_in_use() -> None:
             await parent.start()
 
 
-async def test_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SIGHUP and SIGUSR1 reach each worker."""
+async def test_signals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SIGHUP and SIGUSR1 reach each worker; without a log the latter means nothing."""
     monkeypatch.setattr(module, "READ_WITHIN_S", 20.0)
     heard = tmp_path / "heard"
     settings = structs.replace(SETTINGS, access_log=AccessLogSettings(path="log"))
@@ -185,18 +183,12 @@ async def test_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await until(lambda: heard.exists() and heard.read_text().count("SIGHUP") == 2)
         os.kill(os.getpid(), signal.SIGUSR1)
         await until(lambda: heard.read_text().count("SIGUSR1") == 2)
-        await parent.drain()
-
-
-async def test_rotation_without_a_log(caplog: pytest.LogCaptureFixture) -> None:
-    """It means nothing, as for a single process."""
-    with Signals() as signals:
-        parent = parent_of(SERVES)
-        await parent.start()
-        parent.attend(signals)
+        await parent.renew(SETTINGS)
         os.kill(os.getpid(), signal.SIGUSR1)
         await until(lambda: "SIGUSR1 means nothing here" in caplog.text)
         await parent.drain()
+
+    assert 2 == heard.read_text().count("SIGUSR1")
 
 
 async def test_worker_that_does_not_read_again(
@@ -212,47 +204,22 @@ async def test_worker_that_does_not_read_again(
     assert "not all workers have read their settings" in caplog.text
 
 
-async def test_silent_worker_reads_later(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody waits for one that shows no life, and the log says so."""
-    parent = parent_of("signal.signal(signal.SIGHUP, signal.SIG_IGN);" + SERVES)
-    await parent.start()
-    reading = asyncio.ensure_future(parent.read_again())
-    await asyncio.sleep(0)
-    for each in parent.processes:
-        each.missed = SILENT_LOOKS
-        each.look()
-    await reading
-    await parent.read_again()
-    await parent.drain()
-
-    assert 2 * 2 == caplog.text.count("shows no life; it reads its settings when it goes on")
-    assert "not all workers have read their settings" not in caplog.text
-
-
-async def test_settings_of_the_parent() -> None:
-    """It takes those that it has read again for its own."""
-    parent = parent_of(SERVES)
-    await parent.renew(structs.replace(SETTINGS, log_level="error"))
-    await parent.stop()
-
-    assert "error" == parent.settings.log_level
-
-
 async def test_replacement(caplog: pytest.LogCaptureFixture) -> None:
     """SIGUSR2 has other processes take all places, once."""
     caplog.set_level("INFO")
     with Signals() as signals:
         parent = parent_of(SERVES)
+        workers = parent.workers
         await parent.start()
         parent.attend(signals)
-        before = parent.processes
+        before = workers.processes
         os.kill(os.getpid(), signal.SIGUSR2)
-        await until(lambda: len(parent.processes) > 2)
+        await until(lambda: len(workers.processes) > 2)
         os.kill(os.getpid(), signal.SIGUSR2)
         await until(lambda: "all workers are replaced" in caplog.text)
         for each in before:
             await each.has_ended.wait()
-        after = parent.processes
+        after = workers.processes
         await parent.drain()
 
     assert 2 == len(after)
@@ -268,10 +235,10 @@ async def test_replacement_by_none(caplog: pytest.LogCaptureFixture) -> None:
         parent = parent_of(script)
         await parent.start()
         parent.attend(signals)
-        before = parent.processes
+        before = parent.workers.processes
         os.kill(os.getpid(), signal.SIGUSR2)
         await until(lambda: "not replaced any further" in caplog.text)
-        after = parent.processes
+        after = parent.workers.processes
         await parent.drain()
 
     assert before == after
@@ -281,9 +248,9 @@ async def test_seats_of_a_worker_that_ended(monkeypatch: pytest.MonkeyPatch) -> 
     """The others have them at once."""
     dropped: list[str] = []
     parent = parent_of(SERVES)
-    monkeypatch.setattr(parent.ledger, "drop", dropped.append)
+    monkeypatch.setattr(parent.workers.ledger, "drop", dropped.append)
     await parent.start()
-    first, _ = parent.processes
+    first, _ = parent.workers.processes
     first.kill()
     await until(lambda: dropped)
     only = list(dropped)
@@ -292,118 +259,30 @@ async def test_seats_of_a_worker_that_ended(monkeypatch: pytest.MonkeyPatch) -> 
     assert ["worker-1"] == only
 
 
-def test_seed_is_the_settings_own() -> None:
+@pytest.mark.parametrize("seed", [7, None])
+async def test_seed(seed: int | None) -> None:
     """Flows have the same hands in all workers."""
-
-    async def seed(given: int | None) -> int:
-        flow_control = structs.replace(SETTINGS.flow_control, hash_seed=given)
-        parent = Parent(structs.replace(SETTINGS, flow_control=flow_control), 2)
-        return parent._hash_seed  # noqa: SLF001 - workers learn it
-
-    assert 7 == asyncio.run(seed(7))
-    assert asyncio.run(seed(None)) != asyncio.run(seed(None))
-
-
-async def test_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a place for its sockets there is no parent."""
-
-    def refuse(**_: object) -> str:
-        raise OSError(28, "No space left on device")
-
-    parent = Parent(SETTINGS, 2, SettingsFile(None, lambda: SETTINGS))
-    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
-    with pytest.raises(OperatorError, match="No space left"):
-        await parent.start()
-
-
-async def test_silent_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New connections pass by those that are silent, unless all are."""
-    steered: list[list[int]] = []
-    parent = parent_of(HANGS)
-    monkeypatch.setattr(parent.sockets, "steer", lambda serving: steered.append(list(serving)))
+    flow_control = structs.replace(SETTINGS.flow_control, hash_seed=seed)
+    parent = parent_of(SERVES, 2, structs.replace(SETTINGS, flow_control=flow_control))
     await parent.start()
-    first, second = parent.processes
-    steered.clear()
-    first.missed = second.missed = SILENT_LOOKS
-    first.look()
-    well = problems(parent)
-    second.look()
-    ill = problems(parent)
-    for each in (first, second):
-        each.kill()
+    one, other = (each.place.hash_seed for each in parent.workers.processes)
     await parent.stop()
 
-    assert [[2], [1, 2]] == steered[:2]
-    assert "[+]workers ok" in well
-    assert "[-]workers failed: no worker serves" in ill
+    assert one == other
+    assert seed in {None, one}
 
 
-async def test_deleted_directory(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is made again as soon as that can be, once, and other processes take all places."""
-    caplog.set_level("INFO")
-    monkeypatch.setattr(module, "DIRECTORY_PERIOD_S", 0.01)
-    with Signals() as signals:
-        parent = parent_of(SERVES)
-        await parent.start()
-        parent.attend(signals)
-        before = parent.processes
-        (own,) = directory.iterdir()  # noqa: ASYNC240 - a test may block
-        shutil.rmtree(own)
-        own.touch()  # so it cannot be made
-        await until(lambda: "was deleted, and cannot be made again" in caplog.text)
-        own.unlink()
-        await until(lambda: "all workers are replaced" in caplog.text)
-        after = [each for each in parent.processes if each not in before]
-        is_there = (own / "ledger").is_socket()
-        await parent.drain()
+async def test_silent_workers() -> None:
+    """The parent is not ready once none shows life."""
+    parent = parent_of(HANGS)
+    await parent.start()
+    found = []
+    for process in parent.workers.processes:
+        for _ in range(SILENT_LOOKS + 1):
+            process.look()
+        found.append("[+]workers ok" in problems(parent))
+    for process in parent.workers.processes:
+        process.kill()
+    await parent.stop()
 
-    assert 2 == len(after)
-    assert is_there
-    assert 1 == caplog.text.count("cannot be made again, so no worker can start: File exists")
-    assert 1 == caplog.text.count("it is made again, and the workers are replaced")
-
-
-async def test_deleted_sockets(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Only the worker whose socket it was is replaced; a file in its place is none."""
-    caplog.set_level("INFO")
-    monkeypatch.setattr(module, "DIRECTORY_PERIOD_S", 0.01)
-    monkeypatch.setattr(module, "REPLACE_PERIOD_S", 0.01)
-    with Signals() as signals:
-        parent = parent_of(SERVES)
-        await parent.start()
-        first, second = parent.processes
-        parent.attend(signals)
-        Path(second.place.admin).unlink()  # noqa: ASYNC240 - a test may block
-        await until(lambda: "worker 2 is process" in caplog.text)
-        Path(first.place.admin).unlink()  # noqa: ASYNC240 - as above
-        Path(first.place.admin).touch()  # noqa: ASYNC240 - as above
-        await until(lambda: "worker 1 is process" in caplog.text)
-        await parent.drain()
-
-    assert [2, 1] == [int(each) for each in re.findall(r"the socket of worker (\d)", caplog.text)]
-
-
-async def test_socket_of_a_worker_that_cannot_be_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is tried again."""
-    monkeypatch.setattr(module, "DIRECTORY_PERIOD_S", 0.01)
-    monkeypatch.setattr(module, "REPLACE_PERIOD_S", 0.01)
-    (lock := tmp_path / "lock").touch()
-    with Signals() as signals:
-        parent = parent_of(f"os.path.exists({str(lock)!r}) or sys.exit(3);" + SERVES)
-        await parent.start()
-        first, _ = parent.processes
-        parent.attend(signals)
-        lock.unlink()
-        Path(first.place.admin).unlink()  # noqa: ASYNC240 - as above
-        await until(lambda: 2 == caplog.text.count("exit code 3; its log says why; process"))
-        lock.touch()
-        await until(lambda: parent.slots[0].current is not first)
-        await parent.drain()
-
-    assert caplog.text.count("the socket of worker 1 was deleted") > 2
+    assert [True, False] == found

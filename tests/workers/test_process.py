@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
 import os
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.app.given_sockets import Heritage
-from apfproxy.app.worker_process import SILENT_LOOKS, TRANSITIONS, WorkerProcess, WorkerState
 from apfproxy.base.errors import OperatorError
-from tests.app.test_worker_place import PLACE
-from tests.app.worker_scripts import DRAINS_AT_ONCE, ENDS, HANGS, IGNORES_DRAINS, SERVES, command
+from apfproxy.workers.link import Drain, LinkError, Urgent
+from apfproxy.workers.process import SILENT_LOOKS, TRANSITIONS, WorkerProcess, WorkerState
 from tests.end_to_end.scene import until
+from tests.workers.scripts import (
+    DRAINS_AT_ONCE,
+    ENDS,
+    HANGS,
+    IGNORES_DRAINS,
+    PLACE,
+    SERVES,
+    command,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from apfproxy.app.worker_place import WorkerPlace
-
-NOTHING = Heritage(descriptors={}, addresses={}, is_of_systemd=False, is_of_parent=True)
-STARTING, SERVING, SILENT, DRAINING, ENDED = WorkerState
+STARTING, SERVING, DRAINING, ENDED = WorkerState
 
 
 class Scene:
     """A process of a script."""
 
-    def __init__(self, script: str, admin: Path | None = None) -> None:
+    def __init__(self, script: str) -> None:
         self.states: list[WorkerState] = []
-        self._admin = admin
-        self.process = WorkerProcess(self._place, NOTHING, command(script), self._note)
-
-    def _place(self, link: int) -> WorkerPlace:
-        return dataclasses.replace(PLACE, link=link, admin=str(self._admin or "/nowhere/admin"))
+        self.process = WorkerProcess(PLACE, command(script), self._note, {})
 
     def _note(self, process: WorkerProcess) -> None:
         self.states.append(process.state)
 
 
 @pytest.mark.parametrize("word", ["drain", "leave", "cut"])
-async def test_life(tmp_path: Path, word: str) -> None:
-    """It serves, drains when it is told to, and ends; what it leaves is removed."""
-    admin = tmp_path / "admin"
-    admin.touch()
-    scene = Scene(SERVES, admin)
+async def test_life(word: str) -> None:
+    """It serves, drains when it is told to, and ends; then nothing does harm."""
+    scene = Scene(SERVES)
     process = scene.process
     await process.has_settled.wait()
     settled = process.state
@@ -59,7 +57,6 @@ async def test_life(tmp_path: Path, word: str) -> None:
     assert [SERVING, DRAINING, ENDED] == scene.states
     assert (0, "ended with exit code 0") == (process.status, process.ended_how)
     assert process.has_read.is_set()
-    assert not admin.exists()
 
 
 async def test_end_before_it_serves() -> None:
@@ -83,9 +80,7 @@ async def test_drain_before_it_serves() -> None:
 async def test_somebody_else_has_it_drain() -> None:
     """It says so itself."""
     scene = Scene(DRAINS_AT_ONCE)
-    while scene.process.state is not DRAINING:
-        scene.process.has_settled.clear()
-        await scene.process.has_settled.wait()
+    await until(lambda: scene.process.state is DRAINING)
     scene.process.drain()
     await scene.process.has_ended.wait()
 
@@ -97,11 +92,15 @@ async def test_somebody_else_has_it_drain() -> None:
     [(signal.SIGKILL, "was ended by SIGKILL"), (signal.SIGRTMIN + 3, "was ended by signal ")],
 )
 async def test_killed(number: int, how: str) -> None:
-    """The signal is named where it has a name."""
+    """The signal is named where it has a name; who asked something is told."""
     scene = Scene(HANGS)
     await scene.process.has_settled.wait()
+    asking = asyncio.ensure_future(scene.process.ask("what", b"", 60))
+    await asyncio.sleep(0)
     os.kill(scene.process.pid, number)
     await scene.process.has_ended.wait()
+    with pytest.raises(LinkError, match="the other process is gone"):
+        await asking
 
     assert scene.process.ended_how.startswith(how)
 
@@ -111,7 +110,8 @@ async def test_words_that_it_does_not_hear() -> None:
     scene = Scene(HANGS)
     await scene.process.has_settled.wait()
     for _ in range(10_000):
-        scene.process.drain()
+        scene.process.tell(Drain())
+        scene.process.tell(Urgent("a"))
     scene.process.kill()
     await scene.process.has_ended.wait()
 
@@ -121,7 +121,7 @@ async def test_words_that_it_does_not_hear() -> None:
 async def test_read_again() -> None:
     """It says when it has."""
     scene = Scene(
-        "signal.signal(signal.SIGHUP, lambda *_: (link.send(b'r'), serve()));" + IGNORES_DRAINS
+        "signal.signal(signal.SIGHUP, lambda *_: (send('Reading'), serve()));" + IGNORES_DRAINS
     )
     process = scene.process
     await process.has_settled.wait()
@@ -135,74 +135,39 @@ async def test_read_again() -> None:
 
 
 async def test_signs_of_life() -> None:
-    """One is enough."""
-    scene = Scene("serve(); link.send(b'a'); link.send(b'e'); until_told()")
-    scene.process.missed = 3
-    while scene.process.state is not DRAINING:
-        scene.process.has_settled.clear()
-        await scene.process.has_settled.wait()
-    scene.process.cut()
-    await scene.process.has_ended.wait()
-
-    assert 0 == scene.process.missed
-
-
-async def test_silence() -> None:
-    """Some looks without a sign of life make it silent; with the next sign it serves again."""
-    scene = Scene("serve(); until_told(b'd'); link.send(b'a'); until_told(b'c')")
+    """One is enough; without some it is shown as silent, unless it starts or drains."""
+    scene = Scene(
+        "serve(); until_told(['Urgent']); send('Alive'); send('State', data=b'it'); until_told();"
+        "time.sleep(600)"
+    )
     process = scene.process
     process.look()
-    before = process.missed
-    await process.has_settled.wait()
-    for _ in range(SILENT_LOOKS + 2):
-        process.look()
-    missed = process.missed
-    process._link.say(b"d")  # noqa: SLF001 - has the script show life; `drain` would be more
-    await until(lambda: process.state is SERVING)
-    after = process.missed
-    process.cut()
-    await process.has_ended.wait()
-
-    assert (0, SILENT_LOOKS + 2, 0) == (before, missed, after)
-    assert [SERVING, SILENT, SERVING, DRAINING, ENDED] == scene.states
-
-
-@pytest.mark.parametrize("word", ["drain", "kill"])
-async def test_end_of_a_silent_one(word: str) -> None:
-    """It may still be told to end, or be killed."""
-    scene = Scene(SERVES)
-    process = scene.process
+    shown, missed = [process.shown_state], [process.missed]
     await process.has_settled.wait()
     for _ in range(SILENT_LOOKS + 1):
         process.look()
-    getattr(process, word)()
-    await process.has_ended.wait()
-
-    assert [SERVING, SILENT] == scene.states[:2]
-    assert ENDED is scene.states[-1]
-
-
-async def test_silence_of_one_that_drains() -> None:
-    """It goes on to drain, and is known to show no life."""
-    process = Scene(IGNORES_DRAINS).process
-    await process.has_settled.wait()
+    shown.append(process.shown_state)
+    missed.append(process.missed)
+    process.tell(Urgent("a"))
+    await until(lambda: process.last is not None)
+    shown.append(process.shown_state)
     process.drain()
-    before = process.shows_life
     for _ in range(SILENT_LOOKS + 1):
         process.look()
-    after, state = process.shows_life, process.state
-    process.cut()
+    shown.append(process.shown_state)
+    lives = process.shows_life
+    process.kill()
     await process.has_ended.wait()
 
-    assert (True, False, DRAINING) == (before, after, state)
+    assert ["starting", "silent", "serving", "draining"] == shown
+    assert [0, SILENT_LOOKS + 1] == missed
+    assert (b"it", False) == (process.last, lives)
 
 
 async def test_no_such_program() -> None:
     """That is the operator's to know."""
     with pytest.raises(OperatorError, match="no worker can be started: /nowhere: No such file"):
-        WorkerProcess(
-            lambda link: dataclasses.replace(PLACE, link=link), NOTHING, ["/nowhere"], print
-        )
+        WorkerProcess(PLACE, ["/nowhere"], print, {})
 
 
 async def test_nothing_of_the_service_manager(

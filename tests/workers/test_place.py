@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import os
 import socket
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from msgspec import structs
 
-from apfproxy.app.worker_place import WORKER, WorkerPlace, part_of, placed, worker_place
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.memory import default_bytes
 from apfproxy.settings import (
+    AUTO_WORKERS,
+    MAX_WORKERS,
     AccessLogSettings,
     Address,
     AdminTlsSettings,
@@ -26,23 +28,11 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
+from apfproxy.workers.place import WORKER, part_of, placed, worker_count, worker_place
+from tests.workers.scripts import PLACE
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-PLACE = WorkerPlace(
-    index=1,
-    generation=3,
-    count=2,
-    member="worker-1",
-    link=9,
-    ledger="/run/a/ledger",
-    admin="/run/a/admin",
-    counts="/run/a/counts",
-    objects=None,
-    hash_seed=7,
-    version="1",
-)
 
 
 @pytest.mark.parametrize("objects", [None, "/run/a/objects"])
@@ -50,7 +40,7 @@ def test_told(objects: str | None) -> None:
     """A worker reads what its parent says, and its own children do not."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        place = dataclasses.replace(PLACE, objects=objects, link=theirs.fileno())
+        place = msgspec.structs.replace(PLACE, objects=objects, link=theirs.fileno())
         environment = {"A": "b"} | place.told()
 
         assert place == worker_place(environment)
@@ -70,7 +60,7 @@ def test_place_of_nobody(wrong: dict[str, int]) -> None:
     """So it is with what no parent says, or one that is not there."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        told = json.loads(dataclasses.replace(PLACE, link=theirs.fileno()).told()[WORKER])
+        told = json.loads(msgspec.structs.replace(PLACE, link=theirs.fileno()).told()[WORKER])
         with pytest.raises(OperatorError, match=r"APFPROXY_WORKER: .*; only the parent"):
             worker_place({WORKER: json.dumps(told | wrong)})
 
@@ -78,7 +68,7 @@ def test_place_of_nobody(wrong: dict[str, int]) -> None:
 def test_link_to_a_file(tmp_path: Path) -> None:
     """A link is a socket."""
     with (tmp_path / "file").open("w") as file:
-        place = dataclasses.replace(PLACE, link=file.fileno())
+        place = msgspec.structs.replace(PLACE, link=file.fileno())
         with pytest.raises(OperatorError, match="is no link to a parent; only the parent"):
             worker_place(place.told())
 
@@ -87,7 +77,7 @@ def test_link_to_a_file(tmp_path: Path) -> None:
 def test_parts(whole: int, count: int) -> None:
     """The parts make the whole, unless somebody would have none."""
     parts = [
-        part_of(whole, dataclasses.replace(PLACE, index=index, count=count))
+        part_of(whole, msgspec.structs.replace(PLACE, index=index, count=count))
         for index in range(1, count + 1)
     ]
 
@@ -128,7 +118,7 @@ def test_placed() -> None:
     assert AccessLogSettings(refused_per_second=3, max_bytes_per_second=4500) == found.access_log
     assert Address.unix("/run/a/admin") == found.admin
     assert (AdminTlsSettings(), None) == (found.admin_tls, found.admin_read_token_file)
-    assert ("parent:/run/a/ledger", "worker-1", 2) == (
+    assert ("parent:link", "worker-1", 2) == (
         found.fleet.store,
         found.fleet.member,
         found.fleet.replicas,
@@ -165,7 +155,7 @@ def test_objects_of_a_store() -> None:
         flow_control=FlowControlSettings(store="a.db"),
         admin_token_file="token",  # noqa: S106 - a path
     )
-    found = placed(settings, dataclasses.replace(PLACE, objects="/run/a/objects"))
+    found = placed(settings, msgspec.structs.replace(PLACE, objects="/run/a/objects"))
 
     assert (None, ("/run/a/objects",), False) == (
         found.flow_control.store,
@@ -173,3 +163,39 @@ def test_objects_of_a_store() -> None:
         found.flow_control.suggested_objects,
     )
     assert found.admin_token_file is None
+
+
+@pytest.mark.parametrize(
+    ("quota", "count"),
+    [
+        pytest.param("max 100000\n", 8, id="no-quota"),
+        pytest.param("250000 100000\n", 3, id="a-part-counts"),
+        pytest.param("10000 100000\n", 1, id="at-least-one"),
+        pytest.param("9000000 100000\n", 8, id="more-than-there-are"),
+        pytest.param("1 0\n", 8, id="nonsense"),
+        pytest.param(None, 8, id="no-cgroup"),
+    ],
+)
+def test_auto(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str | None, count: int
+) -> None:
+    """One for each processor that this process may use."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
+    path = tmp_path / "cpu.max"
+    if quota is not None:
+        path.write_text(quota)
+
+    assert count == worker_count(AUTO_WORKERS, path)
+
+
+def test_many_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are never more than may be asked for."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(400)))
+
+    assert MAX_WORKERS == worker_count(AUTO_WORKERS, tmp_path / "none")
+
+
+def test_a_number() -> None:
+    """What is asked for is what there is."""
+    assert 3 == worker_count(3)
+    assert 0 == worker_count(None)

@@ -6,30 +6,40 @@ by an older parent: what is not said there has a default.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import stat
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 from msgspec import structs
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.memory import default_bytes, overload_bytes
-from apfproxy.settings import Address, AdminTlsSettings, LimitSettings, with_each_cluster
+from apfproxy.settings import (
+    AUTO_WORKERS,
+    MAX_WORKERS,
+    Address,
+    AdminTlsSettings,
+    LimitSettings,
+    with_each_cluster,
+)
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from apfproxy.settings import Settings
 
-WORKER = "APFPROXY_WORKER"
+WORKER: Final = "APFPROXY_WORKER"
 """What a parent tells a worker."""
+STORE: Final = "parent:link"
+"""The fleet's store in the settings of a worker: the memory of its parent."""
+QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
+"""Of a container: CPU microseconds in a period, or `max`, and the period."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerPlace:
+class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a worker is told.
 
     Attributes:
@@ -37,8 +47,8 @@ class WorkerPlace:
         generation: How many processes have had it so far, with this one.
         count: How many workers there are.
         member: Its name as a member of the fleet of workers, which no other process has.
-        link: Descriptor of the connection to the parent, see `worker_link`.
-        ledger: Path of the Unix socket of the parent's ledger.
+        link: Descriptor of the connection to the parent, see `link`.
+        sockets: Descriptors of what it listens on.
         admin: Path of the Unix socket that it serves its admin pages on.
         counts: Path of the file in which it leaves what it has counted, for its parent; None where
             nobody asks for that.
@@ -48,35 +58,21 @@ class WorkerPlace:
         version: Of the parent.
     """
 
-    index: int
+    index: Annotated[int, msgspec.Meta(ge=1)]
     generation: int = 1
     count: int
     member: str
-    link: int
-    ledger: str
+    link: int = -1
+    sockets: tuple[int, ...] = ()
     admin: str
-    counts: str | None
-    objects: str | None
+    counts: str | None = None
+    objects: str | None = None
     hash_seed: int
-    version: str
+    version: str = ""
 
     def told(self) -> dict[str, str]:
         """The variable that tells it."""
-        return {
-            WORKER: json.dumps({
-                "index": self.index,
-                "generation": self.generation,
-                "count": self.count,
-                "member": self.member,
-                "link": self.link,
-                "ledger": self.ledger,
-                "admin": self.admin,
-                "counts": self.counts,
-                "objects": self.objects,
-                "hashSeed": self.hash_seed,
-                "startedByVersion": self.version,
-            })
-        }  # fmt: skip
+        return {WORKER: msgspec.json.encode(self).decode()}
 
 
 def worker_place(environment: MutableMapping[str, str]) -> WorkerPlace | None:
@@ -88,30 +84,33 @@ def worker_place(environment: MutableMapping[str, str]) -> WorkerPlace | None:
     if text is None:
         return None
     try:
-        told: dict[str, Any] = json.loads(text)
-        counts, objects = told.get("counts"), told.get("objects")
-        place = WorkerPlace(
-            index=int(told["index"]),
-            generation=int(told.get("generation", 1)),
-            count=int(told["count"]),
-            member=str(told["member"]),
-            link=int(told["link"]),
-            ledger=str(told["ledger"]),
-            admin=str(told["admin"]),
-            counts=None if counts is None else str(counts),
-            objects=None if objects is None else str(objects),
-            hash_seed=int(told["hashSeed"]),
-            version=str(told.get("startedByVersion", "")),
-        )
-        if not 1 <= place.index <= place.count:
+        place = msgspec.json.decode(text, type=WorkerPlace)
+        if place.index > place.count:
             raise ValueError(f"{place.index} is no index of {place.count} workers")  # noqa: TRY301 - as the others
         if not stat.S_ISSOCK(os.fstat(place.link).st_mode):
             raise ValueError(f"descriptor {place.link} is no link to a parent")  # noqa: TRY301 - as the others
-    except (LookupError, TypeError, ValueError, AttributeError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise OperatorError(
             f"{WORKER}: {error}; only the parent of workers sets it, so unset it"
         ) from error
     return place
+
+
+def worker_count(wanted: int | None, quota: Path = QUOTA) -> int:
+    """The number that settings mean; 0 for one process without a parent.
+
+    `AUTO_WORKERS` is one for each processor that we may use.  A container that may use two and a
+    half processors gets three.
+    """
+    if wanted != AUTO_WORKERS:
+        return wanted or 0
+    processors = len(os.sched_getaffinity(0))
+    try:
+        allowed_us, period_us = quota.read_text(encoding="ascii").split()
+        processors = min(processors, -(-int(allowed_us) // int(period_us)))
+    except (OSError, ValueError, ZeroDivisionError):
+        pass  # no cgroup of version 2, or no quota
+    return max(1, min(processors, MAX_WORKERS))
 
 
 def part_of(whole: int, place: WorkerPlace) -> int:
@@ -163,7 +162,7 @@ def _placed(settings: Settings, place: WorkerPlace) -> Settings:
     if fleet.store is None:
         fleet = structs.replace(
             fleet,
-            store=f"parent:{place.ledger}",
+            store=STORE,
             member=place.member,
             replicas=place.count,
         )

@@ -3,9 +3,7 @@
 1. A process that ends though nobody told it to is followed by another one at once, and after a
    pause if that ends soon as well: 1 s, and twice as long each time, up to 30 s.
 2. Told to end by somebody else than its parent, it drains; another one begins meanwhile.
-3. One that serves and shows no life in some looks is silent: new connections are for the others
-   until it shows some.  One that shows none for `LOOKS` times `LOOK_PERIOD_S`, or does not while it
-   drains, is killed.
+3. One that shows no life for `LOOKS` times `LOOK_PERIOD_S`, though it serves or drains, is killed.
 4. To be replaced, it goes on until another one serves; if none does, it goes on for good.
 """
 
@@ -17,22 +15,22 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from apfproxy.app.worker_process import WorkerProcess, WorkerState
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Recurring
+from apfproxy.workers.process import WorkerProcess, WorkerState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 START_WITHIN_S = 120.0
-"""For a process to serve, as for a successor; objects of a Kubernetes API may take their time."""
+"""For a process to serve; objects of a Kubernetes API may take their time."""
 FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 30.0
 """Before a process is started again that ended soon; twice as long each time."""
 STEADY_S = 60.0
 """A process that has served for so long did not end soon."""
 LOOK_PERIOD_S = 1.0
-LOOKS = 30
+LOOKS = 10
 """In a row without a sign of life, of which there is one a look; one that sleeps counts none."""
 
 log = logging.getLogger(__name__)
@@ -45,12 +43,12 @@ class WorkerSlot:
         index: From 1 on.
         start: Starts a process: its generation, counted from 1 on, and what to call at each change;
             OperatorError if it cannot.
-        on_change: Called whenever who serves here has changed.
+        on_rest: Called before a pause in which there is no process.
         on_lost: Called with each process that has ended.
         sleep: Waits; tests pass one that does not.
 
     Attributes:
-        current: The process that connections are for, though it be silent; None if there is none.
+        current: The process that serves; None if there is none.
         processes: All that have not ended: the current one, one that starts, some that drain.
         problem: Why there is no current process, for as long as there is none; else "".
         restarts: Processes that were started since one had ended.
@@ -60,7 +58,7 @@ class WorkerSlot:
         self,
         index: int,
         start: Callable[[int, Callable[[WorkerProcess], None]], WorkerProcess],
-        on_change: Callable[[], None],
+        on_rest: Callable[[], None],
         on_lost: Callable[[WorkerProcess], None],
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -71,7 +69,7 @@ class WorkerSlot:
         self.problem = ""
         self.restarts = 0
         self._start = start
-        self._on_change = on_change
+        self._on_rest = on_rest
         self._on_lost = on_lost
         self._sleep = sleep
         self._generation = 0
@@ -102,6 +100,7 @@ class WorkerSlot:
                     await self._fill()
                 except OperatorError as error:
                     self.problem = str(error)
+                    self._on_rest()  # before it is said: whoever reads that may connect at once
                     log.error("%s; next try in %g s", error, self._pause_s)  # noqa: TRY400 - of others
                 else:
                     log.info("worker %d serves again, as process %d", self.index, self._pid)
@@ -132,8 +131,8 @@ class WorkerSlot:
 
     @property
     def serves(self) -> bool:
-        """Whether there is a process that serves, as far as it shows."""
-        return self.current is not None and self.current.state is WorkerState.SERVING
+        """Whether there is a process that serves, and shows life."""
+        return self.current is not None and self.current.shows_life
 
     @property
     def _pid(self) -> int:
@@ -163,35 +162,21 @@ class WorkerSlot:
         self.current = process
         self.problem = ""
         self._vacant.clear()
-        self._on_change()
 
     def _on_process(self, process: WorkerProcess) -> None:
         if process.state is WorkerState.ENDED:
             self.processes.pop(process, None)
-        if process is self.current:
-            self._on_current(process)
-        if process.state is WorkerState.ENDED:
-            self._on_lost(process)
-
-    def _on_current(self, process: WorkerProcess) -> None:
-        is_there = process.state in {WorkerState.SILENT, WorkerState.SERVING}
-        if not is_there:
+        if process is self.current and process.state is not WorkerState.SERVING:
             self.current = None
-        self._on_change()  # before it is said: whoever reads that may connect at once
-        if process.state is WorkerState.SILENT:
-            log.warning(
-                "worker %d (process %d) shows no life; new connections are for the others",
-                self.index,
-                process.pid,
-            )
-        elif is_there:
-            log.info("worker %d (process %d) shows life again", self.index, process.pid)
-        else:
             if time.monotonic() - process.served_s >= STEADY_S:
                 self._pause_s = 0.0
             if not self._is_ending:
+                if self._pause_s:
+                    self._on_rest()
                 self._say(process)
                 self._vacant.set()
+        if process.state is WorkerState.ENDED:
+            self._on_lost(process)
 
     def _say(self, process: WorkerProcess) -> None:
         if process.state is WorkerState.ENDED:

@@ -3,13 +3,11 @@
 | state | event: next state |
 |---|---|
 | starting | serve: serving; drain: draining; end: ended |
-| serving | fall silent: silent; drain: draining; end: ended |
-| silent | live: serving; drain: draining; end: ended |
+| serving | drain: draining; end: ended |
 | draining | drain: draining; end: ended |
 
-It is silent after some looks of its parent without a sign of life, and serves again with the next
-sign.  It drains when it is told to, and when it says that it does, since somebody else has told it.
-It has ended when the kernel says so.
+It drains when it is told to, and when it says that it does, since somebody else has told it.  It
+has ended when the kernel says so.
 """
 
 from __future__ import annotations
@@ -25,25 +23,37 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from apfproxy.app.service_manager import NOTIFY_SOCKET, WATCHDOG_PID, WATCHDOG_USEC
-from apfproxy.app.worker_link import ALIVE, CUT, DRAIN, ENDING, LEAVE, SERVING, LinkEnd
+import msgspec
+
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.held_signals import held_in_child
+from apfproxy.base.service_manager import NOTIFY_SOCKET, WATCHDOG_PID, WATCHDOG_USEC
 from apfproxy.base.transitions import Event
+from apfproxy.workers.link import (
+    Alive,
+    Cut,
+    Drain,
+    Ending,
+    Leave,
+    Link,
+    Message,
+    Serving,
+    State,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from apfproxy.app.given_sockets import Heritage
-    from apfproxy.app.worker_place import WorkerPlace
+    from apfproxy.workers.link import Handlers
+    from apfproxy.workers.place import WorkerPlace
 
-NOT_OURS = frozenset({NOTIFY_SOCKET, WATCHDOG_PID, WATCHDOG_USEC})
+NOT_OURS: Final = frozenset({NOTIFY_SOCKET, WATCHDOG_PID, WATCHDOG_USEC})
 """Variables of the service manager, whose service is the parent."""
-SILENT_LOOKS = 2
-"""In a row without a sign of life, after which a process that serves is silent."""
+SILENT_LOOKS: Final = 2
+"""In a row without a sign of life, after which pages name a process silent."""
+SILENT: Final = "silent"
 
 log = logging.getLogger(__name__)
 
@@ -53,38 +63,21 @@ class WorkerState(enum.StrEnum):
 
     STARTING = "starting"
     SERVING = "serving"
-    SILENT = "silent"
     DRAINING = "draining"
     ENDED = "ended"
 
 
-TRANSITIONS: Mapping[WorkerState, Mapping[str, WorkerState]] = {
+TRANSITIONS: Final[Mapping[WorkerState, Mapping[str, WorkerState]]] = {
     WorkerState.STARTING: {
         "serve": WorkerState.SERVING,
         "drain": WorkerState.DRAINING,
         "end": WorkerState.ENDED,
     },
-    WorkerState.SERVING: {
-        "fall silent": WorkerState.SILENT,
-        "drain": WorkerState.DRAINING,
-        "end": WorkerState.ENDED,
-    },
-    WorkerState.SILENT: {
-        "live": WorkerState.SERVING,
-        "drain": WorkerState.DRAINING,
-        "end": WorkerState.ENDED,
-    },
+    WorkerState.SERVING: {"drain": WorkerState.DRAINING, "end": WorkerState.ENDED},
     WorkerState.DRAINING: {"drain": WorkerState.DRAINING, "end": WorkerState.ENDED},
     WorkerState.ENDED: {},
 }
-SERVE, FALL_SILENT, LIVE, DRAINS, END = (
-    Event(name, TRANSITIONS) for name in ("serve", "fall silent", "live", "drain", "end")
-)
-
-
-def command_of_workers() -> list[str]:
-    """The command of this process, as it is installed by now."""
-    return [sys.executable, *sys.orig_argv[1:]]
+SERVE, DRAINS, END = (Event(name, TRANSITIONS) for name in ("serve", "drain", "end"))
 
 
 class WorkerProcess:
@@ -92,22 +85,21 @@ class WorkerProcess:
 
     Args:
         place: Of the worker; its link is made here.
-        heritage: What it listens on.
         command: Of the worker.
         on_change: Called after each change of the state.
+        handlers: Replies to its questions.
 
     Attributes:
         place: What it was told.
         state: See above.
         pid: Its process id.
         status: As `subprocess` has it; None before the end.
+        last: What it showed last, encoded; None before that.
         missed: How often it was looked for a sign of life in a row, and there was none.
-        started_s: When it began, and `served_s` when it served first, of the monotonic clock; nan
-            if it never did.
+        served_s: When it served first, of the monotonic clock; nan if it never did.
         has_ended: Set at the end.
         has_settled: Set when it serves, or will not.
-        has_read: Set when it has read what it was asked to read again, or will not, or not soon:
-            one that is silent reads it when it goes on.
+        has_read: Set when it has read what it was asked to read again, or will not.
 
     Raises:
         OperatorError: It cannot be started.
@@ -115,16 +107,17 @@ class WorkerProcess:
 
     def __init__(
         self,
-        place: Callable[[int], WorkerPlace],
-        heritage: Heritage,
+        place: WorkerPlace,
         command: Sequence[str],
         on_change: Callable[[WorkerProcess], None],
+        handlers: Handlers,
     ) -> None:
         self._on_change = on_change
         self.state = WorkerState.STARTING
         self.status: int | None = None
+        self.last: bytes | None = None
         self.missed = 0
-        self.started_s, self.served_s = time.monotonic(), math.nan
+        self.served_s = math.nan
         self.has_ended, self.has_settled = asyncio.Event(), asyncio.Event()
         self.has_read = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -133,15 +126,14 @@ class WorkerProcess:
         except OSError as error:
             raise OperatorError(f"no worker can be started: {error.strerror}") from error
         with theirs:
-            self.place = place(theirs.fileno())
+            self.place = msgspec.structs.replace(place, link=theirs.fileno())
             try:
                 with held_in_child():
                     self._process = subprocess.Popen(  # noqa: S603 - our own command; it takes 1 ms
                         command,
                         env={name: os.environ[name] for name in os.environ if name not in NOT_OURS}
-                        | heritage.told()
                         | self.place.told(),
-                        pass_fds=[theirs.fileno(), *heritage.all_descriptors],
+                        pass_fds=[theirs.fileno(), *place.sockets],
                         # What a terminal signals, it signals to the parent alone.
                         process_group=0,
                     )
@@ -152,19 +144,29 @@ class WorkerProcess:
                 raise OperatorError(f"no worker can be started: {command[0]}: {reason}") from error
         self.pid = self._process.pid
         self._loop.add_reader(self._exit, self._on_exit)
-        self._link = LinkEnd(ours, self._on_word, lambda: None)
+        self._link = Link(ours, self._on_message, lambda: None, handlers)
 
     def drain(self) -> None:
         """Have it end in order; harmless if it does, or has ended."""
-        self._tell(DRAIN)
+        self.tell(Drain())
 
     def leave(self) -> None:
         """The same, for a process that another one has taken over from."""
-        self._tell(LEAVE)
+        self.tell(Leave())
 
     def cut(self) -> None:
         """Have it end at once, without waiting for its requests."""
-        self._tell(CUT)
+        self.tell(Cut())
+
+    def tell(self, message: Message) -> None:
+        """Tell it something; what has it end has it drain."""
+        self._link.send(message)
+        if isinstance(message, Drain | Leave | Cut) and self.state is not WorkerState.ENDED:
+            self._become(DRAINS)
+
+    async def ask(self, question: str, arguments: bytes, within_s: float) -> bytes:
+        """Its reply to a question; LinkError."""
+        return await self._link.ask(question, arguments, within_s)
 
     def kill(self) -> None:
         """End it; harmless if it has ended."""
@@ -174,19 +176,16 @@ class WorkerProcess:
         """Have it read its settings and files again, which sets `has_read`."""
         if self.state in {WorkerState.STARTING, WorkerState.SERVING}:
             self.has_read.clear()
-        if self.state in {WorkerState.STARTING, WorkerState.SERVING, WorkerState.SILENT}:
-            self._process.send_signal(signal.SIGHUP)
+            self.signal(signal.SIGHUP)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal; harmless if it has ended."""
+        self._process.send_signal(number)
 
     def look(self) -> None:
         """Look for a sign of life since the last look; one that starts gives none yet."""
         if self.state is not WorkerState.STARTING:
             self.missed += 1
-        if not self.shows_life and self.state is WorkerState.SERVING:
-            self._become(FALL_SILENT)
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal; harmless if it has ended."""
-        self._process.send_signal(number)
 
     @property
     def shows_life(self) -> bool:
@@ -194,9 +193,10 @@ class WorkerProcess:
         return self.missed <= SILENT_LOOKS
 
     @property
-    def has_socket(self) -> bool:
-        """Whether its admin pages can be reached, as far as the file tells."""
-        return Path(self.place.admin).is_socket()
+    def shown_state(self) -> str:
+        """Its state, as pages have it; one that serves without a sign of life is silent."""
+        is_silent = self.state is WorkerState.SERVING and not self.shows_life
+        return SILENT if is_silent else self.state.value
 
     @property
     def has_served(self) -> bool:
@@ -213,31 +213,24 @@ class WorkerProcess:
             return f"was ended by {signal.Signals(-self.status).name}"
         return f"was ended by signal {-self.status}"
 
-    def _tell(self, word: bytes) -> None:
-        self._link.say(word)
-        if self.state is not WorkerState.ENDED:
-            self._become(DRAINS)
-
-    def _on_word(self, word: bytes) -> None:
-        if word == ALIVE:
+    def _on_message(self, message: Message) -> None:
+        if isinstance(message, Alive):
             self.missed = 0
-            if self.state is WorkerState.SILENT:
-                self._become(LIVE)
-        elif word == SERVING:
+        elif isinstance(message, State):
+            self.last = message.data
+        elif isinstance(message, Serving):
             self.has_read.set()
             if self.state is WorkerState.STARTING:
                 self.served_s = time.monotonic()
                 self._become(SERVE)
-        elif word == ENDING and self.state is not WorkerState.ENDED:
+        elif isinstance(message, Ending) and self.state is not WorkerState.ENDED:
             self._become(DRAINS)
 
     def _on_exit(self) -> None:
         self._loop.remove_reader(self._exit)
         os.close(self._exit)
         self.status = self._process.wait()
-        self._link.close()
-        with contextlib.suppress(OSError):  # which one that ends in order has removed
-            Path(self.place.admin).unlink()
+        self._link.finish()
         self._become(END)
 
     def _become(self, event: Event[WorkerState]) -> None:
@@ -245,7 +238,7 @@ class WorkerProcess:
         if before is self.state:
             return
         self.has_settled.set()
-        if self.state in {WorkerState.SILENT, WorkerState.DRAINING, WorkerState.ENDED}:
+        if self.state in {WorkerState.DRAINING, WorkerState.ENDED}:
             self.has_read.set()
         if self.state is WorkerState.ENDED:
             self.has_ended.set()
@@ -253,6 +246,11 @@ class WorkerProcess:
 
     def __repr__(self) -> str:
         return f"<WorkerProcess {self.place.index}: {self.state}, pid {self.pid}>"
+
+
+def command_of_workers() -> list[str]:
+    """The command of this process, as it is installed by now."""
+    return [sys.executable, *sys.orig_argv[1:]]
 
 
 async def killed(processes: Sequence[WorkerProcess]) -> None:

@@ -1,26 +1,28 @@
 """What systemd is told of the process: that it is ready, reads its settings again, ends, and lives.
 
 The protocol of sd_notify(3): texts to a Unix socket that `NOTIFY_SOCKET` names.  Where it names
-none, nothing is told.  Other service managers speak it, too.
+none, nothing is told.  Other service managers speak it, too; the parent of workers has a link.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import os
 import socket
 import time
 from typing import TYPE_CHECKING
 
+from apfproxy.base.faults import Part
+from apfproxy.base.tasks import Recurring
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
-READY = "READY=1"
 PINGS = 2
 """In the time after which a process without a sign of life is taken for dead."""
-SUCCESSION_WITHIN_S = 1.0
-"""For a manager that has much to read: one that does not know a successor ends it."""
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,7 @@ class ServiceManager:
         ping_period_s: How often it is to be told that the process lives; 0 for never.
         counts: Path of a file in which it wants what the process has counted at its end; None if
             it does not.
-        is_relieved: Whether it has had another process take over already, which it began itself.
+        is_relieved: Whether it has had another process take over already.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -40,6 +42,7 @@ class ServiceManager:
         if self._address.startswith("@"):
             self._address = f"\0{self._address[1:]}"
         self._has_failed = False
+        self._signs_of_life: Recurring | None = None
         self.counts: str | None = None
         self.is_relieved = False
         pid, watchdog_us = environment.get(WATCHDOG_PID), environment.get(WATCHDOG_USEC, "")
@@ -47,9 +50,29 @@ class ServiceManager:
         if self._address and pid in (None, str(os.getpid())) and watchdog_us.isdecimal():
             self.ping_period_s = int(watchdog_us) / 1e6 / PINGS
 
+    def begin(self, is_well: Callable[[], bool]) -> None:
+        """The process serves; from now on it gives signs of life while it is well."""
+        self.ready()
+        if self.ping_period_s:
+
+            def show_life() -> None:
+                if is_well():
+                    self.alive()
+
+            loop = asyncio.get_running_loop()
+            self._signs_of_life = Recurring(
+                Part.LOOP, loop, self.ping_period_s, math.inf, show_life
+            )
+            self._signs_of_life.start()
+
+    def end(self) -> None:
+        """Give no more signs of life; harmless if it never began."""
+        if self._signs_of_life is not None:
+            self._signs_of_life.stop()
+
     def ready(self) -> None:
         """The process serves, for the first time or with what it has read again."""
-        self._tell(READY)
+        self._tell("READY=1")
 
     def reloading(self) -> None:
         """The process reads its settings again."""
@@ -63,16 +86,12 @@ class ServiceManager:
         """The process does what it is there for."""
         self._tell("WATCHDOG=1")
 
-    def succeeded_by(self, pid: int) -> None:
-        """Another process is the service from now on."""
-        self._tell(f"MAINPID={pid}\n{READY}", SUCCESSION_WITHIN_S)
-
-    def _tell(self, text: str, within_s: float = 0.0) -> None:
+    def _tell(self, text: str) -> None:
         if not self._address:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
-                connection.settimeout(within_s)
+                connection.setblocking(False)
                 connection.sendto(text.encode(), self._address)
         except OSError as error:
             if not self._has_failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -9,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.app import service_manager
-from apfproxy.app.service_manager import NO_SERVICE_MANAGER, ServiceManager
+from apfproxy.base.service_manager import NO_SERVICE_MANAGER, ServiceManager
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,35 +36,38 @@ def test_is_told(tmp_path: Path, is_abstract: bool) -> None:
         manager.reloading()
         manager.alive()
         manager.stopping(1.5)
-        manager.succeeded_by(7)
-        lines = [socket_of_manager.recv(1000).decode() for _ in range(5)]
+        lines = [socket_of_manager.recv(1000).decode() for _ in range(4)]
 
     assert lines.pop(1).startswith("RELOADING=1\nMONOTONIC_USEC=")
     assert [
         "READY=1",
         "WATCHDOG=1",
         "STOPPING=1\nEXTEND_TIMEOUT_USEC=1500000",
-        "MAINPID=7\nREADY=1",
     ] == lines
     assert f"<ServiceManager {name}>" == repr(manager)
 
 
-def test_a_busy_manager_learns_of_a_successor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It gets a moment to read what it was told before: it would end one that it does not know."""
-    monkeypatch.setattr(service_manager, "SUCCESSION_WITHIN_S", 0.01)
+async def test_signs_of_life(tmp_path: Path) -> None:
+    """It serves, lives while it is well, and ends."""
     name = f"{tmp_path}/notify"
-    with told(name), told(f"{tmp_path}/other") as other:
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                other.sendto(b"READY=1", name)
-        ServiceManager({"NOTIFY_SOCKET": name}).ready()
-        ServiceManager({"NOTIFY_SOCKET": name}).succeeded_by(7)
+    looks = iter([False, True])
+    lived = asyncio.Event()
+    with told(name) as socket_of_manager:
+        manager = ServiceManager({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "2000"})
+        manager.end()
 
-    at_once, in_time = caplog.messages
-    assert "temporarily unavailable" in at_once
-    assert "timed out" in in_time
+        def is_well() -> bool:
+            found = next(looks, None)
+            if found is None:
+                lived.set()
+            return bool(found)
+
+        manager.begin(is_well)
+        await lived.wait()
+        manager.end()
+        lines = [socket_of_manager.recv(100).decode() for _ in range(2)]
+
+    assert ["READY=1", "WATCHDOG=1"] == lines
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,305 @@
+"""The link between a parent and one of its workers: messages over a connected pair of sockets.
+
+1. A message is a frame: 4 bytes with the length of what follows, big-endian, then a struct in
+   msgpack, tagged by its name.  One that is not known, from another version, means nothing.
+2. The parent tells the worker to drain, to leave what it listens on to the process that takes its
+   place, or to end at once.  To say a thing twice does no harm, unlike a second signal; so a worker
+   that a terminal or a service manager has signalled, too, still drains in order.
+3. The worker tells that it serves, that it reads its settings again, that it ends, that it lives,
+   and its state.
+4. Either side asks; what is long is replied in parts, as fast as they are read.
+5. The end of the link is that of the other process, however it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from apfproxy.base.faults import Part, report
+from apfproxy.base.tasks import spawn
+
+if TYPE_CHECKING:
+    import socket
+
+MAX_FRAME_BYTES: Final = 64 << 20
+"""Of one message, of all parts of a reply together, and of what the other side has not read."""
+PART_BYTES: Final = 1 << 20
+"""Of a reply in parts, sent before it is waited until they are read."""
+READ_BYTES: Final = 1 << 18
+LENGTH_BYTES: Final = 4
+MAX_PROBLEM: Final = 200
+"""Characters of what is said of an error of the other side."""
+
+log = logging.getLogger(__name__)
+
+
+class Message(msgspec.Struct, frozen=True, tag=True):
+    """Base of what is said."""
+
+
+class Drain(Message, frozen=True):
+    """End in order."""
+
+
+class Leave(Message, frozen=True):
+    """The same, for a process that another one has taken over from."""
+
+
+class Cut(Message, frozen=True):
+    """End at once, without waiting for requests."""
+
+
+class Urgent(Message, frozen=True):
+    """Another worker wrote something urgent to the record of a key."""
+
+    key: str
+
+
+class Serving(Message, frozen=True):
+    """The worker serves, for the first time or with what it has read again."""
+
+
+class Reading(Message, frozen=True):
+    """The worker reads its settings again."""
+
+
+class Ending(Message, frozen=True):
+    """The worker ends."""
+
+
+class Alive(Message, frozen=True):
+    """The worker does what it is there for."""
+
+
+class State(Message, frozen=True):
+    """What a worker shows, encoded."""
+
+    data: bytes
+
+
+class Ask(Message, frozen=True):
+    """A question; its number is the asking side's own."""
+
+    number: int
+    question: str
+    arguments: bytes
+
+
+class Reply(Message, frozen=True):
+    """A part of a reply; only the last one may have an error."""
+
+    number: int
+    data: bytes = b""
+    is_last: bool = True
+    error: str = ""
+
+
+Handlers = Mapping[str, Callable[[bytes], bytes | Iterator[bytes]]]
+"""By the question: from the arguments, the reply, or its parts."""
+
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(
+    Drain | Leave | Cut | Urgent | Serving | Reading | Ending | Alive | State | Ask | Reply
+)
+
+
+class LinkError(Exception):
+    """The other side does not reply, or cannot."""
+
+
+class Link:
+    """One end of a link, which it closes.
+
+    Args:
+        connection: A connected socket.
+        on_message: Called with each message, but for questions and replies.
+        on_gone: Called once when the other process has ended.
+        handlers: Replies to questions.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        on_message: Callable[[Message], None],
+        on_gone: Callable[[], None],
+        handlers: Handlers,
+    ) -> None:
+        self._connection = connection
+        self._on_message = on_message
+        self._on_gone = on_gone
+        self._handlers = handlers
+        self._received, self._unsent = bytearray(), bytearray()
+        self._number = 0
+        self._asked: dict[int, tuple[bytearray, asyncio.Future[bytes]]] = {}
+        self._is_sent = asyncio.Event()
+        self._is_sent.set()
+        self._loop = asyncio.get_running_loop()
+        connection.setblocking(False)
+        self._loop.add_reader(connection.fileno(), self._read)
+
+    def send(self, message: Message) -> None:
+        """Send a message; harmless if the other process is gone, or has not listened for long."""
+        data = msgspec.msgpack.encode(message)
+        if self._connection.fileno() < 0 or len(self._unsent) + len(data) > MAX_FRAME_BYTES:
+            return
+        self._unsent += len(data).to_bytes(LENGTH_BYTES, "big") + data
+        if self._is_sent.is_set():
+            self._is_sent.clear()
+            self._loop.add_writer(self._connection.fileno(), self._write)
+            self._write()
+
+    async def sent(self) -> None:
+        """Wait until the other side has read all but what the kernel holds, or is gone."""
+        await self._is_sent.wait()
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the other side has read all but what the kernel holds."""
+        return self._is_sent.is_set()
+
+    async def ask(self, question: str, arguments: bytes, within_s: float | None = None) -> bytes:
+        """The reply to a question, within that time if given; LinkError."""
+        self._number += 1
+        number = self._number
+        reply: asyncio.Future[bytes] = self._loop.create_future()
+        self._asked[number] = bytearray(), reply
+        if self._connection.fileno() < 0:
+            self._fail()
+        self.send(Ask(number, question, arguments))
+        try:
+            async with asyncio.timeout(within_s):
+                return await reply
+        except TimeoutError:
+            raise LinkError(f"no answer within {within_s:g} s") from None
+        finally:
+            del self._asked[number]
+
+    def close(self) -> None:
+        """End the link; harmless once done."""
+        if (number := self._connection.fileno()) >= 0:
+            self._loop.remove_reader(number)
+            self._loop.remove_writer(number)
+            self._connection.close()
+            self._is_sent.set()
+            self._fail()
+
+    def finish(self) -> None:
+        """The other process has ended: read what it said last, then end the link."""
+        while self._connection.fileno() >= 0:
+            self._read(is_last=True)
+
+    def _fail(self) -> None:
+        for _, reply in self._asked.values():
+            if not reply.done():
+                reply.set_exception(LinkError("the other process is gone"))
+                reply.exception()  # who asked may have given up
+
+    def _write(self) -> None:
+        try:
+            sent = self._connection.send(self._unsent)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            sent = len(self._unsent)  # it is gone, as a read will tell
+        del self._unsent[:sent]
+        if not self._unsent:
+            self._loop.remove_writer(self._connection.fileno())
+            self._is_sent.set()
+
+    def _read(self, *, is_last: bool = False) -> None:
+        try:
+            data = self._connection.recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            if not is_last:
+                return
+            data = b""  # a child of it has the other end
+        except OSError:
+            data = b""
+        self._received += data
+        if not data or not self._take_frames():
+            self.close()
+            self._on_gone()
+
+    def _take_frames(self) -> bool:
+        """Take what is complete; whether the other side keeps to the rules."""
+        received = self._received
+        while len(received) >= LENGTH_BYTES:
+            end = LENGTH_BYTES + int.from_bytes(received[:LENGTH_BYTES], "big")
+            if end > MAX_FRAME_BYTES + LENGTH_BYTES:
+                log.error("a message over the link has %d bytes", end)
+                return False
+            if len(received) < end:
+                break
+            frame = bytes(received[LENGTH_BYTES:end])
+            del received[:end]
+            try:
+                message = _decoder.decode(frame)
+            except msgspec.MsgspecError as error:
+                log.debug("a message over the link means nothing: %s", error)
+                continue
+            self._take(message)
+        return True
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, Ask):
+            self._answer(message)
+        elif isinstance(message, Reply):
+            self._take_reply(message)
+        else:
+            self._on_message(message)
+
+    def _take_reply(self, message: Reply) -> None:
+        data, reply = self._asked.get(message.number, (None, None))
+        if data is None or reply is None or reply.done():
+            return
+        data += message.data
+        if message.error:
+            reply.set_exception(LinkError(message.error))
+        elif len(data) > MAX_FRAME_BYTES:
+            reply.set_exception(LinkError(f"its answer exceeds {MAX_FRAME_BYTES} bytes"))
+        elif message.is_last:
+            reply.set_result(bytes(data))
+
+    def _answer(self, ask: Ask) -> None:
+        handler = self._handlers.get(ask.question)
+        if handler is None:
+            problem = f"knows no question {ask.question[:MAX_PROBLEM]!r}"
+            self.send(Reply(ask.number, error=problem))
+            return
+        try:
+            found = handler(ask.arguments)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the link goes on
+            self._answer_error(ask, error)
+            return
+        if isinstance(found, bytes):
+            self.send(Reply(ask.number, found))
+        else:
+            spawn(self._answer_in_parts(ask, found), name="answering over the link")
+
+    async def _answer_in_parts(self, ask: Ask, parts: Iterator[bytes]) -> None:
+        try:
+            size = 0
+            for part in parts:
+                self.send(Reply(ask.number, part, is_last=False))
+                size += len(part)
+                if size > PART_BYTES:
+                    size = 0
+                    await self.sent()
+                await asyncio.sleep(0)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._answer_error(ask, error)
+        else:
+            self.send(Reply(ask.number))
+
+    def _answer_error(self, ask: Ask, error: Exception) -> None:
+        if not isinstance(error, LinkError):
+            report(Part.ADMIN, error, f"the question {ask.question} got no answer")
+        text = " ".join(str(error).split()) or type(error).__name__
+        self.send(Reply(ask.number, error=text[:MAX_PROBLEM]))
+
+    def __repr__(self) -> str:
+        return f"<Link {self._connection.fileno()}: {len(self._unsent)} bytes to send>"

@@ -1,0 +1,216 @@
+"""The parent's part: it keeps the listening sockets, and has a process in the place of each worker.
+
+It serves no request.  It starts the workers, and others in place of those that end; has the record
+by which they share the seats; and passes on what signals tell it.
+
+A worker is the command of the parent once more, which learns its place, and what it listens on,
+from a variable (`place`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.base import build
+from apfproxy.base.faults import Part
+from apfproxy.base.tasks import Supervised, spawn
+from apfproxy.workers.ledger import READ, SWAP, Ledger
+from apfproxy.workers.link import Urgent
+from apfproxy.workers.place import WorkerPlace
+from apfproxy.workers.process import WorkerProcess, command_of_workers, ended, killed
+from apfproxy.workers.slot import WorkerSlot
+from apfproxy.workers.sockets import WorkerSockets
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Sequence
+
+    from apfproxy.base.listeners import Listeners
+    from apfproxy.workers.link import Handlers
+
+CUT_WITHIN_S: Final = 10.0
+"""For workers that are to end at once, before they are killed."""
+READ_WITHIN_S: Final = 30.0
+"""For workers to read their settings again, before the service manager is told that they have."""
+
+log = logging.getLogger(__name__)
+
+
+class Workers:
+    """The workers of a machine.
+
+    Args:
+        count: How many.
+        listeners: Open what clients connect to.
+        hash_seed: By which all of them deal queues to flows.
+        on_lost: Called with each process that has ended.
+        command: Of the workers, if it is not that of this process.
+
+    Attributes:
+        directory: For the workers' admin sockets.
+        objects: Path of the objects of the parent's store, if it has one.
+        has_counts: Whether the workers are to leave what they have counted.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        listeners: Listeners,
+        hash_seed: int,
+        on_lost: Callable[[WorkerProcess], None] = lambda _: None,
+        *,
+        command: Sequence[str] = (),
+    ) -> None:
+        self.sockets = WorkerSockets(listeners)
+        self.ledger = Ledger(self._tell_others)
+        self.directory = ""
+        self.objects: str | None = None
+        self.has_counts = False
+        self.slots = [
+            WorkerSlot(
+                index,
+                partial(self._start, index),
+                partial(self.sockets.rest, index),
+                self._on_lost,
+            )
+            for index in range(1, count + 1)
+        ]
+        self._hash_seed = hash_seed
+        self._lost = on_lost
+        self._command = list(command) or command_of_workers()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._rolling: asyncio.Task[None] | None = None
+
+    @property
+    def processes(self) -> list[WorkerProcess]:
+        """All processes that have not ended."""
+        return [each for slot in self.slots for each in slot.processes]
+
+    @property
+    def restarts(self) -> int:
+        """How many were started again since they had ended by themselves."""
+        return sum(slot.restarts for slot in self.slots)
+
+    def problem(self) -> str | None:
+        """Says that no worker serves."""
+        if any(slot.serves for slot in self.slots):
+            return None
+        return "no worker serves; the log says why"
+
+    async def start(self) -> None:
+        """Start the workers, which `stop` ends; OperatorError if one cannot start.
+
+        The first one goes ahead: what is wrong is said once, and not by each of them.
+        """
+        first, *others = self.slots
+        await first.begin()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for slot in others:
+                    group.create_task(slot.begin())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+
+    def keep(self) -> None:
+        """Have another process wherever one ends, from now on."""
+        self._tasks = [
+            Supervised(Part.TASK, f"looking after worker {slot.index}", slot.keep).start()
+            for slot in self.slots
+        ]
+
+    def replace(self) -> None:
+        """Have other processes take the workers' places, unless that goes on."""
+        if self._rolling is not None and not self._rolling.done():
+            log.info("SIGUSR2: the workers are being replaced already")
+            return
+        log.info("SIGUSR2: replacing the workers: %s", shlex.join(self._command))
+        self._rolling = spawn(self._roll(), name="replacing the workers")
+
+    async def _roll(self) -> None:
+        for slot in self.slots:
+            if not await slot.replace():
+                log.error("the workers are not replaced any further")
+                return
+        log.info("all workers are replaced; requests of the former ones go on to their end")
+
+    async def read_again(self) -> None:
+        """Have the workers read their settings and files again, and wait until they have."""
+        processes = self.processes
+        for each in processes:
+            each.read_again()
+        try:
+            async with asyncio.timeout(READ_WITHIN_S):
+                await asyncio.gather(*(each.has_read.wait() for each in processes))
+        except TimeoutError:
+            log.warning("not all workers have read their settings within %g s", READ_WITHIN_S)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Pass a signal on to all processes."""
+        for each in self.processes:
+            each.signal(number)
+
+    async def drain(self, within_s: float) -> None:
+        """Have all end in order; those that have not served yet get less time."""
+        processes = await self._end_starts()
+        self.sockets.close()
+        for each in processes:
+            each.drain()
+        if not await ended([each for each in processes if each.has_served], within_s):
+            log.warning("not all workers have ended within %g s", within_s)
+        await ended([each for each in processes if not each.has_served], CUT_WITHIN_S)
+
+    async def stop(self) -> None:
+        """End all at once; harmless if none was started."""
+        processes = await self._end_starts()
+        self.sockets.close()
+        for each in processes:
+            each.cut()
+        try:
+            await ended(processes, CUT_WITHIN_S)
+        finally:  # a second signal may come only now, and leaves no worker behind either
+            await killed(processes)
+
+    async def _end_starts(self) -> list[WorkerProcess]:
+        """Start no worker any more: the processes that there are."""
+        tasks = self._tasks + ([] if self._rolling is None else [self._rolling])
+        self._tasks, self._rolling = [], None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return [each for slot in self.slots for each in slot.end()]
+
+    def _start(
+        self, index: int, generation: int, on_change: Callable[[WorkerProcess], None]
+    ) -> WorkerProcess:
+        member = f"worker-{index}" if generation == 1 else f"worker-{index}.{generation}"
+        place = WorkerPlace(
+            index=index,
+            generation=generation,
+            count=len(self.slots),
+            member=member,
+            sockets=tuple(self.sockets.of(index)),
+            admin=f"{self.directory}/{member}.admin",
+            counts=f"{self.directory}/{member}.counts" if self.has_counts else None,
+            objects=self.objects,
+            hash_seed=self._hash_seed,
+            version=build.version(),
+        )
+        handlers: Handlers = {READ: self.ledger.read, SWAP: partial(self.ledger.swap, member)}
+        return WorkerProcess(place, self._command, on_change, handlers)
+
+    def _tell_others(self, key: str, member: str) -> None:
+        for each in self.processes:
+            if each.place.member != member:
+                each.tell(Urgent(key))
+
+    def _on_lost(self, process: WorkerProcess) -> None:
+        """Let the others have the seats of a process that has ended."""
+        self.ledger.drop(process.place.member)
+        self._lost(process)
+
+    def __repr__(self) -> str:
+        return f"<Workers: {self.processes}>"

@@ -1,0 +1,1 @@
+"""Tests of workers, their parent and the link between them."""

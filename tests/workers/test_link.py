@@ -1,0 +1,280 @@
+"""The link between a parent and a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from apfproxy.base.signals import Hangup, Signals
+from apfproxy.workers import link as module
+from apfproxy.workers.link import (
+    Alive,
+    Ask,
+    Cut,
+    Drain,
+    Ending,
+    Leave,
+    Link,
+    LinkError,
+    Message,
+    Reading,
+    Reply,
+    Serving,
+    State,
+    Urgent,
+)
+from apfproxy.workers.worker import ParentLink
+from tests.end_to_end.scene import until
+from tests.workers.scripts import PLACE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def broken(_: bytes) -> bytes:
+    """Cannot reply."""
+    raise LinkError("is  broken\n")
+
+
+def parts(arguments: bytes) -> Iterator[bytes]:
+    """Replies in as many parts as the arguments say."""
+    for number in range(int(arguments)):
+        yield b"%d," % number
+
+
+def broken_parts(_: bytes) -> Iterator[bytes]:
+    """Cannot go on."""
+    yield b"1"
+    raise ZeroDivisionError
+
+
+HANDLERS = {
+    "echo": lambda arguments: arguments,
+    "broken": broken,
+    "parts": parts,
+    "broken parts": broken_parts,
+}
+
+
+class Pair:
+    """Two ends, one of which replies to questions."""
+
+    def __init__(self) -> None:
+        one, other = socket.socketpair()
+        self.messages: list[Message] = []
+        self.is_gone = asyncio.Event()
+        self.parent = Link(one, self.messages.append, self.is_gone.set, {})
+        self.worker = Link(other, self.messages.append, self.is_gone.set, HANDLERS)
+        self.other = other
+
+    def close(self) -> None:
+        """End both."""
+        self.parent.close()
+        self.worker.close()
+
+
+async def test_messages() -> None:
+    """They arrive in their order, however long, and in whatever pieces; unknown ones are none."""
+    pair = Pair()
+    sent: list[Message] = [Serving(), State(b"x" * 3_000_000), Urgent("a"), Alive()]
+    for each in sent[:2]:
+        pair.worker.send(each)
+    was_sent = pair.worker.is_sent
+    await pair.worker.sent()
+    unknown = msgspec.msgpack.encode({"type": "Later", "a": 1}), b"\xc1", b""
+    frames = [*unknown, *map(msgspec.msgpack.encode, sent[2:])]
+    for byte in b"".join(len(each).to_bytes(4, "big") + each for each in frames):
+        pair.other.send(bytes([byte]))
+        await asyncio.sleep(0)
+    await until(lambda: len(pair.messages) == len(sent))
+    pair.close()
+
+    assert not was_sent
+    assert sent == pair.messages
+
+
+async def test_questions() -> None:
+    """Each has its own reply, whole or in parts, or an error that says why."""
+    pair = Pair()
+    echoes = [pair.parent.ask("echo", b"%d" % number) for number in range(5)]
+    replies = await asyncio.gather(*echoes, pair.parent.ask("parts", b"300"))
+    errors = []
+    for question in ("broken", "later", "broken parts"):
+        with pytest.raises(LinkError) as caught:
+            await pair.parent.ask(question, b"")
+        errors.append(str(caught.value))
+    pair.close()
+
+    assert [b"0", b"1", b"2", b"3", b"4"] == replies[:5]
+    assert b"".join(b"%d," % number for number in range(300)) == replies[5]
+    assert ["is broken", "knows no question 'later'", "ZeroDivisionError"] == errors
+
+
+async def test_no_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that does not come in time, is too long, or whose process is gone, is an error."""
+    monkeypatch.setattr(module, "MAX_FRAME_BYTES", 1000)
+    pair = Pair()
+    pair.parent.send(Reply(1, b"to no question"))
+    with pytest.raises(LinkError, match="its answer exceeds 1000 bytes"):
+        await pair.parent.ask("parts", b"400")
+    one, silent = socket.socketpair()
+    link = Link(one, lambda _: None, lambda: None, {})
+    with pytest.raises(LinkError, match=r"no answer within 0\.01 s"):
+        await link.ask("echo", b"", 0.01)
+    asking = asyncio.ensure_future(link.ask("echo", b""))
+    await asyncio.sleep(0)
+    silent.close()
+    for _ in range(2):
+        with pytest.raises(LinkError, match="the other process is gone"):
+            await asking
+        asking = asyncio.ensure_future(link.ask("echo", b""))
+    with contextlib.suppress(LinkError):
+        await asking
+    link.close()
+    pair.close()
+
+
+async def test_bounds(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """What nobody reads is kept up to a limit; a message beyond it ends the link."""
+    monkeypatch.setattr(module, "MAX_FRAME_BYTES", 1 << 20)
+    one, deaf = socket.socketpair()
+    link = Link(one, lambda _: None, lambda: None, {})
+    for _ in range(100):
+        link.send(State(b"x" * (1 << 16)))
+    shown = repr(link)
+    link.close()
+    deaf.close()
+    pair = Pair()
+    pair.other.send((1 << 21).to_bytes(4, "big"))
+    await pair.is_gone.wait()
+    pair.close()
+
+    assert int(shown.split()[2]) <= 1 << 20
+    assert "a message over the link has 2097156 bytes" in caplog.text
+
+
+async def test_last_words() -> None:
+    """What a process said last is read when it has ended, though a child has the link, too."""
+    pair = Pair()
+    child = pair.other.dup()
+    pair.worker.send(State(b"last"))
+    pair.worker.close()
+    pair.parent.finish()
+    pair.parent.finish()
+    child.close()
+
+    assert [State(b"last")] == pair.messages
+
+
+class Parent:
+    """The parent's end, and a worker's."""
+
+    def __init__(self, signals: Signals) -> None:
+        ours, theirs = socket.socketpair()
+        self.messages: list[Message] = []
+        self.is_gone = asyncio.Event()
+        self.end = Link(ours, self.messages.append, self.is_gone.set, {})
+        place = msgspec.structs.replace(PLACE, link=theirs.detach())
+        self.worker = ParentLink(place, signals)
+
+
+async def test_what_a_worker_says() -> None:
+    """Its parent hears it, with its state if it has one, and its end."""
+    with Signals() as signals:
+        parent = Parent(signals)
+        parent.worker.reloading()
+        parent.worker.ready()
+        parent.worker.alive()
+        await parent.worker.last()
+        parent.worker.state = lambda: b"state"
+        parent.worker.alive()
+        await parent.worker.last()
+        parent.worker.stopping(1.0)
+        await until(lambda: len(parent.messages) == 7)
+        parent.worker.close()
+        parent.worker.close()
+        await parent.is_gone.wait()
+        parent.end.send(Drain())
+        parent.end.close()
+
+    state = State(b"state")
+    assert [Reading(), Serving(), Alive(), Alive(), state, state, Ending()] == parent.messages
+
+
+async def test_state_that_nobody_reads(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is sent again only once it is read, and nobody waits for that for long."""
+    monkeypatch.setattr("apfproxy.workers.worker.LAST_WITHIN_S", 0.01)
+    made: list[int] = []
+
+    def state() -> bytes:
+        made.append(1)
+        return b"x" * (1 << 22)
+
+    with Signals() as signals:
+        ours, theirs = socket.socketpair()
+        worker = ParentLink(msgspec.structs.replace(PLACE, link=theirs.detach()), signals)
+        worker.state = state
+        for _ in range(3):
+            worker.alive()
+        states = len(made)
+        await worker.last()
+        worker.close()
+        ours.close()
+
+    assert 1 == states
+    assert "the parent does not read what was counted last" in caplog.text
+
+
+@pytest.mark.parametrize("message", [Drain(), Leave()])
+async def test_drain(caplog: pytest.LogCaptureFixture, message: Message) -> None:
+    """To say it twice, to send a signal, too, and to say what nobody knows, make no difference."""
+    caplog.set_level("INFO")
+    with Signals(Hangup.RELOAD) as signals:
+        parent = Parent(signals)
+        for each in (Ask(1, "what", b""), message, message, Urgent("nobody's")):
+            parent.end.send(each)
+        await signals.first.wait()
+        os.kill(os.getpid(), signal.SIGTERM)  # as to a group of processes
+        os.kill(os.getpid(), signal.SIGHUP)
+        await until(lambda: "nothing is read again" in caplog.text)  # after the other one
+        is_second = signals.second.is_set()
+        is_relieved = parent.worker.is_relieved
+        parent.worker.close()
+        parent.end.close()
+
+    assert not is_second
+    assert (message == Leave()) == is_relieved
+
+
+async def test_cut() -> None:
+    """It is like two signals."""
+    with Signals() as signals:
+        parent = Parent(signals)
+        parent.end.send(Cut())
+        await signals.second.wait()
+        parent.worker.close()
+        parent.end.close()
+
+    assert signals.first.is_set()
+
+
+async def test_parent_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    """A worker drains then, and can still speak to nobody."""
+    with Signals() as signals:
+        parent = Parent(signals)
+        parent.end.close()
+        await signals.first.wait()
+        parent.worker.alive()
+        is_second = signals.second.is_set()
+
+    assert not is_second
+    assert "the parent process is gone" in caplog.text
