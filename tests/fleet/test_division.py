@@ -11,7 +11,10 @@ from apfproxy.fleet.division import (
     divide_among_members,
     part_of,
     rounded,
+    scaled,
+    seats_of,
 )
+from apfproxy.flowcontrol.limits import LevelLimits
 
 LIMITED = LevelRules(1, 0, None, is_exempt=False)
 LENDING = LevelRules(1, 100, None, is_exempt=False)
@@ -201,3 +204,23 @@ def test_rounded() -> None:
     assert {"x": 2, "y": 1} == rounded({"x": 1.5, "y": 1.5}, 3, lambda key: (0, key))
     assert {"x": 1, "y": 2} == rounded({"x": 1.4, "y": 1.6}, 3, lambda key: (0, key))
     assert {"x": 2, "y": 1} == rounded({"x": 1.999999999, "y": 1.0}, 3, lambda key: (0, key))
+
+
+def test_scaled() -> None:
+    """The same part of each level, in whole seats; exempt levels as they are."""
+    levels = {"a": LIMITED, "b": LIMITED} | {"exempt": LevelRules(1, 50, None, is_exempt=True)}
+    limits = {
+        "a": LevelLimits(6, 3, 10),
+        "b": LevelLimits(3, 2, 10),
+        "exempt": LevelLimits(4, 2, 4),
+        "gone": LevelLimits(5, 5, 5),
+    }
+
+    found = scaled(limits, levels, 4)
+    assert 4 == seats_of(found, levels)
+    assert {"a": LevelLimits(3, 3, 7), "b": LevelLimits(1, 1, 8)} == {
+        name: found[name] for name in "ab"
+    }
+    assert limits["exempt"] == found["exempt"]
+    assert "gone" not in found
+    assert 9 == seats_of(scaled(limits, levels, 20), levels)

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from apfproxy.base.transitions import TransitionError
-from apfproxy.fleet.division import LevelRules, divide_among_levels, scaled, seats_of
 from apfproxy.fleet.ledger import (
     ALL_OVER,
     FAILED,
@@ -23,11 +22,9 @@ from apfproxy.fleet.ledger import (
     Report,
 )
 from apfproxy.fleet.record import MAX_MEMBERS, VERSION, Member, Record, RecordFullError
-from apfproxy.flowcontrol.limits import LevelLimits
 from tests.fleet.shared_store import (
     LEASE_S,
     ONE_LEVEL,
-    TWO_LEVELS,
     SharedStore,
     SharingMember,
     settled,
@@ -98,15 +95,6 @@ def test_the_least_limit_counts() -> None:
 # Demand
 
 
-def test_idle_members_have_equal_parts() -> None:
-    """Nobody has to ask first."""
-    store = SharedStore()
-    one, other = two(store)
-    now_s = settled(one, other)
-
-    assert 5 == one.in_force(now_s) == other.in_force(now_s)
-
-
 def test_seats_go_where_they_are_wanted() -> None:
     """Two refreshes of each after the demand changed, at most."""
     store = SharedStore()
@@ -148,54 +136,6 @@ def test_seats_in_use_are_given_when_they_are_free() -> None:
     other.refresh(now_s)
     one.refresh(now_s)
     assert (5, 5) == (one.in_force(now_s), other.in_force(now_s))
-
-
-def test_levels() -> None:
-    """Each has its part of the seats, by what all members want of it."""
-    store = SharedStore()
-    one, other = two(store)
-    one.levels = other.levels = TWO_LEVELS
-    one.demand, other.demand = {"a": 9}, {"b": 9}
-    settled(one, other)
-
-    assert {"a": 5, "b": 0} == nominal(one)
-    assert {"a": 0, "b": 5} == nominal(other)
-
-
-def test_bounds_sum_to_those_of_the_whole() -> None:
-    """What a level keeps, and what it may borrow, is divided without a rest, as its seats are."""
-    store = SharedStore()
-    members = [SharingMember(key, store, 17) for key in ("m#1", "n#1", "o#1")]
-    for each in members:
-        each.levels = {
-            "a": LevelRules(1, 30, 45, is_exempt=False),
-            "b": LevelRules(2, 60, None, is_exempt=False),
-        }
-    settled(*members)
-    own = [each.ledger.allotment(each.report()) for each in members]
-    divided = divide_among_levels(17, members[0].levels, {})
-
-    for name, level in divided.items():
-        assert level.seats == sum(each[name].nominal for each in own)
-        assert level.limits.lower == sum(each[name].lower for each in own)
-        assert level.limits.upper == sum(each[name].upper for each in own)
-
-
-def test_exempt_levels() -> None:
-    """They have a part of their nominal limit, which others may borrow of; it is no claim."""
-    store = SharedStore()
-    one, other = two(store)
-    one.levels = other.levels = ONE_LEVEL | {"exempt": LevelRules(1, 50, None, is_exempt=True)}
-    now_s = settled(one, other)
-
-    assert (2, 3) == (nominal(one)["exempt"], nominal(other)["exempt"])
-    assert 7 == one.ledger.allotment(one.report())["exempt"].upper
-    assert LIMIT == one.in_force(now_s) + other.in_force(now_s)
-
-
-def nominal(member: SharingMember) -> dict[str, int]:
-    """Seats by level."""
-    return {name: each.nominal for name, each in member.ledger.allotment(member.report()).items()}
 
 
 # Time
@@ -614,23 +554,3 @@ def test_a_lower_limit_while_the_store_is_away() -> None:
     member.fail(now_s)
 
     assert 4 == member.in_force(now_s)
-
-
-def test_scaled() -> None:
-    """The same part of each level, in whole seats; exempt levels as they are."""
-    levels = TWO_LEVELS | {"exempt": LevelRules(1, 50, None, is_exempt=True)}
-    limits = {
-        "a": LevelLimits(6, 3, 10),
-        "b": LevelLimits(3, 2, 10),
-        "exempt": LevelLimits(4, 2, 4),
-        "gone": LevelLimits(5, 5, 5),
-    }
-
-    found = scaled(limits, levels, 4)
-    assert 4 == seats_of(found, levels)
-    assert {"a": LevelLimits(3, 3, 7), "b": LevelLimits(1, 1, 8)} == {
-        name: found[name] for name in "ab"
-    }
-    assert limits["exempt"] == found["exempt"]
-    assert "gone" not in found
-    assert 9 == seats_of(scaled(limits, levels, 20), levels)

@@ -16,7 +16,7 @@ from apfproxy.fleet.ledger import LeaseState
 from tests.fleet.world import LEASE_S, PromptWorld, World
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tests.fleet.world import WorldMember
 
@@ -24,14 +24,10 @@ MOST = 6
 """Members at once."""
 RATES = (1.0, 0.9, 1.1, 1.05)
 OFFSETS_S = (0.0, 1000.0, 3.3)
+LEASES_S = (LEASE_S, 1.5 * LEASE_S)
+PAUSES_S = (0.01, 0.2, 0.5, 0.5, 1.0, 1.0, 3.0, 9.0)
 AMOUNTS = (0, 0, 1, 3, 12)
 OUTCOMES = ("heard", "heard", "heard", "heard", "unheard", "stray", "lost")
-CHAOS = (
-    *("-", "wait", "join", "die", "leave", "away"),
-    *("cut", "stall", "stray", "limit", "lose", "roll-back"),
-)
-BUSTLE = ("-", "wait", "join", "die", "leave", "away", "stray", "lose", "roll-back")
-LEASES_S = (LEASE_S, 1.5 * LEASE_S)
 ROUNDS_TO_REST = 3
 """Refreshes of everybody, in any order, until what all want is divided: all say what they want; who
 has too much gives it up; others claim it."""
@@ -41,111 +37,102 @@ ROUNDS_FOR_USE = 1
 Wishes = dict[str, dict[str, int]]
 """Seats, by member and level."""
 
-
-def any_member(world: World, random: Random) -> WorldMember:
-    """One more, with any clock and lease."""
-    return world.join(random.choice(RATES), random.choice(OFFSETS_S), random.choice(LEASES_S))
+# Steps, each of what may happen to a member, or to all
 
 
-def wander(world: World, random: Random) -> str:
-    """One step of what may happen to any member at any time; what it was."""
-    if not world.members:
-        any_member(world, random)
-        return "join"
-    member = random.choice(world.members)
-    step = random.choices(
-        ("refresh", "ask", "plan", "swap", "want", "start", "end"), (30, 10, 12, 14, 8, 6, 6)
-    )[0]
-    if step == "refresh":
-        world.refresh(member)
-    elif step == "ask":
-        world.ask(member)
-    elif step == "plan":
-        world.plan(member)
-    elif step == "swap":
-        # A newcomer that fails is alone, and the others do not know of it yet.
-        is_new = member.ledger.state is LeaseState.JOINING
-        world.swap(member, "heard" if is_new else random.choice(OUTCOMES))
-    elif step == "want":
-        member.waiting[random.choice(list(member.waiting))] = random.choice(AMOUNTS)
-    elif step == "start":
-        member.start()
-    else:
-        level = random.choice(list(member.running))
-        member.running[level] = random.randint(0, member.running[level])
-    return step
+def joins(world: World, random: Random) -> None:
+    """One more comes, with any clock and lease.
 
-
-def chaos(world: World, random: Random) -> str:
-    """One step of all that may go wrong."""
-    member = random.choice(world.members) if world.members else None
-    step = random.choices(
-        CHAOS,
-        (83, 8, 1, 0.5, 0.5, 1, 1, 1, 1, 1, 0.3, 0.3),
-    )[0]
-    if step == "-" or member is None:
-        return wander(world, random)
-    if step == "wait":
-        world.wait(random.choice((0.01, 0.2, 0.5, 0.5, 1.0, 1.0, 3.0, 9.0)))
-    elif step == "join":
-        if len(world.members) < MOST:
-            any_member(world, random)
-    elif step == "die":
-        world.die(member)
-    elif step == "leave":
-        world.leave(member)
-    elif step == "away":
-        world.is_away = not world.is_away
-    elif step == "cut":
-        member.is_cut = not member.is_cut
-    elif step == "stall":
-        member.is_stalled = not member.is_stalled
-    elif step == "stray" and world.strays:
-        world.arrive(random.choice(world.strays))
-    elif step == "limit":
-        member.limit = random.choice((world.limit, max(1, world.limit // 2)))
-    elif step == "lose":
-        world.lose()
-    elif step == "roll-back":
-        world.roll_back(random.randint(1, 6))
-    return step
-
-
-def bustle(world: PromptWorld, random: Random, *, loses: bool, moves: bool) -> str:
-    """One step where no member is kept from the store longer than the others.
-
-    Args:
-        world: What is changed.
-        random: What happens.
-        loses: Whether the store may lose what was written.
-        moves: Whether members may come and go.
+    Where none is to be kept from the store longer than the others, it has written before anything
+    else: a newcomer without a store has its safe share while the others still have their claims.
     """
-    step = random.choices(
-        BUSTLE,
-        (80, 8, moves, 0.5 * moves, 0.5 * moves, 3, 0.5, 0.5 * loses, 0.5 * loses),
-    )[0]
-    if step == "-" or not world.members:
-        return wander(world, random)
-    member = random.choice(world.members)
-    if step == "wait":
-        world.wait(random.choice((0.01, 0.2, 0.5, 1.0, 3.0, 9.0)))
-    elif step == "join":
-        # A newcomer without a store has its safe share while the others still have their claims.
-        if len(world.members) < MOST and not world.is_away:
-            world.refresh(any_member(world, random))
-    elif step == "die":
-        world.die(member)
-    elif step == "leave" and not world.is_away:
-        world.leave(member)
-    elif step == "away":
-        world.turn()
-    elif step == "stray" and world.strays:
+    is_prompt = isinstance(world, PromptWorld)
+    if len(world.members) < MOST and not (is_prompt and world.is_away):
+        newcomer = world.join(
+            random.choice(RATES), random.choice(OFFSETS_S), random.choice(LEASES_S)
+        )
+        if is_prompt:
+            world.refresh(newcomer)
+
+
+def swaps(world: World, member: WorldMember, random: Random) -> None:
+    """Its write arrives, or not; of a newcomer, which would be alone then, it does."""
+    is_new = member.ledger.state is LeaseState.JOINING
+    world.swap(member, "heard" if is_new else random.choice(OUTCOMES))
+
+
+def wants(_: World, member: WorldMember, random: Random) -> None:
+    """Requests wait."""
+    member.waiting[random.choice(list(member.waiting))] = random.choice(AMOUNTS)
+
+
+def ends(_: World, member: WorldMember, random: Random) -> None:
+    """Requests end."""
+    level = random.choice(list(member.running))
+    member.running[level] = random.randint(0, member.running[level])
+
+
+def stalls(_: World, member: WorldMember, __: Random) -> None:
+    """It does nothing, or goes on."""
+    member.is_stalled = not member.is_stalled
+
+
+def is_cut(_: World, member: WorldMember, __: Random) -> None:
+    """It does not reach the store, or does again."""
+    member.is_cut = not member.is_cut
+
+
+def is_limited(world: World, member: WorldMember, random: Random) -> None:
+    """Its settings have another limit."""
+    member.limit = random.choice((world.limit, max(1, world.limit // 2)))
+
+
+def arrives(world: World, _: WorldMember, random: Random) -> None:
+    """A swap that its member has given up on does."""
+    if world.strays:
         world.arrive(random.choice(world.strays))
-    elif step == "lose":
-        world.lose()
-    elif step == "roll-back":
-        world.roll_back(random.randint(1, 6))
-    return step
+
+
+STEPS: dict[str, Callable[[World, WorldMember, Random], object]] = {
+    "refresh": lambda world, member, _: world.refresh(member),
+    "ask": lambda world, member, _: world.ask(member),
+    "plan": lambda world, member, _: world.plan(member),
+    "swap": swaps,
+    "want": wants,
+    "start": lambda _, member, __: member.start(),
+    "end": ends,
+    "wait": lambda world, _, random: world.wait(random.choice(PAUSES_S)),
+    "join": lambda world, _, random: joins(world, random),
+    "die": lambda world, member, _: world.die(member),
+    "leave": lambda world, member, _: world.leave(member),
+    "away": lambda world, _, __: world.turn(),
+    "stray": arrives,
+    "lose": lambda world, _, __: world.lose(),
+    "roll-back": lambda world, _, random: world.roll_back(random.randint(1, 6)),
+    "cut": is_cut,
+    "stall": stalls,
+    "limit": is_limited,
+}
+USUAL = {"refresh": 30, "ask": 10, "plan": 12, "swap": 14, "want": 8, "start": 6, "end": 6}
+USUAL |= {"wait": 8, "stray": 1}
+CHAOS = USUAL | {"join": 1, "die": 0.5, "leave": 0.5, "away": 1, "cut": 1, "stall": 1, "limit": 1}
+CHAOS |= {"lose": 0.3, "roll-back": 0.3}
+"""How often what happens where anything may go wrong for any member."""
+BUSTLE = USUAL | {"away": 3}
+"""The same where no member is kept from the store longer than the others."""
+COMINGS = {"join": 1, "die": 0.5, "leave": 0.5}
+LOSSES = {"lose": 0.5, "roll-back": 0.5}
+
+
+def happen(world: World, random: Random, weights: Mapping[str, float]) -> str:
+    """One step; which one it was."""
+    if not world.members:
+        joins(world, random)
+        return "join"
+    (name,) = random.choices(list(weights), list(weights.values()))
+    STEPS[name](world, random.choice(world.members), random)
+    world.check()
+    return name
 
 
 # Coming to rest
@@ -252,11 +239,7 @@ def wild_walk(seed: int, steps: int) -> Counter[str]:
     """Check what is true in any case; how often what happened."""
     random = Random(seed)  # noqa: S311  no secret
     world = any_world(random)
-    seen: Counter[str] = Counter()
-    for _ in range(steps):
-        seen[chaos(world, random)] += 1
-        world.check()
-    return seen
+    return Counter(happen(world, random, CHAOS) for _ in range(steps))
 
 
 def prompt_walk(seed: int, steps: int) -> Counter[str]:
@@ -267,14 +250,10 @@ def prompt_walk(seed: int, steps: int) -> Counter[str]:
         random.choice((6, 7, 10, 17)), random.choice((1, 1, 2, 3)), random, None if is_fixed else 6
     )
     for _ in range(random.randint(2, MOST)):
-        any_member(world, random)
+        joins(world, random)
     world.wait(12.0)
-    seen: Counter[str] = Counter()
-    loses = seed % 3 == 0
-    for _ in range(steps):
-        seen[bustle(world, random, loses=loses, moves=not is_fixed)] += 1
-        world.check()
-    return seen
+    weights = BUSTLE | ({} if is_fixed else COMINGS) | ({} if seed % 3 else LOSSES)
+    return Counter(happen(world, random, weights) for _ in range(steps))
 
 
 def resting_walk(seed: int, steps: int) -> Counter[str]:
@@ -282,9 +261,9 @@ def resting_walk(seed: int, steps: int) -> Counter[str]:
     random = Random(seed)  # noqa: S311  no secret
     world = any_world(random)
     for _ in range(steps):
-        chaos(world, random)
+        happen(world, random, CHAOS)
     while len(world.members) < 2:
-        world.join()
+        joins(world, random)
     calm(world, random)
     seen: Counter[str] = Counter()
     for _ in range(4):

@@ -271,6 +271,10 @@ class World:
 
     # What else happens
 
+    def turn(self) -> None:
+        """The store goes away, or comes back."""
+        self.is_away = not self.is_away
+
     def arrive(self, swap: Swap) -> None:
         """A stray does."""
         self.strays.remove(swap)
