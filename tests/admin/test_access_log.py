@@ -301,15 +301,6 @@ async def test_reader_that_reads_no_more(
     assert f"access log {tmp_path}/pipe: 200 lines are lost: it takes no more" in caplog.messages
 
 
-async def test_close_before_open() -> None:
-    """A process that never started has nothing to close."""
-    bench = Bench("/nowhere/log")
-    bench.write("a")
-    await bench.log.close()
-
-    assert 0 == bench.log.written
-
-
 async def test_an_error_in_the_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -42,7 +42,6 @@ class Transport(asyncio.Transport):
         return self.unsent
 
     def abort(self) -> None:
-        """Remember it."""
         self.is_cut = True
 
 
@@ -53,27 +52,21 @@ class Inner(asyncio.Protocol):
         self.heard: list[str] = []
 
     def connection_made(self, _transport: asyncio.BaseTransport) -> None:
-        """Remember it."""
         self.heard.append("made")
 
     def data_received(self, data: bytes) -> None:
-        """Remember it."""
         self.heard.append(data.decode())
 
     def eof_received(self) -> None:
-        """Remember it."""
         self.heard.append("end")
 
     def pause_writing(self) -> None:
-        """Remember it."""
         self.heard.append("pause")
 
     def resume_writing(self) -> None:
-        """Remember it."""
         self.heard.append("resume")
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Remember it."""
         self.heard.append("lost")
 
 

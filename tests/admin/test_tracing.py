@@ -56,7 +56,6 @@ class Collector:
         self.is_over = False
 
     def export(self, traces: Sequence[Traced], on_retry: Callable[[str], None]) -> str:
-        """Take a batch."""
         if self.retried:
             on_retry(self.retried)
         self.has_begun.set()
@@ -68,7 +67,6 @@ class Collector:
         return self.problem
 
     def shutdown(self) -> None:
-        """Take no more."""
         self.is_over = True
         self.may_go_on.set()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.app import listener_tls
 from apfproxy.app.listener_tls import all_client_cas
 from apfproxy.base.errors import OperatorError
+from apfproxy.settings import DownstreamSettings, DownstreamTlsSettings, Http2Settings
 from apfproxy.settings.file import load_settings
 from loadtest.certificates import Authority
 from tests.end_to_end.gateway import WHOLE, Gateway, gateway, get
@@ -18,7 +20,6 @@ from tests.end_to_end.secure_peer import SecurePeer, client_context
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Any
 
     from tests.end_to_end.peer import Peer
 
@@ -223,3 +224,66 @@ def test_cas_of_all_clusters(tmp_path: Path, settings: Clusters) -> None:
     found = all_client_cas(load_settings(tmp_path / "f.yaml"))
 
     assert [str(tmp_path / f"ca-{name}.crt") for name in "ab"] == [each.path for each in found]
+
+
+SHOWN = DownstreamTlsSettings(certificate_file="a.crt", key_file="a.key")
+LONG_FIELDS = (
+    "downstream.maxHeadBytes: over HTTP/2 one field has 64 KiB at most, and a longer one gets 431;"
+    " where clients send such fields, set downstream.http2.enabled to false"
+)
+NO_EFFECT = "downstream.http2.cleartext has no effect: "
+NOT_BUILT = "this build has no HTTP/2; install it"
+
+
+@pytest.mark.parametrize(
+    ("has_tls", "http2", "more", "spoken", "warning"),
+    [
+        (False, {}, {}, "", ""),
+        (False, {"is_cleartext": True}, {}, ", with HTTP/2 by prior knowledge", ""),
+        (True, {}, {}, " with TLS and HTTP/2", ""),
+        (True, {"is_enabled": False}, {}, " with TLS", ""),
+        (True, {}, {"proxy_protocol": True}, " with TLS and HTTP/2, behind the PROXY protocol", ""),
+        (False, {}, {"proxy_protocol": True}, ", behind the PROXY protocol", ""),
+        (
+            *(True, {"is_cleartext": True}, {}, " with TLS and HTTP/2"),
+            f"{NO_EFFECT}downstream.tls is on; clients speak HTTP/2 over TLS without it",
+        ),
+        (
+            *(True, {"is_enabled": False, "is_cleartext": True}, {}, " with TLS"),
+            f"{NO_EFFECT}downstream.http2.enabled is false",
+        ),
+        (True, {}, {"max_head_bytes": 65537}, " with TLS and HTTP/2", LONG_FIELDS),
+        (
+            *(False, {"is_cleartext": True}, {"max_head_bytes": 65537}),
+            *(", with HTTP/2 by prior knowledge", LONG_FIELDS),
+        ),
+        (True, {"is_enabled": False}, {"max_head_bytes": 65537}, " with TLS", ""),
+        (False, {}, {"max_head_bytes": 65537}, "", ""),
+        (False, {}, {"why_not": NOT_BUILT}, "", ""),
+        (True, {"is_enabled": False}, {"why_not": NOT_BUILT}, " with TLS", ""),
+        (
+            *(True, {}, {"why_not": NOT_BUILT}, " with TLS"),
+            f"clients are offered HTTP/1.1 only: {NOT_BUILT}",
+        ),
+        (False, {"is_cleartext": True}, {"why_not": NOT_BUILT}, "", f"{NO_EFFECT}{NOT_BUILT}"),
+    ],
+)
+def test_whether_clients_can_speak_http2(
+    has_tls: bool,
+    http2: dict[str, bool],
+    more: dict[str, Any],
+    spoken: str,
+    warning: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A line says why they cannot, where they might expect it."""
+    monkeypatch.setattr(listener_tls, "WHY_NOT", more.pop("why_not", ""))
+    downstream = DownstreamSettings(
+        tls=SHOWN if has_tls else DownstreamTlsSettings(), http2=Http2Settings(**http2), **more
+    )
+    listener_tls.say_why_not(downstream)
+
+    assert spoken == listener_tls.spoken(downstream)
+    assert [warning] * bool(warning) == caplog.messages
+    assert ("" if warning.startswith("clients") else warning) == listener_tls.warning(downstream)

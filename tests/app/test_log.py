@@ -36,13 +36,6 @@ def restored() -> Iterator[None]:
     loggers[0].handlers[:] = handlers
 
 
-def test_one_line() -> None:
-    """No text makes more than one line of a record."""
-    record = logging.LogRecord("a", logging.INFO, "", 1, "one\ntwo\r\nthree", None, None)
-
-    assert OneLineFormatter().format(record) == "one\\ntwo\\r\\nthree"
-
-
 def test_traceback_is_one_line() -> None:
     """A traceback stays in the line of its record."""
     try:
