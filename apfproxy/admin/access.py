@@ -21,11 +21,10 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import MAX_PEM_BYTES, FileChanges, read_file
 from apfproxy.base.health_checks import PAGES
 from apfproxy.base.rare_log import RareLog
-from apfproxy.base.tls_files import TlsError, TlsFile
+from apfproxy.base.tls_files import TlsFile
 from apfproxy.proxy.tls import ServerTls, peer_certificates
 from apfproxy.settings import DownstreamTlsSettings
 from apfproxy.settings.change import NO_CHANGE, Change
@@ -80,15 +79,10 @@ class Credentials:
                 cas,
                 section="adminTls",
             )
-        try:
-            if self.tls is not None:
-                files.add(self.tls.paths, self._load_tls)
-            if self.asks_for_tokens:
-                files.add(self._token_files, self._load_tokens)
-        except OSError as error:
-            raise OperatorError(f"{error.filename}: cannot be read: {error.strerror}") from error
-        except TlsError as tls_error:
-            raise OperatorError(str(tls_error)) from tls_error
+        if self.tls is not None:
+            files.add(self.tls.paths, self._load_tls)
+        if self.asks_for_tokens:
+            files.add(self._token_files, self._load_tokens)
 
     def _load_tls(self) -> None:
         assert self.tls is not None, "there is a certificate"

@@ -10,7 +10,6 @@ Modules that import cryptography or aiohttp are imported only by settings that n
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import MAX_PEM_BYTES, FileChanges, read_file
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import spawn
-from apfproxy.base.tls_files import TlsError, TlsFile, certificates_in, lifetime, token_expiries
+from apfproxy.base.tls_files import TlsFile, certificates_in, lifetime, token_expiries
 from apfproxy.http.credential_fields import BEARER_CHALLENGE
 from apfproxy.proxy.http2.available import is_offered
 from apfproxy.proxy.tls import ServerTls
@@ -34,7 +33,7 @@ from apfproxy.sources.token_file import TokenFile
 from apfproxy.upstream.tls import ClientTls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from apfproxy.authn.credentials import TokenAuthenticator
     from apfproxy.authn.json_web_tokens import JsonWebTokens
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
         JwtSettings,
         ReviewSettings,
         Settings,
-        UpstreamSettings,
     )
 
     Choose = Callable[[EndpointAddress | None], EndpointAddress | None]
@@ -299,7 +297,13 @@ class Identities:
 
         section = f"authentication.jwt[{index}]"
         if jwt.ca_file is not None:
-            self._note_authorities(TlsFile(f"{section}.caFile", jwt.ca_file))
+            file = TlsFile(f"{section}.caFile", jwt.ca_file)
+
+            def note() -> None:
+                """See when CAs expire that are read whenever they are used."""
+                self._authorities[file] = certificates_in(file, is_chain=False)[1]
+
+            self._watch((jwt.ca_file,), note, lambda: None)
         try:
             keys = json_web_tokens.keys_of(jwt)
             issuer = json_web_tokens.JsonWebTokens(jwt, keys)
@@ -310,14 +314,6 @@ class Identities:
             self._watch((jwt.keys_file,), keys.load, self._forget_clients)
         self._issuers.append(issuer)
         return issuer
-
-    def _note_authorities(self, file: TlsFile) -> None:
-        """See when CAs expire that are read whenever they are used."""
-
-        def load() -> None:
-            self._authorities[file] = certificates_in(file, is_chain=False)[1]
-
-        self._watch((file.path,), load, lambda: None)
 
     def _impersonations(self) -> Impersonations | None:
         settings = self._settings.authentication.impersonation
@@ -344,7 +340,9 @@ class Identities:
             settings.max_concurrent,
             settings.timeout_s,
             server_name=upstream.tls.server_name,
-            host=upstream.host_header or host_of(upstream),
+            # Without one of the settings it is that which all servers have in common.
+            host=upstream.host_header
+            or (None if upstream.addresses else upstream.address.authority),
         )
         self.review_apis[kind] = api
         return api
@@ -358,17 +356,9 @@ class Identities:
             load()
             then()
 
-        with self._gathered():
-            self.files.add(paths, load, reload)
-
-    @contextlib.contextmanager
-    def _gathered(self) -> Iterator[None]:
-        """Keep what is wrong with a file, so that all of it can be said at once."""
         try:
-            yield
-        except OSError as error:
-            self._problems.append(f"{error.filename}: cannot be read: {error.strerror}")
-        except (ValueError, TlsError) as error:
+            self.files.add(paths, load, reload)
+        except OperatorError as error:  # so that all that is wrong can be said at once
             self._problems += str(error).splitlines()
 
     def _forget_clients(self) -> None:
@@ -396,11 +386,6 @@ def challenges(settings: AuthenticationSettings) -> bytes:
     )
     lines = [f"WWW-Authenticate: {scheme}\r\n" for scheme, is_known in schemes if is_known]
     return "".join(lines).encode() or BEARER_CHALLENGE
-
-
-def host_of(upstream: UpstreamSettings) -> str | None:
-    """The Host that all servers have in common; None if each has its own."""
-    return None if upstream.addresses else upstream.address.authority
 
 
 def client_cas_of(authentication: AuthenticationSettings) -> tuple[TlsFile, ...]:

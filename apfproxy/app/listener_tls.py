@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from apfproxy.app.clusters import tls_group
 from apfproxy.app.identities import client_cas_of
-from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import FileChanges
-from apfproxy.base.tls_files import TlsError
 from apfproxy.proxy.cluster_router import normal_host
 from apfproxy.proxy.http2.available import WHY_NOT, is_offered
 from apfproxy.proxy.tls import ServerTls
@@ -100,13 +98,8 @@ class ListenerTls:
             self._choose,
             offers_http2=is_offered(settings.downstream.http2),
         )
-        try:
-            # One cluster's broken file is that cluster's own problem.
-            files.add(own.own_paths, own.load, others=own.ca_paths)
-        except OSError as error:
-            raise OperatorError(f"{error.filename}: cannot be read: {error.strerror}") from error
-        except TlsError as tls_error:
-            raise OperatorError(str(tls_error)) from tls_error
+        # One cluster's broken file is that cluster's own problem.
+        files.add(own.own_paths, own.load, others=own.ca_paths)
         return own, files
 
     def _choose(self, name: str) -> tuple[ssl.SSLContext, Hashable] | None:

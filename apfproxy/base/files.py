@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Supervised
 
@@ -131,15 +132,25 @@ class FileChanges:
     ) -> None:
         """Load files now, and again, by `reload` if given, whenever they change; blocks on files.
 
-        What `load` raises is raised here, and OSError if a file of `paths` is missing, or no
-        regular one; the others may be missing.  If reloading raises, the old contents stay in force
-        and the log has its text, which must not quote the contents.
+        The others may be missing.  If reloading raises, the old contents stay in force and the log
+        has its text, which must not quote the contents.
+
+        Raises:
+            OperatorError: A file of `paths` is missing, or no regular one, or `load` raised OSError
+                or ValueError.
         """
         # The fingerprint comes first, so that a change during the load is noticed.
         files = (*paths, *others)
         group = Group(files, paths, reload or load, fingerprint(files))
-        see_regular(paths)
-        load()
+        try:
+            see_regular(paths)
+            load()
+        except OSError as error:
+            raise OperatorError(f"{error.filename}: cannot be read: {error.strerror}") from error
+        except OperatorError:
+            raise
+        except ValueError as error:
+            raise OperatorError(str(error)) from error
         if group.paths:
             self._groups.append(group)
 

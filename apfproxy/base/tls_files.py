@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import MAX_PEM_BYTES, read_file
 from apfproxy.base.strict_json import StrictJsonError, read_object
 
@@ -51,7 +52,7 @@ class TlsFile(NamedTuple):
         return f"{self.setting}: {self.path}"
 
 
-class TlsError(Exception):
+class TlsError(OperatorError):
     """A file of TLS cannot be used; the operator's fault.
 
     It says which setting and file, what is wrong, and what to do; nothing of the contents.

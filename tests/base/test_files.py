@@ -15,6 +15,7 @@ import pytest
 import watchfiles
 
 from apfproxy.base import files
+from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import (
     CHECKOUT,
     INSTALLED,
@@ -195,7 +196,7 @@ async def test_what_becomes_no_regular_file_is_refused(
     reader, changes = watched(path)
     path.unlink()
     make(path)
-    with pytest.raises(OSError, match="not a regular file"):
+    with pytest.raises(OperatorError, match="not a regular file"):
         changes.add((str(path),), reader)
     found = await changes.check()
 
