@@ -141,8 +141,8 @@ def check(  # noqa: PLR0913  flags
     built-in objects that would be in force.
 
     With --settings it reads a settings file and all that it names, as a proxy does at its start:
-    certificates and their keys, CAs, tokens, objects, a kubeconfig.  It changes nothing and asks
-    nobody.
+    certificates and their keys, CAs, tokens, objects, a kubeconfig.  It changes and asks
+    nothing.
     """
     if list_findings:
         click.echo(kinds_as_json() if output == "json" else kinds_as_text())

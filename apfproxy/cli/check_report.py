@@ -1,4 +1,4 @@
-"""What `apfproxy check` prints: findings as lines and as JSON, diffs, and the list of all kinds."""
+"""The output of `apfproxy check`: findings as lines and as JSON, diffs, and all their kinds."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Report:
         return "\n".join([*lines, self.summary()])
 
     def advice(self) -> list[str]:
-        """What to do about each kind of finding, once; nothing about a difference."""
+        """The remedy of each kind of finding, once; nothing about a difference."""
         kinds = {
             entry["id"]: entry["advice"]
             for entry in self.entries
@@ -160,7 +160,7 @@ def problem_entries(problem: Problem) -> list[Entry]:
 
 
 def method_advice(error: FieldError) -> Entry:
-    """What to do where a rule for paths of no resource names HTTP methods as verbs."""
+    """The remedy where a rule for paths of no resource names HTTP methods as verbs."""
     if not NON_RESOURCE_VERBS.fullmatch(error.field) or not isinstance(error.value, Sequence):
         return {}
     methods = [str(verb).upper() for verb in error.value if str(verb).upper() in NO_VERBS]

@@ -25,7 +25,7 @@ BARE = re.compile(r"(?:\w+\()?([0-9.]{1,9})(?:[,)-]|$)")
 """A latency that begins with a number without a unit."""
 NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 SEEDS = {"slices": 200_000, "pods": 200_000, "budgets": 20_000}
-"""What can be seeded, and how many at most: they are all in memory."""
+"""Objects that can be seeded, and how many at most: they are all in memory."""
 
 
 def parse_latencies(texts: Iterable[str]) -> dict[str, Latency]:

@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from apfproxy.simulation.records import Records
 
 MAX_LINE_BYTES = 64 << 20
-"""An audit event with the bodies of a large request and its answer has a few MiB."""
+"""An audit event with the bodies of a large request and its response has a few MiB."""
 
 MAX_SKIPPED_BYTES = 1 << 30
-"""Of a line that is too long; there are devices whose first line never ends."""
+"""Bytes of a line that is too long; there are devices whose first line never ends."""
 
 NS_PER_DAY = 86_400_000_000_000
 LONGEST_SPAN_NS = 31 * NS_PER_DAY
-"""Of a log: limits are adjusted every 10 s all the time, and one wrong time may be years away."""
+"""Span of a log: limits are adjusted every 10 s, and one wrong time may be years away."""
 
 MAX_MIX_BYTES = 4 << 20
 
@@ -68,7 +68,7 @@ GC_THRESHOLD = 200_000
 """Objects made before a look for circles, of which requests make none: 10 % less time."""
 
 HELD = (
-    "arrivals are taken as they were: clients that waited for answers would have asked later,"
+    "arrivals are taken as they were: clients that waited for responses would have asked later,"
     " so a crowded level looks worse than it was"
 )
 
@@ -89,7 +89,7 @@ Examples:
 
 
 class Configuration(NamedTuple):
-    """What requests are replayed through: objects, built-in ones included, and a server's seats."""
+    """Requests are replayed through it: objects, built-in ones included, and a server's seats."""
 
     name: str
     objects: tuple[FlowControlObject, ...]
@@ -322,8 +322,8 @@ def records_of(
         raise CommandError(*lines, f"{name}: {nothing_in(records, other)}")
     if records.guessed == len(records):
         raise CommandError(
-            f"{name}: none of its {counted(len(records), 'request')} executed, so that nobody knows"
-            " how long they take; record a log while the server answers"
+            f"{name}: none of its {counted(len(records), 'request')} executed, so that it is not"
+            " known how long they take; record a log while the server answers"
         )
     if records.span_ns > LONGEST_SPAN_NS:
         days = records.span_ns / NS_PER_DAY
@@ -339,7 +339,7 @@ def nothing_in(records: Records, other: str) -> str:
         return (
             f"{counted(records.early, 'event')}, none of which is of the stage ResponseComplete,"
             " which says how long a request took: take it out of omitStages in the audit policy,"
-            " and record anew"
+            " and record again"
         )
     if records.misfits:
         return f"{counted(records.misfits, 'line')} of the other kind of log: give it with {other}"

@@ -52,7 +52,7 @@ IS_MORE_BETTER = {"executed": True, "rejected": False, "waitP50": False, "waitP9
 LEAST_WAIT_S = 0.01
 LEAST_PART_OF_WAIT = 0.1
 LEAST_PART = 0.01
-"""Smaller differences have no colour: nobody would notice them."""
+"""Smaller differences have no colour: they would not be noticed."""
 
 
 class ReportTable(NamedTuple):
@@ -188,7 +188,7 @@ def duration_text(seconds: float) -> str:
 
 
 def colour(field: str, before: Row, after: Row) -> str:
-    """Green or red for a difference that somebody would notice, and that is good or bad."""
+    """Green or red for a difference that would be noticed, and that is good or bad."""
     name = "rejectedTotal" if field == "rejected" else field
     if field not in IS_MORE_BETTER:
         return ""

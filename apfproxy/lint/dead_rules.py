@@ -16,9 +16,9 @@ from apfproxy.lint.findings import (
     NO_SUCH_GROUP,
     NO_SUCH_RESOURCE,
     NO_SUCH_SCOPE,
+    NO_SUCH_SUBJECT,
     NO_SUCH_URL,
     NO_SUCH_VERB,
-    NOBODY,
     Finding,
     FindingKind,
 )
@@ -65,11 +65,11 @@ OF_NAMESPACES_VERBS = frozenset({ALL, "list", "watch", "create", "deletecollecti
 """Verbs of requests for Namespaces without naming one: of the scope of the cluster."""
 
 Dead = tuple[FindingKind, str, str]
-"""What is found, the field below that of the rule, and the message."""
+"""The kind, the field below that of the rule, and the message."""
 
 
 def dead_rules(schema: FlowSchema, *, is_plain: bool = False) -> Iterator[Finding]:
-    """What matches nothing in a FlowSchema; `MATCHES_NOTHING`, if it is all of it, comes last.
+    """The parts of a FlowSchema that match nothing; if all do, `MATCHES_NOTHING` comes last.
 
     Before an API that is not Kubernetes (`is_plain`) resource rules match nothing, which is said
     only where a FlowSchema has no others: what comes from a cluster has both.
@@ -87,8 +87,8 @@ def dead_rules(schema: FlowSchema, *, is_plain: bool = False) -> Iterator[Findin
 
 
 def _dead_parts(rules: PolicyRulesWithSubjects, *, is_plain: bool) -> tuple[list[Dead], bool]:
-    """What matches nothing in one element of a FlowSchema's rules, and whether the rest can."""
-    found = _doubted(NOBODY, "subjects", rules.subjects, why_nobody)
+    """The dead parts of one element of a FlowSchema's rules, and whether the rest can match."""
+    found = _doubted(NO_SUCH_SUBJECT, "subjects", rules.subjects, why_no_subject)
     has_subject = len(found) < len(rules.subjects)
     has_rule = False
     judged: dict[str, list[tuple[list[Dead], bool]]] = {
@@ -114,7 +114,7 @@ def _doubted(
     return [(kind, f"{field}[{index}]", message) for index, message in reasons if message]
 
 
-def why_nobody(subject: Subject) -> str:
+def why_no_subject(subject: Subject) -> str:
     """Why a subject matches no user; "" if it may match one."""
     if subject.user is not None:
         return _why_no_user(subject.user.name)
@@ -157,7 +157,7 @@ def _why_misspelt(name: str, known: Collection[str], noun: str) -> str:
 def dead_in_url_rule(
     rule: NonResourcePolicyRule, *, is_plain: bool = False
 ) -> tuple[list[Dead], bool]:
-    """What matches nothing in a non-resource rule, and whether the rest can match."""
+    """The dead parts of a non-resource rule, and whether the rest can match."""
     verbs = _doubted(
         NO_SUCH_VERB,
         "verbs",
@@ -190,7 +190,7 @@ def why_no_url(url: str, *, is_plain: bool = False) -> str:
 
 
 def dead_in_resource_rule(rule: ResourcePolicyRule) -> tuple[list[Dead], bool]:
-    """What matches nothing in a resource rule, and whether the rest can match."""
+    """The dead parts of a resource rule, and whether the rest can match."""
     groups = _doubted(NO_SUCH_GROUP, "apiGroups", rule.api_groups, why_no_api_group)
     resources: list[Dead] = []
     for index, resource in enumerate(rule.resources):

@@ -111,8 +111,8 @@ MATCHES_NOTHING = _warning(
     "The FlowSchema has no rules, or none of its rules can match any request.",
     "Give it a rule that can match, or delete it.",
 )
-NOBODY = _warning(
-    "APF111 subject that nobody is",
+NO_SUCH_SUBJECT = _warning(
+    "APF111 subject that does not exist",
     "No user or group has this name: it is a pattern where names are compared as they are, a group"
     " in place of a user or the reverse, no name of a service account, or one of Kubernetes' own"
     " with another letter.",
@@ -218,8 +218,8 @@ TOO_FEW_SEATS = _warning(
     "Raise the server concurrency limit to the number in the message, or raise the level's shares,"
     " lower its lendablePercent, or merge small levels.",
 )
-KEPT_FOR_NOBODY = _warning(
-    "APF211 seats for nobody",
+KEPT_IN_VAIN = _warning(
+    "APF211 seats kept in vain",
     "No FlowSchema that sends requests to this level can match one, since others match before or"
     " since its rules match nothing.  What the level does not lend is kept from all other levels.",
     "Correct the FlowSchemas that the message names, delete the level, or set its lendablePercent"

@@ -13,7 +13,7 @@ from apfproxy.flowcontrol.limits import (
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.lint.findings import (
-    KEPT_FOR_NOBODY,
+    KEPT_IN_VAIN,
     LARGE_HAND,
     LONG_QUEUE,
     NO_SEATS,
@@ -92,7 +92,7 @@ def level_findings(
             elif name not in reached and bounds.lower:
                 message = f"it keeps {bounds.lower} of {all_seats}, and no request reaches"
                 message += f" {', '.join(users[name])}"
-                yield Finding(KEPT_FOR_NOBODY, KIND, name, LENDABLE, message)
+                yield Finding(KEPT_IN_VAIN, KIND, name, LENDABLE, message)
         limited, additions = level.spec.limited, level.additions
         if limited is None:
             continue

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
 
 DEFAULT_SERVER_CONCURRENCY_LIMIT = 600
-"""Seats of a kube-apiserver that nobody configured, and of this proxy."""
+"""The default of kube-apiserver, and of this proxy."""
 
 KUBERNETES_URL = re.compile(
     r"\*|/\*?|/(healthz|livez|readyz|metrics|version|openapi|openid|\.well-known|logs|debug|apis)(/.*)?"

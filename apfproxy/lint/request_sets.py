@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 ACCOUNTS_GROUP = "system:serviceaccounts"
 
 MOST_PARTS = 4096
-"""Parts of one piece that are looked at; nobody writes so many, and lists multiply quickly."""
+"""Parts of one piece that are looked at; lists multiply quickly."""
 
 MOST_PIECES = 1000
 """Pieces of one FlowSchema, each subject times each rule; a bound for the memory they take."""
@@ -62,7 +62,7 @@ class Identity:
     name: str = ""
 
 
-EVERYBODY = Identity(Who.ALL)
+ALL_USERS = Identity(Who.ALL)
 AUTHENTICATED = Identity(Who.GROUP, AUTHENTICATED_GROUP)
 UNAUTHENTICATED = Identity(Who.GROUP, UNAUTHENTICATED_GROUP)
 
@@ -70,7 +70,7 @@ UNAUTHENTICATED = Identity(Who.GROUP, UNAUTHENTICATED_GROUP)
 def identities(subjects: Subjects) -> list[Identity]:
     """The sets of users that the subjects of a rule match, in a fixed order."""
     if subjects.is_all:
-        return [EVERYBODY]
+        return [ALL_USERS]
     return [
         *(Identity(Who.USER, name) for name in sorted(subjects.users)),
         *(Identity(Who.GROUP, name) for name in sorted(subjects.groups)),
@@ -80,7 +80,7 @@ def identities(subjects: Subjects) -> list[Identity]:
 
 def holders(identity: Identity) -> list[Identity]:
     """The sets that hold this one as a whole, itself among them."""
-    found = [identity, EVERYBODY]
+    found = [identity, ALL_USERS]
     name = identity.name
     is_user = identity.who is Who.USER
     if namespace := account_namespace(identity):
@@ -92,7 +92,7 @@ def holders(identity: Identity) -> list[Identity]:
         found.append(Identity(Who.GROUP, ACCOUNTS_GROUP))
     if is_user and (name == ANONYMOUS_NAME or name.startswith(UNVERIFIED_PREFIXES)):
         found.append(UNAUTHENTICATED)
-    elif identity not in {EVERYBODY, UNAUTHENTICATED}:
+    elif identity not in {ALL_USERS, UNAUTHENTICATED}:
         found.append(AUTHENTICATED)
     return found
 
@@ -108,7 +108,7 @@ def account_namespace(identity: Identity) -> str:
 
 
 def can_meet(one: Identity, other: Identity) -> bool:
-    """Whether a user can be in both sets: everybody has one name, and any groups."""
+    """Whether a user can be in both sets: a user has one name, and any groups."""
     if one.who is other.who and one.who in {Who.USER, Who.USER_PREFIX}:
         return one.name == other.name
     for user, prefix in ((one, other), (other, one)):
@@ -118,7 +118,7 @@ def can_meet(one: Identity, other: Identity) -> bool:
 
 
 class Kind(enum.Enum):
-    """What sort of requests; no request is of two."""
+    """A sort of requests; no request is of two."""
 
     CLUSTER = "for resources, without a namespace"
     NAMESPACED = "for resources in a namespace"
@@ -127,7 +127,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RequestSet:
-    """What a rule matches of one kind of requests, whoever asks.
+    """The requests of one kind that a rule matches, from any user.
 
     The fields are the rule's lists: verbs, groups, resources, and namespaces if in one; or verbs
     and URLs.
@@ -175,7 +175,7 @@ class Piece:
 
 
 def resource_requests(rule: ResourcePolicyRule) -> Iterator[RequestSet]:
-    """What a resource rule matches.
+    """The requests that a resource rule matches.
 
     The wildcard among namespaces is for all of them, but not for the scope of the cluster.
     """
@@ -187,7 +187,7 @@ def resource_requests(rule: ResourcePolicyRule) -> Iterator[RequestSet]:
 
 
 def url_requests(rule: NonResourcePolicyRule) -> RequestSet:
-    """What a non-resource rule matches."""
+    """The requests that a non-resource rule matches."""
     return RequestSet(Kind.URL, (frozenset(rule.verbs), frozenset(rule.non_resource_urls)))
 
 

@@ -46,7 +46,7 @@ COLUMNS = {
     "ResponseStatus": "responseStatus",
     "Annotations": "annotations",
 }
-"""Of Azure Monitor's tables AKSAudit and AKSAuditAdmin, to members of events."""
+"""Columns of Azure Monitor's tables AKSAudit and AKSAuditAdmin, to members of events."""
 TOO_MANY_REQUESTS = 429
 LATEST_S = 7_258_118_400
 """The year 2200; nanoseconds since 1970 have to fit into 64 bits."""
@@ -57,7 +57,7 @@ class TooManyBrokenError(ValueError):
 
 
 class AuditUser(msgspec.Struct):
-    """Who asks."""
+    """The user of an event."""
 
     username: str = ""
     groups: list[str] = []
@@ -71,7 +71,7 @@ class AuditStatus(msgspec.Struct):
 
 
 class AuditEvent(msgspec.Struct, rename="camel"):
-    """What counts of audit.k8s.io/v1 Event."""
+    """The members of audit.k8s.io/v1 Event that count here."""
 
     stage: str
     kind: str = "Event"
@@ -86,7 +86,7 @@ class AuditEvent(msgspec.Struct, rename="camel"):
 
 
 class AccessLine(msgspec.Struct, rename="camel"):
-    """What counts of a line of the access log."""
+    """The members of a line of the access log that count here."""
 
     time: str
     user: str | None
@@ -177,7 +177,7 @@ def _in_column(value: object) -> object:
 
 def _take_event(event: AuditEvent, records: Records) -> None:
     if event.kind != "Event" or event.stage not in STAGES:
-        raise ValueError("no audit event: kind has to be Event, stage ResponseComplete or the like")
+        raise ValueError("no audit event: kind has to be Event, stage ResponseComplete")
     if event.stage not in LAST_STAGES:
         records.skipped += 1
         records.early += 1
@@ -242,7 +242,7 @@ def _take_line(line: AccessLine, records: Records) -> None:
 
 
 def _user(name: str, groups: list[str]) -> User:
-    """The user of a line; one that names no groups has those that everybody has."""
+    """The user of a line; one that names no groups has those of every user."""
     user = User(name, tuple(groups))
     return user if groups else authenticated(user)
 

@@ -22,7 +22,7 @@ BITS = 7
 
 FIRST_BIN_NS: Final = 100_000_000
 MOST_BINS: Final = 400
-"""Of twice as many, each two become one: enough for a plot 1000 px wide."""
+"""With twice as many, each two become one: enough for a plot 1000 px wide."""
 
 MEANS, COUNTS = ("seats", "waiting", "limit"), ("dispatched", "rejected")
 """Series of a level: averages of a bin (of the limit its last value), and requests in it."""

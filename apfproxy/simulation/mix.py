@@ -65,7 +65,7 @@ MOST_CLIENTS = 100_000
 """In all."""
 MOST_RATE = 1_000_000.0
 MOST_REQUESTS = 1_000_000_000
-"""In all, of flows with a rate: five hours."""
+"""In all, by flows with a rate: five hours."""
 MOST_SEATS = 100
 MOST_SIGMA = 10.0
 
@@ -74,7 +74,7 @@ CALL = re.compile(r"(exp|normal|lognormal)\(([^(),]+)(?:,([^(),]+))?\)")
 FIELD = re.compile(r"Object (missing required|contains unknown) field `(.+)`")
 NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 PART = re.compile(r"[A-Za-z0-9_.:{}-]+")
-"""Of a path: the name of a resource, a namespace or an object, or where its number is to stand."""
+"""A part of a path: the name of a resource, a namespace or an object, or `{}` for its number."""
 ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):[^:]+")
 
 Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
@@ -106,7 +106,7 @@ class Times(msgspec.Struct, frozen=True):
     second: float = 0.0
 
     def drawer(self, chance: random.Random) -> Callable[[], int]:
-        """What draws one, in nanoseconds; at least `LEAST_SERVICE_NS`."""
+        """A function that draws one, in nanoseconds; at least `LEAST_SERVICE_NS`."""
         first, second, drawn = self.first_ns, self.second, chance.random
         log, least, normal = math.log, LEAST_SERVICE_NS, chance.normalvariate
         match self.shape:
@@ -395,7 +395,9 @@ def _request_of(entry: FlowEntry, place: Place) -> tuple[str, str]:
             raise place.error("request", "give either request, or verb and resource")
         method, _, target = request.partition(" ")
         if not method.isalpha() or not target.startswith("/") or " " in target:
-            raise place.error("request", f"expected GET /api/v1/pods or the like, not {request!r}")
+            raise place.error(
+                "request", f"expected a method and a target, such as GET /pods, not {request!r}"
+            )
         return method, target
     if not verb or not resource:
         raise place.error("request", "is missing; or give verb and resource")

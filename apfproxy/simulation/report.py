@@ -128,7 +128,7 @@ def _level_report(view: LevelView, seconds: float) -> Row:
 
 
 def difference(before: Row, after: Row, *, top: int) -> Row:
-    """What the second configuration changes: its numbers less those of the first.
+    """The changes by the second configuration: its numbers less those of the first.
 
     `top` is how many flows and clients of each are listed.
     """

@@ -1,4 +1,4 @@
-"""What flow control is told of requests that nobody sends."""
+"""The description of simulated requests for flow control."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedDigest(RequestDigest):
-    """What flow control is told of requests that are alike."""
+    """The description of requests that are alike."""
 
     __slots__ = ("_headers",)
 

@@ -39,13 +39,13 @@ EPOCH_S = 1_000_000_000
 """When virtual time begins, for what reckons in seconds since 1970."""
 
 MAX_TALLIES = 100_000
-"""Of more clients and flows, all others are one."""
+"""Beyond so many clients and flows, all others are one."""
 
 OTHERS = "(others)"
 
 
 class Lane:
-    """What requests of one kind have in common.
+    """The common part of requests of one kind.
 
     Attributes:
         digest: Describes each of them to flow control.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Entry = TypeVar("Entry")
 
 MAX_BYTES: Final = 64 << 20
-"""Of a value that has not ended; an audit event with large bodies has a few MiB."""
+"""Bytes of a value that has not ended; an audit event with large bodies has a few MiB."""
 SMALL_BYTES: Final = 256 << 10
 """A larger value is taken apart before it is read: as Python's objects it is ten times as large."""
 DEEPEST: Final = 64

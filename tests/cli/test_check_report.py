@@ -13,7 +13,7 @@ from apfproxy.cli.check_report import (
     finding_entry,
     problem_entries,
 )
-from apfproxy.lint.findings import DANGLING, NOBODY, NOTHING_GIVEN, Finding
+from apfproxy.lint.findings import DANGLING, NO_SUCH_SUBJECT, NOTHING_GIVEN, Finding
 from apfproxy.objects.decode import Candidate, Problem
 from apfproxy.objects.field_errors import FieldError, Reason
 from apfproxy.sources.object_files import ObjectsRead
@@ -56,7 +56,7 @@ def test_methods_as_verbs(field: str, verbs: object, advice: str | None) -> None
             id="built-in",
         ),
         pytest.param(
-            finding_entry(Finding(NOBODY, "FlowSchema", "a", "", "\x1b]0;x\x07 is nobody"), READ),
+            finding_entry(Finding(NO_SUCH_SUBJECT, *A, "", "\x1b]0;x\x07 is nobody"), READ),
             r"a.yaml:7: FlowSchema/a: \x1b]0;x\x07 is nobody (" + "\x1b[33mwarning\x1b[0m APF111)",
             id="escaped",
         ),

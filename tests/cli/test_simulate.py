@@ -234,7 +234,7 @@ def test_nothing_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     path = written(tmp_path / "audit.log", lines_of(rejected, rejected))
 
     assert 1 == main(["simulate", "--audit-log", path])
-    assert "none of its 2 requests executed, so that nobody knows" in capsys.readouterr().err
+    assert "none of its 2 requests executed, so that it is not known" in capsys.readouterr().err
 
 
 def test_access_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,8 @@ from apfproxy.lint.dead_rules import (
     dead_in_url_rule,
     dead_rules,
     why_no_api_group,
+    why_no_subject,
     why_no_url,
-    why_nobody,
 )
 from apfproxy.lint.findings import NO_SUCH_RESOURCE, NO_SUCH_SCOPE
 from apfproxy.lint.known_resources import KNOWN_GROUPS, groups_of, is_of_kubernetes
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 )
 def test_users(name: str, expected: str) -> None:
     """A user's name is compared as it is, and some names are known to be no user's."""
-    message = why_nobody(user_subject(name))
+    message = why_no_subject(user_subject(name))
 
     assert (bool(expected), True) == (bool(message), expected in message)
 
@@ -84,7 +84,7 @@ def test_users(name: str, expected: str) -> None:
 )
 def test_groups(name: str, expected: str) -> None:
     """A group's name is compared as it is, and some names are known to be no group's."""
-    message = why_nobody(group_subject(name))
+    message = why_no_subject(group_subject(name))
 
     assert (bool(expected), True) == (bool(message), expected in message)
 
@@ -93,7 +93,7 @@ def test_service_account() -> None:
     """A service account that is valid may exist."""
     account = ServiceAccountSubject(namespace="ci", name="*")
 
-    assert why_nobody(Subject(kind="ServiceAccount", service_account=account)) == ""
+    assert why_no_subject(Subject(kind="ServiceAccount", service_account=account)) == ""
 
 
 @pytest.mark.parametrize(

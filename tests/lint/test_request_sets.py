@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from apfproxy.flowcontrol.classifier import Subjects
 from apfproxy.flowcontrol.mismatch import match_url
 from apfproxy.lint.request_sets import (
+    ALL_USERS,
     AUTHENTICATED,
-    EVERYBODY,
     MOST_PARTS,
     UNAUTHENTICATED,
     Identity,
@@ -171,7 +171,7 @@ def test_identities() -> None:
     ]
 
     assert identities(Subjects(subjects)) == [ALICE, BOB, DEVS, CI]
-    assert identities(Subjects([*subjects, user_subject("*")])) == [EVERYBODY]
+    assert identities(Subjects([*subjects, user_subject("*")])) == [ALL_USERS]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_identities() -> None:
         pytest.param(Identity(Who.USER, "header:al"), {UNAUTHENTICATED}, id="unverified-name"),
         pytest.param(UNAUTHENTICATED, set(), id="unauthenticated"),
         pytest.param(AUTHENTICATED, set(), id="authenticated"),
-        pytest.param(EVERYBODY, set(), id="everybody"),
+        pytest.param(ALL_USERS, set(), id="everybody"),
         pytest.param(BUILDER, {CI, CI_ACCOUNTS, ACCOUNTS, AUTHENTICATED}, id="account"),
         pytest.param(CI, {CI_ACCOUNTS, ACCOUNTS, AUTHENTICATED}, id="accounts"),
         pytest.param(CI_ACCOUNTS, {ACCOUNTS, AUTHENTICATED}, id="group-of-accounts"),
@@ -192,7 +192,7 @@ def test_identities() -> None:
 )
 def test_holders(identity: Identity, expected: set[Identity]) -> None:
     """Sets that hold another, by the groups that authentication gives."""
-    assert set(holders(identity)) == {identity, EVERYBODY} | expected
+    assert set(holders(identity)) == {identity, ALL_USERS} | expected
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_holders(identity: Identity, expected: set[Identity]) -> None:
         pytest.param(BUILDER, OTHERS, False, id="account-of-another-namespace"),
         pytest.param(CI, CI, True, id="one-namespace"),
         pytest.param(CI, OTHERS, False, id="two-namespaces"),
-        pytest.param(ALICE, EVERYBODY, True, id="everybody"),
+        pytest.param(ALICE, ALL_USERS, True, id="everybody"),
         pytest.param(CI, DEVS, True, id="accounts-and-group"),
     ],
 )

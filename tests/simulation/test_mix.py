@@ -230,7 +230,7 @@ def test_wrong_times(text: str, message: str) -> None:
             FLOW.replace("5ms", "5"), "flows[0].serviceTime: '5' is not a duration", id="service"
         ),
         pytest.param(
-            FLOW.replace("GET ", ""), "flows[0].request: expected GET /api/v1/pods", id="method"
+            FLOW.replace("GET ", ""), "flows[0].request: expected a method and", id="method"
         ),
         pytest.param(
             FLOW.replace("pods", "pods?timeout=x"),
