@@ -96,6 +96,7 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
     """Measure both halves, show them as they go, and print the summary; returns the exit code."""
     admin = f"http://{LOCALHOST}:{ports.admin}"
     arms = [Arm("without", ports.without), Arm("with", ports.limited)]
+    begun: list[Arm] = []
     with contextlib.ExitStack() as stack:
         interrupted = stack.enter_context(Signals(Hangup.END)).first
         console.print(
@@ -110,12 +111,13 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
 
         def show(status: str) -> None:
             if console.is_terminal:
-                live.update(Group(table_of(arms), Text(status)), refresh=True)
+                live.update(Group(table_of(begun), Text(status)), refresh=True)
 
         for arm in arms:
             if not interrupted.is_set():
+                begun.append(arm)
                 await arm.run(seconds / 2, interrupted, show)
-    console.print(table_of(arms))
+    console.print(table_of(begun))
     console.print(summary(*arms, is_whole=not interrupted.is_set()), highlight=False)
     return INTERRUPTED if interrupted.is_set() else OK
 

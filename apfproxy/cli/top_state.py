@@ -26,17 +26,11 @@ UnixSeconds = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 
 
 class Part(msgspec.Struct, rename="camel"):
-    """A part of the state."""
+    """A part of the state.  Limits and what is lent and borrowed are seats; durations, seconds."""
 
 
 class Level(Part):
-    """A priority level.  Limits and what is lent and borrowed are seats.
-
-    Attributes:
-        queues: Requests that wait in its first queues; of all, unless there are thousands.
-        queue_count: How many queues it has; None if the proxy does not tell.
-        failed_per_second: Requests that the server behind gave no response, or a 5xx.
-    """
+    """A priority level; `queues` has the requests that wait in its first `queue_count` queues."""
 
     name: str
     type: str
@@ -77,7 +71,7 @@ class TopFlow(Part):
 
 
 class Event(Part):
-    """Something that happened to the configuration."""
+    """A change or an error of the configuration."""
 
     time: UnixSeconds
     message: str
@@ -99,13 +93,9 @@ class Sentence(Part):
 
 
 class Server(Part):
-    """A server behind, or several together; times are seconds.
+    """A server behind, or all together; `since` its state began, p99 until a response begins.
 
-    Attributes:
-        since: When its state began.
-        answers_per_second: By class of status code, such as `5xx`.
-        failures_per_second: Requests that got no response.
-        p99: Of the time until a response begins.
+    `failures_per_second` counts requests without a response.
     """
 
     state: str
@@ -117,11 +107,9 @@ class Server(Part):
 
 
 class Endpoint(Server):
-    """One of several servers behind: `up`, `ejected`, `failing`, `draining` or `unknown`.
+    """One of several servers: `up`, `ejected`, `failing`, `draining` or `unknown`.
 
-    Attributes:
-        ramp: The part of its weight that it has already.
-        share: The part of all requests that it should have.
+    It has the part `ramp` of its weight so far, and should have `share` of all requests.
     """
 
     url: str
@@ -138,9 +126,7 @@ class Endpoint(Server):
 class Upstream(Server):
     """The servers behind together: `up`, `failing` or `unknown`.
 
-    Attributes:
-        endpoints: Each of them, unless there are very many.
-        healthy_count: How many of them get requests.
+    `endpoints` is empty if there are very many; `healthy_count` of them get requests.
     """
 
     address: str
@@ -151,15 +137,9 @@ class Upstream(Server):
 
 
 class Fleet(Part):
-    """The members that share the seats of the server.
+    """The members that share the seats; the proxy itself uses `in_force` seats at most.
 
-    Attributes:
-        state: Of the proxy itself: `joining`, `held`, `expired` or `partitioned`.
-        problem: Why the record is not up to date; "" if it is.
-        age: Seconds since the proxy wrote to it.
-        limit, claims, used: Seats of all, that members may use, and that they use.
-        in_force: Seats that the proxy itself uses at most.
-        silent_count, unlike_count: Members of which nothing is heard; with other settings.
+    It is `joining`, `held`, `expired` or `partitioned`, and wrote to the record `age` ago.
     """
 
     state: str
