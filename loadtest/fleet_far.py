@@ -52,7 +52,7 @@ CHANGES_S = 0.5
 MOVES_S = 5.0
 QUEUING = QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=10_000)
 COLUMNS = (
-    f"{'members':>7}{'ms':>5}  {'load':<8}{'seats':>7}{'peak':>6}{'lapses/min':>12}"
+    f"{'members':>7}{'ms':>5}  {'load':<8}{'seats':>7}{'peak':>6}{'expired/min':>12}"
     f"{'failed/min':>12}{'written/s':>11}{'conflicts/s':>13}{'scripts/s':>11}"
 )
 
@@ -95,14 +95,14 @@ class FarMember:
     """A membership and its clients, each of which asks again when it is answered.
 
     Attributes:
-        lapses: How often its lease ended.
+        expirations: How often its lease ended.
         wanted: How many clients it has.
     """
 
     def __init__(
         self, name: str, url: str, limit: int, gauge: Gauge, fleet: FleetSettings, members: int
     ) -> None:
-        self.lapses = 0
+        self.expirations = 0
         self.wanted = 0
         self._clients = 0
         self._gauge = gauge
@@ -122,7 +122,7 @@ class FarMember:
             User("alice", ()), parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
         )
         self._flow, self._queue_set = found.flow, found.level.queue_set
-        self._was_standing = LeaseState.JOINING
+        self._was = LeaseState.JOINING
         settings = replace(fleet, store=url, name="far", member=name, replicas=members)
         self.membership = Membership(
             self.controller,
@@ -162,9 +162,9 @@ class FarMember:
         self.membership.on_short(level, seats)
 
     def _on_change(self) -> None:
-        standing = self.membership.ledger.state
-        self.lapses += standing is LeaseState.EXPIRED and self._was_standing is LeaseState.HELD
-        self._was_standing = standing
+        state = self.membership.ledger.state
+        self.expirations += state is LeaseState.EXPIRED and self._was is LeaseState.HELD
+        self._was = state
 
     def __repr__(self) -> str:
         return f"<FarMember {self.membership!r}>"
@@ -177,7 +177,7 @@ class Far:
     Attributes:
         seats: Used on average.
         peak: The most at once.
-        lapses_per_min, failed_per_min: Of all members: leases that ended, looks that failed.
+        expired_per_min, failed_per_min: Of all members: leases that ended, looks that failed.
         written_per_s, conflicts_per_s: Of all members.
         scripts_per_s: What the store was asked.
     """
@@ -187,7 +187,7 @@ class Far:
     load: str
     seats: float
     peak: int
-    lapses_per_min: float
+    expired_per_min: float
     failed_per_min: float
     written_per_s: float
     conflicts_per_s: float
@@ -197,7 +197,7 @@ class Far:
         """Print a line of the table."""
         print(
             f"{self.members:>7}{self.round_trip_ms:>5}  {self.load:<8}{self.seats:>7.1f}"
-            f"{self.peak:>6}{self.lapses_per_min:>12.1f}{self.failed_per_min:>12.1f}"
+            f"{self.peak:>6}{self.expired_per_min:>12.1f}{self.failed_per_min:>12.1f}"
             f"{self.written_per_s:>11.1f}{self.conflicts_per_s:>13.1f}{self.scripts_per_s:>11.1f}",
             flush=True,
         )
@@ -232,7 +232,7 @@ class Distance:
     async def _figures(self) -> list[int]:
         parts = [each.membership for each in self._members]
         return [
-            sum(each.lapses for each in self._members),
+            sum(each.expirations for each in self._members),
             sum(each.failures for each in parts),
             sum(each.refreshes for each in parts),
             sum(each.conflicts for each in parts),
@@ -247,7 +247,7 @@ class Distance:
         await {"even": self.even, "random": self.random, "moves": self.moves}[load](seconds)
         lasted_s = monotonic() - begun_s
         seats, peak = self._gauge.mean(), self._gauge.peak
-        lapses, failed, written, conflicts, scripts = (
+        expirations, failed, written, conflicts, scripts = (
             (after - was) / lasted_s
             for after, was in zip(await self._figures(), before, strict=True)
         )
@@ -257,7 +257,7 @@ class Distance:
             load=load,
             seats=seats,
             peak=peak,
-            lapses_per_min=60 * lapses,
+            expired_per_min=60 * expirations,
             failed_per_min=60 * failed,
             written_per_s=written,
             conflicts_per_s=conflicts,

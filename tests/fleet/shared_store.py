@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.fleet.division import LevelRules, seats_of
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
 LEASE_S = 4.0
 ONE_LEVEL = {"a": LevelRules(1, 0, None, is_exempt=False)}
-TWO_LEVELS = {
-    "a": LevelRules(1, 50, None, is_exempt=False),
-    "b": LevelRules(1, 50, None, is_exempt=False),
-}
 
 
 @dataclass
@@ -27,7 +23,6 @@ class SharedStore:
 
     data: bytes | None = None
     version: int = 0
-    history: list[bytes | None] = field(default_factory=list)
 
     def read(self) -> tuple[Record | None, int]:
         """What is there, and its version."""
@@ -42,7 +37,6 @@ class SharedStore:
 
     def put(self, data: bytes | None) -> None:
         """Have it hold something else."""
-        self.history.append(self.data)
         self.data = data
         self.version += 1
 
