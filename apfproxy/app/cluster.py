@@ -29,8 +29,8 @@ from apfproxy.proxy.context import Context, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID
 from apfproxy.settings.change import NO_CHANGE, Change, prepare_all
-from apfproxy.sources.counts_in_force import CountsInForce
 from apfproxy.sources.endpoint_source import EndpointSource
+from apfproxy.sources.object_counts import ObjectCounts
 from apfproxy.sources.object_source import ObjectSource
 from apfproxy.sources.servers_behind import ServersBehind
 from apfproxy.upstream.health import UpstreamHealth
@@ -168,7 +168,9 @@ class Cluster:
         self.config_status = ConfigStatus()
         self.objects = ObjectSource(settings, self.controller, health, self._on_load, behind)
         self.endpoints = EndpointSource(settings, health, self.served.pool.set_endpoints)
-        self.counts = CountsInForce(settings, clock, self.costs, health, behind)
+        self.counts = ObjectCounts(
+            settings, self.costs.set_object_counts, clock.now_ns, health, behind.like
+        )
 
     def _identities_of(self, settings: Settings) -> Identities:
         return Identities(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from apfproxy.base.health_checks import HealthChecks
     from apfproxy.settings import EndpointAddress, Settings, UpstreamSettings
-    from apfproxy.upstream.found_endpoints import FoundEndpoints
+    from apfproxy.sources.service_endpoints import ServiceEndpoints
+
+    Source = DnsEndpoints | ServiceEndpoints
 
 FIRST_ANSWER_S = 10.0
 """For the first endpoints: at the start, and before other settings come into force."""
@@ -31,27 +33,6 @@ ENDPOINTS = "endpoints"
 """The health check."""
 
 logger = logging.getLogger(__name__)
-
-
-class Source(Protocol):
-    """Finds endpoints.
-
-    Attributes:
-        name: Of the source, as a log shows it.
-        found: What it has found.
-    """
-
-    name: str
-    found: FoundEndpoints
-
-    async def run(self) -> None:
-        """Find endpoints for ever."""
-
-    def problem(self) -> str | None:
-        """Why the endpoints may be others by now; None while they are right."""
-
-    async def close(self) -> None:
-        """Ask nobody any more."""
 
 
 class Followed:

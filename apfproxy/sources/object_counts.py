@@ -13,11 +13,19 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-import aiohttp
-import yarl
+from apfproxy.base.faults import Part
+from apfproxy.base.health_checks import READYZ
+from apfproxy.base.tasks import Supervised
+from apfproxy.settings.change import NO_CHANGE, Change
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
+
+    import aiohttp
+    import yarl
+
+    from apfproxy.base.health_checks import HealthChecks
+    from apfproxy.settings import Settings
 
 RESOURCE_OBJECTS = b"apiserver_resource_objects{"
 STORAGE_OBJECTS = b"apiserver_storage_objects{"
@@ -29,6 +37,8 @@ MAX_LINE_BYTES = 1 << 16
 MAX_RESOURCES = 10_000
 """Servers have a few hundred."""
 TIMEOUT_S = 20.0
+OBJECT_COUNTS = "object-counts"
+"""The health check."""
 
 LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 SAMPLE = re.compile(r"[a-z_]+\{([^}]*)\}\s+(\S+)(?:\s+-?[0-9]+)?\s*")
@@ -97,39 +107,88 @@ def whole_number(text: str) -> int | None:
 
 
 class ObjectCounts:
-    """Reads the counts periodically, and logs once when that fails or works again.
+    """Reads the counts periodically, if settings name a page; logs once when that fails or works.
 
-    `on_counts` gets the counts by resource and their time in ns, every `interval_s` after the last.
-    `others` are URLs of all servers that have the same objects, in the order in which to ask them:
-    where one does not answer, the same page of the next one is read.
+    aiohttp is imported when there is a page to read.
+
+    Args:
+        on_counts: Gets the counts by resource and their time in ns.
+        others: URLs of all servers that have the same objects as the one of a URL, in the order in
+            which to ask them: where one does not answer, the same page of the next one is read.
     """
 
     def __init__(
         self,
-        url: str,
+        settings: Settings,
         on_counts: Callable[[Mapping[str, int], int], None],
         now_ns: Callable[[], int],
-        interval_s: float,
+        health: HealthChecks,
+        others: Callable[[str], Mapping[str, object]],
         *,
-        others: Callable[[], Iterable[str]] = tuple,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.url = self._first = yarl.URL(url)
-        self._others = others
         self._on_counts = on_counts
         self._now_ns = now_ns
-        self._interval_s = interval_s
+        self._health = health
+        self._others = others
         self._sleep = sleep
+        self._reading = Supervised(
+            Part.OBJECT_COUNTS, "reading object counts", lambda _beat: self._run()
+        )
+        self._task: asyncio.Task[None] | None = None
+        self._is_started = False
+        self._page = ""
+        self._interval_s = 0.0
+        self._is_first = True
+        self.url = ""
+        """Of the page that was read last."""
         self.problem: str | None = None
-        self.reads_total = 0
+        self._put(settings)
 
-    @property
-    def shown_url(self) -> str:
-        """The URL without what may be secret."""
-        return str(self.url.with_user(None).with_query(None))
+    def start(self) -> None:
+        """Begin to read."""
+        self._is_started = True
+        if self._page:
+            self._task = self._reading.start()
 
-    async def run(self) -> None:
-        """Read for ever."""
+    async def prepare(self, settings: Settings) -> Change:
+        """See whether other settings name another page."""
+        wanted = settings.flow_control
+        if (wanted.object_counts_from or "", wanted.object_counts_interval_s) == (
+            self._page,
+            self._interval_s,
+        ):
+            return NO_CHANGE
+        return Change(lambda: self._put(settings))
+
+    def _put(self, settings: Settings) -> None:
+        self.close()
+        self._health.discard(OBJECT_COUNTS)
+        before, self._page = self._page, settings.flow_control.object_counts_from or ""
+        self._interval_s = settings.flow_control.object_counts_interval_s
+        if self._page != before:
+            self.url, self.problem, self._is_first = self._page, None, True
+            if before:
+                self._on_counts({}, self._now_ns())
+        if self._page:
+            self._health.add(
+                OBJECT_COUNTS,
+                pages=(READYZ,),
+                is_blocking=False,
+                look=lambda: self.problem or self._reading.problem(),
+            )
+        if self._is_started:
+            self.start()
+
+    def close(self) -> None:
+        """Read no more; harmless once done."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        import aiohttp  # noqa: PLC0415 - lazily
+
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
@@ -138,41 +197,46 @@ class ObjectCounts:
 
     async def read_once(self, session: aiohttp.ClientSession) -> None:
         """Read the page; failure leaves what is known and shows in `problem`."""
-        self.reads_total += 1
-        shown_url, problem = self.shown_url, ""
-        for url in dict.fromkeys((self.url, *self._same_page_elsewhere(), self._first)):
+        import aiohttp  # noqa: PLC0415 - lazily
+        import yarl  # noqa: PLC0415 - lazily
+
+        first = yarl.URL(self._page)
+        servers = [yarl.URL(each) for each in self._others(self._page)]
+        same = [first.with_host(each.host or "").with_port(each.port) for each in servers]
+        asked, problem = yarl.URL(self.url), ""
+        errors = (CountsError, aiohttp.ClientError, TimeoutError, OSError, ValueError)
+        for url in dict.fromkeys((asked, *same, first)):
             try:
-                counts = await self._fetch(session, url)
-            except (CountsError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                counts = await _fetch(session, url)
+            except errors as error:
                 problem = problem or " ".join(str(error).split()) or type(error).__name__
-            else:
-                self.url = url
-                break
-        else:
-            if self.problem is None:
-                logger.warning(
-                    "cannot read object counts from %s: %s; costs of lists rest on what is known",
-                    shown_url,
-                    problem,
-                )
-            self.problem = problem
+                continue
+            self.url = str(url)
+            if self.problem is not None or self._is_first:
+                logger.info("object counts of %d resources from %s", len(counts), _shown(url))
+            self.problem, self._is_first = None, False
+            self._on_counts(counts, self._now_ns())
             return
-        if self.problem is not None or self.reads_total == 1:
-            logger.info("object counts of %d resources from %s", len(counts), self.shown_url)
-        self.problem = None
-        self._on_counts(counts, self._now_ns())
+        if self.problem is None:
+            logger.warning(
+                "cannot read object counts from %s: %s; costs of lists rest on what is known",
+                _shown(asked),
+                problem,
+            )
+        self.problem, self._is_first = problem, False
 
-    def _same_page_elsewhere(self) -> Iterator[yarl.URL]:
-        for each in self._others():
-            other = yarl.URL(each)
-            yield self._first.with_host(other.host or "").with_port(other.port)
 
-    async def _fetch(self, session: aiohttp.ClientSession, url: yarl.URL) -> dict[str, int]:
-        parser = CountsParser()
-        # The operator names the page; the server may not choose another by a redirect.
-        async with session.get(url, allow_redirects=False) as response:
-            if response.status != 200:  # noqa: PLR2004 - the status that has the page
-                raise CountsError(f"the server answered {response.status}")
-            async for piece in response.content.iter_any():
-                parser.feed(piece)
-        return parser.finish()
+async def _fetch(session: aiohttp.ClientSession, url: yarl.URL) -> dict[str, int]:
+    parser = CountsParser()
+    # The operator names the page; the server may not choose another by a redirect.
+    async with session.get(url, allow_redirects=False) as response:
+        if response.status != 200:  # noqa: PLR2004 - the status that has the page
+            raise CountsError(f"the server answered {response.status}")
+        async for piece in response.content.iter_any():
+            parser.feed(piece)
+    return parser.finish()
+
+
+def _shown(url: yarl.URL) -> str:
+    """The URL without what may be secret."""
+    return str(url.with_user(None).with_query(None))

@@ -27,7 +27,9 @@ import asyncio
 import ipaddress
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
 
 from apfproxy.base.faults import Part
 from apfproxy.objects.field_errors import one_line
@@ -49,7 +51,6 @@ GROUP = "discovery.k8s.io"
 SERVICE_LABEL = "kubernetes.io/service-name"
 """Of a slice: which Service it is of."""
 
-FAMILIES = ("IPv4", "IPv6")
 MAX_PORT = 65535
 MAX_SHOWN = 100
 """Characters that are shown of what a slice has."""
@@ -183,52 +184,79 @@ class ServicePort:
         return int(self.port or 0) if is_number else None
 
 
+class Conditions(msgspec.Struct):
+    """The state of an endpoint of a slice; None where it is not known."""
+
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+    @property
+    def is_last_resort(self) -> bool:
+        """Whether it counts while none is ready."""
+        return self.serving is not False and self.terminating is True
+
+
+class Target(msgspec.Struct):
+    """The object behind an endpoint of a slice."""
+
+    uid: str | None = None
+
+
+class Endpoint(msgspec.Struct, rename="camel"):
+    """An endpoint of a slice."""
+
+    addresses: list[str]
+    conditions: Conditions | None = None
+    target_ref: Target | None = None
+
+
+class Port(msgspec.Struct):
+    """A port of a slice; one without a number stands for all numbers."""
+
+    name: str | None = None
+    port: Annotated[int, msgspec.Meta(gt=0, le=MAX_PORT)] | None = None
+    protocol: str | None = None
+
+
+class Slice(msgspec.Struct, rename="camel"):
+    """An EndpointSlice."""
+
+    address_type: str
+    endpoints: list[Endpoint] | None = None
+    ports: list[Port] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What slices have.
-
-    Attributes:
-        endpoints: That count, each once.
-        problems: Why others are left out.
-    """
+    """What slices have: the endpoints that count, each once; and why others are left out."""
 
     endpoints: tuple[EndpointAddress, ...]
     problems: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Server:
-    """An endpoint of a slice.
-
-    Attributes:
-        identity: Of the object behind it; "" if the slice does not tell.
-    """
-
-    address: EndpointAddress
-    identity: str
-    is_ready: bool
-    is_last_resort: bool
-
-
 def endpoints_of(slices: Iterable[Json], wanted: ServicePort) -> Found:
-    """The endpoints of a Service; what is no slice, or no endpoint, is told and left out."""
-    servers: list[_Server] = []
+    """The endpoints of a Service; a slice that cannot be used is told and left out as a whole."""
+    servers: list[tuple[EndpointAddress, Endpoint]] = []
     problems: list[str] = []
     for each in sorted(slices, key=lambda each: (str(each.get("addressType")), _name(each))):
         try:
-            servers += list(_servers(each, wanted))  # all of a slice, or nothing
-        except SliceError as error:
-            problems.append(f"EndpointSlice {_name(each)}: {error}")
-    counting = [each for each in servers if each.is_ready] or [
-        each for each in servers if each.is_last_resort
-    ]
+            servers += list(_servers(msgspec.convert(each, Slice), wanted))
+        except (SliceError, msgspec.ValidationError) as error:
+            problems.append(f"EndpointSlice {_name(each)}: {_shown(str(error))}")
+    unsaid = Conditions()
+    states = [each.conditions or unsaid for _, each in servers]
+    counting = [
+        server for server, state in zip(servers, states, strict=True) if state.ready is not False
+    ] or [server for server, state in zip(servers, states, strict=True) if state.is_last_resort]
     by_address: dict[Address, EndpointAddress] = {}
     families: dict[str, bool] = {}  # whether a server, by its identity, counts with IPv6
-    for server in counting:
-        is_v6 = ":" in server.address.address.host
-        if server.identity and families.setdefault(server.identity, is_v6) != is_v6:
+    for address, endpoint in counting:
+        is_v6 = ":" in address.address.host
+        identity = endpoint.target_ref and endpoint.target_ref.uid
+        if identity and families.setdefault(identity, is_v6) != is_v6:
             continue
-        by_address.setdefault(server.address.address, server.address)
+        by_address.setdefault(address.address, address)
     return Found(tuple(by_address.values()), tuple(problems))
 
 
@@ -237,68 +265,39 @@ def _name(slice_: Json) -> str:
     return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
 
 
-def _servers(slice_: Json, wanted: ServicePort) -> Iterator[_Server]:
+def _servers(slice_: Slice, wanted: ServicePort) -> Iterator[tuple[EndpointAddress, Endpoint]]:
     """The endpoints of a slice; SliceError if it has none that can be used."""
-    family = slice_.get("addressType")
-    if family not in FAMILIES:
-        raise SliceError(f"addressType: {_shown(family)} is not done, want {' or '.join(FAMILIES)}")
-    endpoints = slice_.get("endpoints")
-    if not endpoints:  # null where there are none
+    if slice_.address_type not in {"IPv4", "IPv6"}:
+        kind = _shown(slice_.address_type)
+        raise SliceError(f"addressType: {kind} is not done, want IPv4 or IPv6")
+    if not slice_.endpoints:  # null where there are none
         return
-    if not isinstance(endpoints, list):
-        raise SliceError("endpoints: want a list")
-    port = _port(slice_.get("ports"), wanted)
-    for index, endpoint in enumerate(endpoints):
-        if not isinstance(endpoint, dict):
-            raise SliceError(f"endpoints[{index}]: want an object")
-        conditions = endpoint.get("conditions")
-        if not isinstance(conditions, dict):
-            conditions = {}
-        target = endpoint.get("targetRef")
-        identity = target.get("uid") if isinstance(target, dict) else None
-        yield _Server(
-            EndpointAddress(
-                address=Address(
-                    host=_host(endpoint.get("addresses"), f"endpoints[{index}].addresses"),
-                    port=port,
-                    is_tls=wanted.is_tls,
-                ),
-                server_name=wanted.server_name,
-            ),
-            identity if isinstance(identity, str) else "",
-            is_ready=conditions.get("ready") is not False,
-            is_last_resort=conditions.get("serving") is not False
-            and conditions.get("terminating") is True,
-        )
+    port = _port(slice_.ports or [], wanted)
+    for index, endpoint in enumerate(slice_.endpoints):
+        first = endpoint.addresses[0] if endpoint.addresses else ""
+        try:
+            host = str(ipaddress.ip_address(first))
+        except ValueError:
+            raise SliceError(
+                f"endpoints[{index}].addresses: {_shown(first)!r} is no address"
+            ) from None
+        address = Address(host=host, port=port, is_tls=wanted.is_tls)
+        yield EndpointAddress(address=address, server_name=wanted.server_name), endpoint
 
 
-def _host(addresses: object, where: str) -> str:
-    first = addresses[0] if isinstance(addresses, list) and addresses else None
-    try:
-        return str(ipaddress.ip_address(first if isinstance(first, str) else ""))
-    except ValueError:
-        raise SliceError(f"{where}: {_shown(first)} is no address") from None
-
-
-def _port(ports: object, wanted: ServicePort) -> int:
+def _port(ports: list[Port], wanted: ServicePort) -> int:
     """The number of the port that is wanted, at the servers; SliceError if there is none."""
-    known: list[tuple[str, int | None]] = []
-    for port in ports if isinstance(ports, list) else ():
-        if isinstance(port, dict) and port.get("protocol") in (None, "TCP"):
-            number = port.get("port")
-            has_number = isinstance(number, int) and 0 < number <= MAX_PORT
-            known.append((str(port.get("name") or ""), number if has_number else None))
-    for name, number in known:
-        # One without a number stands for all numbers.
-        if wanted.number is not None and number in (None, wanted.number):
+    known = [each for each in ports if each.protocol in (None, "TCP")]
+    for each in known:
+        if wanted.number is not None and each.port in (None, wanted.number):
             return wanted.number
-        if number is not None and wanted.port in (None, name):
-            return number
-    has = ", ".join(f"{name or 'unnamed'}={number or 'any'}" for name, number in known)
+        if each.port is not None and wanted.port in (None, each.name or ""):
+            return each.port
+    has = ", ".join(f"{each.name or 'unnamed'}={each.port or 'any'}" for each in known)
     which = "no port" if wanted.port is None else f"no port {wanted.port}"
     raise SliceError(f"ports: {which} for TCP ({_shown(has) if has else 'it has none'})")
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 - of JSON
-    """A value of a slice in one short line."""
-    return one_line(str(value)[:MAX_SHOWN])
+def _shown(text: str) -> str:
+    """A text that a slice may have made, in one short line."""
+    return one_line(text[:MAX_SHOWN])

@@ -30,6 +30,7 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
+from apfproxy.sources import object_counts
 from apfproxy.sources.in_force import InForce, ObjectFiles, ObjectsError
 from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.stored_objects import StoredObjects
@@ -315,9 +316,7 @@ async def test_an_error_of_object_counts_does_not_end_them(
         url = str(server.make_url("/metrics"))
         flow_control = FlowControlSettings(object_counts_from=url, hash_seed=1)
         process = ProxyProcess(settings_for(server.port or 0, flow_control))
-        counts = process.cluster.counts.current
-        assert counts is not None
-        fetch, calls = counts._fetch, []  # noqa: SLF001  an error that only a bug could be
+        fetch, calls = object_counts._fetch, []  # noqa: SLF001  an error that only a bug could be
         read = asyncio.Event()
 
         async def fail_once(session: aiohttp.ClientSession, url: yarl.URL) -> dict[str, int]:
@@ -327,7 +326,7 @@ async def test_an_error_of_object_counts_does_not_end_them(
             read.set()
             return await fetch(session, url)
 
-        monkeypatch.setattr(counts, "_fetch", fail_once)
+        monkeypatch.setattr(object_counts, "_fetch", fail_once)
         await process.start()
         async with asyncio.timeout(WAIT_S):
             await read.wait()

@@ -283,16 +283,6 @@ async def test_files_are_tried_at_the_start(tmp_path: Path) -> None:
             store_at("rediss://a", **settings)
 
 
-async def test_file_that_vanishes(tmp_path: Path, password_file: Path) -> None:
-    """One that cannot be used later is an error of the store."""
-    async with redis_server(tmp_path) as server:
-        store = store_at(server.url, password_file=str(password_file))
-        password_file.unlink()  # noqa: ASYNC240 - a moment
-        with pytest.raises(StoreError, match="password: cannot be read"):
-            await store.read()
-        await store.close()
-
-
 @pytest.mark.parametrize(
     ("data", "password"),
     [

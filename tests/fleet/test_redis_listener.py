@@ -106,22 +106,6 @@ async def test_urgent(server: RedisServer) -> None:
         assert [1, 2] == [each.count for each in told]
 
 
-async def test_silence(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While nobody says anything the server is asked whether it is there, and listening goes on."""
-    monkeypatch.setattr(redis_store, "SILENCE_S", 0.001)
-    async with stores_at(server.url, 2) as (one, other), server.client() as client:
-        told = Told(one)
-        await subscribed(client, one, 1)
-
-        async def is_asked() -> bool:
-            statistics = await client.info("commandstats")
-            return int(statistics.get("cmdstat_ping", {}).get("calls", 0)) >= 5
-
-        await until_so(is_asked)
-        await other.swap(b"1", NOTHING, is_urgent=True)
-        await told.reaches(1)
-
-
 async def test_server_that_hangs(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

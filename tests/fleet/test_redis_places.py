@@ -139,18 +139,6 @@ async def failed_over(watched: Watched) -> bool:
 
 
 @pytest.mark.e2e
-async def test_demoted(watched: Watched) -> None:
-    """A server that became a replica takes no write; the next try finds the other one."""
-    async with stores_at(watched.url, 1, **watched.settings) as (store,):
-        seen = await store.swap(b"1", NOTHING)
-        await said(watched.primary, "REPLICAOF", HOST, watched.replica.port, password=SECRET)
-        with pytest.raises(StoreError, match="Redis is a replica, which cannot be written"):
-            await store.swap(b"2", seen.stored)
-        with pytest.raises(StoreError, match="is none that can be written yet"):
-            await store.read()
-
-
-@pytest.mark.e2e
 async def test_sentinels_that_do_not_know(watched: Watched) -> None:
     """What Sentinels say is passed on."""
     for url, settings, problem in (

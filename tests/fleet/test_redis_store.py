@@ -72,16 +72,6 @@ async def test_keys_and_databases_are_apart(server: RedisServer) -> None:
         await each.close()
 
 
-async def test_unix_socket(tmp_path: Path) -> None:
-    """A server may be at a path."""
-    path = tmp_path / "redis.sock"
-    async with (
-        redis_server(tmp_path, "--unixsocket", str(path)),
-        stores_at(f"redis+unix:{path}", 2) as stores,
-    ):
-        await agrees(*stores)
-
-
 async def test_what_is_written(server: RedisServer) -> None:
     """Operators find data as it is, in a key that is removed when nobody writes for a day."""
     async with stores_at(server.url, 1) as (store,), server.client() as client:
@@ -223,16 +213,6 @@ async def test_name_that_is_not_found_for_a_while(
         assert NOTHING == await store.read()
 
 
-async def test_stopped_by_the_server(server: RedisServer) -> None:
-    """A connection that the server has closed while nobody used it is no error."""
-    async with stores_at(server.url, 1) as (store,), server.client() as client:
-        await store.read()
-        await client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")  # type: ignore[no-untyped-call]  # as above
-        await asyncio.sleep(0)
-
-        assert NOTHING == await store.read()
-
-
 async def test_cancelled(server: RedisServer) -> None:
     """Whoever gives up a question gets the answer to the next one, not to that one."""
     async with stores_at(server.url, 1) as (store,), server.client() as client:
@@ -265,31 +245,6 @@ async def test_given_up_and_answered(server: RedisServer) -> None:
 
         assert b"2" == (await store.read()).data
         assert before == (await client.info("stats"))["total_connections_received"]
-
-
-async def test_a_connection_is_made_whoever_waits(server: RedisServer) -> None:
-    """A server that is far away is reached by several questions that all give up."""
-    async with stores_at(server.url, 1) as (store,):
-        while "not connected" in repr(store):
-            asked = asyncio.create_task(store.read())
-            for _ in range(3):
-                await asyncio.sleep(0)
-            asked.cancel()
-            await asyncio.wait([asked])
-
-        assert NOTHING == await store.read()
-
-
-async def test_closed_as_it_connects(server: RedisServer) -> None:
-    """Nothing is left of it."""
-    store = store_at(server.url)
-    asked = asyncio.create_task(store.read())
-    for _ in range(3):
-        await asyncio.sleep(0)
-    asked.cancel()
-    await store.close()
-
-    assert "not connected" in repr(store)
 
 
 async def test_cancelled_anywhere(server: RedisServer) -> None:

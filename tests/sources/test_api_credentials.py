@@ -225,9 +225,3 @@ async def test_program(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [True] * 4 == [contexts[at] is contexts[at + 1] for at in (0, 2, 4, 6)]
     assert 4 == len({id(context) for context in contexts})
     assert credentials.problem is None
-
-
-def test_refused_without_program() -> None:
-    """Without a program there is nothing to do about a refusal but to read files again."""
-    credentials = ApiCredentials(ApiAccess(server="http://h"))
-    credentials.refused()

@@ -155,17 +155,6 @@ async def test_old_knowledge(schemas: str | None, levels: str | None) -> None:
     assert not writer.api.asked
 
 
-async def test_gone_and_odd() -> None:
-    """A schema that has gone meanwhile is no failure, nor is one that is none at all."""
-    writer = Writer(Followed(schema("gone", "none")), Followed(), 1)
-    writer.schemas.objects["odd"] = {"metadata": {"name": "odd"}, "spec": 3}
-    writer.api.delete(SCHEMAS, "gone")
-    await writer.run()
-
-    assert [("patch", "flowschemas/status")] == writer.api.asked
-    assert writer.status.problem is None
-
-
 async def test_one_that_is_refused() -> None:
     """One that cannot be written is said, and those after it are written."""
     writer = Writer(Followed(schema("bad", "none"), schema("good", "none")), Followed(), 1)
@@ -181,18 +170,3 @@ async def test_one_that_is_refused() -> None:
 
     assert ["good"] == [name for name, _, _ in writer.api.applied]
     assert "status of FlowSchemas: answered 422: spec: odd" == writer.status.problem
-
-
-async def test_one_that_gets_no_answer() -> None:
-    """Where the API does not answer, the others are not asked for."""
-    writer = Writer(Followed(schema("a", "none"), schema("b", "none")), Followed(), 1)
-    asked = []
-
-    async def fail(path: str, query: Mapping[str, str], obj: Object) -> Object:
-        asked.append((path, query["force"], obj["metadata"]["name"]))
-        raise KubernetesApiError("the connection broke")
-
-    writer.api.apply = fail  # type: ignore[method-assign]
-    await writer.run()
-
-    assert [(f"{Followed.path}/a/status", "true", "a")] == asked

@@ -70,12 +70,9 @@ async def test_is_told(program: Callable[[str], str]) -> None:
             id="fails",
         ),
         pytest.param("printf '\\33[2J' >&2; exit 3", r"3: \\x1b\[2J; hint", id="escapes"),
-        pytest.param("kill -9 $$", "ended with -9: ; hint", id="is-killed"),
         pytest.param("exec sleep 60", "did not end within 0.1 s", id="hangs"),
-        pytest.param("sleep 60 & wait", "did not end within 0.1 s", id="waits"),
         pytest.param("setsid sleep 1", "did not end within 0.1 s", id="lets-others-hang"),
         pytest.param("exec yes", "says more than 1048576 bytes", id="says-too-much"),
-        pytest.param("exec yes >&2", "says more than 1048576 bytes", id="complains-too-much"),
     ],
 )
 async def test_fails(
@@ -155,9 +152,6 @@ def test_read(data: bytes, expected: Credential) -> None:
     ("data", "expected"),
     [
         pytest.param(b"s3cr3t", "is no ExecCredential", id="no-json"),
-        pytest.param(b"[]", "is no ExecCredential", id="list"),
-        pytest.param(b'{"kind":"Pod"}', "is no ExecCredential", id="kind"),
-        pytest.param(b" " * (1 << 21), "is no ExecCredential", id="long"),
         pytest.param(
             said(token=SECRET).replace(b"/v1", b"/v1alpha1"), "is not of client", id="version"
         ),
@@ -166,10 +160,8 @@ def test_read(data: bytes, expected: Credential) -> None:
             "gave neither",
             id="status",
         ),
-        pytest.param(said(token=1), "is no ExecCredential", id="number"),
         pytest.param(said(), "gave neither", id="nothing"),
         pytest.param(said(token=SECRET, clientKeyData="k"), "gave neither", id="half"),
-        pytest.param(said(token=f"{SECRET}\n"), "is no bearer token", id="newline"),
         pytest.param(said(token=SECRET, expirationTimestamp="soon"), "is no time", id="time"),
     ],
 )

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.base.files import MAX_SETTLING_READS
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.lint.linter import lint
 from apfproxy.objects.additions import read_flow_schema_additions, read_level_additions
-from apfproxy.objects.decode import Problem, bootstrap_objects
 from apfproxy.objects.validation import validate
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from apfproxy.sources import in_force
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
 
     from apfproxy.base.files import Roots
     from apfproxy.objects.additions import FlowSchemaAdditions, LevelAdditions
+    from apfproxy.objects.decode import Problem
     from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import FlowControlObject
 
@@ -82,15 +81,6 @@ class Threads:
 def controller() -> Controller:
     """A controller that has the mandatory objects."""
     return Controller(VirtualClock(), 100, 0)
-
-
-def test_without_files(controller: Controller) -> None:
-    """Without files the built-in objects are in force."""
-    ObjectFiles((), controller).load_first()
-
-    levels = {each.metadata.name for each in bootstrap_objects()} & set(controller.levels)
-    assert set(controller.levels) == levels
-    assert len(levels) > 2
 
 
 def test_without_suggested_objects(controller: Controller) -> None:
@@ -170,32 +160,6 @@ async def test_file_that_is_being_written(tmp_path: Path, controller: Controller
     assert loads.outcomes == [(0, 0), (0, 0)]
 
 
-async def test_file_that_was_written_as_it_was(tmp_path: Path, controller: Controller) -> None:
-    """What is the same again after a moment is no change."""
-    path = tmp_path / "a.yaml"
-    path.write_text(level("first"))
-    source = ObjectFiles(
-        (str(path),), controller, sleep=Writer(partial(path.write_text, level("first")))
-    )
-    source.load_first()
-    path.write_text("")
-
-    assert not await source.reload()
-
-
-async def test_file_that_never_rests(tmp_path: Path, controller: Controller) -> None:
-    """It is taken as it is in the end."""
-    path = tmp_path / "a.yaml"
-    path.write_text(level("first"))
-    writes = [partial(path.write_text, level(f"level-{i}")) for i in range(100)]
-    source = ObjectFiles((str(path),), controller, sleep=Writer(*writes))
-    source.load_first()
-    path.write_text("")
-
-    assert await source.reload()
-    assert f"level-{MAX_SETTLING_READS - 1}" in controller.levels
-
-
 async def test_no_objects_are_warned_about(
     tmp_path: Path, controller: Controller, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -233,47 +197,6 @@ async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Contr
     assert "level-2" in controller.levels
     assert str(tmp_path / "..1") in {path for path, _, _ in watched[0]}
     assert str(tmp_path / "..2") in {path for path, _, _ in watched[1]}
-
-
-async def test_watch_goes_on_when_notifications_end(controller: Controller) -> None:
-    """The watch is set up again when it ends for whatever reason."""
-    starts = 0
-
-    async def changes(_roots: Roots) -> AsyncGenerator[object, None]:
-        nonlocal starts
-        starts += 1
-        if starts == 3:
-            raise asyncio.CancelledError
-        yield None
-
-    source = ObjectFiles(("/nowhere/a.yaml",), controller, sleep=Writer())
-    with pytest.raises(asyncio.CancelledError):
-        await source.watch(lambda: None, changes)
-
-    assert starts == 3
-
-
-async def test_watch_of_nothing(controller: Controller) -> None:
-    """Without paths there is nothing to watch."""
-    await ObjectFiles((), controller).watch(lambda: None)
-
-    assert {"catch-all", "exempt"} == set(controller.levels)
-
-
-async def test_only_the_commit_is_on_the_loop(
-    tmp_path: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files are read, decoded and checked in a thread: thousands of objects take seconds."""
-    path = tmp_path / "a.yaml"
-    path.write_text(level("first"))
-    source = ObjectFiles((str(path),), controller, sleep=Writer())
-    source.load_first()
-    path.write_text(level("second"))
-    threads = Threads(monkeypatch)
-    await source.reload()
-
-    threads.check()
-    assert "second" in controller.levels
 
 
 async def test_what_cannot_be_taken_is_tried_again(

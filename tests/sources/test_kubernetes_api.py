@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -151,30 +150,6 @@ async def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
         error = await failure(api)
 
     assert "the answer is longer than 10 bytes" == str(error)
-
-
-async def test_nobody_there() -> None:
-    """It is said that a server takes no connection."""
-    access = ApiAccess(server=f"http://127.0.0.1:{free_port()}")
-    api = KubernetesApi(access.server, ApiCredentials(access))
-    error = await failure(api)
-    await api.close()
-
-    assert str(error).startswith("cannot connect: ")
-
-
-async def test_cut() -> None:
-    """It is said that a connection broke."""
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        assert request.transport is not None
-        request.transport.close()
-        return web.Response()
-
-    async with api_of(answer) as api:
-        error = await failure(api)
-
-    assert "the connection broke" == str(error)
 
 
 async def test_no_token(tmp_path: Path) -> None:
@@ -343,26 +318,6 @@ async def test_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
         never.set()
 
     assert ({"name": "b"}, other.server) == (answer, api.server)
-
-
-async def test_all_servers_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They get more and more time, so that one of them has it done."""
-    monkeypatch.setattr(kubernetes_api, "PATIENCE_S", 0.001)
-
-    async def answer(_: web.Request) -> web.Response:
-        await asyncio.sleep(0.05)
-        return web.json_response({"a": 1})
-
-    async with api_of(answer) as first:
-        others: dict[str, str | None] = {first.server: None, f"{first.server}/b": None}
-        api = KubernetesApi(first.server, first._credentials, others=lambda: others)  # noqa: SLF001
-        found: dict[str, Any] = {}
-        while not found:
-            with contextlib.suppress(KubernetesApiError):
-                found = await api.get(PATH, {})
-        await api.close()
-
-    assert {"a": 1} == found
 
 
 async def test_writes_are_not_done_twice() -> None:

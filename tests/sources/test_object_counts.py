@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from apfproxy.base.health_checks import HealthRegistry
+from apfproxy.settings import FlowControlSettings, Settings
 from apfproxy.sources import object_counts
 from apfproxy.sources.object_counts import CountsError, CountsParser, ObjectCounts
 from tests.end_to_end.programs import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from tests.end_to_end.scene import until
 
 PAGE = b"""# HELP apiserver_resource_objects Number of stored objects
 # TYPE apiserver_resource_objects gauge
@@ -31,14 +30,38 @@ COUNTS = {"pods": 1234, "deployments.apps": 500, "nodes": 7}
 
 
 class Sink:
-    """Keeps what it is told."""
+    """A reader, and what it tells."""
 
-    def __init__(self) -> None:
-        self.told: list[tuple[dict[str, int], int]] = []
+    def __init__(self, url: str | None, *others: str) -> None:
+        self.told: list[dict[str, int]] = []
+        self.health = HealthRegistry()
+        self.counts = ObjectCounts(
+            settings_for(url),
+            lambda counts, _: self.told.append(dict(counts)),
+            lambda: 42,
+            self.health,
+            lambda _: dict.fromkeys(others),
+            sleep=self._sleep,
+        )
+        self.waited: list[float] = []
 
-    def set_object_counts(self, counts: Mapping[str, int], now_ns: int) -> None:
-        """Keep the counts."""
-        self.told.append((dict(counts), now_ns))
+    async def _sleep(self, duration_s: float) -> None:
+        self.waited.append(duration_s)
+        await asyncio.sleep(0)
+
+    @property
+    def checks(self) -> list[str]:
+        """The health checks."""
+        return [check.name for check in self.health if check.name != "ping"]
+
+
+def settings_for(url: str | None, interval_s: float = 30.0) -> Settings:
+    """Settings of a process that reads this page."""
+    return Settings(
+        flow_control=FlowControlSettings(
+            object_counts_from=url, object_counts_interval_s=interval_s
+        )
+    )
 
 
 def parse(page: bytes) -> dict[str, int]:
@@ -110,7 +133,7 @@ def test_line_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_reading_a_server(caplog: pytest.LogCaptureFixture) -> None:
     """Failures are logged when they begin and end, and leave what the sink knows."""
-    answers = [
+    responses = [
         web.Response(body=PAGE),
         web.Response(status=403),
         web.Response(body=b"process_open_fds 12\n"),
@@ -118,35 +141,27 @@ async def test_reading_a_server(caplog: pytest.LogCaptureFixture) -> None:
         web.Response(body=PAGE),
         web.Response(body=PAGE),
     ]
-    pending = iter(answers)
+    pending = iter(responses)
 
-    async def answer(_request: web.Request) -> web.Response:
+    async def respond(_request: web.Request) -> web.Response:
         return next(pending)
 
     application = web.Application()
-    application.router.add_get("/metrics", answer)
-    sink = Sink()
+    application.router.add_get("/metrics", respond)
     problems = []
     async with TestServer(application) as server, aiohttp.ClientSession() as session:
         url = str(server.make_url("/metrics?token=secret").with_user("u").with_password("p"))
-        counts = ObjectCounts(url, sink.set_object_counts, lambda: 42, interval_s=30)
+        sink = Sink(url)
         shown = str(server.make_url("/metrics"))
         with caplog.at_level(logging.INFO, logger=object_counts.__name__):
-            for _ in answers:
-                await counts.read_once(session)
-                problems.append(counts.problem)
+            for _ in responses:
+                await sink.counts.read_once(session)
+                problems.append(sink.counts.problem)
 
     neither = "the page has neither apiserver_resource_objects nor apiserver_storage_objects"
-    assert problems == [
-        None,
-        "the server answered 403",
-        neither,
-        "the server answered 302",
-        None,
-        None,
-    ]
-    assert sink.told == [(COUNTS, 42)] * 3
-    assert 6 == counts.reads_total
+    refused = ["the server answered 403", neither, "the server answered 302"]
+    assert problems == [None, *refused, None, None]
+    assert sink.told == [COUNTS] * 3
     assert [record.getMessage() for record in caplog.records] == [
         f"object counts of 3 resources from {shown}",
         (
@@ -161,22 +176,20 @@ async def test_page_of_another_server() -> None:
     """Where the server of the page does not answer, the same page of the next one is read."""
     asked: list[str] = []
 
-    async def answer(request: web.Request) -> web.Response:
+    async def respond(request: web.Request) -> web.Response:
         asked.append(request.path_qs)
         return web.Response(body=PAGE)
 
     application = web.Application()
-    application.router.add_get("/metrics", answer)
-    sink = Sink()
+    application.router.add_get("/metrics", respond)
     async with TestServer(application) as server, aiohttp.ClientSession() as session:
         gone = f"http://127.0.0.1:{free_port()}"
         url = str(server.make_url("/"))
-        counts = ObjectCounts(
-            f"{gone}/metrics?a=b", sink.set_object_counts, lambda: 1, 30, others=lambda: (gone, url)
-        )
+        counts = Sink(f"{gone}/metrics?a=b", gone, url).counts
         await counts.read_once(session)
         await counts.read_once(session)
-        assert (None, server.port) == (counts.problem, counts.url.port)
+        assert counts.problem is None
+        assert f"{url}metrics?a=b" == counts.url
     assert ["/metrics?a=b"] * 2 == asked
     async with aiohttp.ClientSession() as session:
         await counts.read_once(session)
@@ -186,27 +199,27 @@ async def test_page_of_another_server() -> None:
 
 async def test_reading_again_and_again() -> None:
     """It waits for the interval after each reading, whether it worked or not."""
-    waited = []
+    sink = Sink("http://a..b/metrics")  # a host whose name no resolver takes
+    sink.counts.start()
+    await until(lambda: len(sink.waited) == 3)
+    sink.counts.close()
 
-    async def sleep(duration_s: float) -> None:
-        waited.append(duration_s)
-        if len(waited) == 3:
-            raise asyncio.CancelledError
-
-    # Port 0 of this machine takes no connection.
-    sink = Sink().set_object_counts
-    counts = ObjectCounts("http://127.0.0.1:0/metrics", sink, lambda: 0, 1.5, sleep=sleep)
-    with pytest.raises(asyncio.CancelledError):
-        await counts.run()
-
-    assert waited == [1.5] * 3
-    assert (3, True) == (counts.reads_total, counts.problem is not None)
+    assert [30.0] * 3 == sink.waited
+    assert sink.counts.problem
 
 
-async def test_odd_host() -> None:
-    """A host whose name no resolver takes is a failure like any other."""
-    counts = ObjectCounts("http://a..b/metrics", Sink().set_object_counts, lambda: 0, 1)
-    async with aiohttp.ClientSession() as session:
-        await counts.read_once(session)
+async def test_page_that_is_named_later() -> None:
+    """It is read from then on, and what another one said is forgotten."""
+    sink = Sink(None)
+    counts, url = sink.counts, "http://127.0.0.1:9/a"
+    counts.start()
+    before = sink.checks
+    (await counts.prepare(settings_for(url))).commit()
+    named = sink.checks
+    (await counts.prepare(settings_for(url, 1))).commit()
+    forgotten = list(sink.told)
+    (await counts.prepare(settings_for(None, 1))).commit()
+    counts.close()
 
-    assert counts.problem
+    assert ([], ["object-counts"], []) == (before, named, sink.checks)
+    assert ([], [{}]) == (forgotten, sink.told)

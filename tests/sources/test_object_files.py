@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.base.files import read_file
-from apfproxy.objects.decode import bootstrap_objects, mandatory_objects
+from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.types import PriorityLevelConfiguration
 from apfproxy.sources.object_files import (
     decode_files,
@@ -64,13 +64,6 @@ def test_directory(tmp_path: Path) -> None:
     assert problems_of(tmp_path) == []
 
 
-def test_file_counts_once(tmp_path: Path) -> None:
-    """A file that is named beside its directory is read once."""
-    (tmp_path / "a.yaml").write_text(level("a"))
-
-    assert names_of(tmp_path / "a.yaml", tmp_path) == ["a"]
-
-
 def test_mounted_config_map(tmp_path: Path) -> None:
     """The links of a mounted ConfigMap are followed, its hidden directories are not read."""
     (tmp_path / "..1").mkdir()
@@ -92,14 +85,6 @@ def test_missing_paths(tmp_path: Path) -> None:
         f"{missing}: cannot be read: No such file or directory",
         f"{tmp_path}/gone.yaml: cannot be read: No such file or directory",
     ]
-
-
-def test_empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty path, as of a variable that is not set, is not the current directory."""
-    (tmp_path / "a.yaml").write_text(level("a"))
-    monkeypatch.chdir(tmp_path)
-
-    assert (names_of(""), problems_of("")) == ([], ["'': cannot be read: the path is empty"])
 
 
 def test_directory_of_other_things(tmp_path: Path) -> None:
@@ -160,12 +145,6 @@ def test_broken_object(tmp_path: Path) -> None:
     assert problem.startswith(
         f'{path}:6: PriorityLevelConfiguration "bad": spec.limited.limitResponse.type: '
     )
-
-
-def test_built_in_objects() -> None:
-    """Without files the objects are the built-in ones, with the suggested ones or without."""
-    assert effective_objects((), with_suggested=True) == bootstrap_objects()
-    assert effective_objects((), with_suggested=False) == mandatory_objects()
 
 
 def test_given_objects_replace_built_in_ones(tmp_path: Path) -> None:

@@ -84,22 +84,6 @@ async def test_changes() -> None:
     assert [(path, "kubernetes.io/service-name=api")] * 2 == service.api.paths
 
 
-async def test_none_yet() -> None:
-    """A Service without slices has no endpoints, which is known, and said."""
-    service = Service()
-    before = service.endpoints.problem()
-    async with service.followed():
-        is_known = await service.endpoints.found.wait(60.0)
-
-    assert (
-        "Service team/api: https://api: endpointslices: not listed yet; no endpoint is known"
-        == before
-    )
-    assert is_known
-    assert [] == service.hosts
-    assert "Service team/api: has no endpoint that is ready" == service.endpoints.problem()
-
-
 async def test_kept(caplog: pytest.LogCaptureFixture) -> None:
     """What is known stays while the API refuses, and what to do about it is said."""
     caplog.set_level("INFO")
@@ -146,11 +130,3 @@ async def test_left_out(caplog: pytest.LogCaptureFixture) -> None:
     assert [f"Service team/api: left out: {each}" for each in left_out] == [
         record.getMessage() for record in caplog.records
     ]
-
-
-async def test_close() -> None:
-    """Closed, it asks the API nothing more."""
-    service = Service()
-    await service.endpoints.close()
-
-    assert service.api.is_closed

@@ -82,15 +82,6 @@ async def test_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "[+]objects ok" in recovered
 
 
-async def test_no_place_for_the_file(tmp_path: Path) -> None:
-    """There is no start without it."""
-    scene = Scene(tmp_path)
-    scene.path.mkdir()
-    with pytest.raises(OperatorError, match=r"cannot write .*objects.json: "):
-        await scene.store.start()
-    await scene.store.close()
-
-
 async def test_token(tmp_path: Path) -> None:
     """Another file has the token of writers from then on, if there is one in it."""
     token = tmp_path / "token"

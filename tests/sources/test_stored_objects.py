@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.apiserver.flowcontrol.kinds import PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.apiserver.store.store import Store
@@ -18,7 +18,7 @@ from apfproxy.sources import in_force
 from apfproxy.sources.in_force import InForce, ObjectsError
 from apfproxy.sources.stored_objects import StoredObjects
 from tests.apiserver.controllers.scene import Scene
-from tests.sources.kubernetes_double import level, schema
+from tests.sources.kubernetes_double import level
 from tests.sources.test_files import Loads, Threads
 from tests.virtual_clock import VirtualClock
 
@@ -59,16 +59,6 @@ class Source:
         self.scene.store.put(PRIORITY_LEVEL_CONFIGURATION.resource, bad, {})
 
 
-async def test_first() -> None:
-    """What is in the store at first is in force, with the mandatory objects even without them."""
-    source = Source()
-    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("mine"))
-    source.stored.load_first()
-
-    assert {"mine", "exempt", "catch-all"} == set(source.controller.levels)
-    assert [(0, 0)] == source.loads.outcomes
-
-
 async def test_spoilt_at_first() -> None:
     """A process does not start with an object that is not valid."""
     source = Source()
@@ -104,35 +94,6 @@ async def test_spoilt_later(caplog: pytest.LogCaptureFixture) -> None:
     assert ["bad"] == [each.name for each in broken]
 
 
-async def test_dangling() -> None:
-    """A FlowSchema without its level is told, and used when the level comes."""
-    source = Source()
-    await source.scene.create(FLOW_SCHEMA, schema("mine", "later"))
-    source.stored.load_first()
-    dangling = list(source.controller.in_force.dangling)
-    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("later"))
-    await source.stored.reload()
-
-    assert 1 == len(dangling)
-    assert not source.controller.in_force.dangling
-    assert [(0, 1), (0, 0)] == source.loads.outcomes
-
-
-async def test_only_what_matters() -> None:
-    """A change that changes nothing for requests does not make a new configuration."""
-    source = Source()
-    await source.scene.create(FLOW_SCHEMA, schema("mine", "exempt"))
-    source.stored.load_first()
-    generation = source.controller.generation
-    labelled = {"metadata": {"name": "mine", "labels": {"a": "b"}}}
-    obj = source.scene.registry.get(FLOW_SCHEMA, "", "mine")
-    obj["metadata"] |= labelled["metadata"]
-    await source.scene.change(FLOW_SCHEMA, "mine", {"metadata": obj["metadata"]})
-    await source.stored.reload()
-
-    assert generation == source.controller.generation
-
-
 async def test_follows() -> None:
     """Changes are in force soon after, many of them at once, until the store is closed."""
     source = Source()
@@ -166,24 +127,6 @@ async def test_follows_after_too_much() -> None:
     watching.cancel()
 
     assert 102 == len(source.controller.levels)
-
-
-async def test_failure_is_logged(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A failure that nobody foresaw does not end the watch."""
-    source = Source()
-    source.stored.load_first()
-    with monkeypatch.context() as patch:
-        patch.setattr(InForce, "prepare", lambda *_: 1 / 0)
-        watching = spawn(source.stored.watch(), name="watching")
-        await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("a"))
-        await until(lambda: "cannot be taken" in caplog.text)
-    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("b"))
-    await until(lambda: "b" in source.controller.levels)
-    watching.cancel()
-
-    assert {"a", "b", "exempt", "catch-all"} == set(source.controller.levels)
 
 
 async def test_only_the_commit_is_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
