@@ -139,7 +139,7 @@ class ObjectCounts:
         self._is_started = False
         self._page = ""
         self._interval_s = 0.0
-        self._is_first = True
+        self.reads_total = 0
         self.url = ""
         """Of the page that was read last."""
         self.problem: str | None = None
@@ -167,7 +167,7 @@ class ObjectCounts:
         before, self._page = self._page, settings.flow_control.object_counts_from or ""
         self._interval_s = settings.flow_control.object_counts_interval_s
         if self._page != before:
-            self.url, self.problem, self._is_first = self._page, None, True
+            self.url, self.problem, self.reads_total = self._page, None, 0
             if before:
                 self._on_counts({}, self._now_ns())
         if self._page:
@@ -200,6 +200,7 @@ class ObjectCounts:
         import aiohttp  # noqa: PLC0415 - lazily
         import yarl  # noqa: PLC0415 - lazily
 
+        self.reads_total += 1
         first = yarl.URL(self._page)
         servers = [yarl.URL(each) for each in self._others(self._page)]
         same = [first.with_host(each.host or "").with_port(each.port) for each in servers]
@@ -212,9 +213,9 @@ class ObjectCounts:
                 problem = problem or " ".join(str(error).split()) or type(error).__name__
                 continue
             self.url = str(url)
-            if self.problem is not None or self._is_first:
+            if self.problem is not None or self.reads_total == 1:
                 logger.info("object counts of %d resources from %s", len(counts), _shown(url))
-            self.problem, self._is_first = None, False
+            self.problem = None
             self._on_counts(counts, self._now_ns())
             return
         if self.problem is None:
@@ -223,7 +224,7 @@ class ObjectCounts:
                 _shown(asked),
                 problem,
             )
-        self.problem, self._is_first = problem, False
+        self.problem = problem
 
 
 async def _fetch(session: aiohttp.ClientSession, url: yarl.URL) -> dict[str, int]:
