@@ -97,6 +97,7 @@ async def connect_and_ask(port: int, agent: str, count: int, last: Files | None 
 def write_settings(path: Path, port: int, head_timeout_s: int) -> None:
     """Write a settings file of a proxy before the server at a port."""
     path.write_text(
+        "admin: '127.0.0.1:0'\n"
         f"downstream: {{listen: '127.0.0.1:0', headTimeout: {head_timeout_s}s}}\n"
         f"upstream: {{url: 'http://127.0.0.1:{port}'}}\n"
     )
@@ -107,7 +108,7 @@ async def measured(path: Path) -> dict[str, Files]:
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     write_settings(path, port, 9)
-    file = SettingsFile(path, lambda: read_settings(path, {"admin": "none"}))
+    file = SettingsFile(path, lambda: read_settings(path, {}))
     process = ProxyProcess(file.read())
     await process.start()
     found = {"a new GET": Files(), "a repeated GET": Files(), "a changed time-out": Files()}

@@ -14,7 +14,7 @@ from apfproxy.base.faults import Part, report
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import spawn
 from apfproxy.proxy.request_log import LogBudget, RequestLog
-from apfproxy.settings.change import Change
+from apfproxy.settings.change import NO_CHANGE, Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,6 +115,8 @@ class Observation:
             AccessLogError: It cannot be opened.
             OperatorError: Traces need what is not installed.
         """
+        if observed(settings) == observed(self._settings):
+            return NO_CHANGE
         new, old = settings.access_log, self._settings.access_log
         log, traces = self.access_log, self.traces
         if queue_parts(settings.tracing) != queue_parts(self._settings.tracing):
@@ -249,3 +251,8 @@ class Observation:
         """Log why no request is traced, where the settings look as if some were."""
         if text := warning(self._settings.tracing):
             logger.warning("%s", text)
+
+
+def observed(settings: Settings) -> object:
+    """All settings of what is observed."""
+    return settings.access_log, settings.tracing, settings.top_flows

@@ -292,10 +292,12 @@ class Cluster:
         Raises:
             OperatorError: Something cannot be used; a line for each problem.
         """
-        parts = (
-            *(self._prepare_identities, self.endpoints.prepare),
-            *(self.objects.prepare, self.counts.prepare),
-        )
+        before = self.settings
+        parts = [self._prepare_identities]
+        if settings.upstream != before.upstream:
+            parts.append(self.endpoints.prepare)
+        if objects_settings(settings) != objects_settings(before):
+            parts += (self.objects.prepare, self.counts.prepare)
         return await prepare_all(parts, settings, lambda: self._configure(settings))
 
     async def _prepare_identities(self, settings: Settings) -> Change:
@@ -314,17 +316,20 @@ class Cluster:
 
     def _configure(self, settings: Settings) -> None:
         """Put the rest of the settings in force."""
-        flow_control = settings.flow_control
+        before, self.settings = self.settings, settings
         identities = self.identities
         self.served.configure(settings, identities.authenticator, identities.client_tls)
-        self.upstream.configure(settings)
-        self._rebalancing.configure(settings.upstream)
-        self._list_upstream(settings)
-        self._list_enforcement(settings)
-        self.controller.adjust_promptly(is_prompt=flow_control.limit_adjustment == PROMPT)
-        self.settings = settings
-        self._fit_limit()
-        self._note_limits()
+        if (settings.upstream, settings.preset) != (before.upstream, before.preset):
+            self.upstream.configure(settings)
+            self._rebalancing.configure(settings.upstream)
+            self._list_upstream(settings)
+        if settings.flow_control != before.flow_control:
+            self._list_enforcement(settings)
+            is_prompt = settings.flow_control.limit_adjustment == PROMPT
+            self.controller.adjust_promptly(is_prompt=is_prompt)
+        if (settings.flow_control, settings.upstream) != (before.flow_control, before.upstream):
+            self._fit_limit()
+            self._note_limits()
 
     async def read_again(self) -> None:
         """Take what has changed of files, as is done when they change by themselves."""
@@ -379,3 +384,8 @@ class Cluster:
         self.kinds.set_limits(
             self.clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
         )
+
+
+def objects_settings(settings: Settings) -> object:
+    """All settings of the source of objects, and of their costs."""
+    return settings.flow_control, settings.preset, settings.admin_token_file

@@ -201,7 +201,9 @@ class FileChanges:
             see_regular(group.needed)
             group.reload()
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays so
-            what = f"{', '.join(group.paths)}: {error}"
+            what = str(error)
+            if not what.startswith(group.paths):  # most errors name their file, with a line
+                what = f"{', '.join(group.paths)}: {what}"
             group.problem = f"changed, but not taken, the old contents stay in force: {what}"
             # Without a traceback, which could show what was read.
             logger.error("%s", group.problem)  # noqa: TRY400 - as above

@@ -148,11 +148,13 @@ cluster_option = click.option(
     metavar="NAME",
     help="Which of several clusters of the proxy; those that it has are in its settings.",
 )
+PRESET_HELP = (
+    "What kind of API the server has: which objects are built in, and how requests are read."
+)
 preset_option = click.option(
     "--preset",
     type=click.Choice([KUBERNETES_API, HTTP_API]),
-    help="What kind of API the server has: which objects are built in, and how requests are read."
-    " [default: kubernetes]",
+    help=f"{PRESET_HELP} [default: {KUBERNETES_API}]",
 )
 path_prefix_option = click.option(
     "--path-prefix",
@@ -162,8 +164,9 @@ path_prefix_option = click.option(
     help="Where the server has APIs below a prefix, such as /clusters/{workspace}; the setting"
     " request.pathPrefixes.  Repeatable.",
 )
+SUGGESTED_HELP = "Whether the preset's objects are built in."
 suggested_objects_option = click.option(
     "--suggested-objects/--no-suggested-objects",
     default=None,
-    help="Whether the preset's objects are built in. [default: yes]",
+    help=f"{SUGGESTED_HELP} [default: yes]",
 )

@@ -6,7 +6,7 @@ import logging
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -20,8 +20,15 @@ from apfproxy.base.service_manager import ServiceManager
 from apfproxy.base.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, CommandError, SettingsFileError, exit_code
 from apfproxy.cli.flags import SectionedCommand
-from apfproxy.cli.parameters import Parsed
-from apfproxy.settings import EndpointSettings, Settings, with_each_cluster, with_values
+from apfproxy.cli.parameters import PRESET_HELP, SUGGESTED_HELP, Parsed
+from apfproxy.settings import (
+    UNSAID,
+    EndpointSettings,
+    ServiceSettings,
+    Settings,
+    with_each_cluster,
+    with_values,
+)
 from apfproxy.settings.contradictions import (
     WITHOUT_UPSTREAM,
     ConflictError,
@@ -86,269 +93,225 @@ def parse_listen_address_or_none(text: str) -> Address | str:
     return NOWHERE if text == NOWHERE else parse_listen_address(text)
 
 
-class Flag(NamedTuple):
-    """A flag that stands for a setting, whose form, choices, bounds and default it has.
-
-    Attributes:
-        name: Without hyphens in front.
-        setting: Its path, such as `downstream.listen`.
-        kind: What click reads, where that is not as in the settings file.
-        given: The value that it stands for, if it takes none.
-    """
-
-    name: str
-    setting: str
-    help: str
-    metavar: str | None = None
-    kind: Any = None
-    given: Any = None
-
-    @property
-    def parameter(self) -> str:
-        """The name that click has for it."""
-        return self.name.replace("-", "_")
-
-    @property
-    def fields(self) -> list[str]:
-        """The names of the fields on the way to the setting."""
-        return [each.name for each in self._settings()]
-
-    def _settings(self) -> list[Setting]:
-        record, found = Settings, []
-        for key in self.setting.split("."):
-            found.append(settings_in(record)[key])
-            record = found[-1].section or record  # type: ignore[assignment]  # a record, too
-        return found
-
-    def option(self) -> click.Option:
-        """Make the option."""
-        setting, flag = self._settings()[-1], f"--{self.name}"
-        default: Any = setting.default
-        if self.given is not None:
-            return click.Option([flag], flag_value=self.given, default=None, help=self.help)
-        if setting.form is BOOL:
-            text = f"{self.help} [default: {'yes' if default else 'no'}]"
-            return click.Option([f"{flag}/--no-{self.name}"], default=None, help=text)
-        kind, metavar = self.kind, self.metavar
-        if kind is None and setting.form.choices:
-            kind = click.Choice(setting.form.choices)
-        elif kind is None and setting.form is WHOLE:
-            (bounds,) = setting.kind.__metadata__
-            kind = click.IntRange(bounds.ge, bounds.le)
-        elif kind is None and setting.form is FILE:
-            kind, metavar = click.Path(exists=True, dir_okay=False), metavar or "FILE"
-        elif kind is None and setting.form not in (TEXT, LOG_FILE):
-            kind = Parsed(self.metavar or "", setting.form.parse)
-        shown = "" if default in (None, ()) or "[default:" in self.help else str(default)
-        text = f"{self.help} [default: {shown}]" if shown else self.help
-        return click.Option(
-            [flag], type=kind, multiple=setting.is_list, metavar=metavar, help=text.strip()
-        )
-
-
 LAST = "Logs and settings"
-FLAGS = {
-    "Addresses": (
-        Flag(
-            "upstream",
+FLAGS: dict[str, dict[str, tuple[str, str]]] = {
+    "Addresses": {
+        "upstream": (
             "upstream.endpoints",
-            "The server: http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH.  Repeatable, for"
-            " several servers of the same API.",
-            "URL",
-            Parsed("url", parse_upstream_url),
+            (
+                "The server: http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH.  Repeatable,"
+                " for several servers of the same API."
+            ),
         ),
-        Flag(
-            "upstream-dns",
+        "upstream-dns": (
             "upstream.dns",
             "Instead: servers at all addresses of the URL's host name, which is resolved again.",
-            "URL",
         ),
-        Flag(
-            "upstream-service",
+        "upstream-service": (
             "upstream.service",
-            "Instead: servers of a Service in the pod's cluster, such as default/kubernetes;"
-            " watched.",
-            "NAMESPACE/NAME",
-            Parsed("namespace/name", parse_service),
+            (
+                "Instead: servers of a Service in the pod's cluster, such as default/kubernetes;"
+                " watched."
+            ),
         ),
-        Flag(
-            "listen",
+        "listen": (
             "downstream.listen",
             "For clients; :8080 is every address; or unix:/PATH.",
-            "[HOST]:PORT",
         ),
-        Flag(
-            "admin",
-            "admin",
-            "For the live page, metrics and health, or none.",
-            "[HOST]:PORT",
-            Parsed("[host]:port|none", parse_listen_address_or_none),
-        ),
-    ),
-    "TLS and users": (
-        Flag(
-            "tls-cert-file",
+        "admin": ("admin", "For the live page, metrics and health, or none."),
+    },
+    "TLS and users": {
+        "tls-cert-file": (
             "downstream.tls.certificateFile",
             "Certificate shown to clients, PEM; turns TLS on. [default: plain HTTP]",
         ),
-        Flag("tls-private-key-file", "downstream.tls.keyFile", "Its key, PEM."),
-        Flag(
-            "client-ca-file",
+        "tls-private-key-file": ("downstream.tls.keyFile", "Its key, PEM."),
+        "client-ca-file": (
             "authentication.clientCaFile",
             "CAs of client certificates, which name users, PEM.",
         ),
-        Flag(
-            "token-auth-file",
+        "token-auth-file": (
             "authentication.tokenFile",
             "Bearer tokens: CSV of token,user,uid,groups.",
         ),
-        Flag(
-            "token-review",
+        "token-review": (
             "authentication.tokenReview.enabled",
             "Whether to ask the server about other tokens, by TokenReview.",
         ),
-        Flag(
-            "identity-headers-from",
+        "identity-headers-from": (
             "downstream.identityHeadersFrom",
             "Clients whose X-Remote-* fields name the user. [default: none]  Repeatable.",
-            "CIDR",
         ),
-        Flag(
-            "upstream-ca-file",
+        "upstream-ca-file": (
             "upstream.tls.caFile",
             "CAs that verify the server, PEM. [default: the system's]",
         ),
-        Flag(
-            "upstream-token-file",
+        "upstream-token-file": (
             "upstream.tokenFile",
             "The proxy's own bearer token, such as for reviews.",
         ),
-    ),
-    "Flow control": (
-        Flag(
-            "preset",
-            "preset",
-            "What kind of API the server has: which objects are built in, and how requests are"
-            " read.",
-        ),
-        Flag(
-            "server-concurrency-limit",
+    },
+    "Flow control": {
+        "preset": ("preset", PRESET_HELP),
+        "server-concurrency-limit": (
             "flowControl.serverConcurrencyLimit",
             "Seats of the whole server, divided among the priority levels.",
-            "SEATS",
         ),
-        Flag(
-            "per-endpoint",
+        "per-endpoint": (
             "flowControl.perEndpoint",
             "Instead: seats of each server; the limit is that of all that are healthy.",
-            "SEATS",
         ),
-        Flag(
-            "no-rebalance",
+        "no-rebalance": (
             "upstream.rebalance.percentPerMinute",
             "End no watch or tunnel to bring them into balance among several servers.",
-            given=0,
         ),
-        Flag(
-            "enforcement",
+        "enforcement": (
             "flowControl.enforcement",
             "Whether requests are limited, or only what would happen is counted.",
         ),
-        Flag(
-            "suggested-objects",
-            "flowControl.suggestedObjects",
-            "Whether the preset's objects are built in.",
-        ),
-        Flag(
-            "objects",
+        "suggested-objects": ("flowControl.suggestedObjects", SUGGESTED_HELP),
+        "objects": (
             "flowControl.objects",
-            "File or directory of FlowSchemas and PriorityLevelConfigurations; watched."
-            "  Repeatable.",
-            "PATH",
-            click.Path(exists=True),
+            (
+                "File or directory of FlowSchemas and PriorityLevelConfigurations; watched."
+                "  Repeatable."
+            ),
         ),
-        Flag(
-            "store",
+        "store": (
             "flowControl.store",
-            "Instead of --objects: an SQLite file of them, which kubectl --server http://ADMIN"
-            " edits.",
-            "FILE",
-            click.Path(dir_okay=False),
+            (
+                "Instead of --objects: an SQLite file of them, which kubectl --server http://ADMIN"
+                " edits."
+            ),
         ),
-        Flag(
-            "admin-token-file",
+        "admin-token-file": (
             "adminTokenFile",
             "File with the bearer token for writes to the store. [default: only loopback writes]",
         ),
-        Flag(
-            "objects-from-kubernetes",
+        "objects-from-kubernetes": (
             "flowControl.kubernetes.enabled",
-            "Instead of --objects: follow those of a Kubernetes API, by default of the pod's"
-            " cluster.",
-            given=True,
+            (
+                "Instead of --objects: follow those of a Kubernetes API, by default of the pod's"
+                " cluster."
+            ),
         ),
-        Flag(
-            "kubeconfig",
+        "kubeconfig": (
             "flowControl.kubernetes.kubeconfig",
             "How to reach that API. [default: by the pod's service account]",
         ),
-        Flag(
-            "context",
+        "context": (
             "flowControl.kubernetes.context",
             "Context of the kubeconfig. [default: its current one]",
-            "NAME",
         ),
-        Flag(
-            "write-status",
+        "write-status": (
             "flowControl.kubernetes.writeStatus",
             "Whether to maintain the condition Dangling of FlowSchemas in that API.",
         ),
-        Flag(
-            "object-counts-from",
+        "object-counts-from": (
             "flowControl.objectCountsFrom",
             "Metrics page with the numbers of stored objects, for the costs of LISTs.",
-            "URL",
         ),
-        Flag(
-            "fleet",
+        "fleet": (
             "fleet.store",
-            "Share the limit with other proxies, by the store at redis://HOST or"
-            " kubernetes:NAMESPACE/NAME.",
-            "URL",
+            (
+                "Share the limit with other proxies, by the store at redis://HOST or"
+                " kubernetes:NAMESPACE/NAME."
+            ),
         ),
-        Flag(
-            "fleet-replicas",
+        "fleet-replicas": (
             "fleet.replicas",
             "How many proxies are meant to share it. [default: as many as come]",
-            "N",
         ),
-    ),
-    "Processes": (
-        Flag(
+    },
+    "Processes": {
+        "workers": (
             "workers",
-            "workers",
-            "Processes that serve, or auto: one a processor.  They share the seats."
-            " [default: one, without a parent]",
-            "NUMBER",
+            (
+                "Processes that serve, or auto: one a processor.  They share the seats. [default: one,"
+                " without a parent]"
+            ),
         ),
-    ),
-    LAST: (
-        Flag(
-            "access-log",
+    },
+    LAST: {
+        "access-log": (
             "accessLog.path",
-            "Log a line of JSON for each request; - for stdout.  SIGUSR1 reopens it. [default:"
-            " none]",
-            "FILE",
+            (
+                "Log a line of JSON for each request; - for stdout.  SIGUSR1 reopens it. [default:"
+                " none]"
+            ),
         ),
-        Flag("log-level", "logLevel", ""),
-        Flag(
-            "log-format", "logFormat", "Lines of the log, on stderr: text, or a JSON object each."
+        "log-level": ("logLevel", ""),
+        "log-format": (
+            "logFormat",
+            "Lines of the log, on stderr: text, or a JSON object each.",
         ),
-        Flag("metrics", "metrics", "Whether /metrics leaves out what was never used."),
-    ),
+        "metrics": ("metrics", "Whether /metrics leaves out what was never used."),
+    },
 }
-"""The flags of settings, as help lists them."""
-BY_PARAMETER = {flag.parameter: flag for flags in FLAGS.values() for flag in flags}
+"""The flags by the sections of help: the setting that each stands for, and what it is."""
+
+GIVEN = {"no-rebalance": 0, "objects-from-kubernetes": True}
+"""The values of flags that take none."""
+KINDS = {
+    "upstream": Parsed("url", parse_upstream_url),
+    "upstream-service": Parsed("namespace/name", parse_service),
+    "admin": Parsed("[host]:port|none", parse_listen_address_or_none),
+    "objects": click.Path(exists=True),
+    "store": click.Path(dir_okay=False),
+}
+"""What flags read that are not written as their settings are."""
+METAVARS = {
+    "upstream-service": "NAMESPACE/NAME",
+    "server-concurrency-limit": "SEATS",
+    "per-endpoint": "SEATS",
+    "fleet-replicas": "N",
+    "objects": "PATH",
+    "context": "NAME",
+}
+
+
+def way_to(path: str) -> list[Setting]:
+    """The sections on the way to a setting, and the setting."""
+    record, found = Settings, []
+    for key in path.split("."):
+        found.append(settings_in(record)[key])
+        record = found[-1].section or record  # type: ignore[assignment]  # a record, too
+    return found
+
+
+def option_of(name: str, path: str, text: str) -> click.Option:
+    """Make a flag of a setting, with its form, choices, bounds and default."""
+    setting, flag = way_to(path)[-1], f"--{name}"
+    form, default = setting.form, setting.default
+    if name in GIVEN:
+        return click.Option([flag], flag_value=GIVEN[name], default=None, help=text)
+    if form is BOOL:
+        text = f"{text} [default: {'yes' if default else 'no'}]"
+        return click.Option([f"{flag}/--no-{name}"], default=None, help=text)
+    kind = KINDS.get(name)
+    if kind is None and form.choices:
+        kind = click.Choice(form.choices)
+    elif kind is None and form is WHOLE:
+        (bounds,) = setting.kind.__metadata__
+        kind = click.IntRange(bounds.ge, bounds.le)
+    elif kind is None and form is FILE:
+        kind = click.Path(exists=True, dir_okay=False)
+    elif kind is None and form not in (TEXT, LOG_FILE):
+        kind = Parsed(form.metavar, form.parse)
+    if default not in (None, (), UNSAID, ServiceSettings()) and "[default" not in text:
+        text = f"{text} [default: {default}]".strip()
+    metavar = METAVARS.get(name, form.metavar or None)
+    return click.Option([flag], type=kind, multiple=setting.is_list, metavar=metavar, help=text)
+
+
+OPTIONS = [option_of(name, *row) for flags in FLAGS.values() for name, row in flags.items()]
+FIELDS = {
+    str(option.name): [each.name for each in way_to(row[0])]
+    for option, row in zip(
+        OPTIONS, (row for flags in FLAGS.values() for row in flags.values()), strict=True
+    )
+}
+"""By the parameters of flags the fields on the way to their settings."""
 
 log = logging.getLogger(__name__)
 
@@ -356,11 +319,14 @@ log = logging.getLogger(__name__)
 @click.command(
     cls=SectionedCommand,
     sections={
-        **{title: [flag.parameter for flag in flags] for title, flags in FLAGS.items()},
-        LAST: ["settings_path", *(flag.parameter for flag in FLAGS[LAST])],
+        title: [
+            *(("settings_path",) if title is LAST else ()),
+            *(name.replace("-", "_") for name in flags),
+        ]
+        for title, flags in FLAGS.items()
     },
     epilog=EPILOG,
-    params=[flag.option() for flag in BY_PARAMETER.values()],
+    params=OPTIONS,
 )
 @click.option(
     "--settings",
@@ -446,7 +412,7 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
     for parameter, value in flags.items():
         if value in (None, ()):
             continue
-        *sections, name = BY_PARAMETER[parameter].fields
+        *sections, name = FIELDS[parameter]
         if parameter == "upstream":
             first, *others = value
             endpoints = tuple(EndpointSettings(url=each) for each in value)

@@ -81,6 +81,8 @@ WANTED = {
 }
 NAMES = {**WANTED, bool: "a truth value", int: "a number", float: "a number"}
 """Names for values of a type; the first that fits counts, since True is an int, too."""
+TRUE_WORDS = {True: "y, yes and on", False: "n, no and off"}
+DIGITS = re.compile(r"-?[0-9]+")
 LONGEST_SHOWN = 60
 LONGEST_NUMBER = 40
 
@@ -221,7 +223,12 @@ class Decoder:
             shown = type_name(value)
         else:
             shown = str(value).lower() if isinstance(value, bool) else str(value)[:LONGEST_SHOWN]
-            detail += ": put it in quotes" if wanted is str else ""
+            if wanted is str and isinstance(value, bool):
+                detail += f", and YAML takes {TRUE_WORDS[value]} for {shown}"
+            if wanted is str:
+                detail += ": put it in quotes"
+            elif wanted is int and not more and isinstance(value, str) and DIGITS.fullmatch(value):
+                detail += ": leave the quotes out"
         if wanted is list:
             detail += ": write it as [...], or each item after a dash"
         self.mistakes.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))

@@ -101,12 +101,13 @@ class Context:
             # Requests under way go on as they began.
             self.flow_control = self.flow_control.replace(passage_errors(settings, self.loop))
             self.counters.is_observing = self.flow_control.is_observing
-        self.settings = settings
+        before, self.settings = self.settings, settings
         self.pool.configure(settings.upstream, client_tls)
         self.authenticator = authenticator or Authenticator(self.clock)
         self.in_force = LimitsInForce(settings)
         self.has_audit_ids = has_audit_ids(settings)
-        self.audience = Audience(settings.downstream.explain_answers_to)
+        if settings.downstream.explain_answers_to != before.downstream.explain_answers_to:
+            self.audience = Audience(settings.downstream.explain_answers_to)
         self.is_plain = PRESETS[settings.preset].is_plain
         self.slow_readers.per_level = settings.downstream.limits.slow_readers_per_level
         # What is kept of heads has the limits in it, and who may assert an identity.

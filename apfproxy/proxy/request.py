@@ -35,7 +35,7 @@ from apfproxy.request.attributes import (
     plain_attributes,
     request_timeout_ns,
 )
-from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings
+from apfproxy.settings import IMPERSONATE, PASS_THROUGH, AuthenticationSettings, RequestSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -470,6 +470,8 @@ def plain_rules(settings: Settings) -> FieldRules:
 
 def preset_of(settings: Settings) -> Preset:
     """Find the upstream's kind of API, with the rules of the settings."""
+    if settings.request == RequestSettings():
+        return PRESETS[settings.preset]
     named = settings.request.long_running
     return PRESETS[settings.preset].with_rules(
         named.verbs, named.subresources, named.path_prefixes, settings.request.path_prefixes

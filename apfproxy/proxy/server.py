@@ -91,12 +91,14 @@ class ProxyServer:
 
         Whether clients speak TLS, and where they connect, must be the same.
         """
-        self._settings = settings
-        self._overload.configure(_marks(settings))
+        before, self._settings = self._settings, settings
+        if settings.downstream.overload != before.downstream.overload:
+            self._overload.configure(_marks(settings))
         self._shared.configure(settings)
         if self._own_listener is not None:
             self._own_listener.configure(settings, server_tls)
-        self._probe_clients(self.sockets)
+        if settings.downstream.keep_alive != before.downstream.keep_alive:
+            self._probe_clients(self.sockets)
         self._fit_descriptors()
 
     @property

@@ -237,7 +237,7 @@ def _user(text: str) -> tuple[str, str]:
     return unquote(user), unquote(password)
 
 
-STORE = Form(parse_store)
+STORE = Form(parse_store, metavar="URL")
 # Neither `/` nor `_`, which part it from the name of a cluster in keys.
 FLEET = matching(
     r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,61}[A-Za-z0-9])?",

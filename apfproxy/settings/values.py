@@ -73,12 +73,14 @@ class Form:
         expected: Words for it, where there is no text.
         kinds: Of scalars in YAML that may be this.
         choices: All values that there are; empty if they cannot be listed.
+        metavar: What stands for a value in the help of flags.
     """
 
     parse: Callable[[str], Any]
     expected: str = "a text"
     kinds: tuple[str, ...] = ("str",)
     choices: tuple[str, ...] = ()
+    metavar: str = ""
 
 
 def matching(pattern: str, expected: str, kinds: tuple[str, ...] = ("str",)) -> Form:
@@ -385,15 +387,15 @@ NUMBER = Form(parse_number, "a number", ("int", "float"))
 DURATION = Form(parse_duration, "a duration", ("str", "int", "float"))
 SIZE = Form(parse_size, "a size", ("str", "int"))
 MODE = Form(parse_mode, "permissions such as 0660", ("str", "int"))
-WORKERS = Form(parse_workers, "a number of workers, or auto", ("str", "int"))
-FILE, LOG_FILE = (
-    Form(parse_text, "the path of a file"),
-    Form(parse_text, "the path of a file, or -"),
-)
-LISTEN = Form(parse_listen_address, "HOST:PORT in quotes")
-UPSTREAM, DNS = Form(parse_upstream_url, "a URL"), Form(parse_dns_url, "a URL")
-URL, COLLECTOR = Form(parse_url, "a URL"), Form(parse_collector_url, "a URL")
-NETWORK = Form(parse_network, "an address or a CIDR")
+WORKERS = Form(parse_workers, "a number of workers, or auto", ("str", "int"), metavar="NUMBER")
+FILE = Form(parse_text, "the path of a file", metavar="FILE")
+LOG_FILE = Form(parse_text, "the path of a file, or -", metavar="FILE")
+LISTEN = Form(parse_listen_address, "HOST:PORT in quotes", metavar="[HOST]:PORT")
+UPSTREAM = Form(parse_upstream_url, "a URL", metavar="URL")
+DNS = Form(parse_dns_url, "a URL", metavar="URL")
+URL = Form(parse_url, "a URL", metavar="URL")
+COLLECTOR = Form(parse_collector_url, "a URL", metavar="URL")
+NETWORK = Form(parse_network, "an address or a CIDR", metavar="CIDR")
 HOST_PATTERN = Form(parse_host_pattern)
 SERVICE_PORT = Form(parse_service_port, kinds=("str", "int"))
 

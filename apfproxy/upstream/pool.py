@@ -137,6 +137,8 @@ class Pool:
         Endpoints that are found out, and not in the settings, stay as they are.
         """
         assert tls is not None or not settings.address.is_tls
+        if tls is self._tls and settings == self._settings:
+            return
         before, self._settings = self._settings, settings
         is_other_identity = tls is not self._tls or (settings.identity, settings.token_file) != (
             before.identity,

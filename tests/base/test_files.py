@@ -380,3 +380,21 @@ def test_wheel_has_shipped_files_where_they_are_looked_for() -> None:
 
     assert {CHECKOUT: INSTALLED} == where
     assert INSTALLED / "bootstrap" == decode.INSTALLED
+
+
+async def test_a_problem_names_its_file_once(tmp_path: Path) -> None:
+    """Most say by themselves where they are."""
+    path = tmp_path / "keys.csv"
+    path.write_text("1")
+
+    def refuse() -> None:
+        raise ValueError(f"{path}:3: too short")
+
+    changes = FileChanges(Writer())
+    changes.add((str(path),), lambda: None, refuse)
+    path.write_text("2")
+    await changes.check()
+
+    assert [
+        f"changed, but not taken, the old contents stay in force: {path}:3: too short"
+    ] == changes.problems

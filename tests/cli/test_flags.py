@@ -165,7 +165,7 @@ def test_variables_win_over_the_settings_file(
 def test_sections() -> None:
     """Each flag of `serve` stands in one section of its help."""
     assert isinstance(serve, SectionedCommand)
-    named = [flag.parameter for flags in FLAGS.values() for flag in flags]
+    named = [name.replace("-", "_") for flags in FLAGS.values() for name in flags]
 
     assert sorted(str(each.name) for each in options_of(serve)) == sorted([*named, "settings_path"])
     text = serve.get_help(click.Context(serve))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from apfproxy.app import process as process_module
 from apfproxy.base.clock import LoopClock
@@ -228,7 +229,7 @@ async def test_hostile_identity(case_id: str, mode: str, site: Site, protocol: s
 async def test_id_01_of_nobody(mode: str, site: Site) -> None:
     """Where nobody may ask, who makes up a name is nobody."""
     setup = site.setup(mode, is_tls=False)
-    setup = replace(setup, authentication=replace(setup.authentication, anonymous=True))
+    setup = replace(setup, authentication=structs.replace(setup.authentication, anonymous=True))
     async with running(setup) as scene:
         request, answer = await scene.exchange(CASES["ID-01"]["raw"].encode())
 

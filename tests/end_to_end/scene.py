@@ -189,11 +189,11 @@ class Setup:
 
     def with_downstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
         """With other settings for clients."""
-        return replace(self, downstream=replace(self.downstream, **changes))
+        return replace(self, downstream=structs.replace(self.downstream, **changes))
 
     def with_upstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
         """With other settings for the upstream."""
-        return replace(self, upstream=replace(self.upstream, **changes))
+        return replace(self, upstream=structs.replace(self.upstream, **changes))
 
 
 class Scene:

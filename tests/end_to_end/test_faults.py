@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.settings import (
@@ -185,7 +186,7 @@ async def test_lost_connections_are_forgotten(tmp_path: Path) -> None:
     authority = Authority("forgotten")
     certificate, key = authority.issue(usage="server").write(tmp_path, "server")
     tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
-    setup = replace(SETUP, downstream=replace(SETUP.downstream, tls=tls))
+    setup = replace(SETUP, downstream=structs.replace(SETUP.downstream, tls=tls))
     context = ssl.create_default_context(cadata=authority.pem.decode())
     seen = Seen()
     loop = asyncio.get_running_loop()

@@ -12,6 +12,8 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from apfproxy.admin.gathering import (
     ClusterParts,
     ConfigStatus,
@@ -48,7 +50,9 @@ def raw(case: str) -> bytes:
 def with_limits(**limits: Any) -> Setup:  # noqa: ANN401  settings by their names
     """A scene with limits."""
     setup = Setup()
-    return replace(setup, downstream=replace(setup.downstream, limits=LimitSettings(**limits)))
+    return replace(
+        setup, downstream=structs.replace(setup.downstream, limits=LimitSettings(**limits))
+    )
 
 
 async def answer_ok(arrival: Arrival) -> None:
@@ -62,7 +66,9 @@ async def test_li_09(tmp_path: Path) -> None:
     certificate, key = Authority("ca").issue("server", usage="server").write(tmp_path, "server")
     setup = Setup()
     tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key, handshake_timeout_s=0.1)
-    async with running(replace(setup, downstream=replace(setup.downstream, tls=tls))) as scene:
+    async with running(
+        replace(setup, downstream=structs.replace(setup.downstream, tls=tls))
+    ) as scene:
         counters = scene.process.cluster.counters
         client = await scene.ask(CLIENT_HELLO_START)
         await until(lambda: counters.listener.connections_open == 1)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from msgspec import structs
 
 from apfproxy.http.upgrade import BEARER_PREFIX
 from apfproxy.http.websocket_frames import GOING_AWAY
@@ -359,7 +360,7 @@ def over_tls(folder: Path, authority: Authority) -> Setup:
     """A proxy that speaks TLS."""
     certificate, key = authority.issue("server", usage="server").write(folder, "server")
     tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
-    return replace(RAW, downstream=replace(RAW.downstream, tls=tls))
+    return replace(RAW, downstream=structs.replace(RAW.downstream, tls=tls))
 
 
 @on_uvloop

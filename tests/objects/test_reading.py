@@ -162,6 +162,17 @@ LIST = "want a list: write it as [...], or each item after a dash"
             rules(resource={**RESOURCE_RULE, "clusterScope": "yes"}),
             'spec.rules[0].resourceRules[0].clusterScope: Invalid value: "yes": want true or false',
         ),
+        (
+            flow_schema(matchingPrecedence="4"),
+            'spec.matchingPrecedence: Invalid value: "4": want an integer: leave the quotes out',
+        ),
+        (
+            {"metadata": {"name": True}},
+            (
+                'metadata.name: Invalid value: "true": want a string, and YAML takes y, yes and on'
+                " for true: put it in quotes"
+            ),
+        ),
         ({"metadata": {"name": 1}}, f'metadata.name: Invalid value: "1": {QUOTES}'),
         ({"metadata": {"name": {}}}, 'metadata.name: Invalid value: "a mapping": want a string'),
         (

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec import structs
 
 from apfproxy.base import sockets
 from apfproxy.base.sockets import Disconnects
@@ -46,7 +47,7 @@ async def test_queued_request_over_tls(way: str, tmp_path: Path) -> None:
     authority = Authority("ca")
     certificate, key = authority.issue("server", usage="server").write(tmp_path, "server")
     tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
-    setup = replace(ONE_SEAT, downstream=replace(ONE_SEAT.downstream, tls=tls))
+    setup = replace(ONE_SEAT, downstream=structs.replace(ONE_SEAT.downstream, tls=tls))
     async with running(setup) as scene:
         holder = await SecurePeer.of(await scene.connect(), client_context(authority))
         await holder.send(GET)
