@@ -227,8 +227,8 @@ FLAGS: dict[str, dict[str, tuple[str, str]]] = {
         "workers": (
             "workers",
             (
-                "Processes that serve, or auto: one a processor.  They share the seats. [default: one,"
-                " without a parent]"
+                "Processes that serve, or auto: one a processor.  They share the seats."
+                " [default: one, without a parent]"
             ),
         ),
     },
