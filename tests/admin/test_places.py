@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
@@ -19,9 +18,6 @@ from apfproxy.admin.places import (
 )
 from apfproxy.admin.web import WebListener
 from apfproxy.base.rare_log import PERIOD_S
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Transport(asyncio.Transport):
@@ -214,60 +210,26 @@ async def test_answers_that_last() -> None:
     assert 1 == site.places.ended[Ending.LONG_LIVED]
 
 
-async def test_requests_of_those_who_are_gone() -> None:
-    """They are handled, and nobody keeps account."""
-    site = Site()
-    client = site.connect()
-    client.place.connection_lost(None)
-    client.answer()
-
-    assert 200 == (await client.ask()).status
-
-
-async def _nothing(_client: Client) -> None:
-    """A client that says nothing."""
-
-
-async def _handled(client: Client) -> None:
-    """A client whose request is being handled."""
-    client.ask()
-    await asyncio.sleep(0)
-
-
-async def _lasting(client: Client) -> None:
-    """A client that gets events."""
-    client.ask("/events")
-    await asyncio.sleep(0)
-
-
-async def _unsent(client: Client) -> None:
-    """A client that does not take its answer."""
-    client.answer()
-    await client.ask()
-    client.transport.unsent = 1
-
-
-async def _answered(client: Client) -> None:
-    """A client that has its answer."""
-    client.answer()
-    await client.ask()
-
-
 @pytest.mark.parametrize(
-    ("begin", "cut_after_ns"),
+    ("target", "is_answered", "unsent", "cut_after_ns"),
     [
-        (_nothing, HEAD_NS),
-        (_handled, ANSWER_NS),
-        (_unsent, ANSWER_NS),
-        (_lasting, None),
-        (_answered, None),
+        pytest.param("", False, 0, HEAD_NS, id="says-nothing"),
+        pytest.param("/metrics", False, 0, ANSWER_NS, id="is-handled"),
+        pytest.param("/metrics", True, 1, ANSWER_NS, id="does-not-take-its-response"),
+        pytest.param("/events", False, 0, None, id="gets-events"),
+        pytest.param("/metrics", True, 0, None, id="has-its-response"),
     ],
 )
-async def test_late(begin: Callable[[Client], object], cut_after_ns: int | None) -> None:
-    """A head, and an answer with its taking, have a time; what lasts, and what is idle, has not."""
+async def test_late(target: str, is_answered: bool, unsent: int, cut_after_ns: int | None) -> None:
+    """A head, and a response with its taking, have a time; what lasts or is idle has not."""
     site = Site()
     client = site.connect()
-    await begin(client)  # type: ignore[misc]  # each is a coroutine function
+    if is_answered:
+        client.answer()
+    if target:
+        task = client.ask(target)
+        await (task if is_answered else asyncio.sleep(0))
+    client.transport.unsent = unsent
     site.now_ns += cut_after_ns or 10 * ANSWER_NS
     site.places.sweep()
     assert not client.transport.is_cut
@@ -304,25 +266,6 @@ async def test_handshakes() -> None:
     assert {Ending.REPLACED: 1, Ending.LATE: 1, Ending.HANDSHAKE: 0, Ending.LONG_LIVED: 0} == (
         site.places.ended
     )
-
-
-async def test_handshake_that_fails() -> None:
-    """It gives its place back, and is counted; one that is through is a connection like others."""
-    site, inner = Site(), Inner()
-    failed, good = Place(site.places, Inner()), Place(site.places, inner)
-    for place in (failed, good):
-        place.await_handshake("192.0.2.9", lambda: None)
-    site.places.end_handshake(failed)
-    site.places.end_handshake(failed)
-    transport = Transport("192.0.2.9")
-    good.connection_made(transport)
-    found = site.places.of(transport)
-    good.connection_lost(None)
-
-    assert 1 == site.places.ended[Ending.HANDSHAKE]
-    assert good is found
-    assert ["made", "lost"] == inner.heard
-    assert 0 == len(site.places)
 
 
 async def test_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import SpanKind
 
 from apfproxy.admin.spans import (
@@ -24,7 +23,6 @@ from apfproxy.admin.spans import (
     QUEUE,
     RECEIVE,
     SENT,
-    UNKNOWN,
     UPSTREAM,
     OtlpExporter,
     cause,
@@ -322,109 +320,108 @@ def test_bounds(bench: Bench) -> None:
     assert all(len(str(value).encode()) < 2 * MAX_PATH for value in values.values())
 
 
-def rejected(bench: Bench) -> None:
+def on_response(bench: Bench, response: bytes) -> None:
+    """The server sends something, and closes if that is not all."""
+    bench.ask(GET)
+    bench.send(bench.upstreams[0], response)
+    if response is CHUNKED_OK:
+        bench.end(bench.upstreams[0])
+
+
+def on_leaving(bench: Bench, response: bytes) -> None:
+    """The client leaves while the server works, or within its response."""
+    client = bench.ask(GET)
+    if response:
+        bench.send(bench.upstreams[0], response)
+    bench.end(client)
+
+
+def rejected(bench: Bench, request: bytes) -> None:
     """A level without queues has no seat."""
-    bench.ask(REFUSING)
-    bench.ask(REFUSING)
+    bench.ask(request)
+    bench.ask(request)
 
 
-def overdue(bench: Bench) -> None:
+def queued(bench: Bench, _: bytes) -> None:
     """It waits for a quarter of its time in vain."""
     held(bench)
     bench.wait(16)
 
 
-def left_the_queue(bench: Bench) -> None:
+def left_the_queue(bench: Bench, _: bytes) -> None:
     """The client leaves while it waits."""
     _, client = held(bench)
     bench.wait(1)
     bench.end(client)
 
 
-def left_the_server(bench: Bench) -> None:
-    """The client leaves while the server works."""
-    client = bench.ask(GET)
-    bench.wait(1)
-    bench.end(client)
-
-
-def left_the_answer(bench: Bench) -> None:
-    """The client leaves within the answer."""
-    client = bench.ask(GET)
-    bench.send(bench.upstreams[0], CHUNKED_OK)
-    bench.end(client)
-
-
-def not_answered(bench: Bench) -> None:
+def without_response(bench: Bench, request: bytes) -> None:
     """The server closes, and the request may not be sent again."""
-    bench.ask(GET.replace(b"GET", b"PATCH"))
+    bench.ask(request)
     bench.end(bench.upstreams[0])
 
 
-def too_late(bench: Bench) -> None:
+def too_late(bench: Bench, request: bytes) -> None:
     """The server takes too long."""
-    bench.ask(GET)
+    bench.ask(request)
     bench.wait(61)
 
 
-def broken_off(bench: Bench) -> None:
-    """The server breaks off within the answer."""
-    bench.ask(GET)
-    bench.send(bench.upstreams[0], CHUNKED_OK)
-    bench.end(bench.upstreams[0])
-
-
-def failed(bench: Bench) -> None:
-    """The server answers with an error."""
-    answered(bench, GET, OK.replace(b"200 OK", b"500 Oh"))
-
-
-def not_found(bench: Bench) -> None:
-    """The server has no such thing."""
-    answered(bench, GET, OK.replace(b"200 OK", b"404 No"))
-
-
-def malformed(bench: Bench) -> None:
+def malformed(bench: Bench, request: bytes) -> None:
     """The body is none."""
-    client = bench.ask(CHUNKED_POST + b"\r\n1\r\na\r\n")
+    client = bench.ask(request + b"\r\n1\r\na\r\n")
     bench.send(client, b"no chunk\r\n")
 
 
 OVER = "apf.reason", "http.response.status_code", "error.type"
 
 
+def failing(status: bytes) -> bytes:
+    return OK.replace(b"200 OK", status)
+
+
 @pytest.mark.parametrize(
-    ("steps", "names", "own", "is_error", "upstream"),
+    ("steps", "given", "names", "own", "is_error", "upstream"),
     [
-        (rejected, "", ("concurrency-limit", 429, None), False, None),
-        (overdue, QUEUE, ("time-out", 429, None), False, None),
-        (left_the_queue, QUEUE, ("cancelled", None, "cancelled"), True, None),
-        (left_the_server, UPSTREAM, ("cancelled", None, "cancelled"), True, (None, "cancelled")),
-        (left_the_answer, UPSTREAM, ("cancelled", 200, "cancelled"), True, (200, "cancelled")),
-        (not_answered, UPSTREAM, ("upstream", 502, "upstream"), True, (None, "upstream")),
+        (rejected, REFUSING, "", ("concurrency-limit", 429, None), False, None),
+        (queued, b"", QUEUE, ("time-out", 429, None), False, None),
+        (left_the_queue, b"", QUEUE, ("cancelled", None, "cancelled"), True, None),
+        (on_leaving, b"", UPSTREAM, ("cancelled", None, "cancelled"), True, (None, "cancelled")),
         (
-            too_late,
-            UPSTREAM,
-            ("upstream-timeout", 504, "upstream-timeout"),
-            True,
-            (None, "upstream-timeout"),
+            *(on_leaving, CHUNKED_OK, UPSTREAM),
+            *(("cancelled", 200, "cancelled"), True, (200, "cancelled")),
         ),
-        (broken_off, UPSTREAM, ("upstream", 200, "upstream"), True, (200, "upstream")),
-        (failed, UPSTREAM, (None, 500, "500"), True, (500, "500")),
-        (not_found, UPSTREAM, (None, 404, None), False, (404, "404")),
-        (malformed, UPSTREAM, ("malformed", 400, None), False, (None, "malformed")),
+        (
+            *(without_response, GET.replace(b"GET", b"PATCH"), UPSTREAM),
+            *(("upstream", 502, "upstream"), True, (None, "upstream")),
+        ),
+        (
+            *(too_late, GET, UPSTREAM),
+            *(("upstream-timeout", 504, "upstream-timeout"), True, (None, "upstream-timeout")),
+        ),
+        (
+            *(on_response, CHUNKED_OK, UPSTREAM),
+            *(("upstream", 200, "upstream"), True, (200, "upstream")),
+        ),
+        (on_response, failing(b"500 Oh"), UPSTREAM, (None, 500, "500"), True, (500, "500")),
+        (on_response, failing(b"404 No"), UPSTREAM, (None, 404, None), False, (404, "404")),
+        (
+            *(malformed, CHUNKED_POST, UPSTREAM),
+            *(("malformed", 400, None), False, (None, "malformed")),
+        ),
     ],
 )
 def test_ends(
     bench: Bench,
-    steps: Callable[[Bench], None],
+    steps: Callable[[Bench, bytes], None],
+    given: bytes,
     names: str,
     own: tuple[str | None, int | None, str | None],
     is_error: bool,
     upstream: tuple[int | None, str] | None,
 ) -> None:
     """Exactly one trace says how it ended; a client's error is none of the proxy's."""
-    steps(bench)
+    steps(bench, given)
     found = {span.name: span for span in spans(bench)[1:]}
     first = spans(bench)[0]
 
@@ -488,16 +485,6 @@ def test_long_running(bench: Bench, request_: bytes, verb: str) -> None:
     assert ANSWERED in dict(upstream.events)
 
 
-def test_unix_socket(bench: Bench) -> None:
-    """A server there has a path for an address."""
-    answered(bench, GET)
-    bench.traces[0].attempts[0].server = "unix:/run/server.sock"
-    _, upstream = spans(bench)
-
-    assert "/run/server.sock" == upstream.attributes["server.address"]
-    assert not {"server.port", "url.full"} & upstream.attributes.keys()
-
-
 NOWHERE = "http://127.0.0.1:9/v1/traces"
 
 
@@ -513,7 +500,6 @@ class Answers(http.server.BaseHTTPRequestHandler):
     statuses: list[int]
 
     def do_POST(self) -> None:
-        """Take spans, or refuse them."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(self.statuses[0])
         if len(self.statuses) > 1:
@@ -624,18 +610,6 @@ def test_cause(error: Exception, words: str) -> None:
     during.__context__, later.__cause__ = error, during
 
     assert words.lower() == cause(later).lower()
-
-
-def test_failure_without_words(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That there is one is told all the same."""
-    exporter = OtlpExporter(NOWHERE, "gate", bench.clock.now_ns)
-    monkeypatch.setattr(
-        exporter._exporter,  # noqa: SLF001 - it is the SDK's
-        "export",
-        lambda _: SpanExportResult.FAILURE,
-    )
-
-    assert UNKNOWN == exporter.export(traced(bench), pytest.fail)
 
 
 def test_malformed_fields_of_the_environment(
