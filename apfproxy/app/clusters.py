@@ -109,19 +109,26 @@ class Clusters:
         settings: Of the process.
         shared: What connections share.
         router: Is told where requests go.
+        server: Looks after those that serve.
+        observation: Observes their requests.
         health: Gets their checks.
         events: Hears of their loads.
         is_admin_local: Whether only this machine reaches the API of a store.
         open_store: Opens the record of a fleet.
 
+    Attributes:
+        only: That of a process without `clusters` in its settings.
+
     OperatorError if the only cluster cannot be made.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  parts of the process
         self,
         settings: Settings,
         shared: ListenerContext,
         router: ClusterRouter,
+        server: ProxyServer,
+        observation: Observation,
         health: HealthRegistry,
         events: ConfigurationEvents,
         is_admin_local: Callable[[], bool],
@@ -133,24 +140,22 @@ class Clusters:
         self._events = events
         self._is_admin_local = is_admin_local
         self._open_store = open_store
-        self._server: ProxyServer | None = None
-        self._observation: Observation | None = None
+        self._server = server
+        self._observation = observation
         self._members: dict[str, Member] = {}
         self._before: tuple[Route, ...] = ()
         """While the settings change: where requests went, unless that cluster has left."""
         self._checks: dict[Cluster, ClusterHealth] = {}
         """Of all of several clusters: those that start, serve and leave."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._retrying = Supervised(
-            Part.TASK,
-            "trying clusters again",
-            lambda beat: self._retry(beat),  # noqa: PLW0108
-        )
+        self._retrying = Supervised(Part.TASK, "trying clusters again", self._retry)
         self._retry_task: asyncio.Task[None] | None = None
         self.only: Cluster | None = None
         if not settings.clusters:
             self.only = Cluster(settings, shared, health, events, open_store=open_store)
             router.put((), self.only.served)
+            server.add(self.only.served)
+            observation.begin(self.only.served)
 
     def __iter__(self) -> Iterator[Cluster]:
         """Those that serve, in the order of the settings."""
@@ -164,13 +169,6 @@ class Clusters:
     def members(self) -> tuple[Member, ...]:
         """All that the settings name, in their order; none where there are no `clusters`."""
         return tuple(self._members.values())
-
-    def attach(self, server: ProxyServer, observation: Observation) -> None:
-        """Have what looks after clusters that serve, and what sees their requests."""
-        self._server, self._observation = server, observation
-        if self.only is not None:
-            server.add(self.only.served)
-            observation.begin(self.only.served)
 
     async def start(self, settings: Settings, within_s: float = STARTS_S) -> None:
         """Start all; those that take longer go on to start while others serve.
@@ -328,8 +326,6 @@ class Clusters:
         health = self._health.of_cluster(wanted.name)
         if before is None:
             health.publish()
-        assert self._server is not None
-        assert self._observation is not None
         try:
             cluster = Cluster(
                 settings, self._shared, health, self._events, wanted.name, self._open_store
@@ -375,10 +371,8 @@ class Clusters:
         self._checks.pop(cluster).close()
         cluster.stop()
         cluster.served.stop()
-        if self._observation is not None:
-            self._observation.end(cluster.served)
-        if self._server is not None:
-            self._server.discard(cluster.served)
+        self._observation.end(cluster.served)
+        self._server.discard(cluster.served)
         await cluster.close()
 
     def _route(self) -> None:

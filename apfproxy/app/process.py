@@ -106,22 +106,23 @@ class ProxyProcess:
         self.configuration_events = ConfigurationEvents()
         self.counters = ListenerCounters()
         shared = ListenerContext(settings, self.counters, self.clock, loop)
-        self.health.add("sweep", look=lambda: self.server.sweep.problem())  # noqa: PLW0108 - made below
         self._router = router = ClusterRouter(rules=plain_rules(settings))
+        self.server = ProxyServer(settings, shared, router)
+        self.health.add("sweep", look=self.server.sweep.problem)
+        self.observation = Observation(settings, self.clock, shared, self.health)
         self.clusters = Clusters(
             settings,
             shared,
             router,
+            self.server,
+            self.observation,
             self.health,
             self.configuration_events,
             self._is_admin_local,
             open_store,
         )
         self.tls = ListenerTls(settings, router, self.clusters)
-        self.server = ProxyServer(settings, shared, router, self.tls.current)
         self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
-        self.observation = Observation(settings, self.clock, shared, self.health)
-        self.clusters.attach(self.server, self.observation)
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.descriptors = descriptors = DescriptorWatch(self.clock.now_ns)
         self._watching_descriptors = Supervised(
@@ -182,7 +183,8 @@ class ProxyProcess:
         await self.server.start(
             await self._addresses.open(
                 LISTEN, listen, SERVER_BACKLOG, self.settings.downstream.socket_mode
-            )
+            ),
+            self.tls.current,
         )
         if admin is None:
             return

@@ -54,14 +54,7 @@ GOODBYE_S = 3.0
 class ProxyServer:
     """The proxy of one listening address before clusters."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        shared: ListenerContext,
-        router: ClusterRouter,
-        server_tls: ServerTls | None = None,
-    ) -> None:
-        """`server_tls` has the certificate of the moment; None where clients speak plain HTTP."""
+    def __init__(self, settings: Settings, shared: ListenerContext, router: ClusterRouter) -> None:
         self._settings = settings
         self._shared = shared
         self._clock = shared.clock
@@ -72,8 +65,6 @@ class ProxyServer:
         self._overload = Overload(_marks(settings), shared.limits, shared.counters)
         self._servers: list[asyncio.Server] = []
         self._own_listener: HandshakeListener | None = None
-        if server_tls is not None or settings.downstream.proxy_protocol:
-            self._own_listener = HandshakeListener(shared, router, settings, server_tls)
         self.sweep = Recurring(Part.SWEEP, self._loop, SWEEP_PERIOD_S, STALE_SWEEP_S, self._sweep)
         self._sweep_due_ns = self._clock.now_ns()
 
@@ -123,8 +114,17 @@ class ProxyServer:
         shared = self._shared
         return len(shared.connections) - shared.counters.http2.streams_open + handshakes
 
-    async def start(self, listeners: Sequence[socket.socket]) -> None:
-        """Accept what comes to listening sockets, which are closed at the end."""
+    async def start(
+        self, listeners: Sequence[socket.socket], server_tls: ServerTls | None = None
+    ) -> None:
+        """Accept what comes to listening sockets, which are closed at the end.
+
+        `server_tls` has the certificate of the moment; None where clients speak plain HTTP.
+        """
+        if server_tls is not None or self._settings.downstream.proxy_protocol:
+            self._own_listener = HandshakeListener(
+                self._shared, self._router, self._settings, server_tls
+            )
         self._fit_descriptors()
         # Who connected before has what the socket had by then: it may be of systemd's.
         self._probe_clients(listeners)

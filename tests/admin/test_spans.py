@@ -348,7 +348,7 @@ def queued(bench: Bench, _: bytes) -> None:
     bench.wait(16)
 
 
-def left_the_queue(bench: Bench, _: bytes) -> None:
+def left_the_queue(bench: Bench, _request: bytes) -> None:
     """The client leaves while it waits."""
     _, client = held(bench)
     bench.wait(1)
