@@ -19,6 +19,7 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import open_regular
 from apfproxy.fleet.opened import open_store
 from apfproxy.objects.decode import parts_of
+from apfproxy.settings.change import nothing
 from apfproxy.settings.store_address import Kind
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.kubeconfig import read_kubeconfig
@@ -28,7 +29,7 @@ from apfproxy.sources.token_file import usable_token
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.settings import Settings
+    from apfproxy.settings import FleetSettings, Settings
 
 SQLITE = b"SQLite format 3\0"
 
@@ -39,55 +40,49 @@ async def problems_of(settings: Settings) -> list[str]:
     Problems that only the network or the system can tell are not among them.  It blocks on the file
     system.
     """
+    clock, flow_control = LoopClock(asyncio.get_running_loop()), settings.flow_control
+    kubernetes, service = flow_control.kubernetes, settings.upstream.service
+    looks: list[Callable[[], object]] = [
+        lambda: Identities(
+            settings,
+            clock,
+            choose=lambda _: None,
+            on_clients_change=nothing,
+            on_own_change=nothing,
+        ),
+        lambda: _see_access(
+            kubernetes.kubeconfig if kubernetes.is_enabled else None, kubernetes.context
+        ),
+        lambda: _see_access(service.kubeconfig, service.context),
+        lambda: _see_objects(flow_control.objects),
+        lambda: usable_token(settings.admin_token_file),
+        lambda: _see_store(flow_control.store),
+        lambda: _see_place(settings.access_log.path),
+        lambda: Credentials(settings),
+        lambda: trace_queue(settings.tracing, clock),  # exports nothing before it is opened
+        lambda: _see_fleet(settings.fleet),
+    ]
     problems: list[str] = []
-    looks = (_identities, _kubeconfig, _service, _objects, _admin_token, _store, _access_log)
-    for look in (*looks, _admin_access, _tracing, _fleet):
+    for look in looks:
         try:
-            await asyncio.to_thread(look, settings, asyncio.get_running_loop())
+            await asyncio.to_thread(look)
         except OperatorError as error:
             problems += str(error).splitlines()
     return problems
 
 
-def _identities(settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
-    nobody: Callable[[], None] = lambda: None  # noqa: E731 - nothing changes
-    Identities(
-        settings,
-        LoopClock(loop),
-        choose=lambda _: None,
-        on_clients_change=nobody,
-        on_own_change=nobody,
-    )
+def _see_access(kubeconfig: str | None, context: str | None) -> None:
+    if kubeconfig is not None:
+        ApiCredentials(read_kubeconfig(kubeconfig, context))
 
 
-def _kubeconfig(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
-    kubernetes = settings.flow_control.kubernetes
-    if kubernetes.is_enabled and kubernetes.kubeconfig is not None:
-        ApiCredentials(read_kubeconfig(kubernetes.kubeconfig, kubernetes.context))
-
-
-def _service(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
-    service = settings.upstream.service
-    if service.kubeconfig is not None:
-        ApiCredentials(read_kubeconfig(service.kubeconfig, service.context))
-
-
-def _objects(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
-    read = decode_files(read_files(settings.flow_control.objects))
+def _see_objects(paths: tuple[str, ...]) -> None:
+    read = decode_files(read_files(paths))
     if read.problems:
         raise OperatorError("\n".join(parts_of(read.problems)))
 
 
-def _admin_token(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
-    usable_token(settings.admin_token_file)
-
-
-def _admin_access(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
-    Credentials(settings)
-
-
-def _store(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
-    path = settings.flow_control.store
+def _see_store(path: str | None) -> None:
     if path is None:
         return
     _see_place(path)
@@ -101,29 +96,20 @@ def _store(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
         raise OperatorError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _access_log(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
-    path = settings.access_log.path
-    if path is not None and path != STDOUT:
-        _see_place(path)
-
-
-def _tracing(settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
-    trace_queue(settings.tracing, LoopClock(loop))  # exports nothing before it is opened
-
-
-def _fleet(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
-    fleet = settings.fleet
+def _see_fleet(fleet: FleetSettings) -> None:
     is_by_pod = fleet.kubeconfig is None and (fleet.store or "").startswith(Kind.KUBERNETES)
     if fleet.store is not None and not is_by_pod:
         open_store(fleet, fleet.name)  # asks nobody before it is used
 
 
-def _see_place(path: str) -> None:
+def _see_place(path: str | None) -> None:
     """See that a file can be written, or made.
 
     Raises:
         OperatorError: It cannot be.
     """
+    if path is None or path == STDOUT:
+        return
     file = Path(path)
     if file.is_dir():
         raise OperatorError(f"{path}: is a directory; name a file")

@@ -197,19 +197,12 @@ def access_of(kubeconfig: str | None, context: str | None, decided: str, setting
         else read_kubeconfig(kubeconfig, context)
     )
     parts = urlsplit(access.server)
+    flaw = "insecure-skip-tls-verify" if access.is_unverified else ""
     if parts.scheme == "http" and not is_local(parts.hostname or ""):
-        logger.warning(
-            "%s: not https: whoever is on the way reads the credentials and decides %s",
-            access.server,
-            decided,
-        )
-    if access.is_unverified:
-        logger.warning(
-            "%s: insecure-skip-tls-verify: whoever is on the way can read the credentials and"
-            " decide %s",
-            access.server,
-            decided,
-        )
+        flaw = "not https"
+    if flaw:
+        text = "%s: %s: whoever is on the way can read the credentials and decide %s"
+        logger.warning(text, access.server, flaw, decided)
     return access
 
 

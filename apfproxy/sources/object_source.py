@@ -6,7 +6,7 @@ A source's modules are imported only by settings that name it.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.base.faults import Part
 from apfproxy.base.files import STALE_FILES_S
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from apfproxy.base.health_checks import HealthChecks
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.objects.decode import Problem
     from apfproxy.settings import FlowControlSettings, Settings
     from apfproxy.sources.kubernetes import KubernetesObjects
     from apfproxy.sources.servers_behind import ServersBehind
@@ -45,24 +44,19 @@ def source_text(flow_control: FlowControlSettings) -> str:
     return f"{files}, over {built_in}" if flow_control.suggested_objects else files
 
 
-class OnLoad(Protocol):
-    """Takes the outcome of a load, as `LoadObserver` does."""
-
-    def __call__(
-        self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool
-    ) -> None:
-        """`is_whole`: whether the source takes a load as a whole or not at all."""
-
-
 class ObjectSource:
-    """The source (None before the start), also as what it is, and the API over a store."""
+    """The source (None before the start), also as what it is, and the API over a store.
+
+    `on_load` takes the outcome of a load, as `LoadObserver` does, and as `is_whole` whether the
+    source takes a load as a whole or not at all.
+    """
 
     def __init__(
         self,
         settings: Settings,
         controller: Controller,
         health: HealthChecks,
-        on_load: OnLoad,
+        on_load: Callable[..., None],
         behind: ServersBehind,
     ) -> None:
         self._settings = settings

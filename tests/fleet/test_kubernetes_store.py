@@ -207,14 +207,6 @@ async def test_written_in_between() -> None:
     assert (False, Stored(b"2", "w")) == (swapped.is_done, swapped.stored)
 
 
-async def test_forbidden_write() -> None:
-    """A write that is refused is an error."""
-    async with api_of(answering((200, THERE), (403, {}))) as api:
-        store = KubernetesStore(api, "default", "fleet", "a")
-        with pytest.raises(StoreError, match="answered 403; config/kubernetes/rbac"):
-            await store.swap(b"2", await store.read())
-
-
 @pytest.mark.parametrize(("headers", "pause_s"), [({"Retry-After": "3"}, 3.0), ({}, 0.0)])
 async def test_too_many_requests(headers: dict[str, str], pause_s: float) -> None:
     """The pause that the API asks for is known to whoever asked."""

@@ -42,14 +42,6 @@ def test_without_redis_py(monkeypatch: pytest.MonkeyPatch) -> None:
         open_store(FleetSettings(store="redis://a"), "a")
 
 
-async def test_redis() -> None:
-    """A URL of Redis is one of a `RedisStore`."""
-    store = open_store(FleetSettings(store="redis://a"), "a/b")
-
-    assert "<RedisStore apfproxy:{a/b}: not connected>" == repr(store)
-    await store.close()
-
-
 def test_kubernetes_outside_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a kubeconfig it takes a pod."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)

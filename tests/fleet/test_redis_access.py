@@ -138,15 +138,6 @@ def test_messages(error: Exception, shown: str, password_file: Path) -> None:
     assert shown == Servers(store_address("redis://a"), fleet).explained(error)
 
 
-def test_short_password_repeated(tmp_path: Path) -> None:
-    """Of a server's text nothing is shown where a password could not be told from it."""
-    path = tmp_path / "password"
-    path.write_text("abc")
-    servers = Servers(store_address("redis://a"), FleetSettings(password_file=str(path)))
-
-    assert "Redis says: ResponseError" == servers.explained(ResponseError("an abc"))
-
-
 class Tls:
     """A server with TLS, and the files of it and of its clients; `server` is its certificate."""
 

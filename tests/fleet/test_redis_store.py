@@ -167,16 +167,6 @@ async def test_garbage(server: RedisServer, command: tuple[str, ...], problem: s
         assert NOTHING == await store.read()
 
 
-async def test_garbage_data(server: RedisServer) -> None:
-    """Bytes that are no record are handed on with their version, whatever bytes that has."""
-    async with stores_at(server.url, 1) as (store,), server.client() as client:
-        await client.hset(store.key, mapping={"version": b"\xff\x00", "data": b"\xfe"})
-        seen = await store.read()
-
-        assert b"\xfe" == seen.data
-        assert (await store.swap(b"1", seen)).is_done
-
-
 async def test_too_long(server: RedisServer) -> None:
     """A record that nobody would read is not sent."""
     async with stores_at(server.url, 1) as (store,):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -131,20 +130,6 @@ def test_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert credentials.context is not None
     assert 1 == len(credentials.context.get_ca_certs())
-
-
-@pytest.mark.parametrize(
-    ("is_unverified", "expected"), [(False, ssl.CERT_REQUIRED), (True, ssl.CERT_NONE)]
-)
-def test_verification(*, is_unverified: bool, expected: ssl.VerifyMode) -> None:
-    """Only who asks for it believes any server."""
-    credentials = ApiCredentials(ApiAccess(server=SERVER, is_unverified=is_unverified))
-
-    assert credentials.context is not None
-    assert (expected, not is_unverified) == (
-        credentials.context.verify_mode,
-        credentials.context.check_hostname,
-    )
 
 
 @pytest.mark.parametrize(

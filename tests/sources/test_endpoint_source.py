@@ -11,7 +11,6 @@ import pytest
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.health_checks import READYZ, HealthRegistry
-from apfproxy.base.tasks import spawn
 from apfproxy.settings import Address, ServiceSettings, Settings, UpstreamSettings
 from apfproxy.sources import endpoint_source
 from apfproxy.sources.endpoint_source import ENDPOINTS, EndpointSource
@@ -95,14 +94,6 @@ async def started(settings: Settings) -> AsyncIterator[Told]:
         await told.source.close()
 
 
-async def test_static() -> None:
-    """Endpoints that settings name need no source and no check."""
-    async with started(STATIC) as told:
-        told.source.stop_waiting()
-
-    assert ([], "") == (told.hosts, told.checks)
-
-
 async def test_dns(names: dict[str, list[str]]) -> None:
     """A name's addresses are told at the start, and all is well."""
     names["a"] = ["10.0.0.2", "10.0.0.1"]
@@ -127,20 +118,6 @@ async def test_unknown_at_the_start(
     assert [] == told.hosts
     assert f"[-]endpoints failed: {text}" == checks
     assert "requests get 503 until a server behind is known: http://a:80" in caplog.text
-
-
-async def test_stop_waiting(names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is to end does not wait for endpoints."""
-    assert {} == names
-    monkeypatch.setattr(endpoint_source, "FIRST_ANSWER_S", 3600.0)
-    told = Told(by_dns("a"))
-    told.source.start()
-    waiting = spawn(told.source.wait(), name="waiting")
-    told.source.stop_waiting()
-    await waiting
-    await told.source.close()
-
-    assert [] == told.hosts
 
 
 async def test_changes(names: dict[str, list[str]]) -> None:
@@ -173,16 +150,6 @@ async def test_change_that_fails(
     assert ([["10.0.0.1"]], "[+]endpoints ok") == (told.hosts, checks)
 
 
-async def test_change_that_is_given_up(names: dict[str, list[str]]) -> None:
-    """A change that is discarded has told nothing."""
-    names.update(a=["10.0.0.1"], b=["10.0.0.2"])
-    async with started(by_dns("a")) as told:
-        (await told.source.prepare(by_dns("b"))).discard()
-        (await told.source.prepare(STATIC)).discard()
-
-    assert [["10.0.0.1"]] == told.hosts
-
-
 @pytest.mark.usefixtures("hasty")
 async def test_service(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A Service is asked for where the kubeconfig says; who cannot be reached is said."""
@@ -200,12 +167,3 @@ async def test_service(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None
 
     assert [] == told.hosts
     assert "until a server behind is known: Service team/api: " in caplog.text
-
-
-async def test_no_way_to_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Service of a cluster that is not there is the operator's to mend."""
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    told = Told(Settings(upstream=UpstreamSettings(service=ServiceSettings(name="api"))))
-
-    with pytest.raises(OperatorError, match=r"the API with upstream\.service\.kubeconfig$"):
-        told.source.start()

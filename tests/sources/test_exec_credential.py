@@ -108,23 +108,6 @@ async def test_ends_with_the_wait_for_it(program: Callable[[str], str], tmp_path
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        pytest.param(
-            ExecCommand(path="/nowhere/x", hint="get it"), "no such program; get it", id="missing"
-        ),
-        pytest.param(
-            ExecCommand(path="sh", arguments=("\0",)), "cannot be run: ValueError", id="odd"
-        ),
-    ],
-)
-async def test_cannot_be_run(command: ExecCommand, expected: str) -> None:
-    """What cannot be run is an error that says how to have it."""
-    with pytest.raises(ExecError, match=expected):
-        await run(command)
-
-
-@pytest.mark.parametrize(
     ("data", "expected"),
     [
         pytest.param(said(token=SECRET), Credential(token=SECRET), id="token"),

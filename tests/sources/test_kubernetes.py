@@ -173,21 +173,6 @@ async def test_loss() -> None:
     assert {"mine", "catch-all", "exempt"} == during
 
 
-async def test_failure_is_logged(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A failure that nobody foresaw does not end the watch."""
-    source = Source()
-    async with source.followed():
-        with monkeypatch.context() as patch:
-            patch.setattr(source.objects, "reload", lambda: 1 / 0)
-            await until(lambda: "cannot be taken" in caplog.text)
-        source.api.put(LEVELS, level("mine"))
-        await until(lambda: "mine" in source.controller.levels)
-
-    assert {"mine", "catch-all", "exempt"} == set(source.controller.levels)
-
-
 async def test_status() -> None:
     """The condition Dangling is written on request, and what hinders that is said."""
     source = Source(writes_status=True)
@@ -216,22 +201,3 @@ async def test_only_the_commit_is_on_the_loop(monkeypatch: pytest.MonkeyPatch) -
         await until(lambda: "mine" in source.controller.levels)
 
     threads.check()
-
-
-async def test_what_cannot_be_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objects that an error of the program kept out come into force without a further change."""
-    source = Source()
-    reload, calls = source.objects.reload, []
-
-    async def fail_once() -> None:
-        calls.append(1)
-        if len(calls) == 1:
-            raise ZeroDivisionError("a bug")
-        await reload()
-
-    monkeypatch.setattr(source.objects, "reload", fail_once)
-    source.api.put(LEVELS, level("mine"))
-    async with source.followed():
-        await until(lambda: "mine" in source.controller.levels)
-
-    assert {"mine", "catch-all", "exempt"} == set(source.controller.levels)

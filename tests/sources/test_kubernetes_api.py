@@ -440,17 +440,6 @@ async def test_watch(pieces: list[bytes]) -> None:
         assert [None, {"type": "A"}, {"type": "B"}] == await events_of(api)
 
 
-async def test_half_an_event() -> None:
-    """A watch that ends within a line, such as one that is a list, was none."""
-
-    async def answer(_: web.Request) -> web.Response:
-        return web.json_response({"kind": "List", "items": []})
-
-    async with api_of(answer) as api:
-        with pytest.raises(KubernetesApiError, match="the watch ended within an event"):
-            await events_of(api)
-
-
 @pytest.mark.parametrize(
     ("content", "expected"),
     [

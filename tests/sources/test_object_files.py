@@ -74,19 +74,6 @@ def test_mounted_config_map(tmp_path: Path) -> None:
     assert names_of(tmp_path) == ["a"]
 
 
-def test_missing_paths(tmp_path: Path) -> None:
-    """Each path that cannot be read is a problem; what can be read is read."""
-    (tmp_path / "a.yaml").write_text(level("a"))
-    (tmp_path / "gone.yaml").symlink_to("nowhere")
-    missing = tmp_path / "missing"
-
-    assert names_of(missing, tmp_path) == ["a"]
-    assert problems_of(missing, tmp_path) == [
-        f"{missing}: cannot be read: No such file or directory",
-        f"{tmp_path}/gone.yaml: cannot be read: No such file or directory",
-    ]
-
-
 def test_directory_of_other_things(tmp_path: Path) -> None:
     """What tools keep beside objects is left out, each file in a line; what is named is not."""
     (tmp_path / "a.yaml").write_text(f"apiVersion: v1\nkind: Namespace\n---\n{level('a')}")

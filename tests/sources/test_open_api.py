@@ -7,29 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import (
     HTTP,
     Address,
     EndpointAddress,
-    FlowControlSettings,
-    KubernetesSettings,
     ServiceSettings,
 )
 from apfproxy.sources import service_endpoints as module
 from apfproxy.sources.kubeconfig import ApiAccess
-from apfproxy.sources.kubernetes import kubernetes_objects
 from apfproxy.sources.service_endpoints import ServicePort, service_endpoints
-from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from apfproxy.objects.decode import Problem
-
-
-def ignore(_problems: tuple[Problem, ...], _dangling: tuple[str, ...]) -> None:
-    """Take the outcome of a load."""
 
 
 @pytest.fixture
@@ -46,27 +35,6 @@ def kubeconfig(tmp_path: Path) -> str:
     path = tmp_path / "config"
     path.write_text(json.dumps(content))
     return str(path)
-
-
-@pytest.mark.parametrize(
-    ("context", "writes_status", "expected"),
-    [
-        pytest.param(None, False, ("http://one.example", False), id="current"),
-        pytest.param("two", True, ("http://two.example", True), id="chosen-and-writing"),
-    ],
-)
-async def test_kubeconfig(
-    kubeconfig: str, context: str | None, expected: tuple[str, bool], *, writes_status: bool
-) -> None:
-    """A context of a kubeconfig leads to the API."""
-    settings = FlowControlSettings(
-        kubernetes=KubernetesSettings(
-            is_enabled=True, kubeconfig=kubeconfig, context=context, write_status=writes_status
-        )
-    )
-    objects = kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), ignore)
-
-    assert expected == (objects.api.server, objects.status is not None)
 
 
 @pytest.mark.parametrize(

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.base.tasks import Backoff, spawn
+from apfproxy.base.tasks import Backoff
 from apfproxy.sources import reflector as reflector_module
-from apfproxy.sources.api_credentials import ApiCredentials
-from apfproxy.sources.kubeconfig import ApiAccess
 from apfproxy.sources.kubernetes import RESOURCES
-from apfproxy.sources.kubernetes_api import KubernetesApi, KubernetesApiError
+from apfproxy.sources.kubernetes_api import KubernetesApiError
 from apfproxy.sources.reflector import Reflector
-from loadtest.faulty_link import Ending, FaultyLink
-from tests.end_to_end.api_servers import ANY_PORT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Iterable, Mapping
 
 SCHEMAS = next(each for each in RESOURCES if each.kind == "FlowSchema")
 GROUP = "/apis/flowcontrol.apiserver.k8s.io"
@@ -430,87 +423,3 @@ async def test_overdue_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert [LIST, watch("5"), watch("6")] == followed.api.asked
     assert followed.reflector.problem is None
-
-
-async def test_objects_stay() -> None:
-    """What is known stays known while nothing can be asked, and its return is told."""
-    followed = await Followed(page("5", "a"), [BROKEN], BROKEN, AWAY, BUSY).run()
-    during = (sorted(followed.reflector.objects), followed.changes)
-    followed.api = ScriptedApi([page("5", "a"), []])
-    api: Any = followed.api
-    followed.reflector._api = api  # noqa: SLF001 - it has come back
-    await followed.run()
-
-    assert ["a"] == during[0]
-    assert followed.changes > during[1]
-    assert followed.reflector.problem is None
-
-
-def api_at(port: int) -> KubernetesApi:
-    """The API at a port."""
-    access = ApiAccess(server=f"http://127.0.0.1:{port}")
-    return KubernetesApi(access.server, ApiCredentials(access))
-
-
-@asynccontextmanager
-async def forgetful() -> AsyncIterator[tuple[FaultyLink, KubernetesApi]]:
-    """An API whose watches go back to the last change only, and a link to it."""
-    process = ApiServerProcess(ApiServerSettings(listen=ANY_PORT, watch_window=1))
-    await process.start()
-    link = FaultyLink(process.port, random.Random(1))  # noqa: S311
-    await link.listen()
-    api = api_at(process.port)
-    try:
-        yield link, api
-    finally:
-        await api.close()
-        link.stop()
-        await process.stop()
-
-
-async def test_real_410() -> None:
-    """What a server has forgotten while the connection was cut is listed anew."""
-    async with forgetful() as (link, api):
-        linked = api_at(link.port)
-        lists = []
-
-        async def apply(name: str) -> None:
-            obj = {
-                "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
-                "kind": "FlowSchema",
-                "metadata": {"name": name},
-                "spec": {
-                    "priorityLevelConfiguration": {"name": "exempt"},
-                    "matchingPrecedence": 5,
-                },
-            }
-            await api.apply(f"{V1}/{name}", {"fieldManager": "test"}, obj)
-
-        async def sleep(_: float) -> None:
-            lists.append(reflector.lists)
-            for number in range(5):
-                await apply(f"own-{number}-{len(lists)}")
-
-        changed = asyncio.Event()
-        reflector = Reflector(linked, SCHEMAS, changed.set, now_s=lambda: 0.0, sleep=sleep)
-        running = spawn(reflector.run(), name="reflector")
-        try:
-            await until(lambda: reflector.is_synced, changed)
-            await apply("seen")
-            await until(lambda: "seen" in reflector.objects, changed)
-            link.strike(Ending.RESET)
-            await until(lambda: "own-4-1" in reflector.objects, changed)
-        finally:
-            running.cancel()
-            await asyncio.wait((running,))
-            await linked.close()
-
-    assert [1] == lists[:1]
-    assert reflector.lists > 1
-
-
-async def until(condition: Callable[[], bool], changed: asyncio.Event) -> None:
-    """Wait until something is so, which only a change can bring."""
-    while not condition():
-        changed.clear()
-        await changed.wait()

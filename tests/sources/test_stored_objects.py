@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
 from apfproxy.apiserver.flowcontrol.kinds import PRIORITY_LEVEL_CONFIGURATION
@@ -66,32 +65,6 @@ async def test_spoilt_at_first() -> None:
 
     with pytest.raises(ObjectsError, match='the store: PriorityLevelConfiguration "bad"'):
         source.stored.load_first()
-
-
-async def test_spoilt_later(caplog: pytest.LogCaptureFixture) -> None:
-    """An object that is not valid is left out and told of; the others are in force."""
-    source = Source()
-    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("mine"))
-    source.stored.load_first()
-    source.spoil()
-    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("other"))
-    await source.stored.reload()
-    await source.stored.reload()
-    during = set(source.controller.levels)
-    broken = source.stored.problems
-    (entry,) = [
-        each
-        for each in source.scene.store.collection(PRIORITY_LEVEL_CONFIGURATION.resource).snapshot()
-        if each.name == "bad"
-    ]
-    source.scene.store.delete(entry.resource, msgspec.json.decode(entry.data), {})
-    await source.stored.reload()
-
-    assert {"mine", "other", "exempt", "catch-all"} == during
-    assert {"mine", "other", "exempt", "catch-all"} == set(source.controller.levels)
-    assert [(0, 0), (1, 0), (0, 0)] == source.loads.outcomes
-    assert "what is not valid stays as it last was" in caplog.text
-    assert ["bad"] == [each.name for each in broken]
 
 
 async def test_follows() -> None:
