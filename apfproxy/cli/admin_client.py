@@ -83,7 +83,7 @@ def _refusal(status: int, target: str, body: bytes) -> str:
 
 
 def tls_remedy(address: Address, error: BaseException | None) -> str:
-    """What to do if TLS is why there is no answer; empty if it is not."""
+    """A remedy if TLS is why there is no response; empty if it is not."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return "give --admin-ca-file, the CA that signed the certificate of the admin listener"
     if isinstance(error, ssl.SSLError):

@@ -134,8 +134,8 @@ def apiserver(external_address: Address, **flags: Any) -> int:  # noqa: ANN401 -
     """Serve a small Kubernetes API, for tests and load tests.
 
     It has flow control's objects, leases, events, configuration, nodes, pods, their controllers
-    and budgets, slices and namespaces.  There is no authentication: whoever reaches the address
-    may do everything.
+    and budgets, slices and namespaces.  There is no authentication: all who reach the
+    address may do everything.
     """
     load = LoadSettings(**{name: flags.pop(name) for name in ("latency", "capacity", "faults")})
     settings = ApiServerSettings(load=load, external_address=str(external_address), **flags)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OUTPUT_ERRORS = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What writing to the standard output may fail with, through no fault of the program."""
+"""Errors of writing to the standard output that are no fault of the program."""
 
 EPILOG = f"""\b
 Examples:
@@ -51,7 +51,7 @@ COMMANDS = {
 """Their names, and the first line of their help."""
 
 MODULES = {"config": "config_command", "limits": "limits_command"}
-"""Of commands whose modules have other names."""
+"""The modules of commands that have other names than these."""
 
 HANDLE_SIGNALS = frozenset({"apiserver", "serve"})
 """The commands that handle all the signals that `main` holds back."""
@@ -144,7 +144,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in OUTPUT_ERRORS:
             raise
-        # A broken pipe needs no words: whoever read our output has enough.
+        # A broken pipe needs no words: the reader of our output has enough.
         if error.errno != errno.EPIPE:
             click.echo(f"apfproxy: cannot write the output: {error.strerror}", err=True)
         # The interpreter must not try to flush the rest.
@@ -154,7 +154,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def open_standard_streams() -> None:
-    """Open the null device for each standard stream that whoever started us has closed."""
+    """Open the null device for each standard stream that is closed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115, PTH123 - it stays

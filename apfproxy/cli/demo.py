@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WARM_UP_PART = 0.2
-"""Of each half: until the queues are as full as they get, and connections are made."""
+"""The part of each half until the queues are as full as they get."""
 REFRESH_S = 0.25
 PLAIN_WIDTH = 100
 """Columns of a table that is not shown in a terminal."""
@@ -123,7 +123,7 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
 
 
 class Tally:
-    """What the clients of one kind got since measuring began: numbers of requests."""
+    """Numbers of requests of the clients of one kind, since measuring began."""
 
     def __init__(self) -> None:
         self.served = self.rejected = self.failed = 0
@@ -266,7 +266,7 @@ async def wait(event: asyncio.Event, duration_s: float) -> None:
 
 
 def table_of(arms: list[Arm]) -> Table:
-    """What each kind of client got in each half that has begun."""
+    """A line for each kind of client in each half that has begun."""
     # Simple enough to fit into 80 columns.
     table = Table(
         title=f"Before a server that does {SEATS} requests at once in {SERVICE_S * 1000:.0f} ms",

@@ -1,4 +1,4 @@
-"""What ends a command, and the exit codes that every command shares."""
+"""How commands end: their errors, and the exit codes that all of them share."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def explanation_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator
 
 
 def verdict(explanation: Explanation) -> str:
-    """What would happen now, in one line."""
+    """One line about what would happen now."""
     outcome, flow = explanation.outcome, explanation.flow
     level = explanation.priority_level.name
     what = {

@@ -43,7 +43,7 @@ IMAGE = re.compile(
 NAME = re.compile(
     r"(?P<name>[\w./:-]+?)(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
-"""What an image is called: a port of its registry has a slash behind it."""
+"""The name of an image: a port of its registry has a slash behind it."""
 
 EPILOG = f"""\b
 Kinds:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COLLECTION_VERBS = frozenset({"list", "watch", "create", "deletecollection"})
-"""Those that need no name."""
+"""Verbs that need no name."""
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 DEFAULT_NAMESPACE = "default"

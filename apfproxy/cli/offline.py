@@ -1,4 +1,4 @@
-"""Who answers a command: a running proxy, or a controller made of object files.
+"""Commands ask a running proxy, or a controller made of object files.
 
 A running proxy answers, unless a flag on the command line says what the answer depends on, such as
 `--objects`, or `--offline` says that no proxy is to be asked.

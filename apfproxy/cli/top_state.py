@@ -58,6 +58,10 @@ class Level(Part):
     def rejected_per_second(self) -> float:
         return sum(self.rejected_by_reason.values())
 
+    @property
+    def problems_per_second(self) -> float:
+        return self.rejected_per_second + self.failed_per_second
+
 
 class TopFlow(Part):
     """A flow, and what it took in the last minutes."""

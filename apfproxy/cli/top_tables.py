@@ -96,35 +96,24 @@ TOP FLOWS       who used most lately; numbers halve every five minutes
 """
 
 
+SEATS = "seat_seconds"
+
+
 class Sort(NamedTuple):
-    """An order: its name, what flows are sorted by, and the keys, of which the largest is first."""
+    """An order: its name, what flows are sorted by, and the fields of both, the largest first."""
 
     label: str
     flows: str
-    level: Callable[[Level], tuple[float, ...]]
-    flow: Callable[[TopFlow], float]
+    level: tuple[str, ...]
+    flow: tuple[str, ...]
 
 
 SORTS = {
-    "p": Sort(
-        "problems",
-        "seats",
-        lambda each: (
-            each.rejected_per_second + each.failed_per_second,
-            each.waiting,
-            each.seats_in_use,
-        ),
-        lambda flow: flow.seat_seconds,
-    ),
-    "s": Sort("seats", "seats", lambda each: (each.seats_in_use,), lambda flow: flow.seat_seconds),
-    "w": Sort("waits", "waits", lambda each: (each.waiting,), lambda flow: flow.wait_seconds),
-    "r": Sort(
-        "rejections",
-        "rejections",
-        lambda each: (each.rejected_per_second, each.waiting),
-        lambda flow: flow.rejected,
-    ),
-    "n": Sort("name", "name", lambda _: (), lambda _: 0.0),
+    "p": Sort("problems", "seats", ("problems_per_second", "waiting", "seats_in_use"), (SEATS,)),
+    "s": Sort("seats", "seats", ("seats_in_use",), (SEATS,)),
+    "w": Sort("waits", "waits", ("waiting",), ("wait_seconds",)),
+    "r": Sort("rejections", "rejections", ("rejected_per_second", "waiting"), ("rejected",)),
+    "n": Sort("name", "name", (), ()),
 }
 """By their keys; what is alike is in the order of names."""
 
@@ -216,20 +205,18 @@ def render(view: View, width: int | None, height: int | None = None) -> Group:
 def sorted_levels(view: View, state: LiveState) -> list[Level]:
     """The levels that are shown, in their order."""
     found = sorted((each for each in state.levels if view.has(each.name)), key=lambda e: e.name)
-    return sorted(found, key=SORTS[view.sort].level, reverse=True)
+    return sorted(found, key=_values(SORTS[view.sort].level), reverse=True)
 
 
 def sorted_flows(view: View, state: LiveState) -> list[TopFlow]:
     """The flows that are shown, in their order; their FlowSchemas and levels count as names."""
-    found = sorted(
-        (
-            each
-            for each in state.top_flows
-            if view.has(each.flow, each.flow_schema, each.priority_level)
-        ),
-        key=lambda each: each.flow,
-    )
-    return sorted(found, key=SORTS[view.sort].flow, reverse=True)
+    found = (e for e in state.top_flows if view.has(e.flow, e.flow_schema, e.priority_level))
+    by_name = sorted(found, key=lambda each: each.flow)
+    return sorted(by_name, key=_values(SORTS[view.sort].flow), reverse=True)
+
+
+def _values(fields: tuple[str, ...]) -> Callable[[object], tuple[float, ...]]:
+    return lambda record: tuple(getattr(record, field) for field in fields)
 
 
 def number(value: float) -> str:
@@ -304,7 +291,7 @@ def _cell(cell: str | Callable[[Any], RenderableType], row: object) -> Renderabl
 
 
 def sentences(view: View, width: int | None, height: int | None) -> list[Text]:
-    """What is wrong, worst first; that the proxy is away before all else.
+    """The verdict, worst first; that the proxy is away before all else.
 
     In a terminal the first has two lines, and any other one.
     """

@@ -133,7 +133,7 @@ def test_slow_body() -> None:
 
 
 async def test_garbage() -> None:
-    """What is no HTTP moves no cursor."""
+    """Bytes that are no HTTP move no cursor."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)

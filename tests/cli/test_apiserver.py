@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -133,40 +132,3 @@ async def test_signal() -> None:
         ApiServerSettings(listen=ANY_PORT, seeds=SeedCounts(slices=1)), on_started
     )
     assert "the process is shutting down" == started[0].health.problem("shutdown")
-
-
-async def test_signal_while_starting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal that comes during the start takes that back."""
-
-    async def start(self: ApiServerProcess) -> None:
-        del self
-        os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(ApiServerProcess, "start", start)
-    started: list[ApiServerProcess] = []
-
-    assert 0 == await run(ApiServerSettings(listen=ANY_PORT), started.append)
-    assert not started
-
-
-async def test_second_signal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second signal does not wait for the end."""
-
-    async def stop(self: ApiServerProcess) -> None:
-        del self
-        os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.Event().wait()
-
-    real = ApiServerProcess.stop
-    processes: list[ApiServerProcess] = []
-
-    def on_started(process: ApiServerProcess) -> None:
-        processes.append(process)
-        monkeypatch.setattr(ApiServerProcess, "stop", stop)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    code = await run(ApiServerSettings(listen=ANY_PORT), on_started)
-    await real(processes[0])
-
-    assert 1 == code

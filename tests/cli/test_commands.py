@@ -198,7 +198,7 @@ def test_closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_full_disk(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be written is told, and nothing more is."""
+    """An output that cannot be written gets one line."""
     failing = click.Command("fail", callback=raise_(OSError(errno.ENOSPC, "no space")))
     monkeypatch.setitem(cli.commands, "fail", failing)
 
@@ -261,7 +261,7 @@ def test_completion_imports_no_command() -> None:
     ],
 )
 def test_shown(text: str, expected: str) -> None:
-    """What could move the cursor, or hide something, is escaped."""
+    """Characters that could move the cursor, or hide something, are escaped."""
     assert expected == shown(text)
 
 

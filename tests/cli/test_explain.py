@@ -32,7 +32,7 @@ def explained(arguments: str, capsys: pytest.CaptureFixture[str]) -> Any:  # noq
 
 
 def test_path_prefix(capsys: pytest.CaptureFixture[str]) -> None:
-    """What follows a prefix is explained."""
+    """A request below a prefix is explained."""
     flags = "--path-prefix /clusters/{workspace} --path-prefix /k8s/{a}"
     found = explained(f"--path /clusters/root:a/api/v1/pods {flags}", capsys)["request"]
 
@@ -256,7 +256,7 @@ async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_level_that_may_lend_all(
     flag: str, limit: int, decision: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What becomes of a request is what the proxy would do with that setting."""
+    """A request is explained as the proxy would treat it with that setting."""
     found = explained(f"get pods a -n x --as u --server-concurrency-limit 8 {flag}", capsys)
 
     assert (limit, decision) == (

@@ -13,7 +13,7 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.objects.types import QueuingConfiguration
-from apfproxy.request.attributes import ANONYMOUS, User, parse_attributes
+from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.request.rules import KUBERNETES, RequestRules
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
@@ -29,7 +29,7 @@ def explained(
     method: str = "GET",
     rules: RequestRules = KUBERNETES,
 ) -> Explanation:
-    """What becomes of a request, with a level of queues for those of a group."""
+    """An explanation of a request, with a level of queues for those of a group."""
     controller = Controller(VirtualClock(), 10, 1)
     one_rule = flow_schema("two", "queues", user_subject("bob"), precedence=50)
     two_rules = msgspec.structs.replace(
@@ -148,49 +148,42 @@ def test_verdict_without_a_flow() -> None:
     )
 
 
-def test_other_requests() -> None:
-    """Requests for no resource, without seats, without a method that is a verb, are told so."""
-    health = lines_of(explained(ANONYMOUS, b"/healthz"))
-    log = lines_of(explained(EVIL, b"/apis/a.io/v1/namespaces/x/things/t/proxy"))
-    options = lines_of(explained(EVIL, b"/api/v1/pods", "OPTIONS"))
-    rules = RequestRules(api_prefixes=["/{x}"])
-    below = lines_of(explained(EVIL, b"/y/api/v1/pods", rules=rules))
-    health_below = lines_of(explained(EVIL, b"/y/healthz", rules=rules))
-
-    assert health[3] == "request         get /healthz, which is no resource"
-    assert log[3] == "request         get things.a.io/proxy t in namespace x"
-    assert log[6] == ("long-running    its subresource is proxy (request.longRunning.subresources)")
-    assert "estimate        no seats: it may last as long as its client likes" in log
-    assert below[3:5] == [
-        "request         list pods in all namespaces",
-        "path            /y/api/v1/pods",
-    ]
-    assert below[5] == "below           /y"
-    assert health_below[3:5] == [
-        "request         get /y/healthz, which is no resource",
-        "below           /y",
-    ]
-    assert options[3] == "request         (no verb) pods in no namespace"
-
-
 @pytest.mark.parametrize(
     ("method", "target", "expected"),
     [
-        pytest.param("GET", b"/api/v1/namespaces/x/pods", "pods in namespace x", id="one"),
-        pytest.param("GET", b"/api/v1/pods?watch=1", "pods in all namespaces", id="all"),
-        pytest.param("GET", b"/api/v1/nodes", "nodes in no namespace", id="of-the-cluster"),
-        pytest.param("GET", b"/api/v1/pods/p", "pods p in no namespace", id="none"),
-        pytest.param(
+        ("GET", "/api/v1/namespaces/x/pods", "list pods in namespace x"),
+        ("GET", "/api/v1/pods?watch=1", "watch pods in all namespaces"),
+        ("GET", "/api/v1/nodes", "list nodes in no namespace"),
+        ("GET", "/api/v1/pods/p", "get pods p in no namespace"),
+        (
             "DELETE",
-            b"/apis/a.io/v1/things",
-            "things.a.io in all namespaces, or in none",
-            id="else",
+            "/apis/a.io/v1/things",
+            "deletecollection things.a.io in all namespaces, or in none",
         ),
+        ("OPTIONS", "/api/v1/pods", "(no verb) pods in no namespace"),
+        ("GET", "/apis/a.io/v1/namespaces/x/things/t/log", "get things.a.io/log t in namespace x"),
+        ("GET", "/healthz", "get /healthz, which is no resource"),
+        ("GET", "/y/healthz", "get /y/healthz, which is no resource"),
+        ("GET", "/y/api/v1/pods", "list pods in all namespaces"),
     ],
 )
-def test_namespaces(method: str, target: bytes, expected: str) -> None:
+def test_requests(method: str, target: str, expected: str) -> None:
     """A request without a namespace is for all of them where its resource is in namespaces."""
-    assert lines_of(explained(EVIL, target, method))[3].endswith(f" {expected}")
+    below = RequestRules(api_prefixes=["/{x}"]) if target.startswith("/y") else KUBERNETES
+    lines = lines_of(explained(EVIL, target.encode(), method, below))
+
+    assert f"request         {expected}" == lines[3]
+    assert ("below           /y" in lines) is target.startswith("/y")
+
+
+def test_without_seats() -> None:
+    """A request that may last takes no seats, and the reason is there."""
+    lines = lines_of(explained(EVIL, b"/apis/a.io/v1/namespaces/x/things/t/proxy"))
+
+    assert lines[6] == (
+        "long-running    its subresource is proxy (request.longRunning.subresources)"
+    )
+    assert "estimate        no seats: it may last as long as its client likes" in lines
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def image_of(manifest: str) -> object:
 
 
 def test_no_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is no name of an image is wrong usage, and nothing is written."""
+    """A wrong name of an image is wrong usage, and nothing is written."""
     assert 2 == main(["init", "http", str(tmp_path), "--image", "a: b"])
     assert "'a: b' is not NAME" in capsys.readouterr().err
     assert [] == list(tmp_path.iterdir())
@@ -122,7 +122,7 @@ def test_readme(tmp_path: Path, kind: str) -> None:
 
 
 def test_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the user has to change is listed with its line."""
+    """Each place that the user has to change is listed with its line."""
     assert 0 == main(["init", "kube-apiserver", str(tmp_path)])
     found = re.search(r"apfproxy\.yaml:(\d+): this machine's address", capsys.readouterr().out)
 
@@ -132,7 +132,7 @@ def test_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_static_pod_mounts_what_is_named(tmp_path: Path) -> None:
-    """Of the cluster's keys the pod sees those that its settings name; no token is mounted."""
+    """The pod sees those of the cluster's keys that its settings name; no token is mounted."""
     assert 0 == main(["init", "kube-apiserver", str(tmp_path)])
     pod = yaml.safe_load((tmp_path / "static-pod.yaml").read_text())["spec"]
     named = {

@@ -67,7 +67,7 @@ def rows(table: str) -> list[tuple[str, str]]:
 
 
 def parsed(phrase: str) -> tuple[str, bytes]:
-    """What a phrase with kubectl's flags means."""
+    """The request that a phrase with kubectl's flags means."""
     phrase, flag, namespace = phrase.partition(" -n")
     words = [word for word in phrase.split() if word != "-A"]
     return parse_phrase(

@@ -49,7 +49,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_some_levels(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of named levels alone there are lines; the sums are those of all."""
+    """Only named levels have lines; the sums are those of all."""
     assert main(["limits", "--offline", "system", "exempt"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()[3:]
 
@@ -136,7 +136,7 @@ def test_wrong_input(
 
 
 def test_shared_limit() -> None:
-    """Of a limit that others share the part of now is told, and not called too small."""
+    """A limit that others share is shown with the part of now, which is not called too small."""
     summary = summarize_levels(
         offline_controller([], suggested_objects=None, server_concurrency_limit=7)
     )

@@ -50,7 +50,7 @@ def test_interrupted_import(
 
 
 def test_interrupted_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has no command to import is interrupted at its end."""
+    """A run without a command to import is interrupted at its end."""
 
     def run(_: object) -> int:
         signal.raise_signal(signal.SIGINT)

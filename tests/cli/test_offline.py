@@ -69,7 +69,7 @@ def test_who_is_asked(arguments: str, expected: bool) -> None:
 
 
 def test_variables_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands in the environment, perhaps for the proxy itself, asks for nothing."""
+    """Variables of the environment, perhaps for the proxy itself, ask for nothing."""
     monkeypatch.setenv("SEED", "1")
 
     assert asked.main([], standalone_mode=False) is False

@@ -46,7 +46,7 @@ def view() -> View:
 
 
 class Screens(io.StringIO):
-    """What is written to a terminal; tells of each piece."""
+    """Everything that is written to a terminal; tells of each piece."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ async def test_signals(number: signal.Signals) -> None:
 
 
 async def test_looks_again() -> None:
-    """What is new is drawn, until it ends; a look that hangs then does not keep it."""
+    """A new state is drawn; a look that hangs does not keep it from its end."""
     seen, hanging, released = view(), threading.Event(), threading.Event()
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""What top shows of a state."""
+"""How top shows a state."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_part_of_a_name(*, part: str, is_typing: bool, last: str, levels: list[s
 
 
 def test_failures() -> None:
-    """What the server behind failed has a column once there is any, and is not served."""
+    """Requests that the server behind failed have a column once there are any."""
     seen = view(level(servedPerSecond=6.0, failedPerSecond=4.0), level("calm"))
 
     assert "6.0/s served 4.0/s failed 0/s rejected" in words(seen)[1]
@@ -416,7 +416,7 @@ def servers(width: int | None = 80, height: int | None = None, part: str = "") -
 
 
 def test_servers() -> None:
-    """Those that get no requests come first; reasons are there where there is room."""
+    """Servers that get no requests come first; reasons are there where there is room."""
     assert servers()[:4] == [
         "SERVERS BEHIND STATE SHARE SEATS FLIGHT ANS/S FAIL/S P99",
         "http://10.0.0.3:80 failing 60 s 0% 0 0 0 0 -",
