@@ -139,7 +139,10 @@ async def measure(scenario: Scenario, options: argparse.Namespace, directory: Pa
             upstream_port=origin.port,
             directory=directory,
             core=proxy_core,
-            arguments=(*scenario.arguments(settings), "--workers", str(options.workers)),
+            arguments=(
+                *scenario.arguments(settings),
+                *(("--workers", str(options.workers)) if options.workers > 1 else ()),
+            ),
         )
         running.enter_context(proxy)
         await check_seats(scenario, admin_port)

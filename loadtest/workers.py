@@ -112,12 +112,12 @@ def cpu_of(pids: Sequence[int]) -> int:
 
 
 def start(site: Site, origin: Process, workers: int) -> Process:
-    """Start a proxy of so many workers."""
+    """Start a proxy of so many workers; with one, a process without a parent."""
     proxy, _ = start_apfproxy(
         upstream_port=origin.port,
         directory=site.directory,
         core=site.proxy_core,
-        arguments=("--workers", str(workers)),
+        arguments=("--workers", str(workers)) if workers > 1 else (),
         name=f"apfproxy-{workers}",
     )
     end_s = time.monotonic() + SAYS_WITHIN_S

@@ -116,7 +116,7 @@ class Parent:
                 downstream.listen, downstream.socket_mode, len(workers.slots)
             )
             await self.admin.open(self.settings)
-            await self._open_store(self._directory.file("objects.json"))
+            await self._open_store()
             await workers.start()
             routes = () if self._store is None else self._store.routes()
             await self.admin.start(lambda: self.settings, routes)
@@ -126,15 +126,15 @@ class Parent:
         self.access.start()
         self._listeners.serve()
 
-    async def _open_store(self, path: str) -> None:
+    async def _open_store(self) -> None:
         """Have the store that settings name, and its objects in a file for the workers."""
         if self.settings.flow_control.store is None or self.settings.clusters:
             return
         from apfproxy.sources.stored_objects import SharedStore  # noqa: PLC0415 - the API server
 
-        self._store = SharedStore(self.settings, path, self.health, self.admin.is_local)
+        self._store = SharedStore(self.settings, self.health, self.admin.is_local)
         await self._store.start()
-        self.workers.objects = path
+        self.workers.objects = self._store.path
 
     def hurry(self, cancel: Callable[[], object]) -> None:
         """Start no more: the process is to end."""

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from apfproxy.settings import Settings
     from apfproxy.sources.in_force import LoadObserver, State
 
+WORKERS_FILE = "-workers.json"
+"""Follows the name of the store: its valid objects, for workers."""
 CONTROLLERS = frozenset({Bootstrap.name, Dangling.name})
 """Those that the flow control group needs."""
 STORE, OBJECTS, CONFIGURATION = "store", "objects", "configuration"
@@ -219,20 +221,23 @@ class SharedStore:
     """The store of settings that name one, and the file that other processes read.
 
     Args:
-        path: Of the file.
+        settings: Of the whole.
         health: Of the process.
         is_local: Whether only this machine reaches the listener of the API.
+
+    Attributes:
+        path: Of the file, beside the store as SQLite's own are.
 
     Raises:
         OperatorError: The store cannot be used.
     """
 
     def __init__(
-        self, settings: Settings, path: str, health: HealthChecks, is_local: Callable[[], bool]
+        self, settings: Settings, health: HealthChecks, is_local: Callable[[], bool]
     ) -> None:
         store = settings.flow_control.store
         assert store is not None, "the caller has seen that there is one"
-        self.path = path
+        self.path = f"{Path(store).absolute()}{WORKERS_FILE}"
         self._health = health
         for name in (STORE, OBJECTS, CONFIGURATION):
             health.add(name, pages=(READYZ,), is_blocking=False)
@@ -285,12 +290,13 @@ class SharedStore:
         return put
 
     async def close(self) -> None:
-        """End watches, finish writes; harmless once done."""
+        """End watches, finish writes, remove the file; harmless once done."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._api.stop()
+        Path(self.path).unlink(missing_ok=True)  # noqa: ASYNC240 - one system call
 
     def _on_load(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
         texts = list(parts_of(problems))

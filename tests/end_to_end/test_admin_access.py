@@ -118,7 +118,7 @@ class Site:
 
 
 @contextlib.contextmanager
-def serving(site: Site, workers: int) -> Iterator[Served]:
+def serving(site: Site, workers: int | None) -> Iterator[Served]:
     """A proxy with workers, or without."""
     settings = site.folder / "settings.json"
     with started_upstream() as upstream:
@@ -149,8 +149,8 @@ def basic(password: str) -> str:
     return "Basic " + base64.b64encode(f"anybody:{password}".encode()).decode()
 
 
-@pytest.mark.parametrize("workers", [1, 2], ids=["alone", "workers"])
-def test_who_may_read(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize("workers", [None, 2], ids=["alone", "workers"])
+def test_who_may_read(tmp_path: Path, workers: int | None) -> None:
     """Health is open; all else needs a token or a certificate; clients of the proxy see nothing."""
     site = Site(tmp_path)
     with serving(site, workers) as served:
@@ -216,8 +216,8 @@ def _metrics(site: Site) -> dict[str, float]:
     return {reason: float(number) for reason, number in re.findall(pattern, page)}
 
 
-@pytest.mark.parametrize("workers", [1, 2], ids=["alone", "workers"])
-def test_browser(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize("workers", [None, 2], ids=["alone", "workers"])
+def test_browser(tmp_path: Path, workers: int | None) -> None:
     """The page is live, and asks what it asks, once the browser knows the token as a password."""
     installed("chromium")
     installed("chromedriver")
@@ -234,8 +234,8 @@ def test_browser(tmp_path: Path, workers: int) -> None:
     assert ["object", "object"] == asked
 
 
-@pytest.mark.parametrize("workers", [1, 2], ids=["alone", "workers"])
-def test_commands(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize("workers", [None, 2], ids=["alone", "workers"])
+def test_commands(tmp_path: Path, workers: int | None) -> None:
     """Those that ask a running proxy take a token or a certificate, and say what they lack."""
     site = Site(tmp_path)
     token = tmp_path / "token"
@@ -254,8 +254,8 @@ def test_commands(tmp_path: Path, workers: int) -> None:
     assert all(code == 1 and "give --admin-token-file" in output for code, output in refused)
 
 
-@pytest.mark.parametrize("workers", [1, 2], ids=["alone", "workers"])
-def test_rotation(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize("workers", [None, 2], ids=["alone", "workers"])
+def test_rotation(tmp_path: Path, workers: int | None) -> None:
     """Tokens and certificate are those of the files, for whoever comes from then on."""
     site = Site(tmp_path)
     with serving(site, workers) as served:
@@ -280,7 +280,7 @@ def test_rotation(tmp_path: Path, workers: int) -> None:
 def test_credentials_that_come_and_go(tmp_path: Path) -> None:
     """Settings that change turn them on and off, on the listener that there is."""
     site = Site(tmp_path)
-    with serving(site, 1) as served:
+    with serving(site, None) as served:
         path = tmp_path / "settings.json"
         settings = json.loads(path.read_text())
         del settings["adminTls"], settings["adminReadTokenFile"]
@@ -298,13 +298,13 @@ def test_credentials_that_come_and_go(tmp_path: Path) -> None:
     assert [401, 200] == on
 
 
-@pytest.mark.parametrize("workers", ["1", "2"], ids=["alone", "workers"])
-def test_warning(workers: str) -> None:
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")], ids=["alone", "workers"])
+def test_warning(workers: tuple[str, ...]) -> None:
     """A listener that others reach, and that asks for nothing, is warned of at the start."""
     with (
         started_upstream() as upstream,
         command(
-            *("serve", "--upstream", upstream, "--workers", workers),
+            *("serve", "--upstream", upstream, *workers),
             *("--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"),
         ) as served,
     ):
@@ -315,7 +315,7 @@ def test_warning(workers: str) -> None:
 def test_handshakes_without_end(tmp_path: Path) -> None:
     """They have places as all connections do: probes come through, clients are served."""
     site = Site(tmp_path)
-    with serving(site, 1), connections(site.admin, 200, b"\x16\x03\x01"):
+    with serving(site, None), connections(site.admin, 200, b"\x16\x03\x01"):
         health = [site.status("/livez") for _ in range(5)]
         served = [ask(site.port, "/healthz")[0] for _ in range(5)]
         refused = _metrics_page(site)

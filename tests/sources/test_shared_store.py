@@ -26,9 +26,9 @@ class Scene:
         self.settings = Settings(
             flow_control=FlowControlSettings(store=str(directory / "a.db")),
         )
-        self.path = directory / "objects.json"
+        self.path = directory / "a.db-workers.json"
         self.health = HealthRegistry()
-        self.store = SharedStore(self.settings, str(self.path), self.health, lambda: True)
+        self.store = SharedStore(self.settings, self.health, lambda: True)
 
     def names(self) -> list[str]:
         """Of the objects in the file."""
@@ -50,6 +50,7 @@ async def test_file(tmp_path: Path) -> None:
     await scene.store.close()
     await scene.store.close()
 
+    assert not scene.path.exists()
     assert {"exempt", "catch-all", "system-nodes"} <= set(names)
     assert "[+]objects ok" in page
     assert routes
