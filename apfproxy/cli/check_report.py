@@ -153,13 +153,13 @@ def problem_entries(problem: Problem) -> list[Entry]:
             field=error.field or None,
             reason=str(error.reason),
             **of,
-            **method_advice(error),
+            **_method_advice(error),
         )
         for error, line in zip(problem.errors, problem.lines, strict=True)
     ]
 
 
-def method_advice(error: FieldError) -> Entry:
+def _method_advice(error: FieldError) -> Entry:
     """The remedy where a rule for paths of no resource names HTTP methods as verbs."""
     if not NON_RESOURCE_VERBS.fullmatch(error.field) or not isinstance(error.value, Sequence):
         return {}

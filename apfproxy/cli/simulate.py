@@ -213,14 +213,14 @@ def simulate(  # noqa: PLR0913  flags
     warnings: list[str] = []
     if mix_path is not None:
         source = mix_of(mix_path, kind)
-        described: dict[str, Any] = {"mix": named(mix_path)}
+        described: dict[str, Any] = {"mix": _named(mix_path)}
     else:
         path = audit_log or access_log
         assert path is not None
         with bar("reading") as move:
             source = records_of(path, kind, max_broken_lines, move, is_audit=audit_log is not None)
         described = {
-            "log": named(path),
+            "log": _named(path),
             "requests": len(source),
             "skippedLines": source.skipped,
             "brokenLines": source.broken,
@@ -229,7 +229,7 @@ def simulate(  # noqa: PLR0913  flags
             "problems": [{"line": line, "message": text} for line, text in source.problems],
             "guessedServiceTimes": source.guessed,
         }
-        warn_of_records(named(path), source)
+        _warn_of_records(_named(path), source)
         if source.held:
             held = counted(source.held, "request")
             warnings.append(f"{held} waited or never executed in the log; {HELD}")
@@ -251,7 +251,7 @@ def simulate(  # noqa: PLR0913  flags
         reports.append(configuration_report(each.name, simulation))
     report: dict[str, Any] = {
         "input": described,
-        "warnings": warnings + late_warm_ups(reports, warm_up),
+        "warnings": warnings + _late_warm_ups(reports, warm_up),
         "configurations": [listed(each, top) for each in reports],
     }
     if len(reports) > 1:
@@ -287,9 +287,9 @@ def configuration(
 
 def mix_of(path: str, preset: Preset = KUBERNETES) -> Mix:
     """Read a mix; raises `CommandError`."""
-    name = named(path)
+    name = _named(path)
     try:
-        with opened(path) as file:
+        with _opened(path) as file:
             data = file.read(MAX_MIX_BYTES + 1)
         if len(data) > MAX_MIX_BYTES:
             raise CommandError(f"{name}: larger than {MAX_MIX_BYTES >> 20} MiB")
@@ -305,10 +305,10 @@ def records_of(
     path: str, preset: Preset, max_broken: int, move: Callable[[float], None], *, is_audit: bool
 ) -> Records:
     """Read a log; raises `CommandError` if it cannot be read, or is no such log."""
-    name = named(path)
+    name = _named(path)
     read, other = (read_audit_log, "--access-log") if is_audit else (read_access_log, "--audit-log")
     try:
-        records = read(lines_of(path, move), max_broken, preset)
+        records = read(_lines_of(path, move), max_broken, preset)
     except OSError as error:
         raise CommandError(f"{name} cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error) as error:
@@ -319,7 +319,7 @@ def records_of(
         ) from None
     if not len(records):
         lines = [f"{name}:{line}: {shown(message)}" for line, message in records.problems]
-        raise CommandError(*lines, f"{name}: {nothing_in(records, other)}")
+        raise CommandError(*lines, f"{name}: {_nothing_in(records, other)}")
     if records.guessed == len(records):
         raise CommandError(
             f"{name}: none of its {counted(len(records), 'request')} executed, so that it is not"
@@ -333,7 +333,7 @@ def records_of(
     return records
 
 
-def nothing_in(records: Records, other: str) -> str:
+def _nothing_in(records: Records, other: str) -> str:
     """Why there is no request in a log, and what to do; `other` is the flag of the other kind."""
     if records.early:
         return (
@@ -353,27 +353,25 @@ def nothing_in(records: Records, other: str) -> str:
     return "there is no request in it"
 
 
-def named(path: str) -> str:
-    """A file as messages and reports name it."""
+def _named(path: str) -> str:
     return "<stdin>" if path == STDIN else path
 
 
-def opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
-    """A file to read, or stdin, which stays open; raises `OSError`."""
+def _opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
     if path != STDIN:
         return Path(path).open("rb")
     return contextlib.nullcontext(cast("io.BufferedReader", sys.stdin.buffer))
 
 
-def lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
+def _lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
     """The lines of a file, of one that is too long its begin; `move` is told which part is read.
 
     CommandError if it is compressed otherwise than by gzip, or has no lines.
     """
-    with opened(path) as raw:
-        size = file_size(raw)
+    with _opened(path) as raw:
+        size = _file_size(raw)
         told = 0
-        file = unpacked(raw, named(path))
+        file = _unpacked(raw, _named(path))
         while line := file.readline(MAX_LINE_BYTES):
             yield line
             skipped = 0
@@ -382,7 +380,7 @@ def lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
                 skipped += len(line)
                 if skipped > MAX_SKIPPED_BYTES:
                     raise CommandError(
-                        f"{named(path)}: a line has more than {MAX_SKIPPED_BYTES >> 20} MiB:"
+                        f"{_named(path)}: a line has more than {MAX_SKIPPED_BYTES >> 20} MiB:"
                         " is this the right file?"
                     )
             if size and (position := raw.tell()) - told > size / 200:
@@ -390,7 +388,7 @@ def lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
                 move(position / size)
 
 
-def unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
+def _unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
     """A file in UTF-8 and without gzip; CommandError if it is compressed otherwise."""
     if file.peek(MOST_MAGIC).startswith(GZIP):
         file = io.BufferedReader(gzip.GzipFile(fileobj=file))
@@ -402,16 +400,14 @@ def unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
     return file
 
 
-def file_size(file: BinaryIO) -> int:
-    """The size of a file; 0 of what has none, such as a pipe."""
+def _file_size(file: BinaryIO) -> int:
     try:
         return os.fstat(file.fileno()).st_size
     except OSError:  # nothing that the system knows of
         return 0
 
 
-def warn_of_records(path: str, records: Records) -> None:
-    """Say on stderr what of a log is not as it should be."""
+def _warn_of_records(path: str, records: Records) -> None:
     for line, message in records.problems:
         click.echo(f"{path}:{line}: {shown(message)}", err=True)
     for count, noun, message in (
@@ -432,8 +428,7 @@ def warn_of_records(path: str, records: Records) -> None:
             click.echo(f"{path}: {counted(count, noun)} {message}", err=True)
 
 
-def late_warm_ups(reports: list[dict[str, Any]], warm_up_s: float) -> list[str]:
-    """Say where a warm-up was too long to be over, so that the numbers are of all requests."""
+def _late_warm_ups(reports: list[dict[str, Any]], warm_up_s: float) -> list[str]:
     return [
         f"{each['name']}: all was over after {each['seconds']:.1f} s, before the warm-up of"
         f" {warm_up_s:g} s; the numbers are those of all requests"

@@ -98,7 +98,7 @@ def level_findings(
             continue
         if not seats:
             if not additions.is_ban:
-                yield without_seats(name, limited, server_concurrency_limit)
+                yield _without_seats(name, limited, server_concurrency_limit)
         elif server_concurrency_limit * shares[name] < total and name in compared:
             exact = server_concurrency_limit * shares[name] / total
             message = (
@@ -118,14 +118,13 @@ def level_findings(
             upper = min(bounds.upper, server_concurrency_limit)
             wait_ns = additions.wait_limit_ns or MOST_WAIT_NS
             # Before a plain API every request takes one seat, however large the hand.
-            yield from hand_findings(name, queuing, 0 if preset.is_plain else seats)
-            yield from queue_findings(name, queuing, upper, wait_ns)
+            yield from _hand_findings(name, queuing, 0 if preset.is_plain else seats)
+            yield from _queue_findings(name, queuing, upper, wait_ns)
 
 
-def without_seats(
+def _without_seats(
     name: str, limited: LimitedPriorityLevelConfiguration, server_concurrency_limit: int
 ) -> Finding:
-    """The finding of a level whose nominal limit is zero."""
     borrows = limited.borrowing_limit_percent is None
     seats = f"no seat of {server_concurrency_limit} is its own"
     borrowed = "it has only what others lend" if borrows else "it may not borrow any"
@@ -133,7 +132,7 @@ def without_seats(
     return Finding(kind, KIND, name, SHARES, f"{seats}, and {borrowed}")
 
 
-def hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Iterator[Finding]:
+def _hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Iterator[Finding]:
     """The findings of a hand, in a level with that many seats of its own; 0 if none count."""
     queues, hand = queuing.queues, queuing.hand_size
     field = f"{QUEUING}.handSize"
@@ -149,7 +148,7 @@ def hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Itera
         yield Finding(WIDE_HAND, KIND, name, field, message)
 
 
-def queue_findings(
+def _queue_findings(
     name: str, queuing: QueuingConfiguration, seats: int, wait_ns: int
 ) -> Iterator[Finding]:
     """The findings of the queues of a level that ever has so many seats, for the longest wait."""

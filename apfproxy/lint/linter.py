@@ -69,8 +69,8 @@ def lint(
     shadowed = [*unreachable(alive)]
     unreached = {each.name for each in shadowed}
     reached = [each for each in alive if each.metadata.name not in unreached]
-    found = [*dangling(schemas, levels), *dead, *shadowed, *same_precedence(reached)]
-    found += [*managed(objects, preset), *additions(objects)]
+    found = [*_dangling(schemas, levels), *dead, *shadowed, *same_precedence(reached)]
+    found += [*managed(objects, preset), *_additions(objects)]
     if not preset.is_plain:
         found += crowded_leases(in_force, levels)
     users: dict[str, list[str]] = {}
@@ -86,10 +86,9 @@ def level_of(schema: FlowSchema) -> str:
     return schema.spec.priority_level_configuration.name
 
 
-def dangling(
+def _dangling(
     schemas: Iterable[FlowSchema], levels: Mapping[str, PriorityLevelConfiguration]
 ) -> Iterator[Finding]:
-    """FlowSchemas without their priority level."""
     for schema in schemas:
         level = level_of(schema)
         if level not in levels:
@@ -147,8 +146,7 @@ def other_api(given: Iterable[FlowControlObject]) -> Iterator[Finding]:
                 return
 
 
-def additions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
-    """Annotations under `apfproxy.io/` with errors."""
+def _additions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
     for each in objects:
         for error in each.additions.errors:
             message = str(error).removeprefix(f"{error.field}: ")

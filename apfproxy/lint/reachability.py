@@ -55,25 +55,24 @@ def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
     for flow_schema in flow_schemas:
         name, pieces = flow_schema.metadata.name, pieces_of(flow_schema)
         condition = flow_schema.additions.condition
-        if name not in FLOW_SCHEMAS and (by := shadows(pieces, condition, earlier)):
+        if name not in FLOW_SCHEMAS and (by := _shadows(pieces, condition, earlier)):
             message = f"all that it can match is matched before by {named(by)}"
             yield Finding(UNREACHABLE, "FlowSchema", name, "spec.matchingPrecedence", message)
         for piece in pieces:
             earlier[piece.identity, piece.requests.kind].append((name, piece.requests, condition))
 
 
-def shadows(pieces: Sequence[Piece], condition: Condition | None, earlier: Earlier) -> set[str]:
-    """Names of the FlowSchemas that together match all of the pieces; empty if they do not."""
+def _shadows(pieces: Sequence[Piece], condition: Condition | None, earlier: Earlier) -> set[str]:
     names: set[str] = set()
     for piece in pieces:
-        found = shadows_of(piece, condition, earlier)
+        found = _shadows_of(piece, condition, earlier)
         if not found:
             return set()
         names |= found
     return names
 
 
-def shadows_of(piece: Piece, condition: Condition | None, earlier: Earlier) -> set[str]:
+def _shadows_of(piece: Piece, condition: Condition | None, earlier: Earlier) -> set[str]:
     """Names of the FlowSchemas that together match all of a piece; empty if they do not."""
 
     def pieces_by(identity: Identity) -> list[tuple[str, RequestSet]]:
@@ -128,7 +127,7 @@ def same_precedence(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
         others = [
             other.metadata.name
             for other, theirs in before[precedence]
-            if conditions_meet(flow_schema, other) and can_overlap(pieces, theirs)
+            if _conditions_meet(flow_schema, other) and _can_overlap(pieces, theirs)
         ]
         if others:
             message = (
@@ -139,14 +138,12 @@ def same_precedence(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
         before[precedence].append((flow_schema, pieces))
 
 
-def conditions_meet(one: FlowSchema, other: FlowSchema) -> bool:
-    """Whether a request can meet the conditions of both."""
+def _conditions_meet(one: FlowSchema, other: FlowSchema) -> bool:
     own, others = one.additions.condition, other.additions.condition
     return own is None or others is None or own.can_meet(others)
 
 
-def can_overlap(pieces: Sequence[Piece], others: Sequence[Piece]) -> bool:
-    """Whether a request can match a piece of each."""
+def _can_overlap(pieces: Sequence[Piece], others: Sequence[Piece]) -> bool:
     return any(
         can_meet(one.identity, other.identity) and one.requests.can_meet(other.requests)
         for one in pieces

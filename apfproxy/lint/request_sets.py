@@ -83,7 +83,7 @@ def holders(identity: Identity) -> list[Identity]:
     found = [identity, ALL_USERS]
     name = identity.name
     is_user = identity.who is Who.USER
-    if namespace := account_namespace(identity):
+    if namespace := _account_namespace(identity):
         found.append(Identity(Who.GROUP, f"{ACCOUNTS_GROUP}:{namespace}"))
         if is_user:
             found.append(Identity(Who.USER_PREFIX, f"{SERVICE_ACCOUNT_PREFIX}{namespace}:"))
@@ -97,7 +97,7 @@ def holders(identity: Identity) -> list[Identity]:
     return found
 
 
-def account_namespace(identity: Identity) -> str:
+def _account_namespace(identity: Identity) -> str:
     """The namespace of the service accounts that a set consists of; "" for another set."""
     if identity.who not in {Who.USER, Who.USER_PREFIX}:
         return ""
@@ -148,9 +148,9 @@ class RequestSet:
     def holds(self, other: RequestSet) -> bool:
         """Whether all requests of another set of the same kind are in this set."""
         if self.kind is not Kind.URL:
-            return all(map(holds_values, self.fields, other.fields))
+            return all(map(_holds_values, self.fields, other.fields))
         (verbs, urls), (other_verbs, other_urls) = self.fields, other.fields
-        return holds_values(verbs, other_verbs) and all(
+        return _holds_values(verbs, other_verbs) and all(
             any(url_holds(url, each) for url in urls) for each in other_urls
         )
 
@@ -159,9 +159,9 @@ class RequestSet:
         if self.kind is not other.kind:
             return False
         if self.kind is not Kind.URL:
-            return all(map(values_meet, self.fields, other.fields))
+            return all(map(_values_meet, self.fields, other.fields))
         (verbs, urls), (other_verbs, other_urls) = self.fields, other.fields
-        return values_meet(verbs, other_verbs) and any(
+        return _values_meet(verbs, other_verbs) and any(
             urls_meet(url, other_url) for url in urls for other_url in other_urls
         )
 
@@ -206,13 +206,11 @@ def pieces_of(flow_schema: FlowSchema) -> list[Piece]:
     return pieces
 
 
-def holds_values(values: frozenset[str], others: frozenset[str]) -> bool:
-    """Whether a list of a rule, which may have a wildcard, holds all of another."""
+def _holds_values(values: frozenset[str], others: frozenset[str]) -> bool:
     return ALL in values or others <= values
 
 
-def values_meet(values: frozenset[str], others: frozenset[str]) -> bool:
-    """Whether two lists of rules, which may have wildcards, have anything in common."""
+def _values_meet(values: frozenset[str], others: frozenset[str]) -> bool:
     return ALL in values or ALL in others or not values.isdisjoint(others)
 
 
@@ -225,7 +223,7 @@ def url_holds(url: str, other: str) -> bool:
         return True
     if other == ALL:
         return False
-    below = path_below(url)
+    below = _path_below(url)
     if below == "/":
         return True
     return other.startswith(below) and is_plain_path(other)
@@ -235,10 +233,9 @@ def urls_meet(url: str, other: str) -> bool:
     """Whether a path can be matched by both URLs."""
     if ALL in {url, other} or url == other:
         return True
-    below, other_below = path_below(url), path_below(other)
+    below, other_below = _path_below(url), _path_below(other)
     return below.startswith(other_below) or other_below.startswith(below)
 
 
-def path_below(url: str) -> str:
-    """The beginning of the paths below a URL of a rule."""
+def _path_below(url: str) -> str:
     return url.removesuffix(ALL).removesuffix("/") + "/"

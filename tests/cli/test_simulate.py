@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
@@ -44,6 +44,18 @@ def mix(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
+    """Runs the command with flags, which has to succeed; gives its JSON."""
+
+    def run(*flags: str) -> dict[str, Any]:
+        assert 0 == main(["simulate", *flags, "-o", "json"])
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    return run
+
+
 def written(path: Path, lines: Sequence[bytes]) -> str:
     """The path of a file with these lines."""
     path.write_bytes(b"".join(lines))
@@ -63,27 +75,29 @@ def test_one_configuration(mix: str, capsys: pytest.CaptureFixture[str]) -> None
     assert 3 == sum(line.startswith(" global-default/tenant-") for line in lines)
 
 
-def test_two_configurations(mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_configurations(
+    mix: str, tmp_path: Path, report: Callable[..., dict[str, Any]]
+) -> None:
     """Objects and seats of a second configuration are compared with those of the first."""
-    path = tmp_path / "objects.yaml"
+    path, picture = tmp_path / "objects.yaml", tmp_path / "report.svg"
     path.write_text(LEVEL.replace("LEVEL_ANNOTATIONS", "").replace("SCHEMA_ANNOTATIONS", ""))
-    picture = tmp_path / "report.svg"
-    arguments = ["--compare", str(path), "--compare-server-concurrency-limit", "30"]
-
-    assert 0 == main(["simulate", "--mix", mix, *arguments, "--json", "--plot", str(picture)])
-    report = json.loads(capsys.readouterr().out)
-    first, second = report["configurations"]
+    flags = ["--compare", str(path), "--compare-server-concurrency-limit", "30"]
+    found = report("--mix", mix, *flags, "--plot", str(picture))
+    first, second = found["configurations"]
 
     assert ["built-in objects, 600 seats", f"{path}, 30 seats"] == [first["name"], second["name"]]
-    assert {"mix": mix} == report["input"]
-    assert (
-        second["total"]["executed"] - first["total"]["executed"]
-        == (report["difference"]["total"]["executed"])
-    )
-    assert "level" in {row["priorityLevel"] for row in second["levels"]}
-    changes = {row["priorityLevel"]: row["presence"] for row in report["difference"]["levels"]}
+    assert {"mix": mix} == found["input"]
+    executed = [each["total"]["executed"] for each in (first, second)]
+    assert executed[1] - executed[0] == found["difference"]["total"]["executed"]
+    changes = {row["priorityLevel"]: row["presence"] for row in found["difference"]["levels"]}
     assert ("new", "both") == (changes["level"], changes["catch-all"])
     assert picture.read_text().startswith("<svg ")
+
+
+def test_short_for_json(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON has a flag of its own."""
+    assert 0 == main(["simulate", "--mix", mix, "--json"])
+    assert {"mix": mix} == json.loads(capsys.readouterr().out)["input"]
 
 
 def members(value: object) -> set[str]:
@@ -99,12 +113,10 @@ def members(value: object) -> set[str]:
     return found
 
 
-def test_members_are_documented(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_members_are_documented(mix: str, report: Callable[..., dict[str, Any]]) -> None:
     """Each member of the JSON is in the operators' page."""
     text = (Path(__file__).parents[2] / "docs" / "trying-changes.md").read_text()
-    arguments = ["--mix", mix, "--compare-server-concurrency-limit", "20", "-o", "json"]
-    assert 0 == main(["simulate", *arguments])
-    found = members(json.loads(capsys.readouterr().out))
+    found = members(report("--mix", mix, "--compare-server-concurrency-limit", "20"))
 
     named = set(re.findall(r"`(\w+)`", text)) | {"mix", "client"}
     assert set() == found - named
@@ -155,17 +167,8 @@ def test_access_log_that_left_requests_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The log says how many, and so does the command; its line is no broken one."""
-    line = {
-        **dict.fromkeys(("user", "method", "path", "verb"), "GET"),
-        "time": "2026-01-01T00:00:00.5Z",
-        "groups": [],
-        "path": "/a",
-        "executionSeconds": 0.1,
-        "seats": 1,
-        "reason": "",
-    }
-    says = {"time": "2026-01-01T00:00:01.5Z", "leftOut": 990, "overBytes": 0, "reasons": {}}
-    path = written(tmp_path / "access.log", [*lines_of(line, says)])
+    says = {"time": LINE["time"], "leftOut": 990, "overBytes": 0, "reasons": {}}
+    path = written(tmp_path / "access.log", [*lines_of(LINE, says)])
 
     assert 0 == main(["simulate", "--access-log", path, "-o", "json"])
     out, err = capsys.readouterr()
@@ -213,18 +216,15 @@ spec:
 """
 
 
-def test_path_prefixes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_path_prefixes(tmp_path: Path, report: Callable[..., dict[str, Any]]) -> None:
     """What follows a prefix is what a request of a log asks for."""
     uri = "/clusters/root:a" + EVENT["requestURI"]
     path = written(tmp_path / "audit.log", lines_of(EVENT, EVENT | {"requestURI": uri}))
     (tmp_path / "pods.yaml").write_text(PODS_OF_U)
-    objects = ["--objects", str(tmp_path / "pods.yaml")]
-    arguments = ["simulate", "--audit-log", path, *objects, "-o", "json"]
     shown = []
     for flags in ([], ["--path-prefix", "/clusters/{workspace}"]):
-        assert 0 == main([*arguments, *flags])
-        [report] = json.loads(capsys.readouterr().out)["configurations"]
-        shown.append({each["flowSchema"] for each in report["flows"]})
+        found = report("--audit-log", path, "--objects", str(tmp_path / "pods.yaml"), *flags)
+        shown.append({each["flowSchema"] for each in found["configurations"][0]["flows"]})
     assert [{"pods", "catch-all"}, {"pods"}] == shown
 
 
@@ -235,17 +235,6 @@ def test_nothing_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
     assert 1 == main(["simulate", "--audit-log", path])
     assert "none of its 2 requests executed, so that it is not known" in capsys.readouterr().err
-
-
-def test_access_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The proxy's own log is replayed as well."""
-    path = written(tmp_path / "access.log", lines_of(*[LINE | {"waitSeconds": 0}] * 2))
-
-    assert 0 == main(["simulate", "--access-log", path])
-    assert ("2 requests in", "") == (
-        capsys.readouterr().out.splitlines()[0].partition(": ")[2][:13],
-        capsys.readouterr().err,
-    )
 
 
 @pytest.mark.parametrize(
@@ -491,23 +480,19 @@ def test_progress(
     assert "reading" in capsys.readouterr().err
 
 
-def test_samples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_samples(report: Callable[..., dict[str, Any]]) -> None:
     """The samples do what they are there to show: builds of their own level leave others alone."""
     folder = Path(__file__).parents[2] / "config" / "simulation"
-    arguments = ["--mix", str(folder / "mix.yaml"), "--compare", str(folder / "builds.yaml")]
+    flags = ["--server-concurrency-limit", "100", "--warm-up", "20s", "--top", "99"]
+    flags += ["--mix", str(folder / "mix.yaml"), "--compare", str(folder / "builds.yaml")]
+    found = report(*flags)
+    changes = {row["client"]: row for row in found["difference"]["clients"]}
 
-    arguments += ["--server-concurrency-limit", "100", "--warm-up", "20s", "--top", "99"]
-    assert 0 == main(["simulate", *arguments, "-o", "json"])
-    out, err = capsys.readouterr()
-    report = json.loads(out)
-    changes = {row["client"]: row for row in report["difference"]["clients"]}
-
-    assert "" == err
-    assert [20.0, 20.0] == [each["warmUpSeconds"] for each in report["configurations"]]
+    assert [20.0, 20.0] == [each["warmUpSeconds"] for each in found["configurations"]]
     # Virtual time and seeded chance: the same to the last request on every machine.
     assert [(15249, 10696, 4125.497), (9457, 2558, 1845.856)] == [
         (total["executed"], total["queued"], round(total["seatSeconds"], 3))
-        for total in (each["total"] for each in report["configurations"])
+        for total in (each["total"] for each in found["configurations"])
     ]
     assert changes["build"]["executed"] < 0 < changes["build"]["waitMean"]
     assert all(changes[f"operator-{number}"]["queued"] < 0 for number in range(10))
@@ -541,14 +526,13 @@ def test_requests_to_another_api(
 
 @pytest.mark.parametrize(("policy", "waits"), [("prompt", False), ("kubernetes", True)])
 def test_limit_adjustment(
-    policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, waits: bool
+    policy: str, tmp_path: Path, report: Callable[..., dict[str, Any]], *, waits: bool
 ) -> None:
     """With few seats the first request waits for the first adjustment, in Kubernetes."""
     path = tmp_path / "one.yaml"
     path.write_text(MIX.replace("rate: 100", "rate: 1").replace("count: 3", "count: 1"))
-    flags = f"--mix {path} --server-concurrency-limit 8 -o json --limit-adjustment {policy}"
-    assert 0 == main(["simulate", *flags.split()])
-    (found,) = json.loads(capsys.readouterr().out)["configurations"]
+    flags = f"--mix {path} --server-concurrency-limit 8 --limit-adjustment {policy}"
+    (found,) = report(*flags.split())["configurations"]
     (level,) = (each for each in found["levels"] if each["executed"])
 
     assert 2 == level["executed"]
