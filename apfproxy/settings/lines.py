@@ -63,9 +63,11 @@ class SettingsLines:
         if self._is_placed(problem):
             return problem
         for named in SETTING.finditer(problem):
+            item = named[0].rpartition(".")[0]  # of a list, which lacks the setting
+            path = item if item.endswith("]") and named[0] not in self._lines else named[0]
             # A word within the text is a setting only with its section.
-            if named[0] in self._lines and ("." in named[0] or named.start() == 0):
-                return f"{self._path}:{self._lines[named[0]]}: {problem}"
+            if path in self._lines and ("." in named[0] or named.start() == 0):
+                return f"{self._path}:{self._lines[path]}: {problem}"
         if self._line_of(problem.partition(": ")[0].partition(" ")[0]) is None:
             words = [word.removesuffix(":") for word in problem.split()]
             setting = next((self._named[word] for word in words if word in self._named), None)

@@ -66,12 +66,6 @@ def test_ok(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
             id="contradiction",
         ),
         pytest.param(
-            "upstream: {url: 'http://a'}\nflowControl:\n  store: a.db\n  objects: [b]\n",
-            2,
-            ["f.yaml:3: give either flowControl.store"],
-            id="two-sources",
-        ),
-        pytest.param(
             GOOD.replace("a.key", "b.key"),
             1,
             ["f.yaml:6: downstream.tls.keyFile: b.key: is not the key of"],
@@ -219,15 +213,6 @@ def test_seats_for_nobody(
     assert warns == ("flowControl.serverConcurrencyLimit: leader-election, node-high" in out)
 
 
-@pytest.mark.usefixtures("folder")
-def test_seats_of_each_server_for_nobody(capsys: pytest.CaptureFixture[str]) -> None:
-    """The setting is named that says how many seats there are."""
-    text = "upstream: {url: 'http://127.0.0.1:9'}\nflowControl: {perEndpoint: 600}\n"
-    assert 0 == check(text)
-
-    assert ":2: flowControl.perEndpoint: leader-election, node-high" in capsys.readouterr().out
-
-
 BY_PREFIX = """
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: FlowSchema
@@ -321,14 +306,6 @@ def test_warnings_of_clusters(capsys: pytest.CaptureFixture[str]) -> None:
         assert 1 == out.count(f"{expected} (warning)\n")
     assert "f.yaml:9: clusters[a].authentication.anonymous is false, and no other" in out
     assert 3 == len(out.splitlines())
-
-
-def test_clusters_that_can_be_used(capsys: pytest.CaptureFixture[str]) -> None:
-    """The top level needs no server."""
-    assert 0 == check(
-        "clusters: [{name: a, hosts: [a], preset: http, upstream: {url: http://a}}]\n"
-    )
-    assert "f.yaml: ok\n" == capsys.readouterr().out
 
 
 def test_what_clusters_complete(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 import os
@@ -22,20 +21,17 @@ from apfproxy.cli.main import main
 from apfproxy.cli.serve import run
 from apfproxy.settings import (
     Address,
-    AuthenticationSettings,
     DownstreamSettings,
-    DownstreamTlsSettings,
     DrainSettings,
     EndpointSettings,
     FlowControlSettings,
     KubernetesSettings,
     RebalanceSettings,
-    ReviewSettings,
-    ServiceSettings,
     Settings,
     UpstreamSettings,
-    UpstreamTlsSettings,
 )
+from apfproxy.settings.contradictions import as_preset
+from apfproxy.settings.file import parse_settings
 from tests.app.test_process import settings_for
 
 if TYPE_CHECKING:
@@ -64,70 +60,84 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     return seen
 
 
-def test_flags(served: list[Settings], tmp_path: Path) -> None:
-    """Each flag sets its setting; all others have their defaults."""
-    code = main(
-        f"serve --upstream http://localhost:8000 --listen 0.0.0.0:80 --admin none"
-        f" --objects {tmp_path} --objects {__file__} --no-suggested-objects"
-        f" --server-concurrency-limit 20 --identity-headers-from 10.0.0.0/8"
-        f" --identity-headers-from ::1 --object-counts-from http://localhost:8000/metrics"
-        f" --log-level debug --enforcement observe".split()
-    )
+HERE = __file__
+TLS = f"downstream: {{tls: {{certificateFile: {HERE}, keyFile: {HERE}}}}}\n"
 
-    assert code == 0
-    assert served == [
-        Settings(
-            downstream=DownstreamSettings(
-                listen=Address(host="0.0.0.0", port=80),  # noqa: S104 - nothing listens
-                identity_headers_from=(
-                    ipaddress.ip_network("10.0.0.0/8"),
-                    ipaddress.ip_network("::1/128"),
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ("--upstream http://a:1", "upstream: {url: http://a:1}"),
+        (
+            "--upstream http://b:2 --upstream http://a:1",
+            "upstream: {endpoints: [{url: http://b:2}, {url: http://a:1}]}",
+        ),
+        ("--upstream-dns http://b:2", "upstream: {dns: http://b:2}"),
+        ("--upstream-service a/b", "upstream: {service: {namespace: a, name: b}}"),
+        (
+            "--upstream http://a --listen :80",
+            "upstream: {url: http://a}\ndownstream: {listen: ':80'}",
+        ),
+        *(
+            (f"--upstream http://a {flags}", f"upstream: {{url: http://a}}\n{text}")
+            for flags, text in (
+                ("--admin none", "admin: ~"),
+                ("--admin unix:/a", "admin: 'unix:/a'"),
+                (f"--tls-cert-file {HERE} --tls-private-key-file {HERE}", TLS),
+                (
+                    f"--tls-cert-file {HERE} --tls-private-key-file {HERE} --client-ca-file {HERE}",
+                    f"{TLS}authentication: {{clientCaFile: {HERE}}}",
                 ),
+                (f"--token-auth-file {HERE}", f"authentication: {{tokenFile: {HERE}}}"),
+                ("--token-review", "authentication: {tokenReview: {enabled: true}}"),
+                (
+                    "--identity-headers-from 10.0.0.0/8 --identity-headers-from ::1",
+                    "downstream: {identityHeadersFrom: [10.0.0.0/8, '::1']}",
+                ),
+                ("--preset http", "preset: http"),
+                ("--server-concurrency-limit 20", "flowControl: {serverConcurrencyLimit: 20}"),
+                ("--per-endpoint 7", "flowControl: {perEndpoint: 7}"),
+                ("--enforcement observe", "flowControl: {enforcement: observe}"),
+                ("--no-suggested-objects", "flowControl: {suggestedObjects: false}"),
+                (f"--objects {HERE} --objects /", f"flowControl: {{objects: [{HERE}, /]}}"),
+                (
+                    f"--store b.db --admin-token-file {HERE}",
+                    f"flowControl: {{store: b.db}}\nadminTokenFile: {HERE}",
+                ),
+                (
+                    f"--objects-from-kubernetes --kubeconfig {HERE} --context c --write-status",
+                    (
+                        "flowControl: {kubernetes: {enabled: true, context: c, writeStatus: true,"
+                        f" kubeconfig: {HERE}}}}}"
+                    ),
+                ),
+                ("--object-counts-from http://a/m", "flowControl: {objectCountsFrom: http://a/m}"),
+                (
+                    "--fleet redis://a --fleet-replicas 3",
+                    "fleet: {store: redis://a, replicas: 3}",
+                ),
+                ("--workers auto", "workers: auto"),
+                ("--access-log -", "accessLog: {path: '-'}"),
+                ("--log-level debug --log-format json", "logLevel: debug\nlogFormat: json"),
+                ("--metrics full", "metrics: full"),
+            )
+        ),
+        (
+            (
+                f"--upstream https://a --upstream-ca-file {HERE} --upstream-token-file {HERE}"
+                " --no-rebalance"
             ),
-            upstream=UpstreamSettings(url=Address(host="localhost", port=8000)),
-            flow_control=FlowControlSettings(
-                enforcement="observe",
-                server_concurrency_limit=20,
-                objects=(str(tmp_path), __file__),
-                suggested_objects=False,
-                object_counts_from="http://localhost:8000/metrics",
+            (
+                f"upstream: {{url: https://a, tls: {{caFile: {HERE}}}, tokenFile: {HERE},"
+                " rebalance: {percentPerMinute: 0}}"
             ),
-            admin=None,
-            log_level="debug",
-        )
-    ]
-
-
-def test_flags_of_tls(served: list[Settings]) -> None:
-    """Those of kube-apiserver set what they set there; the proxy's own are named after them."""
-    here = __file__
-    code = main(
-        f"serve --upstream https://a --listen :8443 --tls-cert-file {here}"
-        f" --tls-private-key-file {here} --client-ca-file {here} --token-auth-file {here}"
-        f" --token-review --upstream-ca-file {here} --upstream-token-file {here}"
-        " --log-format json".split()
-    )
-
-    assert code == 0
-    assert served == [
-        Settings(
-            downstream=DownstreamSettings(
-                listen=Address(host="", port=8443),
-                tls=DownstreamTlsSettings(certificate_file=here, key_file=here),
-            ),
-            upstream=UpstreamSettings(
-                url=Address(host="a", port=443, is_tls=True),
-                tls=UpstreamTlsSettings(ca_file=here),
-                token_file=here,
-            ),
-            authentication=AuthenticationSettings(
-                client_ca_file=here,
-                token_file=here,
-                token_review=ReviewSettings(is_enabled=True),
-            ),
-            log_format="json",
-        )
-    ]
+        ),
+    ],
+)
+def test_flags(served: list[Settings], flags: str, text: str) -> None:
+    """Each flag sets its setting as the settings file does; all others have their defaults."""
+    assert main(["serve", *flags.split()]) == 0
+    assert [as_preset(parse_settings(text.encode(), "f"))] == served
 
 
 A, B = Address(host="a", port=1), Address(host="b", port=2)
@@ -136,25 +146,14 @@ A, B = Address(host="a", port=1), Address(host="b", port=2)
 @pytest.mark.parametrize(
     ("flags", "upstream"),
     [
-        pytest.param("--upstream http://b:2", UpstreamSettings(url=B), id="another"),
-        pytest.param(
-            "--upstream http://b:2 --upstream http://a:1",
-            UpstreamSettings(endpoints=(EndpointSettings(url=B), EndpointSettings(url=A))),
-            id="several",
-        ),
-        pytest.param("--upstream-dns http://b:2", UpstreamSettings(dns=B), id="dns"),
-        pytest.param(
-            "--upstream-service a/b",
-            UpstreamSettings(service=ServiceSettings(namespace="a", name="b")),
-            id="service",
-        ),
-        pytest.param(
+        ("--upstream http://b:2", UpstreamSettings(url=B)),
+        ("--upstream-dns http://b:2", UpstreamSettings(dns=B)),
+        (
             "--no-rebalance",
             UpstreamSettings(
                 endpoints=(EndpointSettings(url=A, weight=7),),
                 rebalance=RebalanceSettings(percent_per_minute=0),
             ),
-            id="no-rebalance",
         ),
     ],
 )
@@ -293,6 +292,14 @@ def test_no_cluster_that_can_be_used(
             "upstream:\n  endpoints:\n  - url: http://a\n  - url: http://a\n  - url: https://a\n",
             [":4: upstream.endpoints[1]: http", ":5: upstream.endpoints[2]: https"],
         ),
+        (
+            (
+                "upstream: {url: 'http://a'}\ndownstream: {tls: {keyFile: a.key}}\n"
+                "authentication: {jwt: [{issuer: 'https://a'}]}\n"
+            ),
+            [":2: downstream.tls", ":3: authentication.jwt[0].audiences: missing"],
+        ),
+        ("a: 1\nb: 2\n", [":1: a: unknown", ":2: b: unknown"]),
     ],
 )
 def test_conflicts_in_the_file(
@@ -326,53 +333,6 @@ def test_settings_file_without_an_upstream(
     assert main(["serve", "--settings", str(path), "--upstream", "http://a"]) == 0
 
 
-def test_store(served: list[Settings], tmp_path: Path) -> None:
-    """A store and the token for it are settings, too; files in a settings file lie beside it."""
-    path = tmp_path / "settings.yaml"
-    path.write_text(
-        "upstream: {url: 'http://a'}\nflowControl: {store: objects.db}\nadminTokenFile: token\n"
-    )
-
-    assert main(f"serve --upstream http://a:1 --store b.db --admin-token-file {path}".split()) == 0
-    assert main(["serve", "--settings", str(path)]) == 0
-    assert [("b.db", str(path)), (str(tmp_path / "objects.db"), str(tmp_path / "token"))] == [
-        (each.flow_control.store, each.admin_token_file) for each in served
-    ]
-
-
-def test_kubernetes(served: list[Settings], tmp_path: Path) -> None:
-    """A Kubernetes API is a source by flags as well as by the settings file."""
-    path = tmp_path / "settings.yaml"
-    path.write_text(
-        "upstream: {url: 'http://a'}\n"
-        "flowControl: {kubernetes: {enabled: true, kubeconfig: config}}\n"
-    )
-    flags = f"--objects-from-kubernetes --kubeconfig {path} --context c --write-status"
-
-    assert main(f"serve --upstream http://a:1 {flags}".split()) == 0
-    assert main(["serve", "--upstream", "http://a:1", "--objects-from-kubernetes"]) == 0
-    assert main(["serve", "--settings", str(path), "--context", "d"]) == 0
-    assert [
-        KubernetesSettings(is_enabled=True, kubeconfig=str(path), context="c", write_status=True),
-        KubernetesSettings(is_enabled=True),
-        KubernetesSettings(is_enabled=True, kubeconfig=str(tmp_path / "config"), context="d"),
-    ] == [each.flow_control.kubernetes for each in served]
-
-
-def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None:
-    """A flag replaces what the settings file says; the rest of the file holds."""
-    path = tmp_path / "settings.yaml"
-    path.write_text("upstream: {url: 'http://a:1', maxConnections: 7}\nadmin: '127.0.0.1:9'\n")
-
-    assert main(["serve", "--settings", str(path), "--upstream", "http://b:2"]) == 0
-    assert served == [
-        Settings(
-            upstream=UpstreamSettings(url=Address(host="b", port=2), max_connections=7),
-            admin=Address(host="127.0.0.1", port=9),
-        )
-    ]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -385,53 +345,14 @@ def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None
             ["--upstream", "http://a:1", "--upstream", "http://a:1"],
             "upstream.endpoints[1]: http://a:1 is upstream.endpoints[0] already",
         ),
-        (["--upstream-dns", "http://10.0.0.1"], "expected a URL with a host name"),
         (["--upstream-service", "kubernetes"], "expected NAMESPACE/NAME"),
-        (["--per-endpoint", "0"], "0 is not in the range"),
-        (
-            ["--upstream", "http://a:1", "--per-endpoint", "9", "--server-concurrency-limit", "8"],
-            "give either flowControl.perEndpoint (--per-endpoint) or",
-        ),
-        (["--upstream", "ftp://a"], "expected a URL such as http://127.0.0.1:8000"),
         (["--upstream", "a:1"], "expected a URL such as http://127.0.0.1:8000"),
         (["--listen", "80"], "expected HOST:PORT, or :80 for all addresses"),
         (["--identity-headers-from", "10.0.0.1/8"], "write 10.0.0.0/8"),
         (["--objects", "/nowhere"], "Path '/nowhere' does not exist"),
         (["--settings", "/nowhere"], "File '/nowhere' does not exist"),
         (["--server-concurrency-limit", "0"], "0 is not in the range"),
-        (
-            ["--upstream", "http://a:1", "--store", "a.db", "--objects", "/"],
-            "give either flowControl.store (--store) or flowControl.objects",
-        ),
-        (
-            ["--upstream", "http://a:1", "--store", "a.db", "--admin", "none"],
-            "flowControl.store (--store) needs an admin listener (--admin)",
-        ),
-        (
-            ["--upstream", "http://a:1", "--admin-token-file", __file__],
-            "(--admin-token-file) needs flowControl.store (--store)",
-        ),
         (["--store", "/"], "is a directory"),
-        (
-            ["--upstream", "http://a:1", "--objects-from-kubernetes", "--store", "a.db"],
-            "(--objects-from-kubernetes) or flowControl.store (--store)",
-        ),
-        (
-            ["--upstream", "http://a:1", "--objects-from-kubernetes", "--objects", "/"],
-            "(--objects-from-kubernetes) or flowControl.objects (--objects)",
-        ),
-        (
-            ["--upstream", "http://a:1", "--kubeconfig", __file__],
-            "flowControl.kubernetes.kubeconfig (--kubeconfig) needs",
-        ),
-        (
-            ["--upstream", "http://a:1", "--write-status"],
-            "flowControl.kubernetes.writeStatus (--write-status) needs",
-        ),
-        (
-            ["--upstream", "http://a:1", "--objects-from-kubernetes", "--context", "a"],
-            "(--context) needs flowControl.kubernetes.kubeconfig (--kubeconfig)",
-        ),
         (["--object-counts-from", "x"], "expected a URL such as http://127.0.0.1:8000/metrics"),
     ],
 )
@@ -445,41 +366,6 @@ def test_wrong_flags(
     assert main(["serve", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
-    assert served == []
-
-
-def test_wrong_settings_file(
-    served: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """All problems of a settings file are said, a line for each."""
-    path = tmp_path / "settings.yaml"
-    path.write_text("a: 1\nb: 2\n")
-
-    assert main(["serve", "--settings", str(path)]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[:2] for line in lines] == [
-        ["apfproxy", f"{path}:1"],
-        ["apfproxy", f"{path}:2"],
-    ]
-    assert served == []
-
-
-def test_settings_file_that_contradicts_itself(
-    served: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Settings that do not go together are wrong usage, too, with a line for each problem."""
-    path = tmp_path / "settings.yaml"
-    path.write_text(
-        "upstream: {url: 'http://a'}\ndownstream: {tls: {keyFile: a.key}}\n"
-        "authentication: {jwt: [{issuer: 'https://a'}]}\n"
-    )
-
-    assert main(["serve", "--settings", str(path)]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[:-1] for line in lines] == [
-        ["apfproxy", f"{path}:2", "downstream.tls"],
-        ["apfproxy", "authentication.jwt[0].audiences", "missing"],  # it has no line
-    ]
     assert served == []
 
 
