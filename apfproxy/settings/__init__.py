@@ -14,36 +14,9 @@ from msgspec import Meta, Struct, field, structs
 
 from apfproxy.base.address import UNIX_MODE, UNSAID, Address, Network
 from apfproxy.http.credential_fields import CredentialRules, UnverifiedRules
+from apfproxy.settings import values
 from apfproxy.settings.store_address import FLEET, MEMBER, STORE
-from apfproxy.settings.values import (
-    API_PREFIX,
-    AUTO_WORKERS,
-    COLLECTOR,
-    DNS,
-    DURATION,
-    FILE,
-    HEADER,
-    HOST_HEADER,
-    HOST_PATTERN,
-    LABEL,
-    LISTEN,
-    LOG_FILE,
-    MAX_WORKERS,
-    MODE,
-    NETWORK,
-    PATH_PATTERN,
-    PATH_PREFIX,
-    PATHS_BELOW,
-    SERVICE_PORT,
-    SIZE,
-    SUBRESOURCE,
-    TARGET,
-    UPSTREAM,
-    URL,
-    VERB,
-    WORKERS,
-    one_of,
-)
+from apfproxy.settings.values import AUTO_WORKERS, DURATION, MAX_WORKERS, SIZE, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -114,15 +87,15 @@ def bounds(least: float, most: float | None = None) -> Meta:
     return Meta(ge=least, le=most)
 
 
-File = Annotated[str, form(FILE)]
+File = Annotated[str, form(values.FILE)]
 """The path of a file, which begins at the settings file's directory."""
-Mode = Annotated[int, form(MODE)]
-Header = Annotated[str, form(HEADER)]
-Label = Annotated[str, form(LABEL)]
-Listen = Annotated[Address, form(LISTEN)]
-Upstream = Annotated[Address, form(UPSTREAM)]
-Url = Annotated[str, form(URL)]
-Networks = tuple[Annotated[Network, form(NETWORK)], ...]
+Mode = Annotated[int, form(values.MODE)]
+Header = Annotated[str, form(values.HEADER)]
+Label = Annotated[str, form(values.LABEL)]
+Listen = Annotated[Address, form(values.LISTEN)]
+Upstream = Annotated[Address, form(values.UPSTREAM)]
+Url = Annotated[str, form(values.URL)]
+Networks = tuple[Annotated[Network, form(values.NETWORK)], ...]
 
 # ------------------------------------------------------------------ requests and users
 
@@ -134,15 +107,15 @@ Preset = Annotated[str, form(one_of(KUBERNETES_API, HTTP_API))]
 class LongRunningSettings(Record):
     """Which requests may last as long as their clients like; None as the preset has it."""
 
-    verbs: tuple[Annotated[str, form(VERB)], ...] | None = None
-    subresources: tuple[Annotated[str, form(SUBRESOURCE)], ...] | None = None
-    path_prefixes: tuple[Annotated[str, form(PATHS_BELOW)], ...] | None = None
+    verbs: tuple[Annotated[str, form(values.VERB)], ...] | None = None
+    subresources: tuple[Annotated[str, form(values.SUBRESOURCE)], ...] | None = None
+    path_prefixes: tuple[Annotated[str, form(values.PATHS_BELOW)], ...] | None = None
 
 
 class RequestSettings(Record):
     """How requests are read; `path_prefixes` are patterns below which the server has APIs."""
 
-    path_prefixes: tuple[Annotated[str, form(API_PREFIX)], ...] = ()
+    path_prefixes: tuple[Annotated[str, form(values.API_PREFIX)], ...] = ()
     long_running: LongRunningSettings = LongRunningSettings()
 
 
@@ -404,7 +377,7 @@ class ServiceSettings(Record):
 
     namespace: Label = "default"
     name: Label | None = None
-    port: Annotated[str, form(SERVICE_PORT)] | None = None
+    port: Annotated[str, form(values.SERVICE_PORT)] | None = None
     scheme: Annotated[str, form(one_of(HTTP, HTTPS))] = HTTPS
     kubeconfig: File | None = None
     context: str | None = None
@@ -424,7 +397,7 @@ class ServiceSettings(Record):
 class HealthCheckSettings(Record):
     """How endpoints are asked whether they are well."""
 
-    path: Annotated[str, form(TARGET)] | None = None
+    path: Annotated[str, form(values.TARGET)] | None = None
     interval_s: Annotated[float, duration(0.1)] | None = 5.0
     timeout_s: Annotated[float, duration(0.001)] = 3.0
     healthy_threshold: Annotated[int, bounds(1, 100)] = 1
@@ -448,8 +421,8 @@ class RebalanceSettings(Record):
 class UpgradeSettings(Record):
     """Which paths are upgraded beside those that the preset has, and which are not."""
 
-    allow: tuple[Annotated[str, form(PATH_PATTERN)], ...] = ()
-    deny: tuple[Annotated[str, form(PATH_PATTERN)], ...] = ()
+    allow: tuple[Annotated[str, form(values.PATH_PATTERN)], ...] = ()
+    deny: tuple[Annotated[str, form(values.PATH_PATTERN)], ...] = ()
 
 
 class UpstreamSettings(Record):
@@ -459,13 +432,13 @@ class UpstreamSettings(Record):
 
     url: Upstream = UNSAID
     endpoints: tuple[EndpointSettings, ...] = ()
-    dns: Annotated[Address, form(DNS)] = UNSAID
+    dns: Annotated[Address, form(values.DNS)] = UNSAID
     resolve_interval_s: Annotated[float, duration(1, 86400)] = 30.0
     service: ServiceSettings = ServiceSettings()
     tls: UpstreamTlsSettings = UpstreamTlsSettings()
     identity: Annotated[str, form(one_of(PASS_THROUGH, FRONT_PROXY, IMPERSONATE))] = PASS_THROUGH
     token_file: File | None = None
-    host_header: Annotated[str, form(HOST_HEADER)] | None = None
+    host_header: Annotated[str, form(values.HOST_HEADER)] | None = None
     max_connections: Annotated[int, bounds(1)] = 16384
     max_requests_per_endpoint: Annotated[int, bounds(1)] | None = None
     idle_timeout_s: Annotated[float, duration(0.001)] = 60.0
@@ -604,7 +577,7 @@ ALL, ERRORS = "all", "errors"
 class AccessLogSettings(Record):
     """A line of JSON for each request."""
 
-    path: Annotated[str, form(LOG_FILE)] | None = None
+    path: Annotated[str, form(values.LOG_FILE)] | None = None
     requests: Annotated[str, form(one_of(ALL, ERRORS))] = ALL
     sampled_percent: Annotated[int, bounds(0, 100)] = 100
     refused_per_second: Annotated[int, bounds(0)] | None = 10
@@ -620,7 +593,7 @@ PRIVILEGED = ("system:masters", "system:monitoring")
 class TracingSettings(Record):
     """Spans of requests, for a collector of OpenTelemetry's; on with an endpoint."""
 
-    endpoint: Annotated[str, form(COLLECTOR)] | None = None
+    endpoint: Annotated[str, form(values.COLLECTOR)] | None = None
     sampling_rate_per_million: Annotated[int, bounds(0, 1_000_000)] = 0
     parents_from: AudienceSettings = AudienceSettings(groups=PRIVILEGED)
     service_name: str = "apfproxy"
@@ -671,7 +644,7 @@ class Settings(Record):
     access_log: AccessLogSettings = AccessLogSettings()
     tracing: TracingSettings = TracingSettings()
     top_flows: TopFlowsSettings = TopFlowsSettings()
-    workers: Annotated[int, form(WORKERS)] | None = None
+    workers: Annotated[int, form(values.WORKERS)] | None = None
     admin: Listen | None = Address(host="127.0.0.1", port=8081)
     admin_socket_mode: Mode = UNIX_MODE
     admin_tls: AdminTlsSettings = AdminTlsSettings()
@@ -700,8 +673,8 @@ class ClusterSection(Record):
     """What the settings file says of one cluster."""
 
     name: Label | None = None
-    hosts: tuple[Annotated[str, form(HOST_PATTERN)], ...] = ()
-    path_prefix: Annotated[str, form(PATH_PREFIX)] | None = None
+    hosts: tuple[Annotated[str, form(values.HOST_PATTERN)], ...] = ()
+    path_prefix: Annotated[str, form(values.PATH_PREFIX)] | None = None
     max_connections: Annotated[int, bounds(1)] | None = None
     tls: Certificate = Certificate()
     preset: Preset = KUBERNETES_API

@@ -11,6 +11,7 @@ import os
 import re
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -83,16 +84,21 @@ class Form:
     metavar: str = ""
 
 
-def matching(pattern: str, expected: str, kinds: tuple[str, ...] = ("str",)) -> Form:
-    """The form of texts that match a pattern as a whole; `expected` says which."""
+def matching(
+    pattern: str,
+    expected: str,
+    kinds: tuple[str, ...] = ("str",),
+    make: Callable[[str], Any] = str,
+) -> Form:
+    """The form of texts that match a pattern as a whole, of which values are made."""
     compiled = re.compile(pattern)
 
-    def parse(text: str) -> str:
+    def parse(text: str) -> Any:  # noqa: ANN401 - as `make` has it
         if compiled.fullmatch(text) is None:
             raise ValueError(f"expected {expected}, not {text!r}")
-        return text
+        return make(text)
 
-    return Form(parse, kinds=kinds)
+    return Form(parse, expected, kinds)
 
 
 def one_of(*choices: str) -> Form:
@@ -151,20 +157,6 @@ def parse_size(text: str) -> int:
     return int(match[1]) * BYTES_PER_UNIT[match[2]]
 
 
-def parse_whole(text: str) -> int:
-    """Read a whole number: in decimal digits, as YAML has other ways to write one."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
-        raise ValueError(f"expected a whole number in decimal digits, not {text!r}")
-    return int(text)
-
-
-def parse_number(text: str) -> float:
-    """Read a number, with or without a fraction."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,9}(\.[0-9]{1,9})?", text):
-        raise ValueError(f"expected a number such as 0.02, not {text!r}")
-    return float(text)
-
-
 def parse_bool(text: str) -> bool:
     """Read true or false as YAML 1.1 writes them."""
     if text.lower() in ("true", "yes", "on"):
@@ -183,13 +175,6 @@ def parse_workers(text: str) -> int:
             f"expected a number of workers from 1 to {MAX_WORKERS}, or {AUTO}, not {text!r}"
         )
     return int(text)
-
-
-def parse_mode(text: str) -> int:
-    """Read the permissions of a file, in octal digits."""
-    if re.fullmatch(r"0?[0-7]{3}", text) is None:
-        raise ValueError(f"expected permissions in octal digits, such as 0660, not {text!r}")
-    return int(text, 8)
 
 
 def parse_port(text: str) -> int:
@@ -382,11 +367,19 @@ def parse_network(text: str) -> Network:
 
 TEXT = Form(parse_text)
 BOOL = Form(parse_bool, "true or false", ("bool",))
-WHOLE = Form(parse_whole, "a whole number", ("int",))
-NUMBER = Form(parse_number, "a number", ("int", "float"))
+# In decimal digits, as YAML has other ways to write one.
+WHOLE = matching(r"[+-]?[0-9]{1,19}", "a whole number in decimal digits", ("int",), int)
+NUMBER = matching(
+    r"[+-]?[0-9]{1,9}(?:\.[0-9]{1,9})?", "a number such as 0.02", ("int", "float"), float
+)
 DURATION = Form(parse_duration, "a duration", ("str", "int", "float"))
 SIZE = Form(parse_size, "a size", ("str", "int"))
-MODE = Form(parse_mode, "permissions such as 0660", ("str", "int"))
+MODE = matching(
+    "0?[0-7]{3}",
+    "permissions in octal digits, such as 0660",
+    ("str", "int"),
+    partial(int, base=8),
+)
 WORKERS = Form(parse_workers, "a number of workers, or auto", ("str", "int"), metavar="NUMBER")
 FILE = Form(parse_text, "the path of a file", metavar="FILE")
 LOG_FILE = Form(parse_text, "the path of a file, or -", metavar="FILE")

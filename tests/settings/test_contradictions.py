@@ -34,9 +34,9 @@ from apfproxy.settings.contradictions import (
 from apfproxy.settings.file import load_settings, parse_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-NEEDS_TLS = "needs downstream.tls (--tls-cert-file), over which clients show their certificates"
 TLS = "downstream: {tls: {certificateFile: c, keyFile: k}}"
 
 
@@ -45,358 +45,274 @@ def settings(text: str) -> Settings:
     return parse_settings(text.encode(), "f")
 
 
-@pytest.mark.parametrize(
-    ("text", "problems"),
-    [
-        # Where the servers are.
-        (
-            "upstream: {url: http://a, dns: http://b, service: {name: a}}",
-            (
-                "give only one of upstream.url (--upstream) and upstream.dns (--upstream-dns) and"
-                " upstream.service (--upstream-service): each says where to forward"
-            ),
-        ),
-        (
-            "upstream: {url: http://a, endpoints: [{url: http://a}]}",
-            (
-                "give only one of upstream.url (--upstream) and upstream.endpoints (--upstream,"
-                " repeated): each says where to forward"
-            ),
-        ),
-        (
-            "upstream: {endpoints: [{url: http://a}, {url: https://b}]}",
-            (
-                "upstream.endpoints[1]: https://b:443 is not of the scheme of http://a:80;"
-                " servers of"
-                " one API have TLS, or none of them has"
-            ),
-        ),
-        (
-            "upstream: {endpoints: [{url: http://a}, {url: 'unix:/a'}, {url: http://a}, {}]}",
-            (
-                "upstream.endpoints[2]: http://a:80 is upstream.endpoints[0] already; give a server"
-                " that takes more of the work a larger weight\nupstream.endpoints[3]: needs url"
-            ),
-        ),
-        (
-            f"upstream: {{endpoints: [{', '.join(['{url: http://a}'] * 257)}]}}",
-            "upstream.endpoints (--upstream): more than 256",
-        ),
-        (
-            "upstream: {service: {namespace: a}}",
-            "upstream.service: needs name, which says whose servers to forward to",
-        ),
-        (
-            "upstream: {service: {name: a, context: b}}",
-            "upstream.service.context: needs upstream.service.kubeconfig, which has the contexts",
-        ),
-        (
-            "upstream: {ejection: {pause: 2s, maxPause: 1s}}",
-            "upstream.ejection: maxPause is shorter than pause",
-        ),
-        (
-            "upstream: {upgrades: {allow: [/a, /b/*], deny: [/b/*]}}",
-            "upstream.upgrades: /b/* is in allow and in deny; keep one",
-        ),
-        # Requests.
-        (
-            "preset: http\nrequest: {longRunning: {subresources: [exec]}}",
-            (
-                "request.longRunning.subresources: with the preset http no path has a subresource;"
-                " name paths in pathPrefixes"
-            ),
-        ),
-        (
-            "request: {longRunning: {verbs: [proxy]}}",
-            "request.longRunning.verbs: needs watch, which lasts whatever is said here",
-        ),
-        (
-            "request: {pathPrefixes: ['/api/{version}']}",
-            (
-                "request.pathPrefixes: /api/{version} is never found, since what is below /api and"
-                " /apis is an API by itself"
-            ),
-        ),
-        (
-            "request: {pathPrefixes: ['/a/{b}', /c, '/a/{d}']}",
-            "request.pathPrefixes: /a/{b} and /a/{d} are the same; remove one of them",
-        ),
-        # Seats and objects.
-        (
-            "flowControl: {serverConcurrencyLimit: 3, perEndpoint: 4, store: a, objects: [b]}",
-            (
-                "give either flowControl.perEndpoint (--per-endpoint) or"
-                " flowControl.serverConcurrencyLimit (--server-concurrency-limit): seats are"
-                " of each"
-                " server, or of the whole\n"
-                "give either flowControl.store (--store) or flowControl.objects (--objects):"
-                " with both,"
-                " what is in force would depend on which changed last; to move files into"
-                " a store: kubectl --server http://ADMIN apply -f PATH"
-            ),
-        ),
-        (
-            "flowControl: {store: a, kubernetes: {enabled: true, context: c}}\nadmin: ~",
-            (
-                "give either flowControl.kubernetes.enabled (--objects-from-kubernetes) or"
-                " flowControl.store (--store): with both, what is in force would depend on which"
-                " changed last\n"
-                "flowControl.kubernetes.context (--context) needs flowControl.kubernetes.kubeconfig"
-                " (--kubeconfig), which has the contexts\n"
-                "flowControl.store (--store) needs an admin listener (--admin): without it"
-                " nobody could"
-                " read or change the objects"
-            ),
-        ),
-        (
-            "flowControl: {kubernetes: {writeStatus: true}}",
-            (
-                "flowControl.kubernetes.writeStatus (--write-status) needs"
-                " flowControl.kubernetes.enabled (--objects-from-kubernetes)"
-            ),
-        ),
-        (
-            "adminTokenFile: a",
-            "adminTokenFile (--admin-token-file) needs flowControl.store (--store)",
-        ),
-        # The listener.
-        (
-            "downstream: {maxHeadBytes: 1MiB, limits: {maxHeldBytesPerConnection: 1MiB}}",
-            (
-                "downstream.limits.maxHeldBytesPerConnection is less than"
-                " downstream.maxHeadBytes and"
-                " downstream.limits.gatheredBodyBytes together: a request of that size could"
-                " never wait"
-            ),
-        ),
-        (
-            "downstream: {proxyProtocol: true}",
-            (
-                "downstream.proxyProtocol needs downstream.trustedProxies: no address may"
-                " send a PROXY"
-                " header, so every connection would be closed"
-            ),
-        ),
-        ("adminTls: {keyFile: a}", "adminTls: certificateFile and keyFile go together; give both"),
-        (
-            "adminTls: {clientCaFile: a}",
-            "adminTls.clientCaFile needs adminTls.certificateFile and adminTls.keyFile",
-        ),
-        # TLS and users.
-        *(
-            (
-                f"downstream: {{tls: {{{key}: a}}}}",
-                (
-                    "downstream.tls: certificateFile (--tls-cert-file) and keyFile"
-                    " (--tls-private-key-file) go together; give both"
-                ),
-            )
-            for key in ("certificateFile", "keyFile")
-        ),
-        (
-            "upstream: {url: https://a, tls: {keyFile: a}}",
-            "upstream.tls: certificateFile and keyFile go together; give both",
-        ),
-        (
-            (
-                "authentication: {clientCaFile: a, frontProxy: {caFile: a}}\n"
-                "downstream: {tls: {requireClientCertificate: true}}"
-            ),
-            (
-                f"authentication.clientCaFile (--client-ca-file): {NEEDS_TLS}\n"
-                f"authentication.frontProxy.caFile: {NEEDS_TLS}\n"
-                f"downstream.tls.requireClientCertificate: {NEEDS_TLS}"
-            ),
-        ),
-        (
-            "downstream: {tls: {certificateFile: c, keyFile: k, requireClientCertificate: true}}",
-            (
-                "downstream.tls.requireClientCertificate: needs authentication.clientCaFile or"
-                " authentication.frontProxy.caFile, which say whose certificates count"
-            ),
-        ),
-        (
-            "upstream: {url: http://a, identity: impersonate}",
-            (
-                "upstream.identity: impersonate needs upstream.tokenFile"
-                " (--upstream-token-file), the proxy's own"
-            ),
-        ),
-        (
-            "upstream: {url: https://a, identity: frontProxy}",
-            (
-                "upstream.identity: frontProxy over https needs upstream.tls.certificateFile,"
-                " by which"
-                " the server knows the proxy"
-            ),
-        ),
-        (
-            "upstream: {url: http://a, tls: {caFile: ca}}",
-            "upstream.tls: http://a:80 is without TLS; write https, or leave upstream.tls out",
-        ),
-        *(
-            (
-                f"authentication: {{frontProxy: {{{kind}Headers: [{name}]}}}}",
-                (
-                    f"authentication.frontProxy.{kind}Headers: {name} means something else; choose"
-                    " another name"
-                ),
-            )
-            for kind, name in (
-                ("username", "Authorization"),
-                ("username", "content-LENGTH"),
-                ("uid", "Transfer-Encoding"),
-                ("group", "Impersonate-Group"),
-                ("group", "Host"),
-                ("uid", "X-Forwarded-For"),
-                ("username", "Sec-WebSocket-Protocol"),
-            )
-        ),
-        *(
-            (
-                f"authentication: {{frontProxy: {{extraHeaderPrefixes: [{prefix}]}}}}",
-                (
-                    f"authentication.frontProxy.extraHeaderPrefixes: {prefix} is the start of"
-                    f" {name}"
-                    " too, which means something else; choose another prefix"
-                ),
-            )
-            for prefix, name in (
-                ("Auth", "authorization"),
-                ("X-", "x-forwarded-for"),
-                ("Content-", "content-length"),
-                ("Imp", "impersonate-user"),
-                ("Impersonate-Extra-", "impersonate-user"),
-            )
-        ),
-        (
-            "authentication: {apiKeys: {basic: true}}",
-            "authentication.apiKeys: needs file, which has the keys",
-        ),
-        (
-            "authentication: {apiKeys: {file: k, header: ~}}",
-            "authentication.apiKeys: no request can have a key; give header, bearer or basic",
-        ),
-        *(
-            (
-                f"authentication: {{apiKeys: {{file: k, header: {name}}}}}",
-                f"authentication.apiKeys.header: {name} means something else; choose another name",
-            )
-            for name in ("Host", "X-Remote-User")
-        ),
-        (
-            "authentication: {apiKeys: {file: k, header: Authorization}}",
-            "authentication.apiKeys.header: bearer and basic are for keys in Authorization",
-        ),
-        (
-            "authentication: {apiKeys: {file: k, unknown: anonymous}, anonymous: false}",
-            "authentication.apiKeys.unknown: anonymous needs authentication.anonymous",
-        ),
-        *(
-            (
-                (
-                    f"authentication: {{{other}, apiKeys: {{file: k, bearer: true, unknown:"
-                    f" anonymous}}}}"
-                ),
-                (
-                    "authentication.apiKeys.unknown: anonymous does not go with bearer and another"
-                    " method for tokens: a token that none of them knows is refused"
-                ),
-            )
-            for other in ("tokenFile: t", "tokenReview: {enabled: true}")
-        ),
-        (
-            "authentication: {unverified: {address: true}, anonymous: false}",
-            (
-                "authentication.unverified: needs authentication.anonymous; whoever names only"
-                " themselves is anonymous"
-            ),
-        ),
-        *(
-            (
-                f"authentication: {{unverified: {{{key}: [{name}]}}}}",
-                (
-                    f"authentication.unverified.{key}: {name} means something else; choose"
-                    f" another name"
-                ),
-            )
-            for key, name in (
-                ("headers", "X-Forwarded-For"),
-                ("headers", "Impersonate-User"),
-                ("secretHeaders", "Cookie"),
-            )
-        ),
-        *(
-            (
-                (
-                    f"authentication: {{apiKeys: {{file: k, header: X-Own}}, unverified:"
-                    f" {unverified}}}"
-                ),
-                (
-                    f"authentication.unverified.headers: {name} has a secret, and names are"
-                    f" in logs;"
-                    " secretHeaders is for it"
-                ),
-            )
-            for name, unverified in (
-                ("x-api-key", "{headers: [x-api-key]}"),
-                ("x-own", "{headers: [x-own]}"),
-                ("X-a", "{secretHeaders: [X-A], headers: [X-a]}"),
-            )
-        ),
-        (
-            "authentication: {unverified: {namesPerAddress: 9}}",
-            (
-                "authentication.unverified.namesPerAddress: needs address, by which clients of an"
-                " address that shows more names count"
-            ),
-        ),
-        (
-            "authentication: {jwt: [{issuer: https://a, audiences: [b]}, {issuer: b}]}",
-            (
-                "authentication.jwt[1].issuer: no https URL; without keysFile or jwksUrl its"
-                " discovery"
-                " is asked\nauthentication.jwt[1].audiences: missing: any token of the issuer"
-                " would do,"
-                " for whomever"
-            ),
-        ),
-        # The fleet.
-        (
-            "fleet: {lease: 2.9s, replicas: 3}",
-            (
-                "fleet.lease: must be at least 3 times fleet.refreshInterval, as a member"
-                " that misses"
-                " one look at the record has not gone\n"
-                "fleet.replicas (--fleet-replicas) needs fleet.store (--fleet)"
-            ),
-        ),
-        (
-            "fleet: {store: rediss://a, certificateFile: a}",
-            "fleet: certificateFile and keyFile go together; give both",
-        ),
-        (
-            "fleet: {store: 'redis://:b@a', passwordFile: c}",
-            "fleet.passwordFile: fleet.store has a password, too; leave that out",
-        ),
-        *(
-            (
-                f"fleet: {{store: '{store}', {key}: c}}",
-                f"fleet.{key}: is for a store whose URL begins with {kind}, not for {shown}",
-            )
-            for key, kind, store, shown in (
-                ("passwordFile", "redis", "kubernetes:a/b", "kubernetes:a/b"),
-                ("sentinelPasswordFile", "redis+sentinel", "redis://a", "redis://a:6379"),
-                ("caFile", "rediss", "redis://a", "redis://a:6379"),
-                ("kubeconfig", "kubernetes", "rediss://a", "rediss://a:6379"),
-            )
-        ),
-        (
-            "fleet: {store: 'kubernetes:a/b', context: c}",
-            "fleet.context: needs fleet.kubeconfig, which has the contexts",
-        ),
-    ],
-)
+CASES = """
+upstream: {url: http://a, dns: http://b, service: {name: a}}
+> give only one of upstream.url (--upstream) and upstream.dns (--upstream-dns) and
+    upstream.service (--upstream-service): each says where to forward
+
+upstream: {url: http://a, endpoints: [{url: http://a}]}
+> give only one of upstream.url (--upstream) and upstream.endpoints (--upstream, repeated): each
+    says where to forward
+
+upstream: {endpoints: [{url: http://a}, {url: https://b}]}
+> upstream.endpoints[1]: https://b:443 is not of the scheme of http://a:80; servers of one API
+    have TLS, or none of them has
+
+upstream: {endpoints: [{url: http://a}, {url: 'unix:/a'}, {url: http://a}, {}]}
+> upstream.endpoints[2]: http://a:80 is upstream.endpoints[0] already; give a server that takes
+    more of the work a larger weight
+> upstream.endpoints[3]: needs url
+
+upstream: {service: {namespace: a}}
+> upstream.service: needs name, which says whose servers to forward to
+
+upstream: {service: {name: a, context: b}}
+> upstream.service.context: needs upstream.service.kubeconfig, which has the contexts
+
+upstream: {ejection: {pause: 2s, maxPause: 1s}}
+> upstream.ejection: maxPause is shorter than pause
+
+upstream: {upgrades: {allow: [/a, /b/*], deny: [/b/*]}}
+> upstream.upgrades: /b/* is in allow and in deny; keep one
+
+preset: http
+request: {longRunning: {subresources: [exec]}}
+> request.longRunning.subresources: with the preset http no path has a subresource; name paths
+    in pathPrefixes
+
+request: {longRunning: {verbs: [proxy]}}
+> request.longRunning.verbs: needs watch, which lasts whatever is said here
+
+request: {pathPrefixes: ['/api/{version}']}
+> request.pathPrefixes: /api/{version} is never found, since what is below /api and /apis is an
+    API by itself
+
+request: {pathPrefixes: ['/a/{b}', /c, '/a/{d}']}
+> request.pathPrefixes: /a/{b} and /a/{d} are the same; remove one of them
+
+flowControl: {serverConcurrencyLimit: 3, perEndpoint: 4, store: a, objects: [b]}
+> give either flowControl.perEndpoint (--per-endpoint) or flowControl.serverConcurrencyLimit
+    (--server-concurrency-limit): seats are of each server, or of the whole
+> give either flowControl.store (--store) or flowControl.objects (--objects): with both, what is
+    in force would depend on which changed last; to move files into a store: kubectl --server
+    http://ADMIN apply -f PATH
+
+flowControl: {store: a, kubernetes: {enabled: true, context: c}}
+admin: ~
+> give either flowControl.kubernetes.enabled (--objects-from-kubernetes) or flowControl.store
+    (--store): with both, what is in force would depend on which changed last
+> flowControl.kubernetes.context (--context) needs flowControl.kubernetes.kubeconfig
+    (--kubeconfig), which has the contexts
+> flowControl.store (--store) needs an admin listener (--admin): without it nobody could read or
+    change the objects
+
+flowControl: {kubernetes: {writeStatus: true}}
+> flowControl.kubernetes.writeStatus (--write-status) needs flowControl.kubernetes.enabled
+    (--objects-from-kubernetes)
+
+adminTokenFile: a
+> adminTokenFile (--admin-token-file) needs flowControl.store (--store)
+
+downstream: {maxHeadBytes: 1MiB, limits: {maxHeldBytesPerConnection: 1MiB}}
+> downstream.limits.maxHeldBytesPerConnection is less than downstream.maxHeadBytes and
+    downstream.limits.gatheredBodyBytes together: a request of that size could never wait
+
+downstream: {proxyProtocol: true}
+> downstream.proxyProtocol needs downstream.trustedProxies: no address may send a PROXY header,
+    so every connection would be closed
+
+adminTls: {keyFile: a}
+> adminTls: certificateFile and keyFile go together; give both
+
+adminTls: {clientCaFile: a}
+> adminTls.clientCaFile needs adminTls.certificateFile and adminTls.keyFile
+
+downstream: {tls: {certificateFile: a}}
+> downstream.tls: certificateFile (--tls-cert-file) and keyFile (--tls-private-key-file) go
+    together; give both
+
+downstream: {tls: {keyFile: a}}
+> downstream.tls: certificateFile (--tls-cert-file) and keyFile (--tls-private-key-file) go
+    together; give both
+
+upstream: {url: https://a, tls: {keyFile: a}}
+> upstream.tls: certificateFile and keyFile go together; give both
+
+authentication: {clientCaFile: a, frontProxy: {caFile: a}}
+downstream: {tls: {requireClientCertificate: true}}
+> authentication.clientCaFile (--client-ca-file): needs downstream.tls (--tls-cert-file), over
+    which clients show their certificates
+> authentication.frontProxy.caFile: needs downstream.tls (--tls-cert-file), over which clients
+    show their certificates
+> downstream.tls.requireClientCertificate: needs downstream.tls (--tls-cert-file), over which
+    clients show their certificates
+
+downstream: {tls: {certificateFile: c, keyFile: k, requireClientCertificate: true}}
+> downstream.tls.requireClientCertificate: needs authentication.clientCaFile or
+    authentication.frontProxy.caFile, which say whose certificates count
+
+upstream: {url: http://a, identity: impersonate}
+> upstream.identity: impersonate needs upstream.tokenFile (--upstream-token-file), the proxy's
+    own
+
+upstream: {url: https://a, identity: frontProxy}
+> upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which the
+    server knows the proxy
+
+upstream: {url: http://a, tls: {caFile: ca}}
+> upstream.tls: http://a:80 is without TLS; write https, or leave upstream.tls out
+
+authentication: {frontProxy: {usernameHeaders: [Authorization]}}
+> authentication.frontProxy.usernameHeaders: Authorization means something else; choose another
+    name
+
+authentication: {frontProxy: {usernameHeaders: [content-LENGTH]}}
+> authentication.frontProxy.usernameHeaders: content-LENGTH means something else; choose another
+    name
+
+authentication: {frontProxy: {uidHeaders: [Transfer-Encoding]}}
+> authentication.frontProxy.uidHeaders: Transfer-Encoding means something else; choose another
+    name
+
+authentication: {frontProxy: {groupHeaders: [Impersonate-Group]}}
+> authentication.frontProxy.groupHeaders: Impersonate-Group means something else; choose another
+    name
+
+authentication: {frontProxy: {groupHeaders: [Host]}}
+> authentication.frontProxy.groupHeaders: Host means something else; choose another name
+
+authentication: {frontProxy: {uidHeaders: [X-Forwarded-For]}}
+> authentication.frontProxy.uidHeaders: X-Forwarded-For means something else; choose another
+    name
+
+authentication: {frontProxy: {usernameHeaders: [Sec-WebSocket-Protocol]}}
+> authentication.frontProxy.usernameHeaders: Sec-WebSocket-Protocol means something else; choose
+    another name
+
+authentication: {frontProxy: {extraHeaderPrefixes: [Auth]}}
+> authentication.frontProxy.extraHeaderPrefixes: Auth is the start of authorization too, which
+    means something else; choose another prefix
+
+authentication: {frontProxy: {extraHeaderPrefixes: [X-]}}
+> authentication.frontProxy.extraHeaderPrefixes: X- is the start of x-forwarded-for too, which
+    means something else; choose another prefix
+
+authentication: {frontProxy: {extraHeaderPrefixes: [Content-]}}
+> authentication.frontProxy.extraHeaderPrefixes: Content- is the start of content-length too,
+    which means something else; choose another prefix
+
+authentication: {frontProxy: {extraHeaderPrefixes: [Imp]}}
+> authentication.frontProxy.extraHeaderPrefixes: Imp is the start of impersonate-user too, which
+    means something else; choose another prefix
+
+authentication: {frontProxy: {extraHeaderPrefixes: [Impersonate-Extra-]}}
+> authentication.frontProxy.extraHeaderPrefixes: Impersonate-Extra- is the start of
+    impersonate-user too, which means something else; choose another prefix
+
+authentication: {apiKeys: {basic: true}}
+> authentication.apiKeys: needs file, which has the keys
+
+authentication: {apiKeys: {file: k, header: ~}}
+> authentication.apiKeys: no request can have a key; give header, bearer or basic
+
+authentication: {apiKeys: {file: k, header: Host}}
+> authentication.apiKeys.header: Host means something else; choose another name
+
+authentication: {apiKeys: {file: k, header: X-Remote-User}}
+> authentication.apiKeys.header: X-Remote-User means something else; choose another name
+
+authentication: {apiKeys: {file: k, header: Authorization}}
+> authentication.apiKeys.header: bearer and basic are for keys in Authorization
+
+authentication: {apiKeys: {file: k, unknown: anonymous}, anonymous: false}
+> authentication.apiKeys.unknown: anonymous needs authentication.anonymous
+
+authentication: {tokenFile: t, apiKeys: {file: k, bearer: true, unknown: anonymous}}
+> authentication.apiKeys.unknown: anonymous does not go with bearer and another method for
+    tokens: a token that none of them knows is refused
+
+authentication: {tokenReview: {enabled: true}, apiKeys: {file: k, bearer: true, unknown:
+    anonymous}}
+> authentication.apiKeys.unknown: anonymous does not go with bearer and another method for
+    tokens: a token that none of them knows is refused
+
+authentication: {unverified: {address: true}, anonymous: false}
+> authentication.unverified: needs authentication.anonymous; whoever names only themselves is
+    anonymous
+
+authentication: {unverified: {headers: [X-Forwarded-For]}}
+> authentication.unverified.headers: X-Forwarded-For means something else; choose another name
+
+authentication: {unverified: {headers: [Impersonate-User]}}
+> authentication.unverified.headers: Impersonate-User means something else; choose another name
+
+authentication: {unverified: {secretHeaders: [Cookie]}}
+> authentication.unverified.secretHeaders: Cookie means something else; choose another name
+
+authentication: {apiKeys: {file: k, header: X-Own}, unverified: {headers: [x-api-key]}}
+> authentication.unverified.headers: x-api-key has a secret, and names are in logs;
+    secretHeaders is for it
+
+authentication: {apiKeys: {file: k, header: X-Own}, unverified: {headers: [x-own]}}
+> authentication.unverified.headers: x-own has a secret, and names are in logs; secretHeaders is
+    for it
+
+authentication: {apiKeys: {file: k, header: X-Own}, unverified: {secretHeaders: [X-A],
+    headers: [X-a]}}
+> authentication.unverified.headers: X-a has a secret, and names are in logs; secretHeaders is
+    for it
+
+authentication: {unverified: {namesPerAddress: 9}}
+> authentication.unverified.namesPerAddress: needs address, by which clients of an address that
+    shows more names count
+
+authentication: {jwt: [{issuer: https://a, audiences: [b]}, {issuer: b}]}
+> authentication.jwt[1].issuer: no https URL; without keysFile or jwksUrl its discovery is asked
+> authentication.jwt[1].audiences: missing: any token of the issuer would do, for whomever
+
+fleet: {lease: 2.9s, replicas: 3}
+> fleet.lease: must be at least 3 times fleet.refreshInterval, as a member that misses one look
+    at the record has not gone
+> fleet.replicas (--fleet-replicas) needs fleet.store (--fleet)
+
+fleet: {store: rediss://a, certificateFile: a}
+> fleet: certificateFile and keyFile go together; give both
+
+fleet: {store: 'redis://:b@a', passwordFile: c}
+> fleet.passwordFile: fleet.store has a password, too; leave that out
+
+fleet: {store: 'kubernetes:a/b', passwordFile: c}
+> fleet.passwordFile: is for a store whose URL begins with redis, not for kubernetes:a/b
+
+fleet: {store: 'redis://a', sentinelPasswordFile: c}
+> fleet.sentinelPasswordFile: is for a store whose URL begins with redis+sentinel, not for
+    redis://a:6379
+
+fleet: {store: 'redis://a', caFile: c}
+> fleet.caFile: is for a store whose URL begins with rediss, not for redis://a:6379
+
+fleet: {store: 'rediss://a', kubeconfig: c}
+> fleet.kubeconfig: is for a store whose URL begins with kubernetes, not for rediss://a:6379
+
+fleet: {store: 'kubernetes:a/b', context: c}
+> fleet.context: needs fleet.kubeconfig, which has the contexts
+"""
+"""Settings, and behind `>` what is wrong with them; further lines are indented."""
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    """Settings and all that is wrong with them."""
+    for case in re.sub(r"\n    +", " ", CASES.strip()).split("\n\n"):
+        text, *problems = case.split("\n> ")
+        yield text, "\n".join(problems)
+    endpoints = ", ".join(["{url: http://a}"] * 257)
+    yield (
+        f"upstream: {{endpoints: [{endpoints}]}}",
+        "upstream.endpoints (--upstream): more than 256",
+    )
+
+
+@pytest.mark.parametrize(("text", "problems"), [*cases()])
 def test_problems(text: str, problems: str) -> None:
     """Each says what to do; all are said at once."""
     assert problems.splitlines() == contradictions(settings(text))

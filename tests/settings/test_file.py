@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -38,6 +40,9 @@ from apfproxy.settings.file import (
     parse_settings,
     setting_paths,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ANNOTATED = Path(__file__).parents[2] / "config" / "apfproxy.yaml"
 
@@ -141,68 +146,140 @@ KNOWN = (
     " flowControl, fleet, accessLog, tracing, topFlows, workers, admin, adminSocketMode, adminTls,"
     " adminReadTokenFile, adminTokenFile, metrics, logLevel, logFormat, clusters"
 )
-IN_WATCH = "known in watch: silence, limit, bookmarkLimit"
+
+
+CASES = """
+downstream:
+  headTimout: 1s
+> 2: downstream.headTimout: unknown key; did you mean headTimeout?
+
+watch: {qqq: 1}
+> 1: watch.qqq: unknown key; known in watch: silence, limit, bookmarkLimit
+
+watch: {enabled: true}
+> 1: watch.enabled: unknown key; known in watch: silence, limit, bookmarkLimit
+
+serverconcurrencylimit: 1
+> 1: serverconcurrencylimit: unknown key; did you mean flowControl.serverConcurrencyLimit?
+
+downstream: {certificateFile: a.crt}
+> 1: downstream.certificateFile: unknown key; did you mean downstream.tls.certificateFile?
+
+upstream: {probeInterval: 1s}
+> 1: upstream.probeInterval: unknown key; it is upstream.healthCheck.interval by now
+
+watch: {limit: 1s, limit: 2s}
+> 1: watch.limit: given twice; keep one
+
+[]
+> 1: expected a mapping of settings, not a list
+
+watch: 3
+> 1: watch: expected a mapping of settings, not '3'
+
+watch: {limit: [1s]}
+> 1: watch.limit: expected a duration, not a list
+
+watch: {limit: null}
+> 1: watch.limit: expected a duration, not nothing
+
+upstream: {url: {}}
+> 1: upstream.url: expected a URL, not a mapping
+
+upstream: {endpoints: ['http://a']}
+> 1: upstream.endpoints[0]: expected a mapping of settings, not 'http://a'
+
+downstream: {identityHeadersFrom: 10.0.0.0/8}
+> 1: downstream.identityHeadersFrom: expected a list, not '10.0.0.0/8'
+
+downstream: {listen: 8080}
+> 1: downstream.listen: expected HOST:PORT in quotes, not '8080'
+
+downstream: {maxHeaderFields: "4"}
+> 1: downstream.maxHeaderFields: expected a whole number in decimal digits, not '4'; leave the
+    quotes out
+
+downstream: {proxyProtocol: 'true'}
+> 1: downstream.proxyProtocol: expected true or false, not 'true'; leave the quotes out
+
+upstream: {tls: {serverName: yes}}
+> 1: upstream.tls.serverName: expected a text, not 'yes'; put it in quotes
+
+upstream: {tokenFile: ""}
+> 1: upstream.tokenFile: expected a text, not an empty one; leave the key out for the default
+
+flowControl: {suggestedObjects: !!bool maybe}
+> 1: flowControl.suggestedObjects: expected true or false, not 'maybe'
+
+flowControl: {suggestedObjects: 1}
+> 1: flowControl.suggestedObjects: expected true or false, not '1'
+
+watch: {limit: 10}
+> 1: watch.limit: expected a duration such as 32s, 500ms or 1m30s, not '10'; write 10s for
+    seconds
+
+watch: {limit: 0s}
+> 1: watch.limit: must be at least 1ms, not 0s
+
+downstream: {maxHeadBytes: 1GiB}
+> 1: downstream.maxHeadBytes: must be at most 16777216, not 1073741824
+
+downstream: {http2: {goawayChance: 0.5}}
+> 1: downstream.http2.goawayChance: must be at most 0.02, not 0.5
+
+downstream: {http2: {goawayChance: 1e-3}}
+> 1: downstream.http2.goawayChance: expected a number such as 0.02, not '1e-3'
+
+downstream: {http2: {goawayChance: .5}}
+> 1: downstream.http2.goawayChance: expected a number such as 0.02, not '.5'
+
+downstream: {maxHeaderFields: many}
+> 1: downstream.maxHeaderFields: expected a whole number in decimal digits, not 'many'
+
+downstream: {maxHeaderFields: 0x10}
+> 1: downstream.maxHeaderFields: expected a whole number in decimal digits, not '0x10'
+
+downstream: {identityHeadersFrom: [10.0.0.1/8]}
+> 1: downstream.identityHeadersFrom: '10.0.0.1/8' has bits set to the right of its prefix; write
+    10.0.0.0/8
+
+logLevel: loud
+> 1: logLevel: expected one of debug, info, warning, error, not 'loud'
+
+upstream:
+  endpoints:
+  - url: 'http://a'
+    weight: 0
+> 4: upstream.endpoints[0].weight: must be at least 1, not 0
+
+upstream: {service: {port: 0}}
+> 1: upstream.service.port: expected the name of a port, or its number from 1 to 65535, not '0'
+
+clusters: a
+> 1: clusters: expected a list of at most 1000 clusters
+
+a: b: c
+> 1: not YAML: mapping values are not allowed here
+
+a: &a [*a]
+> 1: alias *a is within what it stands for
+"""
+"""Settings, and behind `>` what is wrong with them, with its line."""
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    """Settings, each with what is wrong with them."""
+    for case in CASES.strip().split("\n\n"):
+        text, problem = case.split("\n> ")
+        yield text, re.sub(r"\n    +", " ", problem)
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        # Keys.
-        (
-            "downstream:\n  headTimout: 1s",
-            "2: downstream.headTimout: unknown key; did you mean headTimeout?",
-        ),
+        *cases(),
         ("head_timeout: 1s", f"1: head_timeout: unknown key; {KNOWN}"),
         ("? [a]\n: 1", f"1: ?: unknown key; {KNOWN}"),
-        ("watch: {qqq: 1}", f"1: watch.qqq: unknown key; {IN_WATCH}"),
-        ("watch: {enabled: true}", f"1: watch.enabled: unknown key; {IN_WATCH}"),
-        (
-            "serverconcurrencylimit: 1",
-            ("1: serverconcurrencylimit: unknown key; did you mean"
-            " flowControl.serverConcurrencyLimit?"),
-        ),
-        (
-            "downstream: {certificateFile: a.crt}",
-            ("1: downstream.certificateFile: unknown key; did you mean"
-            " downstream.tls.certificateFile?"),
-        ),
-        (
-            "upstream: {probeInterval: 1s}",
-            "1: upstream.probeInterval: unknown key; it is upstream.healthCheck.interval by now",
-        ),
-        ("watch: {limit: 1s, limit: 2s}", "1: watch.limit: given twice; keep one"),
-        # Kinds.
-        ("[]", "1: expected a mapping of settings, not a list"),
-        ("watch: 3", "1: watch: expected a mapping of settings, not '3'"),
-        ("watch: {limit: [1s]}", "1: watch.limit: expected a duration, not a list"),
-        ("watch: {limit: null}", "1: watch.limit: expected a duration, not nothing"),
-        ("upstream: {url: {}}", "1: upstream.url: expected a URL, not a mapping"),
-        (
-            "upstream: {endpoints: ['http://a']}",
-            "1: upstream.endpoints[0]: expected a mapping of settings, not 'http://a'",
-        ),
-        (
-            "downstream: {identityHeadersFrom: 10.0.0.0/8}",
-            "1: downstream.identityHeadersFrom: expected a list, not '10.0.0.0/8'",
-        ),
-        (
-            "downstream: {listen: 8080}",
-            "1: downstream.listen: expected HOST:PORT in quotes, not '8080'",
-        ),
-        # Quotes.
-        (
-            'downstream: {maxHeaderFields: "4"}',
-            "1: downstream.maxHeaderFields: expected a whole number, not '4'; leave the quotes out",
-        ),
-        (
-            "downstream: {proxyProtocol: 'true'}",
-            "1: downstream.proxyProtocol: expected true or false, not 'true'; leave the quotes out",
-        ),
-        (
-            "upstream: {tls: {serverName: yes}}",
-            "1: upstream.tls.serverName: expected a text, not 'yes'; put it in quotes",
-        ),
-        # Values.
         (
             'adminTokenFile: "a\\0b"',
             "1: adminTokenFile: has a character that no text has: 'a\\x00b'",
@@ -211,83 +288,14 @@ IN_WATCH = "known in watch: silence, limit, bookmarkLimit"
             'flowControl: {objects: ["\\ud800"]}',
             "1: flowControl.objects: has a character that no text has: '\\ud800'",
         ),
-        (
-            'upstream: {tokenFile: ""}',
-            ("1: upstream.tokenFile: expected a text, not an empty one; leave the key out for the"
-            " default"),
-        ),
-        (
-            "flowControl: {suggestedObjects: !!bool maybe}",
-            "1: flowControl.suggestedObjects: expected true or false, not 'maybe'",
-        ),
-        (
-            "flowControl: {suggestedObjects: 1}",
-            "1: flowControl.suggestedObjects: expected true or false, not '1'",
-        ),
-        (
-            "watch: {limit: 10}",
-            ("1: watch.limit: expected a duration such as 32s, 500ms or 1m30s, not '10';"
-            " write 10s for seconds"),
-        ),
-        ("watch: {limit: 0s}", "1: watch.limit: must be at least 1ms, not 0s"),
-        (
-            "downstream: {maxHeadBytes: 1GiB}",
-            "1: downstream.maxHeadBytes: must be at most 16777216, not 1073741824",
-        ),
-        (
-            "downstream: {http2: {goawayChance: 0.5}}",
-            "1: downstream.http2.goawayChance: must be at most 0.02, not 0.5",
-        ),
-        (
-            "downstream: {http2: {goawayChance: 1e-3}}",
-            "1: downstream.http2.goawayChance: expected a number, not '1e-3'",
-        ),
-        (
-            "downstream: {http2: {goawayChance: .5}}",
-            "1: downstream.http2.goawayChance: expected a number such as 0.02, not '.5'",
-        ),
-        (
-            "downstream: {maxHeaderFields: many}",
-            "1: downstream.maxHeaderFields: expected a whole number, not 'many'",
-        ),
-        (
-            "downstream: {maxHeaderFields: 0x10}",
-            "1: downstream.maxHeaderFields: expected a whole number in decimal digits, not '0x10'",
-        ),
-        (
-            "downstream: {identityHeadersFrom: [10.0.0.1/8]}",
-            ("1: downstream.identityHeadersFrom: '10.0.0.1/8' has bits set to the right of its"
-            " prefix; write 10.0.0.0/8"),
-        ),
-        (
-            "logLevel: loud",
-            "1: logLevel: expected one of debug, info, warning, error, not 'loud'",
-        ),
-        (
-            "upstream:\n  endpoints:\n  - url: 'http://a'\n    weight: 0",
-            "4: upstream.endpoints[0].weight: must be at least 1, not 0",
-        ),
-        (
-            "upstream: {service: {port: 0}}",
-            ("1: upstream.service.port: expected the name of a port, or its number from 1 to"
-            " 65535, not '0'"),
-        ),
-        # Clusters.
-        ("clusters: a", "1: clusters: expected a list of at most 1000 clusters"),
+        ("a: \x00", " not YAML: unacceptable character #x0000: special characters are not allowed"),
+        ("[" * 1500, "1: nested too deeply"),
         (
             json.dumps({"clusters": [{}] * 1001}),
             "1: clusters: expected a list of at most 1000 clusters",
         ),
-        # No settings.
-        ("a: b: c", "1: not YAML: mapping values are not allowed here"),
-        (
-            "a: \0",
-            " not YAML: unacceptable character #x0000: special characters are not allowed",
-        ),
-        ("[" * 1500, "1: nested too deeply"),
-        ("a: &a [*a]", "1: alias *a is within what it stands for"),
     ],
-)  # fmt: skip
+)
 def test_problems(text: str, problem: str) -> None:
     """What cannot be used is refused with its line, its path and what is expected."""
     assert (f"f:{problem}",) == problems_of(text)
