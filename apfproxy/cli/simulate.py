@@ -72,6 +72,11 @@ HELD = (
     " so a crowded level looks worse than it was"
 )
 
+UNLOGGED = (
+    "without a line, as the log says, and not replayed: accessLog.refusedPerSecond and"
+    " accessLog.maxBytesPerSecond left them out"
+)
+
 OTHER_API = (
     "none of the requests is for a resource of Kubernetes; if the server has another API, give"
     " --preset http: it changes how they are classified, and which objects are built in"
@@ -416,7 +421,7 @@ def _warn_of_records(path: str, records: Records) -> None:
         (
             records.unlogged,
             "request",
-            "without a line, as the log says, and not replayed: its bounds left them out",
+            UNLOGGED,
         ),
         (
             records.guessed,

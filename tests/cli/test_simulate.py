@@ -174,7 +174,9 @@ def test_access_log_that_left_requests_out(
     out, err = capsys.readouterr()
     found = json.loads(out)["input"]
     assert (1, 0, 990) == (found["requests"], found["brokenLines"], found["unloggedRequests"])
-    assert f"{path}: 990 requests without a line, as the log says, and not replayed" in err
+    assert (
+        f"{path}: 990 requests without a line, as the log says, and not replayed: accessLog." in err
+    )
 
 
 @pytest.mark.parametrize(
