@@ -1,6 +1,6 @@
-"""What settings name, tried without a proxy: certificates, tokens, objects, and places for files.
+"""Files that settings name, tried without a proxy: certificates, tokens, objects, and others.
 
-Nothing is changed, and nobody is asked over the network.
+Nothing is changed, and no server is asked.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _see_store(path: str | None) -> None:
 def _see_fleet(fleet: FleetSettings) -> None:
     is_by_pod = fleet.kubeconfig is None and (fleet.store or "").startswith(Kind.KUBERNETES)
     if fleet.store is not None and not is_by_pod:
-        open_store(fleet, fleet.name)  # asks nobody before it is used
+        open_store(fleet, fleet.name)  # connects when it is used
 
 
 def _see_place(path: str | None) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 VERSION_BYTES = 12
 MAX_TRIES = 8
-"""Of a write, while others write other records."""
+"""Tries of a write, while others write other records."""
 LABELS = {"app.kubernetes.io/managed-by": "apfproxy"}
 UNREADABLE = "has something else than a record: delete it"
 
@@ -63,11 +63,11 @@ class KubernetesStore:
         self._seen: Seen | None = None
 
     async def read(self) -> Stored:
-        """What is there; StoreError."""
+        """Read the record; StoreError."""
         return (await self._read()).stored
 
-    async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:  # noqa: ARG002 - nobody listens
-        """Write if nobody has since `seen`; StoreError, after which it may be written or not."""
+    async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:  # noqa: ARG002 - no member listens
+        """Write if no member has since `seen`; StoreError, after which it may be written or not."""
         if len(data) > MAX_RECORD_BYTES:
             raise StoreError(f"the record has {len(data)} bytes, more than {MAX_RECORD_BYTES}")
         try:
@@ -89,7 +89,7 @@ class KubernetesStore:
         raise StoreError(f"{self._what} was changed by others {MAX_TRIES} times in between")
 
     def listen(self, on_urgent: Callable[[], None]) -> None:
-        """Do nothing: nobody is told, and members look once a period."""
+        """Do nothing: no member is told, and all look once a period."""
 
     async def close(self) -> None:
         """End the connections; harmless once done."""
@@ -155,7 +155,7 @@ class KubernetesStore:
         metadata: Any = found.get("metadata")
         version: Any = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
         if not isinstance(version, str) or not version:
-            raise StoreError(f"{self._what}: the answer has no resource version")
+            raise StoreError(f"{self._what}: the response has no resource version")
         return version
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ class StoreOpener(Protocol):
 
 
 def open_store(fleet: FleetSettings, key: str, behind: ServersBehind | None = None) -> LedgerStore:
-    """The store with the record of a key; it asks nobody before it is used.
+    """The store with the record of a key; it connects when it is used.
 
     It reads the files that the settings name.
 

@@ -5,7 +5,7 @@ failover has lost.  A script compares and writes at once.  redis-py follows Sent
 after any failure the next question makes a client from the settings again, whose files may have
 changed.
 
-A key that nobody writes for `KEPT_S` is removed by the server, so that fleets of the past leave
+The server removes a key that is not written for `KEPT_S`, so that fleets of the past leave
 nothing.
 """
 
@@ -57,16 +57,16 @@ if TYPE_CHECKING:
     Client = Redis | RedisCluster
 
 PREFIX = "apfproxy:"
-"""Of all keys and channels, as an ACL names them."""
+"""The start of all keys and channels, as an ACL names them."""
 KEPT_S = 86400
 VERSION_BYTES = 12
 MAX_VERSION_BYTES = 64
 
 CONNECT_S = 2.0
-ANSWER_S = 5.0
+RESPONSE_S = 5.0
 """For a server that hangs; callers give up sooner."""
 LATE_S = 1.0
-"""How long a response that nobody waits for any more may take, before its connection is closed."""
+"""How long a response may take after its caller has given up, before its connection is closed."""
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
 """Between two tries to listen; a listener that lasted as long is well."""
@@ -82,12 +82,12 @@ FIRST_LETTERS = 4
 """A shorter password is no part of a text that it could be found in."""
 
 WRONG_TYPES = (TypeError, LookupError, AttributeError)
-"""What redis-py trips over if a server responds as no Redis does."""
+"""Errors of redis-py if a server responds as no Redis does."""
 CONNECTION_ERRORS = (
     *(RedisError, RedisClusterException, OSError, ValueError, EOFError, RuntimeError),
     *WRONG_TYPES,
 )
-"""What redis-py raises; ValueError for a host that is no name, and uvloop's RuntimeError for a
+"""All errors of redis-py; ValueError for a host that is no name, and uvloop's RuntimeError for a
 connection that was reset just before something was written."""
 
 DATA_USER = "the user in fleet.store, and fleet.passwordFile"
@@ -104,7 +104,7 @@ local function there()
   return redis.call('HMGET', KEYS[1], 'version', 'data')
 end
 """
-"""What is there, unless it is longer than a record: so what redis-py reads is bounded."""
+"""The record, unless it is longer than a record: so what redis-py reads is bounded."""
 
 READ = f"""\
 {THERE}
@@ -225,7 +225,7 @@ class Servers:
         self._turn = (self._turn + 1) % (len(self._address.nodes) or 1)
 
     def explained(self, error: BaseException, settings: str = DATA_USER) -> str:
-        """What is wrong, in one line, without a password; `settings` have user and password."""
+        """The problem, in one line, without a password; `settings` have user and password."""
         text = self._shown(error)
         for each in _causes(error):
             if isinstance(each, ssl.SSLCertVerificationError):
@@ -252,9 +252,9 @@ class Servers:
         if isinstance(error, RuntimeError):
             text = "the connection was reset"
         if isinstance(error, WRONG_TYPES):
-            text = "what it says is no answer"
+            text = "its response makes no sense"
         if isinstance(error, TimeoutError) and not str(error):
-            text = f"nothing came for {ANSWER_S:g} s"
+            text = f"nothing came for {RESPONSE_S:g} s"
         for secret in self._secrets:
             if len(secret) >= FIRST_LETTERS:
                 text = text.replace(secret, "...")
@@ -288,7 +288,7 @@ class RedisStore:
         self._listener: asyncio.Task[None] | None = None
 
     async def read(self) -> Stored:
-        """What is there; StoreError."""
+        """Read the record; StoreError."""
         was_connected = self._client is not None
         try:
             return _stored(await self._run(READ))
@@ -299,7 +299,7 @@ class RedisStore:
         return _stored(await self._run(READ))
 
     async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:
-        """Write if nobody has since `seen`; StoreError, after which it may be written or not."""
+        """Write if no member has since `seen`; StoreError, after which it may be written or not."""
         if len(data) > MAX_RECORD_BYTES:
             raise StoreError(f"the record has {len(data)} bytes, more than {MAX_RECORD_BYTES}")
         version = secrets.token_hex(VERSION_BYTES)
@@ -343,7 +343,7 @@ class RedisStore:
             await client.aclose()
 
     async def _run(self, script: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - of any type
-        """What a script returns; StoreError.
+        """Run a script: its result, or StoreError.
 
         A caller may have less time than it takes to reach a server that is far away.  So the
         question goes on for a while when its caller gives up, and the next one finds a connection.
@@ -365,10 +365,10 @@ class RedisStore:
         return found
 
     async def _ask(self, script: str, arguments: tuple[str | bytes | int, ...]) -> Any:  # noqa: ANN401 - of any type
-        """What a script returns, or why it returns nothing."""
+        """Run a script: its result, or why there is none."""
         is_well = False
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(RESPONSE_S):
                 if self._client is None:
                     self._client = await self._servers.connect()
                 found = await self._evaluated(self._client, script, arguments)
@@ -444,13 +444,13 @@ class Listener:
 
     async def _follow(self) -> None:
         """Listen until the connection fails."""
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(RESPONSE_S):
             client = await self._servers.connect(listens=True)
         assert isinstance(client, Redis), "of one node"
         is_asked = False
         try:
             async with client, client.pubsub() as pubsub:
-                async with asyncio.timeout(ANSWER_S):
+                async with asyncio.timeout(RESPONSE_S):
                     await pubsub.subscribe(self._channel)
                 while True:
                     message = await pubsub.get_message(timeout=SILENCE_S)
@@ -552,7 +552,7 @@ def _causes(error: BaseException | None) -> list[BaseException]:
 
 
 def _stored(found: Any) -> Stored:  # noqa: ANN401 - of any type
-    """What a script has found; StoreError if that is nothing that scripts of ours return."""
+    """The record in the result of a script; StoreError if there is none in it."""
     if not isinstance(found, list) or [type(each) for each in found] not in (
         [bytes, bytes],
         [type(None), type(None)],

@@ -1,4 +1,4 @@
-"""What a fleet needs of the place where its record lives."""
+"""The place where a fleet's record lives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a store has.
+    """A record in a store.
 
     Attributes:
         data: The bytes of the record; None while there is none.
@@ -38,7 +38,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """What became of a swap.
+    """The outcome of a swap.
 
     Attributes:
         is_done: Whether it is written; if not, somebody else wrote first.
@@ -57,10 +57,10 @@ class LedgerStore(Protocol):
     """
 
     async def read(self) -> Stored:
-        """What is there; StoreError."""
+        """Read the record; StoreError."""
 
     async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:
-        """Write if nobody has since `seen`; StoreError, after which it may be written or not.
+        """Write if no member has since `seen`; StoreError, after which it may be written or not.
 
         `is_urgent` has the others told at once, where the store can tell them.
         """

@@ -6,7 +6,7 @@ read fails the request.
 
 A program that a kubeconfig names, as clients of managed clusters use, is run without a terminal:
 for the first credential, when one expires, and when the API has refused one.  Its process group is
-killed when it takes too long or writes too much, and when nobody waits for it any more.
+killed when it takes too long or writes too much, and when the wait for it ends.
 
 Source: Kubernetes documentation, "Authenticating", "client-go credential plugins", and the
 reference of `client.authentication.k8s.io/v1`.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from apfproxy.sources.kubeconfig import ApiAccess, ExecCommand
 
 MAX_BYTES = 1 << 20
-"""Of a program's output, and of its errors."""
+"""The size of a program's output, and of its errors."""
 MAX_MESSAGE = 300
 """Characters of its errors that are shown."""
 WITHIN_S = 30.0

@@ -46,14 +46,14 @@ class Followed:
         self._task = self._following.start()
 
     def problem(self) -> str | None:
-        """What is wrong with the source, or with following it; None while all is well."""
+        """The problem of the source, or of following it; None while all is well."""
         return self._following.problem() or self.source.problem()
 
     async def has_some(self) -> None:
         """Wait until it has endpoints.
 
         Raises:
-            OperatorError: It has none, or there is no answer in time.
+            OperatorError: It has none, or does not find them in time.
         """
         await self.source.found.wait(FIRST_ANSWER_S)
         if not self.source.found.endpoints:
@@ -147,7 +147,7 @@ class EndpointSource:
         task.add_done_callback(self._retiring.discard)
 
     async def close(self) -> None:
-        """Ask nobody any more; harmless once done."""
+        """Follow no source any more; harmless once done."""
         current, self._current = self._current, None
         self._retire(current)
         await asyncio.gather(*self._retiring, return_exceptions=True)

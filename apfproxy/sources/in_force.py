@@ -69,7 +69,7 @@ class ObjectsError(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is to be put in force.
+    """A configuration that is to be put in force.
 
     Attributes:
         valid: The objects as they last were valid, by kind and name.
@@ -85,7 +85,7 @@ class Prepared:
 
 
 class InForce:
-    """What is in force of the objects of one place.
+    """The objects of one place that are in force.
 
     Args:
         name: Of the place, in messages; "" if nothing is to be read there.
@@ -297,7 +297,7 @@ class ObjectFiles:
         self._in_force.put_first(self._prepare(contents))
 
     async def prepare(self) -> Prepared:
-        """What `put` takes in place of `load_first`; changes nothing.
+        """Make the argument of `put`, in place of `load_first`; changes nothing.
 
         Raises:
             ObjectsError: There are problems.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_BYTES = 1 << 20
-"""Of a kubeconfig; those with many clusters have tens of KiB."""
+"""The size of a kubeconfig; those with many clusters have tens of KiB."""
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
@@ -201,7 +201,7 @@ def access_of(kubeconfig: str | None, context: str | None, decided: str, setting
     if parts.scheme == "http" and not is_local(parts.hostname or ""):
         flaw = "not https"
     if flaw:
-        text = "%s: %s: whoever is on the way can read the credentials and decide %s"
+        text = "%s: %s: anyone on the way can read the credentials and decide %s"
         logger.warning(text, access.server, flaw, decided)
     return access
 

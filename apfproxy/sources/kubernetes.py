@@ -124,7 +124,7 @@ class KubernetesObjects:
             )
 
     def stop_waiting(self) -> None:
-        """Let nobody wait for the objects any more."""
+        """End the wait for the objects."""
         self._waited.set()
 
     async def reload(self) -> None:

@@ -1,6 +1,6 @@
 """A client of a Kubernetes API: objects as JSON, watches as lines of it.
 
-Answers and lines are bounded.  The API's message about a refusal is shown, as it says who may not
+Responses and lines are bounded.  The API's message about a refusal is shown, as it says who may not
 do what.
 """
 
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-MAX_ANSWER_BYTES = 1 << 26
-"""Of one chunk of a list: etcd's objects have 1.5 MiB at most, those here a few KiB."""
+MAX_RESPONSE_BYTES = 1 << 26
+"""The size of one chunk of a list: etcd's objects have 1.5 MiB at most, those here a few KiB."""
 MAX_EVENT_BYTES = 1 << 22
-"""Of one event: no object is larger."""
+"""The size of one event: no object is larger."""
 MAX_MESSAGE = 300
 """Characters that are shown of the API's message about a refusal."""
 
 CONNECT_S = 10.0
 LONGEST_S = 30.0
-ANSWER = aiohttp.ClientTimeout(total=LONGEST_S, sock_connect=CONNECT_S)
+LIMITS = aiohttp.ClientTimeout(total=LONGEST_S, sock_connect=CONNECT_S)
 """For a list or a write, from beginning to end."""
 PATIENCE_S = 1.0
-"""For the head of an answer where another server could be asked; longer after all were too slow."""
+"""For a response's head where another server could be asked; longer after all were too slow."""
 MOST_ASKED = 4
-"""Servers, for one question: who asks has something to say if none of so many answers."""
+"""Servers, for one question: the caller is told if none of so many responds."""
 SILENCE_S = 150.0
 """A watch that is silent for so long is dead: bookmarks come every minute."""
 
@@ -74,10 +74,10 @@ UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
 class KubernetesApiError(Exception):
-    """The API gave no usable answer.
+    """The API gave no usable response.
 
     Attributes:
-        status: Of the answer; 0 without one.
+        status: Of the response; 0 without one.
         retry_after_s: The pause that the API asks for; 0 for none.
     """
 
@@ -115,7 +115,7 @@ def no_others() -> Mapping[str, str | None]:
 class KubernetesApi:
     """The API at a URL, perhaps with a path.
 
-    Its methods raise KubernetesApiError where there is no good answer.  Before that the other
+    Its methods raise KubernetesApiError where there is no good response.  Before that the other
     servers of the API that are known were asked, unless something could be done twice; the one that
     answers is asked until it fails.
 
@@ -166,8 +166,8 @@ class KubernetesApi:
 
     async def get(self, path: str, query: Mapping[str, str]) -> Json:
         """An object, or a list of them."""
-        async with self._exchange("GET", path, query, ANSWER) as response:
-            return await _answer_of(response, MAX_ANSWER_BYTES)
+        async with self._exchange("GET", path, query, LIMITS) as response:
+            return await _body_of(response, MAX_RESPONSE_BYTES)
 
     async def apply(self, path: str, query: Mapping[str, str], obj: Json) -> Json:
         """Apply fields of an object on the server's side; the whole object."""
@@ -185,8 +185,8 @@ class KubernetesApi:
         self, method: str, path: str, query: Mapping[str, str], obj: Json, content_type: str
     ) -> Json:
         body = msgspec.json.encode(obj)
-        async with self._exchange(method, path, query, ANSWER, body, content_type) as response:
-            return await _answer_of(response, MAX_ANSWER_BYTES)
+        async with self._exchange(method, path, query, LIMITS, body, content_type) as response:
+            return await _body_of(response, MAX_RESPONSE_BYTES)
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[Json | None, None]:
         """Yield None when the watch has begun, then its events, until the API ends it."""
@@ -229,7 +229,7 @@ class KubernetesApi:
             self._has_failed = True
 
     def _turn(self) -> None:
-        """Ask the next server if the last one gave no answer."""
+        """Ask the next server if the last one gave none."""
         if not self._has_failed:
             return
         self._has_failed = False
@@ -247,7 +247,7 @@ class KubernetesApi:
         body: bytes | None = None,
         content_type: str | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request; its good answer, for as long as the context lasts."""
+        """Send a request; its good response, for as long as the context lasts."""
         server, response = self.server, None
         try:
             authorization = await self._credentials.refresh()
@@ -261,7 +261,7 @@ class KubernetesApi:
             while response is None:
                 self._turn()
                 server, left = self.server, left - 1
-                response = await self._answer(method, where, head, body, is_last=left <= 0)
+                response = await self._ask(method, where, head, body, is_last=left <= 0)
             async with response:
                 if response.status not in {OK, CREATED}:
                     if response.status == UNAUTHORIZED:
@@ -273,7 +273,7 @@ class KubernetesApi:
         except TimeoutError as error:
             self._failed(server)
             is_connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
-            what = "cannot connect in time" if is_connecting else "no answer in time"
+            what = "cannot connect in time" if is_connecting else "no response in time"
             raise KubernetesApiError(what) from None
         except EXCHANGE_ERRORS as error:
             self._failed(server)
@@ -283,7 +283,7 @@ class KubernetesApi:
             if response is not None:
                 self._watches.pop(response, None)
 
-    async def _answer(
+    async def _ask(
         self,
         method: str,
         where: tuple[str, Mapping[str, str], aiohttp.ClientTimeout],
@@ -292,7 +292,7 @@ class KubernetesApi:
         *,
         is_last: bool,
     ) -> aiohttp.ClientResponse | None:
-        """The answer of the server that is asked now; None if another one may give a better one.
+        """The response of the server that is asked now; None if another one may give a better one.
 
         TimeoutError, or one of EXCHANGE_ERRORS, if there is none, nor another one to ask.
         """
@@ -332,11 +332,11 @@ class KubernetesApi:
         return response
 
 
-async def _answer_of(response: aiohttp.ClientResponse, max_bytes: int) -> Json:
-    """The JSON object that an answer has."""
+async def _body_of(response: aiohttp.ClientResponse, max_bytes: int) -> Json:
+    """The JSON object in a response."""
     data = await bounded_body(response, max_bytes)
     if data is None:
-        raise KubernetesApiError(f"the answer is longer than {max_bytes} bytes", response.status)
+        raise KubernetesApiError(f"the response is longer than {max_bytes} bytes", response.status)
     return _json_object(data)
 
 
@@ -347,15 +347,15 @@ def _json_object(data: bytes) -> Json:
     except (msgspec.DecodeError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise KubernetesApiError("the answer is no JSON object: is this a Kubernetes API?")
+        raise KubernetesApiError("the response is no JSON object: is this a Kubernetes API?")
     return found
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> KubernetesApiError:
-    """The error that an answer is."""
+    """The error that a response is."""
     message = ""
     with suppress(KubernetesApiError):  # else a load balancer's own page
-        message = message_of(await _answer_of(response, MAX_EVENT_BYTES))
+        message = message_of(await _body_of(response, MAX_EVENT_BYTES))
     return KubernetesApiError(
         f"answered {response.status}{message and ': '}{message}",
         response.status,
@@ -364,7 +364,7 @@ async def _refusal(response: aiohttp.ClientResponse) -> KubernetesApiError:
 
 
 def message_of(status: Json) -> str:
-    """What a Status says, in one line."""
+    """The message of a Status, in one line."""
     message = status.get("message")
     return one_line(" ".join(message.split())[:MAX_MESSAGE]) if isinstance(message, str) else ""
 

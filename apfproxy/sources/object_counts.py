@@ -141,7 +141,7 @@ class ObjectCounts:
         self._interval_s = 0.0
         self.reads_total = 0
         self.url = ""
-        """Of the page that was read last."""
+        """The page that was read last."""
         self.problem: str | None = None
         self._put(settings)
 

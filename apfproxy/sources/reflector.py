@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 CHUNK = 250
 """Objects of one list; clusters have a few dozen."""
 MAX_OBJECTS = 20_000
-"""Of one resource: more are no configuration."""
+"""The objects of one resource: more are no configuration."""
 MAX_CHUNKS = 1000
-"""Of one list: a server may make chunks smaller than it is asked to."""
+"""The chunks of one list: a server may make chunks smaller than it is asked to."""
 WATCH_S = (300, 600)
 """Bounds of a watch's random duration, as client-go's, so that not all end together."""
 OVERDUE_S = 60.0
@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """What is followed.
+    """The objects that are followed.
 
     Attributes:
         plural: As in paths.
@@ -87,7 +87,7 @@ class Resource:
         return f"/apis/{self.group}/{version}/{within}{self.plural}"
 
     def hint(self, status: int) -> str:
-        """What to do about a refusal."""
+        """The advice about a refusal."""
         if status == UNAUTHORIZED:
             return "; see to the token or certificate that the proxy shows"
         return f"; give the proxy's user {self.right}" if status == FORBIDDEN else ""
@@ -139,7 +139,7 @@ class Reflector:
 
     @property
     def _chosen(self) -> dict[str, str]:
-        """What of a query says which objects are meant."""
+        """The part of a query that chooses objects."""
         selector = self._resource.selector
         return {"labelSelector": selector} if selector else {}
 
@@ -178,7 +178,7 @@ class Reflector:
         is_expired = error.status == GONE and self._at is not None  # else even a list is refused
         self._at = None
         if is_expired:
-            logger.debug("%s: %s; listing them anew", self._resource.plural, error)
+            logger.debug("%s: %s; listing them again", self._resource.plural, error)
             return
         problem = f"{self._resource.plural}: {error}{self._resource.hint(error.status)}"
         if self.problem != problem:
@@ -228,7 +228,7 @@ class Reflector:
             at = object_version(page)
             items = page.get("items") or ()
             if not isinstance(items, list | tuple):
-                raise KubernetesApiError("the answer is no list of objects")
+                raise KubernetesApiError("the response is no list of objects")
             for item in items:
                 name, obj, _ = self._read(item)
                 objects[name] = obj

@@ -2,7 +2,7 @@
 
 Where the API that a kubeconfig leads to is one of the servers behind, all of them are that API:
 they serve the same data.  Then each of them may be asked, so that what the proxy has to know does
-not hang on one.  Nobody else gets the credentials for an API.
+not hang on one.  No other server gets the credentials for an API.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 GROUP = "discovery.k8s.io"
 SERVICE_LABEL = "kubernetes.io/service-name"
-"""Of a slice: which Service it is of."""
+"""The label of a slice with the name of its Service."""
 
 MAX_PORT = 65535
 MAX_SHOWN = 100
@@ -143,7 +143,7 @@ def service_endpoints(settings: ServiceSettings) -> ServiceEndpoints:
     def others() -> dict[str, str | None]:
         return {each.address.url: server_name for each in endpoints.found.endpoints}
 
-    # Nobody but the API itself may get the credentials for it.
+    # Only the API itself may get the credentials for it.
     is_api = (settings.namespace, name) == OF_THE_API and is_tls
     api = KubernetesApi(
         access.server,
@@ -229,7 +229,7 @@ class Slice(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What slices have: the endpoints that count, each once; and why others are left out."""
+    """The content of slices: the endpoints that count, each once; and why others are left out."""
 
     endpoints: tuple[EndpointAddress, ...]
     problems: tuple[str, ...]

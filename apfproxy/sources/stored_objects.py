@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 WORKERS_FILE = "-workers.json"
 """Follows the name of the store: its valid objects, for workers."""
 CONTROLLERS = frozenset({Bootstrap.name, Dangling.name})
-"""Those that the flow control group needs."""
+"""The flow control group needs these."""
 STORE, OBJECTS, CONFIGURATION = "store", "objects", "configuration"
 """The health checks."""
 BATCH = 1000
@@ -118,7 +118,7 @@ class FlowControlApi:
         self._gate = Gate(self._guard.handle, FLOW_CONTROL_KINDS, counters)
 
     def prepare_token(self, path: str | None) -> Callable[[], None]:
-        """What makes another file have the token of writers; None for none.
+        """Prepare for another file with the token of writers; None for none.
 
         OperatorError if there is no token in it.
         """
@@ -274,11 +274,11 @@ class SharedStore:
         write_objects(self.path, self._objects.valid)
 
     def routes(self) -> Sequence[web.RouteDef]:
-        """Those of the API."""
+        """The routes of the API."""
         return self._api.routes()
 
     def prepare_token(self, settings: Settings) -> Callable[[], None]:
-        """What puts another token of writers in force; OperatorError if there is none."""
+        """Prepare for another token of writers; OperatorError if there is none."""
         if settings.admin_token_file == self._token_file:
             return lambda: None
         ask = self._api.prepare_token(settings.admin_token_file)
@@ -317,7 +317,7 @@ class SharedStore:
 def write_objects(path: str, objects: Iterable[FlowControlObject]) -> None:
     """Put objects, each with its uid, in the place of those of a file; OSError if that fails.
 
-    It is replaced as a whole, so that nobody reads a part of it.
+    It is replaced as a whole, so that no reader gets a part of it.
     """
     items = [
         {"apiVersion": f"{GROUP}/v1", "kind": kind_of(each), **msgspec.to_builtins(each)}

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_BYTES = 16384
-"""Of the file; tokens have some hundred characters, those of service accounts a few thousand."""
+"""The size of the file; tokens of service accounts have a few thousand characters."""
 MIN_CHARACTERS = 16
 """A shorter one can be guessed."""
 TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
-"""What a bearer token may consist of: RFC 6750."""
+"""The letters of a bearer token: RFC 6750."""
 
 
 class TokenFileError(OperatorError):

@@ -168,8 +168,8 @@ THERE = {"metadata": {"resourceVersion": "7"}, "data": {"a": "1", "a_version": "
             id="forbidden",
         ),
         pytest.param([(500, {})], "answered 500", id="server-error"),
-        pytest.param([(200, {})], "the answer has no resource version", id="no-version"),
-        pytest.param([(200, {"metadata": 7})], "the answer has no resource version", id="no-meta"),
+        pytest.param([(200, {})], "the response has no resource version", id="no-version"),
+        pytest.param([(200, {"metadata": 7})], "no resource version", id="no-meta"),
         pytest.param(
             [(200, THERE | {"data": {"a": 7, "a_version": "v"}})], "something else", id="number"
         ),

@@ -131,7 +131,7 @@ async def test_wrong_types(answer: bytes, caplog: pytest.LogCaptureFixture) -> N
         Told(store)
         await until(lambda: len(asked) > 1)
 
-    assert "Redis does not answer: what it says is no answer; urgent changes" in caplog.text
+    assert "Redis does not answer: its response makes no sense; urgent changes" in caplog.text
 
 
 @pytest.mark.parametrize(("well_s", "pauses"), [(10.0, [0.2, 0.4, 0.8]), (0.0, [0.2, 0.2, 0.2])])

@@ -321,13 +321,13 @@ def test_not_in_cluster(environment: dict[str, str], expected: str, tmp_path: Pa
     [
         pytest.param(
             ApiAccess(server="http://far.example"),
-            "http://far.example: not https: whoever is on the way can read the credentials and"
+            "http://far.example: not https: anyone on the way can read the credentials and"
             " decide who gets seats",
             id="plain",
         ),
         pytest.param(
             ApiAccess(server="https://far.example", is_unverified=True),
-            "https://far.example: insecure-skip-tls-verify: whoever is on the way can read the"
+            "https://far.example: insecure-skip-tls-verify: anyone on the way can read the"
             " credentials and decide who gets seats",
             id="unverified",
         ),

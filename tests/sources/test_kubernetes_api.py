@@ -118,9 +118,9 @@ async def test_requests(prefix: str) -> None:
         pytest.param((429, "{}", {"Retry-After": "7"}), "answered 429", 7, id="later"),
         pytest.param((503, "[]", {"Retry-After": "Sat, 21 Nov"}), "answered 503", 0, id="date"),
         pytest.param((302, "{}", {"Location": "/"}), "answered 302", 0, id="elsewhere"),
-        pytest.param((200, "[1]", {}), "the answer is no JSON object", 0, id="list"),
-        pytest.param((200, "{", {}), "the answer is no JSON object", 0, id="half"),
-        pytest.param((200, "[" * 100_000, {}), "the answer is no JSON object", 0, id="deep"),
+        pytest.param((200, "[1]", {}), "the response is no JSON object", 0, id="list"),
+        pytest.param((200, "{", {}), "the response is no JSON object", 0, id="half"),
+        pytest.param((200, "[" * 100_000, {}), "the response is no JSON object", 0, id="deep"),
     ],
 )
 async def test_refusals(
@@ -141,7 +141,7 @@ async def test_refusals(
 
 async def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer has its bound."""
-    monkeypatch.setattr(kubernetes_api, "MAX_ANSWER_BYTES", 10)
+    monkeypatch.setattr(kubernetes_api, "MAX_RESPONSE_BYTES", 10)
 
     async def answer(_: web.Request) -> web.Response:
         return web.json_response({"a": "b" * 10})
@@ -149,7 +149,7 @@ async def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     async with api_of(answer) as api:
         error = await failure(api)
 
-    assert "the answer is longer than 10 bytes" == str(error)
+    assert "the response is longer than 10 bytes" == str(error)
 
 
 async def test_no_token(tmp_path: Path) -> None:
@@ -443,10 +443,10 @@ async def test_watch(pieces: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        pytest.param(b"nonsense\n", "the answer is no JSON object", id="nonsense"),
+        pytest.param(b"nonsense\n", "the response is no JSON object", id="nonsense"),
         pytest.param(b"x" * 30, "an event is longer than 20 bytes", id="long"),
         pytest.param(b"{}\n" + b"x" * 30, "an event is longer than 20 bytes", id="long-later"),
-        pytest.param(b"", "no answer in time", id="silence"),
+        pytest.param(b"", "no response in time", id="silence"),
     ],
 )
 async def test_bad_watch(content: bytes, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:

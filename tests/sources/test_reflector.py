@@ -324,7 +324,7 @@ async def test_pause_after_a_long_watch() -> None:
         ),
         pytest.param(
             [{**page("5"), "items": "x"}],
-            "flowschemas: the answer is no list of objects",
+            "flowschemas: the response is no list of objects",
             id="no-items",
         ),
         pytest.param(
