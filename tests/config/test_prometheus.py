@@ -30,3 +30,12 @@ def test_runbook() -> None:
     sections = re.findall(r"(?m)^### (\w+)$", (ROOT / "docs" / "runbook.md").read_text())
 
     assert [rule["alert"] for rule in alerting_rules()] == sections
+
+
+def test_expired() -> None:
+    """An alert about the end of something says so once that is over, and not "in -18m"."""
+    summaries = [rule["annotations"]["summary"] for rule in alerting_rules()]
+    about_ends = [summary for summary in summaries if "expires in" in summary]
+
+    assert len(about_ends) == 2
+    assert all("{{ else }}has expired{{ end }}" in summary for summary in about_ends)
