@@ -204,16 +204,6 @@ def test_unix_sockets(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "1000", "x", "2.5", ""])
-def test_no_number_of_workers(number: str) -> None:
-    """It is refused, with what is expected."""
-    with command("serve", "--upstream", "http://127.0.0.1:9", "--workers", number) as served:
-        code, text = served.rest()
-
-    assert 2 == code
-    assert f"expected a number of workers from 1 to 128, or auto, not '{number}'" in text
-
-
 def test_one_worker() -> None:
     """It has a parent; a process without the flag has none."""
     flags = ("--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0")

@@ -11,11 +11,10 @@ import pytest
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.workers.link import Drain, LinkError, Urgent
-from apfproxy.workers.process import SILENT_LOOKS, TRANSITIONS, WorkerProcess, WorkerState
+from apfproxy.workers.process import SILENT_LOOKS, WorkerProcess, WorkerState
 from tests.end_to_end.scene import until
 from tests.workers.scripts import (
     DRAINS_AT_ONCE,
-    ENDS,
     HANGS,
     IGNORES_DRAINS,
     PLACE,
@@ -57,15 +56,6 @@ async def test_life(word: str) -> None:
     assert [SERVING, DRAINING, ENDED] == scene.states
     assert (0, "ended with exit code 0") == (process.status, process.ended_how)
     assert process.has_read.is_set()
-
-
-async def test_end_before_it_serves() -> None:
-    """That is how it settles."""
-    scene = Scene(ENDS)
-    await scene.process.has_settled.wait()
-
-    assert [ENDED] == scene.states
-    assert "ended with exit code 3" == scene.process.ended_how
 
 
 async def test_drain_before_it_serves() -> None:
@@ -184,9 +174,3 @@ async def test_nothing_of_the_service_manager(
     await scene.process.has_ended.wait()
 
     assert "[] True" == found.read_text()
-
-
-def test_table() -> None:
-    """Every state has its row, and the end has no way out."""
-    assert {*WorkerState} == {*TRANSITIONS}
-    assert {} == TRANSITIONS[ENDED]
