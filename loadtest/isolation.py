@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from apfproxy.admin.limits_page import PATH
 from loadtest.arguments import Parser, count_up_to, names_from, output_file
 from loadtest.driver import Flow, drive, percentile
 from loadtest.plots import plot_latencies, plot_throughput
@@ -177,7 +176,7 @@ async def check_seats(scenario: Scenario, admin_port: int) -> None:
     What counts is the nominal limit of all workers: what they have at the moment, while they begin
     to divide it, may be less.
     """
-    levels = json.loads(await fetch(admin_port, PATH))["levels"]
+    levels = json.loads(await fetch(admin_port, "/debug/limits"))["levels"]
     seats = {each["name"]: each["nominal"] for each in levels}.get(scenario.priority_level, 0)
     if not seats or (scenario.objects and seats != scenario.slots):
         raise LoadTestError(

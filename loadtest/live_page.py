@@ -1,6 +1,6 @@
 """Measure what the live page costs a browser: its longest task, and whether anything jumps.
 
-Serves the page over 8 levels of 128 queues that change with every update, ten times a second, with
+Serves the page over 8 levels of 128 queues that change with every update, each second, with
 15 minutes of history from the start, and looks at it with headless Chromium.  Fails if a task of
 the page takes more than 50 ms of a processor once it has loaded.  The browser's own long tasks are
 told too; they are by the clock, so a machine with other work to do has some.
@@ -23,20 +23,19 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from apfproxy.admin.live_history import SAMPLES, LiveHistory
-from apfproxy.admin.live_page import LivePage
-from apfproxy.admin.live_state import LiveInputs
-from apfproxy.base.clock import LoopClock
-from apfproxy.flowcontrol.controller import Controller
+from apfproxy.admin.admin import AdminPages, Shown
+from apfproxy.admin.history import SAMPLES
+from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import FlowControlObject, QueuingConfiguration
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes
+from apfproxy.settings import Address, DownstreamSettings, FlowControlSettings, Settings
 from loadtest.arguments import Parser, count_up_to
 from loadtest.browser import Tab, chromium
 from loadtest.objects import flow_schema, group_subject, priority_level
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from apfproxy.flowcontrol.controller import Controller
 
 
 NAMES = ("batch", "controllers", "jobs", "leader-election", "nodes", "system", "tenants", "users")
@@ -131,21 +130,6 @@ def objects() -> list[FlowControlObject]:
     return made
 
 
-def top_flows() -> list[Mapping[str, Any]]:
-    """As many as there are on a busy day."""
-    return [
-        {
-            "flowSchema": NAMES[number % len(NAMES)],
-            "priorityLevel": NAMES[number % len(NAMES)],
-            "flow": f"user-{number}",
-            "seatSeconds": random.random() * 1000,  # noqa: S311 - no secret
-            "waitSeconds": number / 3,
-            "rejected": number,
-        }
-        for number in range(20)
-    ]
-
-
 async def measure(profile: Path, seconds: int) -> dict[str, Any]:
     """Serve the page, look at it, and say what the browser saw.
 
@@ -153,19 +137,25 @@ async def measure(profile: Path, seconds: int) -> dict[str, Any]:
         profile: An empty folder for the browser.
         seconds: How long, once it has loaded.
     """
-    controller = Controller(LoopClock(asyncio.get_running_loop()), SEATS, 1)
+    process = ProxyProcess(
+        Settings(
+            downstream=DownstreamSettings(listen=Address(host="127.0.0.1", port=0)),
+            flow_control=FlowControlSettings(server_concurrency_limit=SEATS),
+            admin=None,
+        )
+    )
+    await process.start()
+    controller = process.cluster.controller
     controller.commit(controller.digest(objects()))
     crowd = Crowd(controller, random.Random(1))  # noqa: S311 - no secret
-    now_ns, now_s = time.monotonic_ns(), time.time()
-    history = LiveHistory(controller, now_ns - SAMPLES * NS_PER_S)
-    for second in range(1 - SAMPLES, 1):
+    pages, now_ns, now_s = AdminPages(process.states), time.monotonic_ns(), time.time()
+    for second in range(-SAMPLES, 1):
         crowd.turn()
-        history.sample(now_ns + second * NS_PER_S, now_s + second)
-    app = web.Application()
-    page = LivePage(controller, LiveInputs(top_flows=top_flows, history=history))
-    page.add_to(app)
-    app.router.add_get("/", page.page)
-    runner = web.AppRunner(app)
+        state = await process.states.state()
+        shown = Shown(state, state.clusters[0])
+        history = pages.view("", shown).history
+        history.take(*shown, now_ns + second * NS_PER_S, now_s + second)
+    runner = web.AppRunner(pages.app())
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -178,6 +168,7 @@ async def measure(profile: Path, seconds: int) -> dict[str, Any]:
             return await look(tab, crowd, controller, seconds)
     finally:
         await runner.cleanup()
+        await process.stop()
 
 
 async def look(tab: Tab, crowd: Crowd, controller: Controller, seconds: int) -> dict[str, Any]:

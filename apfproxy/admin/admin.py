@@ -1,87 +1,121 @@
-"""The admin listener's pages: the live page, metrics, health, and the debug dumps.
+"""The admin listener's pages, of one process or of all workers of one: metrics, health and dumps.
 
-Everything is read at the request.  The pages name users and paths; the listener is meant for the
-operator's network only.
+`?worker=N` has any page of one worker.  Where there are several clusters, the pages of one are
+under `/clusters/NAME/`, or at their own path with `?cluster=NAME`; without a name there is the
+overview.
+The pages name users and paths; the listener is meant for the operator's network only.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+import importlib
+import logging
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
 
+import msgspec
 from aiohttp import web
 
-from apfproxy.admin.dumps import (
-    PRIORITY_LEVEL_COLUMNS,
-    QUEUE_COLUMNS,
-    priority_level_rows,
-    queue_rows,
-    request_columns,
-    request_rows,
-    request_views,
-)
-from apfproxy.admin.endpoints_page import ENDPOINTS_INDEX, endpoints_route
-from apfproxy.admin.explain_page import EXPLAIN_INDEX
-from apfproxy.admin.fleet_page import FLEET_INDEX, fleet_route
-from apfproxy.admin.limits_page import LIMITS_INDEX, limits_route
-from apfproxy.admin.live_history import SAMPLE_S
-from apfproxy.admin.live_page import LIVE_INDEX, LivePage
-from apfproxy.admin.live_state import LiveInputs
-from apfproxy.admin.objects_page import OBJECTS_INDEX, objects_route
+from apfproxy.admin import explain_page, tables
+from apfproxy.admin.explain_page import explanation_json
+from apfproxy.admin.gathering import summary_of
+from apfproxy.admin.history import SAMPLE_S, History
+from apfproxy.admin.live_feed import LiveFeed
+from apfproxy.admin.live_state import flow_json, live_state
+from apfproxy.admin.overview import Overview
+from apfproxy.admin.questions import Question, RefusedError, joined, merged_live
 from apfproxy.admin.responses import (
     header,
     own_names_only,
+    page_file,
     page_response,
     plain_errors,
+    sliced_response,
     wants_json,
     wants_page,
 )
-from apfproxy.admin.several_clusters import CLUSTERS_INDEX
-from apfproxy.admin.table import table_json, table_text
-from apfproxy.admin.top_flows_page import TOP_FLOWS_INDEX, top_flows_route
-from apfproxy.admin.web import health_routes
-from apfproxy.base.faults import Part
-from apfproxy.base.tasks import Recurring
-from apfproxy.flowcontrol.level_summary import summarize_levels
+from apfproxy.admin.state import FlowsState, summed
+from apfproxy.admin.top_flows import HALF_LIFE_S, MEASURES, largest
+from apfproxy.admin.verdict import verdict
+from apfproxy.admin.web import WebListener
+from apfproxy.base.faults import Part, contained
+from apfproxy.base.health_checks import PAGES
+from apfproxy.base.tasks import spawn
+from apfproxy.flowcontrol.explanation import Explanation
+from apfproxy.objects.field_errors import closest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
-    from apfproxy.admin.dumps import Row
-    from apfproxy.admin.endpoint_state import EndpointView
-    from apfproxy.admin.several_clusters import SeveralClusters
-    from apfproxy.admin.top_flows import TopFlows
-    from apfproxy.admin.web import Metrics
-    from apfproxy.base.health_checks import HealthRegistry
-    from apfproxy.fleet.view import FleetView
-    from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.level_summary import LevelsSummary
+    from aiohttp.typedefs import Handler
 
-DUMPS = "/debug/api_priority_and_fairness"
+    from apfproxy.admin.access import AdminAccess
+    from apfproxy.admin.places import Places
+    from apfproxy.admin.sources import States
+    from apfproxy.admin.state import ClusterState, ProcessState
+    from apfproxy.base.health_checks import HealthReport
 
-INDEX = {
+    Show = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_S: Final = 1.0
+"""For a scrape that is under way; the listener closes last, when there is nothing more to see."""
+ONE: Final = "worker"
+"""The parameter that names one worker."""
+MISSING: Final = "X-Apfproxy-Missing-Workers"
+MAX_VIEWS: Final = 16
+"""Clusters whose history is kept, in 700 kB each: those that were asked for last."""
+MOST_NAMED: Final = 20
+"""Names in an error."""
+ENOUGH: Final = 2
+"""Looks for rates of the overview."""
+DEFAULT_LIMIT, MAX_LIMIT = 20, 1000
+CAMEL: Final = {
+    "seat_seconds": "seatSeconds",
+    "wait_seconds": "waitSeconds",
+    "rejected": "rejected",
+}
+NO_FLEET: Final = "this proxy shares its seats with no other; see fleet.store in its settings\n"
+JSON: Final = "application/json; charset=utf-8"
+TEXT: Final = "text/plain; charset=utf-8"
+
+DUMPS: Final = "/debug/api_priority_and_fairness"
+EVENTS: Final = "/events"
+OF_ALL: Final = {
     "/metrics": "metrics for Prometheus, as text",
     "/livez": "whether the process works",
     "/readyz": "whether it should get traffic; ?verbose lists the checks",
     "/healthz": "whether the process works, also while it shuts down",
 }
-DUMPS_INDEX = {
+OF_SEVERAL: Final = {
+    "/debug/clusters": "every cluster: its servers, its load and what is wrong, as text or JSON",
+    "/clusters/NAME/": "the pages of a cluster; also at their own path with ?cluster=NAME",
+}
+OF_A_CLUSTER: Final = {
     f"{DUMPS}/dump_priority_levels": "every priority level and what it did",
     f"{DUMPS}/dump_queues": "every queue and what waits in it",
     f"{DUMPS}/dump_requests": "every waiting or executing request; ?includeRequestDetails=1",
+    "/": "this list; in a browser the live page",
+    "/debug/live": "the live page's state, as JSON",
+    "/debug/live/requests": "what waits and executes in a level, the oldest; ?priorityLevel=",
+    "/debug/live/hand": "a flow's hand of queues; ?priorityLevel=&flowSchema=&flow=",
+    EVENTS: "the same state as server-sent events, as it changes",
+    "/debug/limits": "the seats of every priority level, as JSON",
+    "/debug/objects": (
+        "FlowSchemas and priority levels with their UIDs; ?uid= for that of an answer"
+    ),
+    "/debug/explain": "what would happen to a request; without parameters it says how to ask",
+    "/debug/top_flows": (
+        "flows that took or waited most lately; ?by=seatSeconds|waitSeconds|rejected, ?limit=20"
+    ),
+    "/debug/endpoints": "every server behind, its state and its load",
+    "/debug/fleet": "the members of the fleet that shares the seats, as text or JSON",
 }
-
-ITEMS_AT_ONCE = 500
-"""Items of a dump that are read at once, which takes 1 ms."""
-
-Item = TypeVar("Item")
-
-BY_ACCEPT = {"Vary": "Accept"}
-
-API_INDEX = {
+OF_THE_API: Final = {
     "/apis": "the objects, for kubectl --server",
     "/openapi/v2": "what they look like",
     "/openapi/v3": "the same by group",
@@ -89,154 +123,452 @@ API_INDEX = {
 }
 
 
-def build_admin_app(  # noqa: PLR0913, PLR0917  what each page shows
-    controller: Controller,
-    metrics: Metrics,
-    health: HealthRegistry,
-    wall_offset_ns: Callable[[], int],
+def listener(
+    states: States,
+    places: Places,
+    access: AdminAccess | None,
     api_routes: Sequence[web.RouteDef] = (),
-    live_inputs: LiveInputs | None = None,
-    top_flows: Callable[[], TopFlows | None] | None = None,
-    explain_page: web.RouteDef | None = None,
-    summarize: Callable[[], LevelsSummary] | None = None,
-    endpoints: Callable[[], Sequence[EndpointView]] | None = None,
-    fleet: Callable[[], FleetView | None] | None = None,
-) -> web.Application:
-    """The application that the admin listener serves; what is None or empty has no page.
+) -> WebListener:
+    """All pages on the connections of an admin listener."""
+    return WebListener(AdminPages(states, api_routes).app(), places, access, shutdown_s=SHUTDOWN_S)
 
-    `wall_offset_ns` gives nanoseconds since 1970 less the controller's clock, now.  `summarize`
-    says how the seats are divided; by default nothing is known of the settings.
+
+class View(NamedTuple):
+    """A page that somebody looks at, or may: the history of a cluster, and who listens."""
+
+    history: History
+    feed: LiveFeed
+
+
+class Shown(NamedTuple):
+    """What a page is of: the process, and one of its clusters."""
+
+    process: ProcessState
+    cluster: ClusterState
+
+
+class AdminPages:
+    """All pages.
+
+    Args:
+        states: Where they have the state from.
+        api_routes: Of the objects that this process keeps.
     """
-    live = LivePage(controller, live_inputs or LiveInputs())
-    index, routes = cluster_routes(
-        controller, wall_offset_ns, top_flows, explain_page, summarize, endpoints, fleet
-    )
-    index = {**INDEX, **index, **(API_INDEX if api_routes else {})}
-    app = web.Application(middlewares=[plain_errors, own_names_only])
-    app.add_routes([index_route(index, live.page), *health_routes(health, metrics), *routes])
-    live.add_to(app)
-    app.add_routes(api_routes)
-    return app
 
+    def __init__(self, states: States, api_routes: Sequence[web.RouteDef] = ()) -> None:
+        self._states = states
+        self._api_routes = api_routes
+        self._overview = Overview()
+        self._views: OrderedDict[tuple[str, str], View] = OrderedDict()
+        self._is_closed = False
 
-def cluster_routes(
-    controller: Controller,
-    wall_offset_ns: Callable[[], int],
-    top_flows: Callable[[], TopFlows | None] | None,
-    explain_page: web.RouteDef | None,
-    summarize: Callable[[], LevelsSummary] | None,
-    endpoints: Callable[[], Sequence[EndpointView]] | None,
-    fleet: Callable[[], FleetView | None] | None = None,
-) -> tuple[dict[str, str], list[web.RouteDef]]:
-    """The pages of a cluster, but those of its live page, and their part of the index."""
-    index = {**DUMPS_INDEX, **LIVE_INDEX, **LIMITS_INDEX, **OBJECTS_INDEX}
-    routes = dump_routes(controller, wall_offset_ns)
-    routes.append(limits_route(summarize or partial(summarize_levels, controller)))
-    routes.append(objects_route(controller))
-    if explain_page is not None:
-        index.update(EXPLAIN_INDEX)
-        routes.append(explain_page)
-    if top_flows is not None:
-        index.update(TOP_FLOWS_INDEX)
-        routes.append(top_flows_route(top_flows))
-    if endpoints is not None:
-        index.update(ENDPOINTS_INDEX)
-        routes.append(endpoints_route(endpoints))
-    if fleet is not None:
-        index.update(FLEET_INDEX)
-        routes.append(fleet_route(fleet))
-    return index, routes
+    def app(self) -> web.Application:
+        """The application, which takes a look each second while it runs."""
+        app = web.Application(middlewares=[plain_errors, own_names_only, refusals])
+        for each in PAGES:
+            app.router.add_route("*", f"/{each}", self.health)
+            app.router.add_route("*", f"/{each}/{{check:.+}}", self.check)
+        pages: dict[str, Show] = {
+            f"{DUMPS}/dump_priority_levels": self.dump_priority_levels,
+            f"{DUMPS}/dump_queues": self.dump_queues,
+            f"{DUMPS}/dump_requests": self.dump_requests,
+            "/debug/live": self.live,
+            "/debug/live/requests": self.requests,
+            "/debug/live/hand": self.hand,
+            "/debug/limits": self.limits,
+            "/debug/objects": self.objects,
+            "/debug/explain": self.explain,
+            "/debug/top_flows": self.top_flows,
+            "/debug/endpoints": self.endpoints,
+            "/debug/fleet": self.fleet,
+        }
+        app.add_routes([web.get("/metrics", self.metrics), web.get("/", self.index)])
+        app.add_routes([web.get("/debug/clusters", self.clusters), *self._api_routes])
+        for prefix in ("", "/clusters/{cluster}"):
+            app.add_routes([web.get(f"{prefix}{path}", show) for path, show in pages.items()])
+            app.add_routes(
+                [
+                    web.get(f"{prefix}{EVENTS}", self.events, allow_head=False),
+                    web.get(f"{prefix}/page/{{path:.+}}", file),
+                ]
+            )
+        app.add_routes(
+            [
+                web.get("/clusters/{cluster}", redirect),
+                web.get("/clusters/{cluster}/", self.cluster_index),
+                web.get("/clusters/{cluster}/{path:.*}", self.unknown),
+            ]
+        )
+        app.cleanup_ctx.append(self._looking)
+        app.on_shutdown.append(self._close)
+        return app
 
+    # What happens each second.
 
-def build_clusters_app(
-    clusters: SeveralClusters, metrics: Metrics, health: HealthRegistry
-) -> web.Application:
-    """The application of the admin listener where there are several clusters."""
-    app = web.Application(middlewares=[plain_errors, own_names_only])
-    index = {**INDEX, **CLUSTERS_INDEX}
-    app.add_routes(
-        [
-            index_route(index, clusters.page),
-            web.get("/page/{path:.+}", clusters.file),
-            *health_routes(health, metrics),
-            *clusters.routes(),
-        ]
-    )
-
-    async def sampling(_app: web.Application) -> AsyncIterator[None]:
-        loop = asyncio.get_running_loop()
-        every = Recurring(Part.LIVE_PAGE, loop, SAMPLE_S, math.inf, clusters.sample)
-        every.start()
+    async def _looking(self, _app: web.Application) -> AsyncIterator[None]:
+        looking = spawn(self._look_each_second(), name="looking for the live page")
         yield
-        every.stop()
+        looking.cancel()
 
-    async def close(_app: web.Application) -> None:
-        clusters.close()
+    async def _look_each_second(self) -> None:
+        while True:
+            with contained(Part.LIVE_PAGE):
+                await self.look()
+            # In the middle between two states of workers, which come at whole seconds.
+            await asyncio.sleep(1.5 * SAMPLE_S - (time.time() + 0.5 * SAMPLE_S) % SAMPLE_S)
 
-    app.cleanup_ctx.append(sampling)
-    app.on_shutdown.append(close)
-    return app
+    async def look(self) -> None:
+        """Take a sample of all that is looked at; forget the pages of what is gone."""
+        process = await self._states.state()
+        now_ns, unix_s = time.monotonic_ns(), time.time()
+        if process.has_several:
+            self._overview.take(process, now_ns)
+        elif process.clusters:
+            self.view("", Shown(process, process.clusters[0]))
+        of_workers = await self._states.each() if any(each for each, _ in self._views) else {}
+        for (worker, name), view in list(self._views.items()):
+            of = process if not worker else of_workers.get(worker)
+            cluster = None if of is None else cluster_of(of, name)
+            if of is None or cluster is None or not cluster.is_serving:
+                self._views.pop((worker, name)).feed.close()
+                continue
+            view.history.take(of, cluster, now_ns, unix_s)
+            if not view.feed.is_empty:
+                view.feed.offer(self._live(Shown(of, cluster), view), unix_s)
 
+    async def _close(self, _app: web.Application) -> None:
+        for view in self._views.values():
+            view.feed.close()
 
-def index_route(
-    index: Mapping[str, str], page: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.RouteDef:
-    """The list of the pages; a browser gets a page."""
+    def view(self, worker: str, shown: Shown) -> View:
+        """The page of a cluster, of one worker or of all that there is; from now on it is kept."""
+        key = worker, shown.cluster.name
+        view = self._views.get(key)
+        if view is None:
+            history = History()
+            history.take(*shown, time.monotonic_ns(), time.time())
+            view = self._views[key] = View(history, LiveFeed(history))
+            idle = [each for each, of in self._views.items() if of.feed.is_empty and each != key]
+            for each in idle[: max(0, len(self._views) - MAX_VIEWS)]:
+                self._views.pop(each)
+        self._views.move_to_end(key)
+        return view
 
-    async def show(request: web.Request) -> web.StreamResponse:
-        if "cluster" in request.query or wants_page(header(request, "Accept")):
-            return await page(request)
-        if wants_json(header(request, "Accept")):
-            return web.json_response({"paths": list(index)}, headers=BY_ACCEPT)
-        width = max(map(len, index))
-        lines = [f"{path:<{width}}  {what}\n" for path, what in index.items()]
-        return web.Response(text="".join(lines), headers=BY_ACCEPT)
+    # What a page is of.
 
-    return web.get("/", show)
+    async def _process(self, request: web.Request) -> ProcessState:
+        worker = request.query.get(ONE)
+        return await (self._states.state() if worker is None else self._states.one(worker))
 
+    async def _shown(self, request: web.Request) -> Shown:
+        """RefusedError if the request names nothing that there is."""
+        process = await self._process(request)
+        name = cluster_name(request)
+        if not process.clusters:
+            lines = [f"worker {each.name}: {each.problem}\n" for each in process.workers]
+            raise RefusedError(503, "no worker answers\n" + "".join(lines))
+        if not process.has_several:
+            return Shown(process, process.clusters[0])
+        names = [each.name for each in process.clusters]
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        known = f"there are {', '.join(names[:MOST_NAMED])}{more}"
+        if name is None:
+            how = "?cluster=NAME, --cluster NAME"
+            raise RefusedError(400, f"cluster: name one for {request.path} ({how}); {known}\n")
+        cluster = cluster_of(process, name)
+        if cluster is None:
+            close = closest(name, names, likeness=0.5)
+            hint = f"did you mean {close}?" if close else known
+            raise RefusedError(404, f"cluster: there is none named {name!r}; {hint}\n")
+        if not cluster.is_serving:
+            raise RefusedError(503, f"cluster: {name} cannot be used: {cluster.problem}\n")
+        return Shown(process, cluster)
 
-def dump_routes(controller: Controller, wall_offset_ns: Callable[[], int]) -> list[web.RouteDef]:
-    """The dumps of priority levels, queues and requests."""
+    async def _ask(self, request: web.Request, kind: str, **words: str) -> dict[str, list[Any]]:
+        shown = await self._shown(request)
+        question = Question(kind, shown.cluster.name, words)
+        return await self._states.ask(question, request.query.get(ONE))
 
-    async def dump_priority_levels(request: web.Request) -> web.Response:
-        rows = await gathered(priority_level_rows(controller))
-        return await _table(request, PRIORITY_LEVEL_COLUMNS, lambda: rows)
+    async def _ask_any(self, request: web.Request, kind: str, **words: str) -> Any:  # noqa: ANN401
+        """What the first worker says, of what all say alike."""
+        found = await self._ask(request, kind, **words)
+        return next(iter(found.values()))[0]
 
-    async def dump_queues(request: web.Request) -> web.Response:
-        rows = await gathered(queue_rows(controller))
-        return await _table(request, QUEUE_COLUMNS, lambda: rows)
+    # Pages of the process.
 
-    async def dump_requests(request: web.Request) -> web.Response:
-        with_details = bool(request.query.get("includeRequestDetails"))
-        views = await gathered(request_views(controller))
-        offset_ns = wall_offset_ns()
-        return await _table(
-            request,
-            request_columns(with_details=with_details),
-            lambda: request_rows(views, offset_ns, with_details=with_details),
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
+        """Respond with the metrics: sums, or the series of every worker."""
+        if (each := request.query.get("workers")) not in {None, "each"}:
+            raise RefusedError(400, "workers must be each, or not be there\n")
+        states = await self._states.each() if each else {"": await self._process(request)}
+        # The library for them takes 5 MiB: a process without scrapes does without.
+        module = await asyncio.to_thread(importlib.import_module, "apfproxy.admin.metric_table")
+        return await sliced_response(
+            request, module.page(module.TABLE, states), module.CONTENT_TYPE
         )
 
-    handlers = (dump_priority_levels, dump_queues, dump_requests)
-    return [web.get(f"{DUMPS}/{handler.__name__}", handler) for handler in handlers]
+    async def health(self, request: web.Request) -> web.StreamResponse:
+        """Respond with a health page."""
+        name, excluded = request.path.removeprefix("/"), request.query.getall("exclude", [])
+        checks = self._states.health(name, excluded, worker=request.query.get(ONE))
+        return health_response(
+            checks.page(name, verbose="verbose" in request.query, excluded=excluded)
+        )
+
+    async def check(self, request: web.Request) -> web.StreamResponse:
+        """Respond with the page of one health check."""
+        name, check = request.path.split("/")[1], request.match_info["check"]
+        checks = self._states.health(name, (), check, worker=request.query.get(ONE))
+        report = checks.check_page(name, check)
+        if report is None:
+            raise web.HTTPNotFound
+        return health_response(report)
+
+    async def index(self, request: web.Request) -> web.StreamResponse:
+        """Respond with the list of the pages; a browser gets a page."""
+        name, accept = request.query.get("cluster"), header(request, "Accept")
+        if name is not None:
+            raise web.HTTPFound(f"clusters/{quote(name, safe='')}/")
+        process = await self._states.state()
+        if wants_page(accept):
+            return await page_file(
+                request, "clusters.html" if process.has_several else "index.html"
+            )
+        own = OF_SEVERAL if process.has_several else OF_A_CLUSTER
+        index = {**OF_ALL, **own, **(OF_THE_API if self._api_routes else {})}
+        headers = {"Vary": "Accept"}
+        if wants_json(accept):
+            return web.json_response({"paths": list(index)}, headers=headers)
+        width = max(map(len, index))
+        lines = [f"{path:<{width}}  {what}\n" for path, what in index.items()]
+        return web.Response(text="".join(lines), headers=headers)
+
+    async def cluster_index(self, request: web.Request) -> web.StreamResponse:
+        """Respond with the live page of a cluster, in a browser."""
+        await self._shown(request)
+        if wants_page(header(request, "Accept")):
+            return await page_file(request, "index.html")
+        return await self.unknown(request)
+
+    async def unknown(self, request: web.Request) -> web.StreamResponse:
+        """Say which pages a cluster has."""
+        path = f"/{request.match_info.get('path', '')}"
+        if path in OF_ALL:
+            raise web.HTTPFound(f"{path}?{request.query_string}")
+        await self._shown(request)
+        known = "\n".join(sorted(set(OF_A_CLUSTER) - {"/"}))
+        raise RefusedError(404, f"a cluster has these pages:\n{known}\n")
+
+    async def clusters(self, request: web.Request) -> web.StreamResponse:
+        """Respond with the overview of several clusters."""
+        process = await self._process(request)
+        if not process.has_several:
+            raise web.HTTPNotFound
+        if self._overview.taken < ENOUGH:
+            await self.look()
+            await asyncio.sleep(SAMPLE_S)
+            await self.look()
+            process = await self._process(request)
+        found = self._overview.json(process)
+        if wants_json(header(request, "Accept")):
+            return await self._json(request, {"time": time.time(), **found}, process)
+        text = tables.table_text(tables.CLUSTER_COLUMNS, tables.cluster_rows(found))
+        return await self._text(request, text, process)
+
+    # Pages of a cluster, by its state.
+
+    async def live(self, request: web.Request) -> web.StreamResponse:
+        """Respond with the state of the live page, or with the overview."""
+        if cluster_name(request) is None and (await self._process(request)).has_several:
+            return await self.clusters(request)
+        shown = await self._shown(request)
+        view = self.view(request.query.get(ONE, ""), shown)
+        found = {"time": time.time(), **self._live(shown, view)}
+        return await self._json(request, found, shown.process)
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """Send events until the client goes or the application ends."""
+        shown = await self._shown(request)
+        view = self.view(request.query.get(ONE, ""), shown)
+        return await view.feed.send(request, {"time": time.time(), **self._live(shown, view)})
+
+    @staticmethod
+    def _live(shown: Shown, view: View) -> dict[str, Any]:
+        state = live_state(shown.process, shown.cluster, view.history)
+        return {"verdict": verdict(state, time.time()), **state}
+
+    async def limits(self, request: web.Request) -> web.StreamResponse:
+        """Respond with the seats of every level."""
+        shown = await self._shown(request)
+        return await self._json(request, summary_of(shown.cluster), shown.process)
+
+    async def dump_priority_levels(self, request: web.Request) -> web.StreamResponse:
+        """Respond with every priority level."""
+        shown = await self._shown(request)
+        rows = list(tables.priority_level_rows(shown.cluster))
+        return await self._table(request, tables.PRIORITY_LEVEL_COLUMNS, rows, shown.process)
+
+    async def endpoints(self, request: web.Request) -> web.StreamResponse:
+        """Respond with each of the servers behind."""
+        shown = await self._shown(request)
+        rows = list(tables.endpoint_rows(shown.cluster.upstream))
+        return await self._table(request, tables.ENDPOINT_COLUMNS, rows, shown.process)
+
+    async def fleet(self, request: web.Request) -> web.StreamResponse:
+        """Respond with the members of the fleet; in JSON a `FleetView`, or null without one."""
+        shown = await self._shown(request)
+        view = shown.cluster.fleet
+        if wants_json(header(request, "Accept")):
+            return await self._json(request, view, shown.process)
+        text = NO_FLEET
+        if view is not None:
+            text = tables.table_text(tables.FLEET_COLUMNS, tables.member_rows(view))
+        return await self._text(request, text, shown.process)
+
+    # Pages of a cluster, by questions.
+
+    async def dump_queues(self, request: web.Request) -> web.StreamResponse:
+        """Respond with every queue."""
+        found = await self._ask(request, "queues")
+        return await self._table(request, tables.QUEUE_COLUMNS, joined(found.values()))
+
+    async def dump_requests(self, request: web.Request) -> web.StreamResponse:
+        """Respond with every request that waits or executes."""
+        with_details = bool(request.query.get("includeRequestDetails"))
+        found = await self._ask(request, "requests", details="1" * with_details)
+        columns = tables.request_columns(with_details=with_details)
+        return await self._table(request, columns, joined(found.values()))
+
+    async def requests(self, request: web.Request) -> web.StreamResponse:
+        """Respond with what waits and executes in a level."""
+        level = request.query.get("priorityLevel", "")
+        found = {
+            name: each[0] for name, each in (await self._ask(request, "live", level=level)).items()
+        }
+        shown = found[""] if "" in found else merged_live(found)
+        return web.json_response(shown, headers={"Cache-Control": "no-store"})
+
+    async def hand(self, request: web.Request) -> web.StreamResponse:
+        """Respond with the queues that a flow may use."""
+        names = {"level": "priorityLevel", "schema": "flowSchema", "flow": "flow"}
+        words = {name: request.query.get(query, "") for name, query in names.items()}
+        return web.json_response(await self._ask_any(request, "hand", **words))
+
+    async def objects(self, request: web.Request) -> web.StreamResponse:
+        """Respond with the objects of the configuration and their UIDs."""
+        words = {"uid": request.query["uid"]} if "uid" in request.query else {}
+        found = await self._ask_any(request, "objects", **words)
+        if wants_json(header(request, "Accept")):
+            return await self._json(request, found)
+        rows = [(each["kind"], each["name"], each["uid"], each["what"]) for each in found]
+        return await self._text(request, tables.table_text(tables.OBJECT_COLUMNS, rows))
+
+    async def explain(self, request: web.Request) -> web.StreamResponse:
+        """Respond with what would happen to a request."""
+        query = request.raw_path.partition("?")[2]
+        if not query:
+            return web.Response(text=explain_page.USAGE)
+        found = await self._ask_any(request, "explain", query=query)
+        text = explanation_json(msgspec.convert(found, Explanation))
+        return await page_response(request, text.encode(), JSON)
+
+    async def top_flows(self, request: web.Request) -> web.StreamResponse:
+        """Respond with the flows that use most."""
+        by, limit = request.query.get("by"), request.query.get("limit", str(DEFAULT_LIMIT))
+        measures = {name: measure for measure, name in CAMEL.items()}
+        if by is not None and by not in measures:
+            raise RefusedError(400, f"by must be one of {', '.join(measures)}\n")
+        if not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= MAX_LIMIT):
+            raise RefusedError(400, f"limit must be a number from 1 to {MAX_LIMIT}\n")
+        own = await self._ask(request, "flows", most=str(MAX_LIMIT))
+        found = summed([msgspec.convert(each[0], FlowsState) for each in own.values()])
+        chosen = largest(found, int(limit), MEASURES if by is None else (measures[by],))
+        if not wants_json(header(request, "Accept")):
+            rows = list(map(tables.flow_row, chosen))
+            return await self._text(request, tables.table_text(tables.FLOW_COLUMNS, rows))
+        shown = {
+            "halfLifeSeconds": HALF_LIFE_S,
+            "capacity": found.capacity,
+            "measures": {
+                CAMEL[measure]: {"total": total, "maxOverestimate": error}
+                for measure, total, error in zip(MEASURES, found.totals, found.errors, strict=True)
+            },
+            "flows": list(map(flow_json, chosen)),
+        }
+        return await self._json(request, shown)
+
+    # How they respond.
+
+    @staticmethod
+    async def _json(
+        request: web.Request, found: object, process: ProcessState | None = None
+    ) -> web.StreamResponse:
+        response = await page_response(request, msgspec.json.encode(found), JSON)
+        return told(response, process)
+
+    @staticmethod
+    async def _text(
+        request: web.Request, text: str, process: ProcessState | None = None
+    ) -> web.StreamResponse:
+        # A user's name may have bytes that are no UTF-8, which Python keeps as lone surrogates.
+        body = text.encode(errors="backslashreplace")
+        return told(await page_response(request, body, TEXT), process)
+
+    async def _table(
+        self,
+        request: web.Request,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[tables.Cell]],
+        process: ProcessState | None = None,
+    ) -> web.StreamResponse:
+        """A dump, laid out in a thread: there may be many thousands of rows."""
+        if wants_json(header(request, "Accept")):
+            text = await asyncio.to_thread(tables.table_json, columns, rows)
+            return told(await page_response(request, text.encode(), JSON), process)
+        return await self._text(
+            request, await asyncio.to_thread(tables.table_text, columns, rows), process
+        )
 
 
-async def gathered(items: Iterator[Item]) -> list[Item]:
-    """All items, read in steps between which other tasks run."""
-    found: list[Item] = []
-    while some := list(islice(items, ITEMS_AT_ONCE)):
-        found += some
-        await asyncio.sleep(0)
-    return found
+def told(response: web.Response, process: ProcessState | None) -> web.Response:
+    """The response, with the workers that it lacks."""
+    missing = [] if process is None else [each.name for each in process.workers if each.problem]
+    if missing:
+        response.headers[MISSING] = ", ".join(missing)
+    return response
 
 
-async def _table(
-    request: web.Request, columns: Sequence[str], rows: Callable[[], Sequence[Row]]
-) -> web.Response:
-    """A dump, made in a thread: there may be many thousands of requests."""
-    if wants_json(header(request, "Accept")):
-        text = await asyncio.to_thread(lambda: table_json(columns, rows()))
-        return await page_response(request, text.encode(), "application/json; charset=utf-8")
-    text = await asyncio.to_thread(lambda: table_text(columns, rows()))
-    # A user's name may have bytes that are no UTF-8, which Python keeps as lone surrogates.
-    body = text.encode(errors="backslashreplace")
-    return await page_response(request, body, "text/plain; charset=utf-8")
+def cluster_of(process: ProcessState, name: str) -> ClusterState | None:
+    """The cluster of a name; that of a process with one has none."""
+    return next((each for each in process.clusters if each.name == name), None)
+
+
+def cluster_name(request: web.Request) -> str | None:
+    """The cluster that the path or the query names."""
+    return request.match_info.get("cluster") or request.query.get("cluster")
+
+
+def health_response(report: HealthReport) -> web.Response:
+    """The report for the client."""
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return web.Response(text=report.text, status=200 if report.is_healthy else 500, headers=headers)
+
+
+@web.middleware
+async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Say what is wrong with a question."""
+    try:
+        return await handler(request)
+    except RefusedError as error:
+        headers = {"Retry-After": "1"} if error.status == 503 else {}  # noqa: PLR2004
+        return web.Response(text=error.text, status=error.status, headers=headers)
+
+
+async def file(request: web.Request) -> web.StreamResponse:
+    """Respond with one of the files of the pages."""
+    return await page_file(request, request.match_info["path"])
+
+
+async def redirect(request: web.Request) -> web.StreamResponse:
+    """Say where the pages of a cluster begin."""
+    raise web.HTTPFound(f"/clusters/{quote(request.match_info['cluster'], safe='')}/")

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 import msgspec
-from aiohttp import web
 
-from apfproxy.admin.responses import page_response
 from apfproxy.authn.impersonation import effective
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.preset import KUBERNETES
@@ -28,7 +26,7 @@ from apfproxy.request.attributes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.explanation import Explanation
@@ -47,8 +45,8 @@ TOLD_APART = (
     " the flow of one, by its name in apfproxy top"
 )
 PARAMETERS = ("method", "target", "user", "group", "header")
-CLUSTER = "cluster"
-"""The parameter of all pages that names one of several clusters."""
+OF_ALL_PAGES = frozenset({"cluster", "worker"})
+"""Parameters that name one of several clusters, and one of several workers."""
 MAX_PARAMETERS = 200
 USAGE = f"""\
 Ask what would happen to a request:
@@ -65,33 +63,22 @@ The answer is JSON; apfproxy explain shows it as text.
 """
 
 
-def explain_route(
+def explained(
+    query: str,
     controller: Controller,
     costs: LearnedCosts,
     judge: Callable[[str, bytes], object],
-    notes: Callable[[User], tuple[str, ...]] = lambda _: (),
-    preset: Callable[[], Preset] = lambda: KUBERNETES,
-) -> web.RouteDef:
-    """The page with its path; the notes are lines about this proxy now, for a user.
+    preset: Preset,
+    notes: Callable[[User], Iterable[str]] = lambda _: (),
+) -> Explanation:
+    """What would happen to a request, by the page's query; ValueError if that makes no sense.
 
-    `judge` raises ValueError for a method and a target that the proxy would refuse.
+    `judge` raises ValueError for a method and a target that the proxy would refuse; the notes are
+    lines about this proxy now, for a user.
     """
-
-    async def show(request: web.Request) -> web.Response:
-        query = request.raw_path.partition("?")[2]
-        if not query:
-            return web.Response(text=USAGE)
-        try:
-            user, attributes, headers = question(query, judge, preset())
-        except ValueError as error:
-            return web.Response(text=f"{error}\n", status=400)
-        answer = explain(controller, costs, user, attributes, lambda name: header_in(headers, name))
-        answer = msgspec.structs.replace(answer, notes=answer.notes + notes(user))
-        return await page_response(
-            request, explanation_json(answer).encode(), "application/json; charset=utf-8"
-        )
-
-    return web.get(PATH, show)
+    user, attributes, headers = question(query, judge, preset)
+    found = explain(controller, costs, user, attributes, lambda name: header_in(headers, name))
+    return msgspec.structs.replace(found, notes=(*found.notes, *notes(user)))
 
 
 def question(
@@ -110,7 +97,7 @@ def question(
         raise ValueError(f"there are more than {MAX_PARAMETERS} parameters") from None
     given: dict[str, list[str]] = {name: [] for name in PARAMETERS}
     for name, value in pairs:
-        if name == CLUSTER:
+        if name in OF_ALL_PAGES:
             continue  # has been looked at already
         if name not in given:
             raise ValueError(f"expected the parameters {', '.join(given)}, not {name!r}")

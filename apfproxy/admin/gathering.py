@@ -42,7 +42,13 @@ from apfproxy.admin.state import (
 )
 from apfproxy.base import build
 from apfproxy.flowcontrol.explanation import distinguished_by
-from apfproxy.flowcontrol.level_summary import FLOW_SCHEMA, reachable_levels
+from apfproxy.flowcontrol.level_summary import (
+    FLOW_SCHEMA,
+    LevelsSummary,
+    LevelSummary,
+    Sums,
+    reachable_levels,
+)
 from apfproxy.flowcontrol.meters import Histogram, RatioHistogram
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.flowcontrol.queue_set import NS_PER_TICK
@@ -501,6 +507,38 @@ def endpoint_state(endpoint: Endpoint, watch: EndpointHealth | None, drawn: floa
 
 def _health(watch: UpstreamHealth | EndpointHealth) -> Health:
     return Health(state=str(watch.state), problem=watch.problem, since_s=watch.since_unix_s)
+
+
+def summary_of(cluster: ClusterState) -> LevelsSummary:
+    """How the seats of a cluster are divided, for the page of limits."""
+    levels = tuple(
+        LevelSummary(
+            name=level.name,
+            type="Exempt" if level.is_exempt else "Limited",
+            is_quiescing=level.is_quiescing,
+            shares=level.shares,
+            lendable_percent=level.lendable_percent,
+            borrowing_limit_percent=level.borrowing_percent,
+            nominal=level.nominal_limit,
+            lendable=level.nominal_limit - level.lower_limit,
+            borrowing=None if level.is_exempt else level.upper_limit - level.nominal_limit,
+            minimum=level.lower_limit,
+            maximum=None if level.is_exempt else level.upper_limit,
+            current=level.current_limit,
+            seats_in_use=level.seats_in_use,
+            is_reachable=level.is_reachable,
+            priority=level.priority,
+        )
+        for level in cluster.levels
+    )
+    sums = {name: sum(getattr(each, name) for each in levels) for name in Sums.__struct_fields__}
+    return LevelsSummary(
+        server_concurrency_limit=cluster.limit,
+        levels=levels,
+        sums=Sums(**sums),
+        shared_limit=cluster.shared_limit,
+        members=cluster.members,
+    )
 
 
 def displayable(text: str) -> str:

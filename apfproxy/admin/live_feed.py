@@ -1,33 +1,32 @@
-"""Server-sent events of the live page: its listeners, and what each of them gets.
+"""Server-sent events of a live page: its listeners, and what each of them gets.
 
-1. Without listeners nothing is done.  The first listener starts the work, the last one ends it.
-2. The state is made and encoded once for all listeners, at most ten times a second, and within a
-   twentieth of the event loop's time.  An unchanged state is not sent.
-3. A listener that is still being written to is skipped: it gets the newest state afterwards, never
+1. The state is encoded once for all listeners; one that has not changed is not sent.
+2. A listener that is still being written to is skipped: it gets the newest state afterwards, never
    a queue of old ones.  It gets all seconds of the history that are kept.
-4. There are at most `MAX_LISTENERS`.  All end when the feed closes; one that is being written to is
+3. There are at most `MAX_LISTENERS`.  All end when the feed closes; one that is being written to is
    cut off.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-
-from apfproxy.base.faults import Part, contained
-from apfproxy.base.tasks import spawn
+from aiohttp import web
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-MAX_LISTENERS = 32
+    from apfproxy.admin.history import History
+
+MAX_LISTENERS: Final = 32
 """Pages and terminals of a team; each costs at most the encoded state in its buffer."""
-
-INTERVAL_S = 0.1
-MAX_LOOP_SHARE = 0.05
-NS_PER_S = 1_000_000_000
+RECONNECT_MS: Final = 1000
+FULL_RETRY_S: Final = "10"
+STALLED_S: Final = 60.0
+"""A listener that reads nothing for so long is cut off, to free its place: its machine sleeps or is
+gone.  TCP alone would wait a quarter of an hour, or for ever."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -35,16 +34,6 @@ _encode = msgspec.json.Encoder().encode
 def event(name: str, data: object) -> bytes:
     """One server-sent event; JSON has no line breaks."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), _encode(data))
-
-
-class History(Protocol):
-    """The last minutes, second by second."""
-
-    taken: int
-    """Samples so far, those no longer kept too."""
-
-    def columns(self, since: int = 0) -> dict[str, Any]:
-        """The samples as columns, without those taken first."""
 
 
 class Listener:
@@ -79,27 +68,15 @@ class Listener:
 
 
 class LiveFeed:
-    """The listeners and the task that serves them.
+    """The listeners of the page of one cluster, with its history.
 
-    `state` makes the state without its time; None if there is none any more, which ends them all.
+    Attributes:
+        is_closed: Whether no more listeners may join, and those that there were end.
     """
 
-    def __init__(
-        self,
-        state: Callable[[], dict[str, Any] | None],
-        history: History,
-        now_ns: Callable[[], int],
-        unix_s: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._state = state
+    def __init__(self, history: History) -> None:
         self._history = history
-        self._now_ns = now_ns
-        self._unix_s = unix_s
-        self._sleep = sleep
-
         self._listeners: set[Listener] = set()
-        self._task: asyncio.Task[None] | None = None
         self._last: dict[str, Any] | None = None  # None: listeners need one
         self._seconds = 0
         self.is_closed = False
@@ -117,22 +94,14 @@ class LiveFeed:
         """Whether no further listener may join."""
         return len(self._listeners) >= MAX_LISTENERS
 
-    def state_json(self) -> bytes:
-        """The state now."""
-        return _encode({"time": self._unix_s(), **(self._state() or {})})
-
     def join(self, listener: Listener) -> None:
         """Add a listener; the feed must be neither closed nor full."""
         self._listeners.add(listener)
         self._last = None
-        if self._task is None:
-            self._task = spawn(self._run(), name="serving the live page")
 
     def leave(self, listener: Listener) -> None:
         """Remove a listener."""
         self._listeners.discard(listener)
-        if not self._listeners:
-            self._end()
 
     def close(self) -> None:
         """End all listeners at once."""
@@ -141,39 +110,61 @@ class LiveFeed:
             if listener.is_writing:
                 listener.abort()
             listener.offer(b"")
-        self._end()
+
+    def offer(self, state: dict[str, Any], unix_s: float) -> None:
+        """Offer the state, as it is at a time, and new history to every listener."""
+        is_new = state != self._last
+        data = event("state", {"time": unix_s, **state}) if is_new else b""
+        self._last = state
+        if is_new or self._history.taken > self._seconds:
+            self._seconds = self._history.taken
+            for listener in self._listeners:
+                listener.offer(data)
+
+    async def send(self, request: web.Request, first: dict[str, Any]) -> web.StreamResponse:
+        """Send events until the client goes or the feed ends: the history and what follows."""
+        if self.is_closed or self.is_full:
+            text = "as many listen as may; close a page, or read /debug/live from time to time\n"
+            return web.Response(text=text, status=503, headers={"Retry-After": FULL_RETRY_S})
+        transport = request.transport
+        assert transport is not None, "a response has a connection"
+        listener = Listener(transport.abort)
+        self.join(listener)
+        try:
+            response = web.StreamResponse(
+                headers={
+                    "Content-Type": "text/event-stream; charset=utf-8",
+                    "Cache-Control": "no-store",
+                    "X-Accel-Buffering": "no",
+                    "X-Content-Type-Options": "nosniff",
+                }
+            )
+            await response.prepare(request)
+            listener.seconds = self._history.taken
+            begin = event("history", self._history.columns()) + event("state", first)
+            await write(response, listener, b"retry: %d\n\n" % RECONNECT_MS + begin)
+            while not self.is_closed:
+                state = await listener.take()
+                await write(response, listener, state + self.seconds_for(listener))
+        except ConnectionResetError:
+            pass  # the client is gone, or was cut
+        except TimeoutError:
+            transport.abort()
+        finally:
+            self.leave(listener)
+        return response
 
     def seconds_for(self, listener: Listener) -> bytes:
         """The event with those seconds of the history that the listener has not had."""
         since, listener.seconds = listener.seconds, self._history.taken
         return event("seconds", self._history.columns(since)) if listener.seconds > since else b""
 
-    def serve(self) -> None:
-        """Offer new state and history to every listener."""
-        state = self._state()
-        if state is None:
-            self.close()
-            return
-        is_new = state != self._last
-        if is_new:
-            self._last = state
-            data = event("state", {"time": self._unix_s(), **state})
-        else:
-            data = b""
-        if is_new or self._history.taken > self._seconds:
-            self._seconds = self._history.taken
-            for listener in self._listeners:
-                listener.offer(data)
 
-    def _end(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-
-    async def _run(self) -> None:
-        while True:
-            begun_ns = self._now_ns()
-            with contained(Part.LIVE_PAGE):
-                self.serve()
-            cost_s = (self._now_ns() - begun_ns) / NS_PER_S
-            await self._sleep(max(INTERVAL_S, cost_s / MAX_LOOP_SHARE))
+async def write(response: web.StreamResponse, listener: Listener, data: bytes) -> None:
+    """Write something; TimeoutError if the client takes nothing for long."""
+    listener.is_writing = True
+    try:
+        async with asyncio.timeout(STALLED_S):
+            await response.write(data)
+    finally:
+        listener.is_writing = False

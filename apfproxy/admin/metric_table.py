@@ -10,8 +10,6 @@ metrics of one of several clusters have its name as one more label, those of a p
 are of all of them.
 """
 
-# ruff: noqa: D103 - the table says what each function is for
-
 from __future__ import annotations
 
 from bisect import bisect_left
@@ -20,6 +18,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from apfproxy.admin.metrics import (
+    CONTENT_TYPE,
     NONE,
     PREFIX,
     PROCESS,
@@ -32,6 +31,7 @@ from apfproxy.admin.metrics import (
     info,
     of,
     one,
+    page,
     parts,
     used,
 )
@@ -48,7 +48,10 @@ from apfproxy.admin.state import (
     ProcessState,
     Times,
     UpstreamState,
+    by_class,
+    is_silent,
     summed,
+    total_demand,
 )
 from apfproxy.fleet.ledger import LeaseState
 from apfproxy.flowcontrol.meters import (
@@ -62,13 +65,15 @@ from apfproxy.flowcontrol.meters import (
     SEATS_BOUNDS,
     WATCH_COUNT_BOUNDS,
 )
-from apfproxy.upstream.counters import CLASSES, LATENCY_BOUNDS_NS
+from apfproxy.upstream.counters import LATENCY_BOUNDS_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from apfproxy.admin.metrics import Labelled, Labels, Numbers, Owners
     from apfproxy.fleet.view import FleetView, MemberView
+
+__all__ = ["CONTENT_TYPE", "TABLE", "page"]
 
 FLOW_CONTROL: Final = "apiserver_flowcontrol_"
 OTHER: Final = "other"
@@ -177,14 +182,6 @@ def by_code(answers: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def by_class(answers: Mapping[str, int]) -> dict[str, int]:
-    """Responses by class of status code, all classes; one above 599 is in `5xx`."""
-    found = dict.fromkeys(CLASSES, 0)
-    for code, number in answers.items():
-        found[CLASSES[min(int(code) // 100, len(CLASSES)) - 1]] += number
-    return found
-
-
 def coarser(times: Times) -> Times:
     """A histogram with the metrics' bounds, all of which are among its own."""
     counts = [0] * (len(DURATION_BOUNDS_NS) + 1)
@@ -248,23 +245,6 @@ def failures(shown: Shown) -> Labelled:
 def endpoint_heads(shown: Shown) -> Labelled:
     if shown.is_full or shown.endpoint.served.answers:
         yield NONE, coarser(shown.endpoint.served.head_ns)
-
-
-def is_silent(member: MemberView) -> bool:
-    """Whether nothing was heard of it for so long that it may be gone; of another member."""
-    return not member.is_self and member.age_s > (SILENT_PART * member.lease_s or SILENT_S)
-
-
-SILENT_PART: Final = 0.7
-"""Of its lease, after which a member is silent.  It writes at least three times in that time, and
-looking as seldom may miss one of them."""
-SILENT_S: Final = 4.0
-"""Without a beat, where the lease is not known."""
-
-
-def total_demand(member: MemberView) -> int:
-    """Seats that its requests hold and wait for."""
-    return sum(member.demand.values())
 
 
 def of_members(read: Callable[[MemberView], int]) -> Numbers:

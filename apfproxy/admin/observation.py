@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from apfproxy.admin.access_log import AccessLog
 from apfproxy.admin.top_flows import TopFlows
@@ -17,8 +17,6 @@ from apfproxy.proxy.request_log import LogBudget, RequestLog
 from apfproxy.settings.change import NO_CHANGE, Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from apfproxy.admin.tracing import TraceQueue
     from apfproxy.base.clock import Clock
     from apfproxy.base.health_checks import HealthRegistry
@@ -192,11 +190,6 @@ class Observation:
         """Those of a cluster; None if nobody could ask for them, or it is gone."""
         observers = self._clusters.get(served)
         return None if observers is None else observers.top_flows
-
-    def flows(self, served: Context) -> Iterable[Mapping[str, Any]]:
-        """The same, for the live page."""
-        top_flows = self.top_flows(served)
-        return () if top_flows is None else top_flows.top()
 
     def _end_unrouted_log(self) -> None:
         """Write what there is of it, while the file is there."""

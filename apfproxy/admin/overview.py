@@ -1,159 +1,131 @@
-"""Several clusters at a glance: for each how it is, how much it has to do, and what is wrong.
-
-A sample of each is taken once a second, of totals that are kept anyway: 100 clusters take 1 ms.
-"""
+"""Several clusters at a glance: for each how it is, how much it has to do, and what is wrong."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from apfproxy.admin.amounts import counted, number_text
-from apfproxy.admin.endpoint_state import OUT
-from apfproxy.admin.findings import ERROR, NOTE, OK, WARNING, listed
-from apfproxy.admin.live_recent import displayable
+from apfproxy.admin.amounts import (
+    ERROR,
+    NOTE,
+    OK,
+    WARNING,
+    Severity,
+    counted,
+    listed,
+    number_text,
+)
+from apfproxy.admin.history import QUANTILES_S, slots
+from apfproxy.admin.state import DRAINING, FAILING, NS_PER_S, OUT
+from apfproxy.upstream.counters import LATENCY_BOUNDS_NS
+from apfproxy.upstream.recent_responses import quantile_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from apfproxy.admin.findings import Severity
-    from apfproxy.admin.upstream_state import Upstream
-    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.admin.state import ClusterState, ProcessState, UpstreamState
 
-NS_PER_S = 1_000_000_000
-SEVERITIES = (ERROR, WARNING, NOTE, OK)
-MAX_PROBLEM = 200
+SEVERITIES: Final = (ERROR, WARNING, NOTE, OK)
+MAX_PROBLEM: Final = 200
 """Characters of a problem; all of it is on the cluster's own page."""
 
 
-class Serving(Protocol):
-    """A cluster that serves."""
-
-    @property
-    def controller(self) -> Controller:
-        """Its flow control."""
-
-    @property
-    def upstream(self) -> Upstream:
-        """What is known of its servers."""
-
-    @property
-    def is_observing(self) -> bool:
-        """Whether its flow control only observes."""
-
-    @property
-    def fleet_problem(self) -> str:
-        """Why its part of a shared limit is not up to date; "" if it is, or nothing is shared."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A cluster, as the settings name it.
-
-    Attributes:
-        where: Its hosts and its path prefix.
-        serving: What serves; None while nothing does.
-        problem: Why its settings are not in force; "" if they are.
-    """
-
-    name: str
-    where: str
-    serving: Serving | None
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Of a cluster, since its start."""
+class Totals(NamedTuple):
+    """Of a cluster, since its start; `heads` are times to heads of responses, by bucket."""
 
     at_ns: int
     dispatched: int
     failed: int
     rejected: int
+    heads: Sequence[int]
 
 
 class Overview:
-    """The clusters that there are, and what each did in the last second.
+    """What each cluster did in the last seconds.
 
     Attributes:
-        taken: Samples so far; there are rates from the second one on.
+        taken: Looks so far; there are rates from the second one on.
     """
 
-    def __init__(self, places: Callable[[], Iterable[Place]], now_ns: Callable[[], int]) -> None:
-        self._places = places
-        self._now_ns = now_ns
+    def __init__(self) -> None:
         self.taken = 0
-        # By controller, which is another one if a cluster is made anew.
-        self._last: dict[Controller, Totals] = {}
-        self._rates: dict[Controller, tuple[float, float, float]] = {}
+        self._looks: dict[str, deque[Totals]] = {}
 
-    def sample(self) -> None:
-        """Take a sample of each."""
+    def take(self, state: ProcessState, now_ns: int) -> None:
+        """Take the state of a second."""
         self.taken += 1
-        now_ns, before = self._now_ns(), self._last
-        self._last, rates = {}, {}
-        for place in self._places():
-            if place.serving is None:
-                continue
-            controller = place.serving.controller
-            new = self._last[controller] = totals(controller, now_ns)
-            old = before.get(controller)
-            if old is not None and now_ns > old.at_ns:
-                rates[controller] = per_s(old, new)
-        self._rates = rates
+        before, self._looks = self._looks, {}
+        for cluster in state.clusters:
+            if cluster.is_serving:
+                looks = before.get(cluster.name) or deque(maxlen=QUANTILES_S + 1)
+                looks.append(totals(cluster, now_ns))
+                self._looks[cluster.name] = looks
 
-    def state(self) -> dict[str, Any]:
-        """All of them, as JSON has it: those with problems first, then the busy ones."""
-        found = [self._row(place) for place in self._places()]
+    def json(self, state: ProcessState) -> dict[str, Any]:
+        """All clusters: those with problems first, then the busy ones."""
+        found = [self._row(each) for each in state.clusters]
         found.sort(key=in_order)
         return {"verdict": verdict(found), "clusters": found}
 
-    def _row(self, place: Place) -> dict[str, Any]:
-        """A line of the overview."""
-        row: dict[str, Any] = {
-            "name": place.name,
-            "where": displayable(place.where),
-            "state": "refused",
-            "healthyCount": 0,
-            "endpointCount": 0,
-            "seatsInUse": 0,
-            "serverConcurrencyLimit": 0,
-            "executing": 0,
-            "waiting": 0,
-            "servedPerSecond": 0.0,
-            "failedPerSecond": 0.0,
-            "rejectedPerSecond": 0.0,
-            "isObserving": False,
-            "p99": None,
+    def _row(self, cluster: ClusterState) -> dict[str, Any]:
+        looks = list(self._looks.get(cluster.name, ()))
+        upstream = cluster.upstream
+        served, failed, rejected = (
+            per_s(looks[-2], looks[-1]) if len(looks) > 1 else (0.0, 0.0, 0.0)
+        )
+        problem = "; ".join(cluster.problem.splitlines())
+        if cluster.is_serving:
+            fleet_problem = "" if cluster.fleet is None else cluster.fleet.problem
+            stays = f"stays as it was: {problem}" if problem else ""
+            problem = stays or problem_of_servers(upstream) or fleet_problem
+        row = {
+            "name": cluster.name,
+            "where": cluster.where,
+            "state": upstream.health.state if cluster.is_serving else "refused",
+            "healthyCount": upstream.healthy_count,
+            "endpointCount": upstream.endpoint_count,
+            "seatsInUse": sum(level.seats_in_use for level in cluster.levels),
+            "serverConcurrencyLimit": cluster.limit,
+            "executing": sum(level.requests_executing for level in cluster.levels),
+            "waiting": sum(level.requests_waiting for level in cluster.levels),
+            "servedPerSecond": served,
+            "failedPerSecond": failed,
+            "rejectedPerSecond": rejected,
+            "isObserving": cluster.enforcement == "observe",
+            # Most of what a line costs, so only of clusters that had requests just now.
+            "p99": p99(looks) if served or failed else None,
         }
-        serving, problem = place.serving, "; ".join(place.problem.splitlines())
-        if serving is not None:
-            controller, upstream = serving.controller, serving.upstream
-            states = [watch.state for watch in upstream.watches.values()]
-            sets = [level.queue_set for level in controller.levels.values()]
-            served, failed, rejected = self._rates.get(controller, (0.0, 0.0, 0.0))
-            row |= {
-                "state": str(upstream.state),
-                "healthyCount": sum(state not in OUT for state in states),
-                "endpointCount": len(states),
-                "seatsInUse": sum(each.seats_in_use for each in sets),
-                "serverConcurrencyLimit": controller.server_concurrency_limit,
-                "executing": sum(each.requests_executing for each in sets),
-                "waiting": sum(each.requests_waiting for each in sets),
-                "servedPerSecond": served,
-                "failedPerSecond": failed,
-                "rejectedPerSecond": rejected,
-                "isObserving": serving.is_observing,
-                # Most of what a line costs, so only of clusters that had requests just now.
-                "p99": upstream.recent.p99_s if served or failed else None,
-            }
-            problem = (
-                f"stays as it was: {problem}"
-                if problem
-                else problem_of_servers(upstream) or serving.fleet_problem
-            )
         severity = severity_of(row, problem)
-        return {**row, "severity": severity, "problem": displayable(problem[:MAX_PROBLEM])}
+        return {**row, "severity": severity, "problem": problem[:MAX_PROBLEM]}
+
+
+def totals(cluster: ClusterState, now_ns: int) -> Totals:
+    """What a cluster did so far."""
+    return Totals(
+        now_ns,
+        sum(level.dispatched_total for level in cluster.levels),
+        sum(level.failed_total for level in cluster.levels),
+        sum(level.rejected_total for level in cluster.levels),
+        cluster.upstream.served.head_ns.counts,
+    )
+
+
+def per_s(old: Totals, new: Totals) -> tuple[float, float, float]:
+    """Requests a second: served, failed by servers, rejected; a level that went took its totals."""
+    elapsed_s = (new.at_ns - old.at_ns) / NS_PER_S
+    if elapsed_s <= 0:
+        return 0.0, 0.0, 0.0
+    dispatched = max(0, new.dispatched - old.dispatched)
+    failed = max(0, new.failed - old.failed)
+    rejected = max(0, new.rejected - old.rejected)
+    numbers = max(0, dispatched - failed), failed, rejected
+    served, failing, rejecting = (round(number / elapsed_s, 1) for number in numbers)
+    return served, failing, rejecting
+
+
+def p99(looks: Sequence[Totals]) -> float | None:
+    """The time within which 99 % of the heads of responses came lately, in seconds."""
+    return quantile_s(LATENCY_BOUNDS_NS, slots(looks[0].heads, looks[-1].heads), 0.99)
 
 
 def in_order(row: Mapping[str, Any]) -> tuple[int, int, str]:
@@ -163,44 +135,14 @@ def in_order(row: Mapping[str, Any]) -> tuple[int, int, str]:
     return SEVERITIES.index(row["severity"]), busy, row["name"]
 
 
-def totals(controller: Controller, now_ns: int) -> Totals:
-    """What a cluster did so far."""
-    levels = controller.levels.values()
-    return Totals(
-        now_ns,
-        sum(level.queue_set.dispatched_total for level in levels),
-        sum(level.failed_total for level in levels),
-        sum(level.queue_set.rejected_total for level in levels),
-    )
-
-
-def per_s(old: Totals, new: Totals) -> tuple[float, float, float]:
-    """Requests a second: served, failed by servers, rejected.
-
-    A level that went took its totals with it.
-    """
-    elapsed_s = (new.at_ns - old.at_ns) / NS_PER_S
-    dispatched = max(0, new.dispatched - old.dispatched)
-    failed = max(0, new.failed - old.failed)
-    rejected = max(0, new.rejected - old.rejected)
-    served = max(0, dispatched - failed)
-    return (
-        round(served / elapsed_s, 1),
-        round(failed / elapsed_s, 1),
-        round(rejected / elapsed_s, 1),
-    )
-
-
-def problem_of_servers(upstream: Upstream) -> str:
+def problem_of_servers(upstream: UpstreamState) -> str:
     """What is wrong with the servers of a cluster; "" if nothing is."""
-    if upstream.state == "failing":
-        return upstream.problem or "its servers give no answers"
-    watches = upstream.watches.values()
-    why = [f"{each.endpoint.url}: {each.problem}" for each in watches if each.state in OUT]
-    verb = "is" if len(why) == 1 else "are"
-    return (
-        f"{len(why)} of {counted(len(watches), 'server')} {verb} out: {listed(why)}" if why else ""
-    )
+    if upstream.health.state == FAILING:
+        return upstream.health.problem or "its servers give no answers"
+    named = [each for each in upstream.endpoints if each.health.state != DRAINING]
+    out = [f"{each.url}: {each.health.problem}" for each in named if each.health.state in OUT]
+    verb = "is" if len(out) == 1 else "are"
+    return f"{len(out)} of {counted(len(named), 'server')} {verb} out: {listed(out)}" if out else ""
 
 
 def severity_of(row: Mapping[str, Any], problem: str) -> Severity:

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
 import msgspec
 
-from apfproxy.fleet.view import FleetView  # noqa: TC001 - annotations are read here
+from apfproxy.fleet.view import FleetView, MemberView  # noqa: TC001 - annotations are read here
+from apfproxy.upstream.counters import CLASSES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     Values = Sequence[Any]
 
@@ -113,7 +114,7 @@ def _by_text(dicts: Values) -> dict[str, list[str]]:
     return {key: _joined([each.get(key, []) for each in dicts]) for key in _union(dicts)}
 
 
-FIRST: Final = _living(lambda values: values[0])
+FIRST: Final = Rule(lambda living, ended: (living or ended or (NOTHING,))[0])
 SUM: Final = _living(sum)
 MAX: Final = _living(max)
 MIN: Final = _living(min)
@@ -722,3 +723,31 @@ def of_worker(state: ProcessState, name: str) -> ProcessState:
             )
         ]
     return state
+
+
+# Readings.
+
+
+def by_class(answers: Mapping[str, int]) -> dict[str, int]:
+    """Responses by class of status code, all classes; one above 599 is in `5xx`."""
+    found = dict.fromkeys(CLASSES, 0)
+    for code, number in answers.items():
+        found[CLASSES[min(int(code) // 100, len(CLASSES)) - 1]] += number
+    return found
+
+
+def is_silent(member: MemberView) -> bool:
+    """Whether nothing was heard of it for so long that it may be gone; of another member."""
+    return not member.is_self and member.age_s > (SILENT_PART * member.lease_s or SILENT_S)
+
+
+SILENT_PART: Final = 0.7
+"""Of its lease, after which a member is silent.  It writes at least three times in that time, and
+looking as seldom may miss one of them."""
+SILENT_S: Final = 4.0
+"""Without a beat, where the lease is not known."""
+
+
+def total_demand(member: MemberView) -> int:
+    """Seats that its requests hold and wait for."""
+    return sum(member.demand.values())

@@ -19,17 +19,18 @@ for decayed sums.
 from __future__ import annotations
 
 from heapq import nlargest
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.admin.state import Flow as UsedFlow
-from apfproxy.admin.state import FlowsState
+from apfproxy.admin.state import Flow, FlowsState
 from apfproxy.base.faults import Part, contained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from apfproxy.base.clock import Clock, Timer
-    from apfproxy.flowcontrol.queue_set import Flow, Ticket
+    from apfproxy.flowcontrol.queue_set import Flow as Asked
+    from apfproxy.flowcontrol.queue_set import Ticket
 
 HALF_LIFE_S: Final = 300.0
 FOLD_PERIOD_NS: Final = 1_000_000_000
@@ -41,8 +42,9 @@ MAX_NAME: Final = 256
 MAX_EXPONENT: Final = 64.0
 """Half-lives after which the counts are scaled down: far from a float's maximum, 2**1023."""
 
-NAMES: Final = ("flowSchema", "priorityLevel", "flow")
-MEASURES: Final = ("seatSeconds", "waitSeconds", "rejected")
+MEASURES: Final = ("seat_seconds", "wait_seconds", "rejected")
+MOST: Final = 20
+"""Flows by each measure."""
 
 
 FlowKey = tuple[str, str, str]
@@ -126,7 +128,7 @@ class TopFlows:
         self.capacity = capacity
         self._clock = clock
         self._sketches = tuple(Sketch(capacity) for _ in MEASURES)
-        self._batch: dict[Flow, Used] = {}
+        self._batch: dict[Asked, Used] = {}
         self._timer: Timer | None = None
         self._zero_ns = clock.now_ns()
         """The time at which a weight of 1 counts as 1 in the sketches."""
@@ -139,13 +141,13 @@ class TopFlows:
         used.seats += estimate.max_seats * (now_ns - dispatched_ns + estimate.additional_latency_ns)
         used.wait_ns += dispatched_ns - ticket.arrived_ns
 
-    def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
+    def on_no_seats(self, flow: Asked, waited_ns: int, *, is_rejected: bool) -> None:
         """A request ends without seats: rejected, or given up by its client."""
         used = self._batch.get(flow) or self._begin(flow)
         used.wait_ns += waited_ns
         used.rejections += is_rejected
 
-    def _begin(self, flow: Flow) -> Used:
+    def _begin(self, flow: Asked) -> Used:
         """Sum up what a flow uses from now on."""
         if len(self._batch) >= MAX_BATCH:
             self._fold()
@@ -164,7 +166,7 @@ class TopFlows:
         with contained(Part.TOP_FLOWS):  # the current request is not the cause
             self._put(batch)
 
-    def _put(self, batch: dict[Flow, Used]) -> None:
+    def _put(self, batch: dict[Asked, Used]) -> None:
         growth = self._growth()
         seats, waits, rejections = self._sketches
         for flow, used in batch.items():
@@ -190,38 +192,7 @@ class TopFlows:
             exponent = 0.0
         return float(2.0**exponent)
 
-    def measures(self) -> dict[str, dict[str, float]]:
-        """Each measure's sum now, and by how much a flow's number may be too large."""
-        self._fold()
-        growth = self._growth()
-        return {
-            name: {"total": sketch.total / growth, "maxOverestimate": sketch.error / growth}
-            for name, sketch in zip(MEASURES, self._sketches, strict=True)
-        }
-
-    def top(self, most: int = 20, by: Iterable[str] = MEASURES) -> list[dict[str, str | float]]:
-        """The names and numbers of each measure's largest flows, in the order of the first one.
-
-        A number is 0 where a flow is not among the known ones of that measure, else at least the
-        true one and at most the measure's `maxOverestimate` above it.  Sums decay by half in
-        `HALF_LIFE_S`.
-        """
-        self._fold()
-        growth = self._growth()
-        sketches = dict(zip(MEASURES, self._sketches, strict=True))
-        order: dict[FlowKey, None] = {}
-        for name in by:
-            counts = sketches[name].counts
-            order.update(dict.fromkeys(sorted(counts, key=lambda key: -counts[key])[:most]))
-        return [
-            {
-                **dict(zip(NAMES, key, strict=True)),
-                **{name: sketch.estimate(key) / growth for name, sketch in sketches.items()},
-            }
-            for key in order
-        ]
-
-    def state(self, most: int = 20, by: Iterable[str] = MEASURES) -> FlowsState:
+    def state(self, most: int = MOST, by: Sequence[str] = MEASURES) -> FlowsState:
         """The largest flows by some measures, and what is known of all.
 
         A number is 0 where a flow is not among the known ones of that measure, else at least the
@@ -240,11 +211,11 @@ class TopFlows:
             flows=[self._flow(key, growth) for key in keys],
         )
 
-    def _flow(self, key: FlowKey, growth: float) -> UsedFlow:
+    def _flow(self, key: FlowKey, growth: float) -> Flow:
         flow_schema, priority_level, flow = key
         shown = flow.encode(errors="backslashreplace").decode()
         used, waited, rejected = (sketch.estimate(key) / growth for sketch in self._sketches)
-        return UsedFlow(
+        return Flow(
             flow_schema=flow_schema,
             priority_level=priority_level,
             flow=shown,
@@ -262,3 +233,13 @@ class TopFlows:
 
     def __repr__(self) -> str:
         return f"<TopFlows, {', '.join(map(repr, self._sketches))}>"
+
+
+def largest(found: FlowsState, most: int = MOST, by: Sequence[str] = MEASURES) -> list[Flow]:
+    """The flows with most by any of some measures, in the order of the first one."""
+    order: dict[int, Flow] = {}
+    for name in by:
+        flows = (each for each in found.flows if getattr(each, name))
+        for flow in nlargest(most, flows, key=attrgetter(name)):
+            order[id(flow)] = flow
+    return list(order.values())

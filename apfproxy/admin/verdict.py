@@ -1,4 +1,4 @@
-"""What is wrong, in words: rules over the state of the live page, a sentence for each that holds.
+"""What is wrong, in words: ten rules over the state of the live page that name a cause.
 
 A rule reads the state alone, as JSON has it, so that the page and `apfproxy top` say the same.  The
 sentences are in the order in which somebody who is called at night wants to read them: errors,
@@ -12,37 +12,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.admin.amounts import counted, duration_text, name_text, number_text
-from apfproxy.admin.findings import ERROR, NOTE, OK, WARNING, Severity, cut, listed
-from apfproxy.admin.fleet_findings import (
-    claims_above_limit,
-    members_silent,
-    members_unlike,
-    record_away,
-    seats_here,
+from apfproxy.admin.amounts import (
+    ERROR,
+    NOTE,
+    OK,
+    WARNING,
+    Severity,
+    counted,
+    cut,
+    duration_text,
+    listed,
+    name_text,
+    number_text,
 )
-from apfproxy.admin.recent_refusals import FLOOD
-from apfproxy.admin.server_findings import (
-    LEAST_RATE,
-    MANY_ERRORS,
-    client_errors,
-    endpoints_out,
-    levels_failed,
-    server_errors,
-    server_failing,
-    server_silent,
-    server_slow,
-    server_text,
-    unbalanced,
-)
+from apfproxy.admin.history import FLOOD
+from apfproxy.admin.live_state import WORKER
+from apfproxy.admin.state import OUT
+from apfproxy.fleet.ledger import LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from apfproxy.admin.findings import Finding
+    from apfproxy.admin.amounts import Finding
 
-State = dict[str, Any]
-"""As JSON has it; see `live_state`."""
+    Json = Mapping[str, Any]
+    """As JSON has it; see `live_state`."""
 
 LONG_WAIT_S = 1.0
 """A wait that people notice."""
@@ -58,15 +52,6 @@ REASONS = {
     "time-out": "waited too long",
     "concurrency-limit": "no seat free",
 }
-LIMITS = {
-    "rate": "of flows over their request rate",
-    "long-running": "of flows with too many long-running requests",
-    "ban": "since the level rejects all",
-}
-"""Reasons that the objects ask for by annotations."""
-
-WORKER = "worker"
-"""The check of a worker that does not answer."""
 CHECKS = {
     "configuration": "the objects: ",
     "settings": "the settings are not in force: ",
@@ -89,9 +74,19 @@ OWN_ANSWERS = {
     "401": "without valid credentials",
     "403": "of users who may not",
 }
+SILENT_S = 5.0
+"""A server that answers nobody for so long, while some wait, may hang."""
+FEW_ERRORS = 0.01
+MANY_ERRORS = 0.1
+"""Parts of the answers of the servers behind."""
+MOST = 0.5
+LEAST_RATE = 1.0
+"""Requests a second below which a part of them says little."""
+RECENT_S = 300
+"""For so long it is told that a member was lost."""
 
 
-def verdict(state: Mapping[str, Any], unix_s: float) -> list[dict[str, str]]:
+def verdict(state: Json, unix_s: float) -> list[dict[str, str]]:
     """The sentences with their severity, worst first; there is at least one.
 
     Args:
@@ -114,7 +109,51 @@ def verdict(state: Mapping[str, Any], unix_s: float) -> list[dict[str, str]]:
     return sentences
 
 
-def rejections(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+def server_failing(state: Json, unix_s: float) -> Iterator[Finding]:
+    """Nothing can be served."""
+    upstream = state.get("upstream")
+    if not upstream or upstream["state"] != "failing" or is_several(upstream):
+        return
+    since = upstream["since"]
+    lasting = "" if since is None else f" for {duration_text(max(0.0, unix_s - since))}"
+    problem = upstream["problem"] or "it gives no answers"
+    text = f"the server behind, {upstream['address']}, has been failing{lasting}: "
+    yield ERROR, text + cut(problem) + failing_requests(upstream)
+
+
+def endpoints_out(state: Json, unix_s: float) -> Iterator[Finding]:
+    """Of several servers behind some get no requests, or all should get none."""
+    upstream = state.get("upstream") or {}
+    count: int = upstream.get("endpointCount", 1)
+    if not count:
+        yield ERROR, "no endpoint is known, so no request can be forwarded"
+    if not is_several(upstream):
+        return
+    out: int = count - upstream["healthyCount"]
+    if not out:
+        return
+    why = [out_text(each, unix_s) for each in upstream["endpoints"] if each["state"] in OUT]
+    limit = ""
+    if seats := upstream["seatsPerEndpoint"]:
+        now, full = number_text(max(1, count - out) * seats), number_text(count * seats)
+        limit = f"; the limit is {now} seats instead of {full}"
+    if out == count:
+        text = f"all {number_text(count)} servers behind are out, so each still gets requests: "
+        yield ERROR, text + listed(why) + limit + failing_requests(upstream)
+        return
+    some, verb = f"{number_text(out)} of {number_text(count)}", "is" if out == 1 else "are"
+    yield WARNING, f"{some} servers behind {verb} out: {listed(why)}{limit}"
+
+
+def out_text(endpoint: Json, unix_s: float) -> str:
+    """An endpoint that gets no requests, and why."""
+    since = endpoint["since"]
+    lasting = "" if since is None else f" for {duration_text(max(0.0, unix_s - since))}"
+    problem = f": {cut(endpoint['problem'])}" if endpoint["problem"] else ""
+    return f"{endpoint['url']} ({endpoint['state']}{lasting}{problem})"
+
+
+def rejections(state: Json, _unix_s: float) -> Iterator[Finding]:
     """Levels that reject requests since they have no seats for them, the worst first."""
     found = []
     for level in state["levels"]:
@@ -132,17 +171,7 @@ def rejections(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
         yield severity, rejects + waiting + holder
 
 
-def limits_of_objects(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
-    """Levels that reject requests as annotations of objects say."""
-    verb = "would reject" if _observes(state) else "rejects"
-    for level in state["levels"]:
-        for reason, rate in level["rejectedPerSecond"].items():
-            if reason in LIMITS:
-                name = name_text(level["name"])
-                yield NOTE, f"{name} {verb} {number_text(rate)}/s {LIMITS[reason]}"
-
-
-def waits(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+def waits(state: Json, _unix_s: float) -> Iterator[Finding]:
     """Levels in which requests wait, but none are rejected; the longest wait first.
 
     A wait is worth a word if it is long, or if more wait than the level has seats.
@@ -164,7 +193,7 @@ def waits(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
         yield (NOTE if _observes(state) else WARNING), text + holder
 
 
-def kept_seats(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+def kept_seats(state: Json, _unix_s: float) -> Iterator[Finding]:
     """Seats that nobody uses while requests wait."""
     limited = [level for level in state["levels"] if level["type"] == "Limited"]
     seats = seats_here(state)
@@ -195,7 +224,7 @@ def kept_seats(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     yield severity, f"{text}{number_text(kept)} {are} kept for idle levels ({listed(named)})"
 
 
-def refusals(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+def refusals(state: Json, _unix_s: float) -> Iterator[Finding]:
     """The proxy itself refuses connections, or many requests, before flow control."""
     dispatched = sum(level["dispatchedPerSecond"] for level in state["levels"])
     for reason, rate in state["proxy"]["refusedPerSecond"].items():
@@ -211,18 +240,8 @@ def refusals(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
             yield WARNING, f"the proxy itself refuses {what}, with {reason}"
 
 
-def departures(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
-    """Levels whose clients leave before there is a seat for them."""
-    for level in state["levels"]:
-        left = level["leftPerSecond"]
-        if left and left >= MANY_ERRORS * (left + level["dispatchedPerSecond"]):
-            name = name_text(level["name"])
-            text = f"{number_text(left)} clients/s leave while they wait in {name}"
-            yield (NOTE if _observes(state) else WARNING), text
-
-
-def problems(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
-    """Health checks that fail."""
+def problems(state: Json, _unix_s: float) -> Iterator[Finding]:
+    """Health checks that fail, and clients that are not told apart as they could be."""
     for each in state["problems"]:
         check = each["check"]
         if check in SAID_ELSEWHERE or (check == OF_THE_FLEET and state.get("fleet")):
@@ -230,15 +249,11 @@ def problems(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
         is_error = each["isBlocking"] or check in ALWAYS_ERRORS
         start = CHECKS.get(check, f"health check {check} fails: ")
         yield (ERROR if is_error else WARNING), start + cut(each["problem"])
-
-
-def client_problems(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
-    """Clients are not told apart as they could be."""
     for text in state.get("clientProblems", ()):
         yield WARNING, text
 
 
-def overload(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+def overload(state: Json, _unix_s: float) -> Iterator[Finding]:
     """The proxy itself has too much to do."""
     proxy = state["proxy"]
     if "memory" in proxy["sheds"]:
@@ -250,33 +265,101 @@ def overload(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
         yield WARNING, f"the proxy itself is {late} late: it needs more processor time"
 
 
-RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
-    server_failing,
-    endpoints_out,
+def server_errors(state: Json, _unix_s: float) -> Iterator[Finding]:
+    """The servers behind answer, but not as they should."""
+    upstream = state.get("upstream")
+    if not upstream or upstream["state"] == "failing":
+        return
+    answered, errors = rates(upstream)
+    bad, lost = upstream["answersPerSecond"].get("5xx", 0.0), upstream["failuresPerSecond"]
+    total = answered + lost
+    if not errors or errors < FEW_ERRORS * total:
+        return
+    parts = [f"{number_text(bad)}/s are answers 5xx"] if bad else []
+    parts += [f"{number_text(lost)}/s get no answer"] if lost else []
+    part = number_text(100 * errors / total)
+    what = f"the server behind fails {part} % of its requests"
+    where = ""
+    if is_several(upstream):
+        what = f"the servers behind fail {part} % of their requests"
+        by_url = {each["url"]: rates(each)[1] for each in upstream["endpoints"]}
+        worst = max(by_url, key=lambda url: by_url[url])
+        where = f", most of them at {worst}" if by_url[worst] > MOST * errors else ""
+    severity = ERROR if errors >= MANY_ERRORS * total else WARNING
+    yield severity, f"{what}: {', '.join(parts)}{where}"
+
+
+def server_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
+    """The servers behind accept requests, and answer none of them."""
+    upstream = state.get("upstream") or {}
+    if upstream.get("state") != "failing" and upstream.get("silentSeconds", 0.0) >= SILENT_S:
+        lasting, awaiting = duration_text(upstream["silentSeconds"]), upstream["awaiting"]
+        several = is_several(upstream)
+        have = "the servers behind have" if several else "the server behind has"
+        waits = "1 request waits" if awaiting == 1 else f"{number_text(awaiting)} requests wait"
+        severity = NOTE if awaiting == 1 else WARNING
+        them = "them" if several else "it"
+        yield severity, f"{have} answered nothing for {lasting}: {waits} for {them}"
+
+
+def record_away(state: Json, _unix_s: float) -> Iterator[Finding]:
+    """This member cannot write to the record."""
+    fleet = state.get("fleet")
+    if not fleet or (fleet["state"] == LeaseState.HELD and not fleet["problem"]):
+        return
+    of = "the workers' record" if fleet["isOfWorkers"] else "the fleet's record"
+    lasting = "" if fleet["age"] is None else f" for {duration_text(fleet['age'])}"
+    seats = f"{number_text(fleet['inForce'])} of {counted(fleet['limit'], 'seat')}"
+    why = cut(fleet["problem"]) or f"the proxy uses {seats}"
+    yield WARNING, f"{of} has not been written{lasting}: {why}"
+
+
+def members_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
+    """Members of which nothing is heard, though the record can be read; or that were given up."""
+    fleet = state.get("fleet")
+    if not fleet or fleet["state"] != LeaseState.HELD or fleet["problem"]:
+        return  # nothing is heard of anybody
+    silent = [each for each in fleet["members"] if each["isSilent"]]
+    if silent:
+        names = [f"{name_text(each['name'])} for {duration_text(each['age'])}" for each in silent]
+        seats = counted(sum(each["claim"] for each in silent), "seat")
+        end = "its lease ends" if len(silent) == 1 else "their leases end"
+        yield WARNING, f"nothing is heard of {listed(names)}: {seats} may be idle until {end}"
+    if fleet["lostAge"] is not None and fleet["lostAge"] <= RECENT_S:
+        ago = f"{duration_text(fleet['lostAge'])} ago"
+        one = "worker" if fleet["isOfWorkers"] else "member of the fleet"
+        why = "it was killed, hangs or lost the store"
+        yield NOTE, f"the lease of a {one} ended {ago}: {why}; the others share its seats"
+
+
+def servers_out(state: Json, unix_s: float) -> Iterator[Finding]:
+    """The server behind fails, or some of several get no requests."""
+    yield from server_failing(state, unix_s)
+    yield from endpoints_out(state, unix_s)
+
+
+def fleet_away(state: Json, unix_s: float) -> Iterator[Finding]:
+    """The record of the fleet, or members of it, are away."""
+    yield from record_away(state, unix_s)
+    yield from members_silent(state, unix_s)
+
+
+RULES: Sequence[Callable[[Json, float], Iterator[Finding]]] = (
+    servers_out,
     rejections,
-    claims_above_limit,
-    record_away,
-    members_silent,
+    fleet_away,
     problems,
     overload,
-    levels_failed,
     refusals,
     server_silent,
     waits,
-    departures,
-    client_problems,
     server_errors,
-    client_errors,
     kept_seats,
-    server_slow,
-    unbalanced,
-    members_unlike,
-    limits_of_objects,
 )
 """Of two sentences of one severity the one whose rule is first here comes first."""
 
 
-def all_is_well(state: Mapping[str, Any]) -> str:
+def all_is_well(state: Json) -> str:
     """That nothing needs anybody, and how much is done."""
     rate = sum(level["dispatchedPerSecond"] for level in state["levels"])
     waiting = sum(level["waiting"] for level in state["levels"])
@@ -286,7 +369,7 @@ def all_is_well(state: Mapping[str, Any]) -> str:
     return f"all is well: {', '.join(parts)}"
 
 
-def would_be(state: Mapping[str, Any]) -> str:
+def would_be(state: Json) -> str:
     """What enforcing would do: whom it would reject, what would wait, and what would go on."""
     rejecting = [f"{number_text(rate)}/s in {name_text(name)}" for rate, name in _rejecting(state)]
     rejected = listed(rejecting) if rejecting else "nothing"
@@ -311,22 +394,22 @@ def would_be(state: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _rejecting(state: Mapping[str, Any]) -> list[tuple[float, str]]:
+def _rejecting(state: Json) -> list[tuple[float, str]]:
     """Requests rejected a second, and the level; the most first."""
     rates = [(sum(each["rejectedPerSecond"].values()), each["name"]) for each in state["levels"]]
     return sorted((rate for rate in rates if rate[0]), key=lambda rate: -rate[0])
 
 
-def _observes(state: Mapping[str, Any]) -> bool:
+def _observes(state: Json) -> bool:
     return bool(state["enforcement"] == "observe")
 
 
-def _waiting(state: Mapping[str, Any], requests: int) -> str:
+def _waiting(state: Json, requests: int) -> str:
     verb = "would wait" if _observes(state) else "waits" if requests == 1 else "wait"
     return f"{number_text(requests)} {verb}"
 
 
-def _holder(state: Mapping[str, Any], level: Mapping[str, Any]) -> str:
+def _holder(state: Json, level: Json) -> str:
     """Who wants most seats of the level; empty if nobody wants half of what all do."""
     holder, used = level["holder"], level["seatsInUse"]
     if holder is None or 2 * (holder["seats"] + holder["waitsFor"]) < used + level["waiting"]:
@@ -341,3 +424,45 @@ def _holder(state: Mapping[str, Any], level: Mapping[str, Any]) -> str:
         return text
     waits = "would wait" if _observes(state) else "waits"
     return f"{text} and {waits} for {number_text(holder['waitsFor'])}"
+
+
+def server_text(state: Json) -> str:
+    """How the servers behind do; empty if that is not known."""
+    upstream = state.get("upstream")
+    if not upstream or upstream["state"] == "failing":
+        return ""
+    errors = rates(upstream)[1]
+    p99 = upstream["p99"]
+    latency = "" if p99 is None else f"upstream p99 {duration_text(p99)}"
+    if errors:
+        told = f"{number_text(errors)} errors/s"
+        return f"{latency}, {told}" if latency else f"upstream {told}"
+    return latency
+
+
+def rates(server: Json) -> tuple[float, float]:
+    """Answers a second of one server or of all, and errors: answers 5xx and requests without."""
+    answers = server["answersPerSecond"]
+    return sum(answers.values()), answers.get("5xx", 0.0) + server["failuresPerSecond"]
+
+
+def failing_requests(upstream: Json) -> str:
+    """What it costs that nothing can be served; empty if nobody asks."""
+    rate = upstream["failuresPerSecond"]
+    return f"; {number_text(rate)} requests/s fail" if rate else ""
+
+
+def is_several(upstream: Json) -> bool:
+    """Whether there is more than one server behind."""
+    return bool(upstream.get("endpointCount", 1) > 1)
+
+
+def seats_here(state: Json) -> int:
+    """Seats that the requests of this proxy may have in all."""
+    fleet = state.get("fleet")
+    return int(fleet["inForce"] if fleet else state["serverConcurrencyLimit"])
+
+
+def fleet_findings(fleet: Json) -> list[Finding]:
+    """All that is wrong with a fleet, as `live_state.fleet_json` has it."""
+    return list(fleet_away({"fleet": fleet}, 0.0))

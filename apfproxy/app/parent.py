@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
 from apfproxy.app.parent_admin import ParentAdmin
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
-from apfproxy.app.runtime_directory import RuntimeDirectory
 from apfproxy.base import build
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.faults import Faults, Part
@@ -82,14 +81,7 @@ class Parent:
             command=command,
         )
         self.access = AdminAccess(settings)
-        self.admin = ParentAdmin(
-            self._listeners,
-            lambda: workers.slots,
-            lambda: workers.restarts,
-            self.health,
-            self.access,
-        )
-        self._directory: RuntimeDirectory | None = None
+        self.admin = ParentAdmin(self._listeners, workers, self.health, self.access)
         self._store: SharedStore | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
@@ -109,9 +101,6 @@ class Parent:
         """
         downstream, workers = self.settings.downstream, self.workers
         try:
-            self._directory = RuntimeDirectory(os.environ)
-            workers.directory = str(self._directory.path)
-            workers.has_counts = self.settings.admin is not None
             await workers.sockets.open(
                 downstream.listen, downstream.socket_mode, len(workers.slots)
             )
@@ -119,7 +108,7 @@ class Parent:
             await self._open_store()
             await workers.start()
             routes = () if self._store is None else self._store.routes()
-            await self.admin.start(lambda: self.settings, routes)
+            await self.admin.start(routes)
         except BaseException:
             await self.stop()
             raise
@@ -231,13 +220,10 @@ class Parent:
             await self._store.close()
             self._store = None
         self._listeners.give_up()
-        if self._directory is not None:
-            self._directory.remove()
 
     def _on_lost(self, process: WorkerProcess) -> None:
         """Keep what a process has counted that has ended."""
-        if process.place.counts is not None:
-            self.admin.bury(process.place.index, process.pid, process.place.counts)
+        self.admin.states.end(process.last)
 
     def __repr__(self) -> str:
         return f"<Parent of {self.workers}>"

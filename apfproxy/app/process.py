@@ -10,13 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
+from apfproxy.admin.gathering import admin_state
 from apfproxy.admin.observation import Observation
 from apfproxy.admin.places import BACKLOG as ADMIN_BACKLOG
 from apfproxy.admin.places import Places
+from apfproxy.admin.questions import ASK
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.listener_tls import ListenerTls, say_why_not, spoken
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.app.running import descriptor_limit
+from apfproxy.app.shown import Showing, own_states
 from apfproxy.base import build
 from apfproxy.base.address import is_loopback
 from apfproxy.base.clock import LoopClock
@@ -42,7 +45,8 @@ from apfproxy.settings.contradictions import access_warning, one_flow
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from apfproxy.app.admin_app import AdminListener
+    from apfproxy.admin.state import AdminState
+    from apfproxy.admin.web import WebListener
     from apfproxy.app.cluster import Cluster
     from apfproxy.base.service_manager import ServiceManager
     from apfproxy.base.signals import Signals
@@ -130,8 +134,25 @@ class ProxyProcess:
         )
         self.access = AdminAccess(settings)
         self.health.add(ADMIN_ACCESS, pages=(READYZ,), is_blocking=False, look=self.access.problem)
-        self._started_s = time.time()
-        self._admin: AdminListener | None = None
+        self._admin: WebListener | None = None
+        limit = min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART)
+        self._admin_places = Places("admin", limit, self.clock.now_ns)
+        self.states = states = own_states(
+            Showing(
+                settings=lambda: self.settings,
+                clock=self.clock,
+                clusters=self.clusters,
+                counters=self.counters,
+                observation=self.observation,
+                health=self.health,
+                faults=self.faults,
+                descriptors=self.descriptors,
+                events=self.configuration_events,
+                started_s=time.time(),
+                admin=self._admin_state,
+            )
+        )
+        manager.show(states.encoded, {ASK: states.reply})
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading: tuple[asyncio.Task[None], ...] = ()
 
@@ -171,6 +192,11 @@ class ProxyProcess:
         self.access.start()
         self._tasks.append(self._watching_descriptors.start())
 
+    def _admin_state(self) -> AdminState | None:
+        if self._admin is None:
+            return None
+        return admin_state(self._admin_places, self.access.refused)
+
     def _is_admin_local(self) -> bool:
         """Whether the admin listener is on loopback addresses and Unix sockets only."""
         listeners = self._admin.sockets if self._admin is not None else []
@@ -186,30 +212,15 @@ class ProxyProcess:
             ),
             self.tls.current,
         )
-        if admin is None:
+        if admin is None or self.manager.shows_state:
             return
         # aiohttp takes 12 MiB: a process without this listener does without.
-        from apfproxy.app.admin_app import AdminListener, AdminParts  # noqa: PLC0415 - as above
+        from apfproxy.admin.admin import listener  # noqa: PLC0415 - as above
 
-        limit = min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART)
-        places = Places("admin", limit, self.clock.now_ns)
         only = self.clusters.only
         api = None if only is None else only.objects.api
-        parts = AdminParts(
-            settings=lambda: self.settings,
-            access=self.access,
-            clock=self.clock,
-            clusters=self.clusters,
-            counters=self.counters,
-            observation=self.observation,
-            health=self.health,
-            faults=self.faults,
-            descriptors=self.descriptors,
-            events=self.configuration_events,
-            api_routes=() if api is None else tuple(api.routes()),
-            started_s=self._started_s,
-        )
-        self._admin = AdminListener(parts, places)
+        routes = () if api is None else tuple(api.routes())
+        self._admin = listener(self.states, self._admin_places, self.access, routes)
         await self._admin.start(
             await self._addresses.open(ADMIN, admin, ADMIN_BACKLOG, self.settings.admin_socket_mode)
         )
@@ -311,8 +322,7 @@ class ProxyProcess:
         self._tasks.clear()
         await self.server.stop()
         await self.observation.close()  # after the last request's end
-        if self._admin is not None and self.manager.counts is not None:
-            await self._admin.leave_counts(self.manager.counts)
+        await self.manager.last()
         await self.clusters.close()
         if self._admin is not None:
             await self._admin.close()
@@ -327,7 +337,7 @@ class ProxyProcess:
     def _log_start(self) -> None:
         settings = self.settings
         admin = None
-        if settings.admin is not None:
+        if settings.admin is not None and self._admin is not None:
             admin = dataclasses.replace(settings.admin, port=self.admin_port or 0)
         logger.info(
             "apfproxy %s listens on %s%s, forwards to %s, admin on %s; %s, at most %s connections",

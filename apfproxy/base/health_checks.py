@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 LIVEZ = "livez"
 READYZ = "readyz"
@@ -121,11 +121,12 @@ class ClusterHealth(HealthChecks):
 
 
 class HealthRegistry(HealthChecks):
-    """The checks of a process; `ping` never fails."""
+    """The checks of a process; `ping`, which never fails, unless some are given."""
 
-    def __init__(self) -> None:
-        super().__init__({})
-        self.add("ping")
+    def __init__(self, checks: Iterable[HealthCheck] = ()) -> None:
+        super().__init__({check.name: check for check in checks})
+        if not self._checks:
+            self.add("ping")
 
     def of_cluster(self, name: str) -> ClusterHealth:
         return ClusterHealth(self._checks, name)

@@ -18,7 +18,9 @@ from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Recurring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    Handler = Callable[[bytes], bytes | Iterator[bytes]]
 
 NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 PINGS = 2
@@ -32,8 +34,8 @@ class ServiceManager:
 
     Attributes:
         ping_period_s: How often it is to be told that the process lives; 0 for never.
-        counts: Path of a file in which it wants what the process has counted at its end; None if
-            it does not.
+        pauses_s: The pauses between that, if they are others.
+        shows_state: Whether it shows the process's state itself, as the parent of workers does.
         is_relieved: Whether it has had another process take over already.
     """
 
@@ -43,7 +45,8 @@ class ServiceManager:
             self._address = f"\0{self._address[1:]}"
         self._has_failed = False
         self._signs_of_life: Recurring | None = None
-        self.counts: str | None = None
+        self.shows_state = False
+        self.pauses_s: Iterator[float] | None = None
         self.is_relieved = False
         pid, watchdog_us = environment.get(WATCHDOG_PID), environment.get(WATCHDOG_USEC, "")
         self.ping_period_s = 0.0
@@ -61,9 +64,15 @@ class ServiceManager:
 
             loop = asyncio.get_running_loop()
             self._signs_of_life = Recurring(
-                Part.LOOP, loop, self.ping_period_s, math.inf, show_life
+                Part.LOOP, loop, self.ping_period_s, math.inf, show_life, self.pauses_s
             )
             self._signs_of_life.start()
+
+    def show(self, state: Callable[[], bytes], handlers: Mapping[str, Handler]) -> None:
+        """Have it ask for the state, and put questions; only one that `shows_state` does."""
+
+    async def last(self) -> None:
+        """Have it take the last state."""
 
     def end(self) -> None:
         """Give no more signs of life; harmless if it never began."""

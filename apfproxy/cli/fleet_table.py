@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from apfproxy.admin.amounts import counted, duration_text, number_text
-from apfproxy.admin.fleet_findings import fleet_findings
-from apfproxy.admin.fleet_page import PATH, share_text
-from apfproxy.admin.fleet_state import (
-    OF_WORKERS,
-    fleet_state,
-    is_current,
-    is_silent,
-    total_demand,
-)
+from apfproxy.admin.live_state import OF_WORKERS, fleet_json
+from apfproxy.admin.state import total_demand
+from apfproxy.admin.tables import how_seen, share_text
+from apfproxy.admin.verdict import fleet_findings
 from apfproxy.cli.admin_client import fetch_json, of_cluster, read_as
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.terminal_text import aligned, shown
@@ -40,7 +35,7 @@ STANDS: dict[str, str] = {
 
 def fetch_fleet(admin: Address, cluster: str | None) -> FleetView:
     """The fleet of a running proxy; CommandError if there is no proxy, or it has no fleet."""
-    answer = fetch_json(admin, of_cluster(cluster, PATH), "give its own --admin address")
+    answer = fetch_json(admin, of_cluster(cluster, "/debug/fleet"), "give its own --admin address")
     if answer is None:
         raise CommandError(
             f"the proxy at {admin.url} shares its seats with no other; serve --workers or --fleet"
@@ -73,7 +68,7 @@ def fleet_table(view: FleetView, where: str) -> Iterator[str]:
     yield ""
     if not is_of_workers:
         yield own_line(view)
-    for _, text in fleet_findings(fleet_state(view)):
+    for _, text in fleet_findings(fleet_json(view)):
         yield shown(text)
 
 
@@ -88,7 +83,7 @@ def own_line(view: FleetView) -> str:
 
 def _row(view: FleetView, member: MemberView, is_of_workers: bool) -> list[str]:
     is_own = member.is_self and not is_of_workers
-    silent = ", silent" if is_current(view) and is_silent(member) else ""
+    silent = ", silent" if how_seen(view, member) == "silent" else ""
     return [
         shown(member.name[:LONGEST_NAME]),
         str(member.claim),

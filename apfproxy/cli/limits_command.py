@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from apfproxy.admin.limits_page import PATH
 from apfproxy.cli.admin_client import fetch_as, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.fleet_table import fetch_fleet, fleet_table
@@ -118,7 +117,7 @@ def limits(
         summary = summarize_levels(offline_controller(objects.pop("objects"), **objects))
         where = "an idle proxy"
     else:
-        summary = fetch_as(admin, of_cluster(cluster, PATH), LevelsSummary)
+        summary = fetch_as(admin, of_cluster(cluster, "/debug/limits"), LevelsSummary)
         where = place_of(admin, cluster)
     summary = with_levels(summary, levels)
     show(summary, table(summary, where), output)

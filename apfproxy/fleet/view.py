@@ -30,6 +30,7 @@ class MemberView(View, frozen=True):
         age_s: Seconds since its last beat was seen here.
         is_alike: Whether it has the same limit and the same priority levels as this one.
         lease_s: Seconds without a beat after which the others take back its claim; 0 if unknown.
+        state: That of its lease, of a worker on the pages of all; else "".
     """
 
     key: str
@@ -42,6 +43,7 @@ class MemberView(View, frozen=True):
     age_s: float
     is_alike: bool
     lease_s: float = 0.0
+    state: str = ""
 
 
 class FleetView(View, frozen=True):

@@ -51,9 +51,7 @@ class Workers:
         command: Of the workers, if it is not that of this process.
 
     Attributes:
-        directory: For the workers' admin sockets.
         objects: Path of the objects of the parent's store, if it has one.
-        has_counts: Whether the workers are to leave what they have counted.
     """
 
     def __init__(
@@ -67,9 +65,7 @@ class Workers:
     ) -> None:
         self.sockets = WorkerSockets(listeners)
         self.ledger = Ledger(self._tell_others)
-        self.directory = ""
         self.objects: str | None = None
-        self.has_counts = False
         self.slots = [
             WorkerSlot(
                 index,
@@ -193,8 +189,6 @@ class Workers:
             count=len(self.slots),
             member=member,
             sockets=tuple(self.sockets.of(index)),
-            admin=f"{self.directory}/{member}.admin",
-            counts=f"{self.directory}/{member}.counts" if self.has_counts else None,
             objects=self.objects,
             hash_seed=self._hash_seed,
             version=build.version(),

@@ -20,7 +20,6 @@ from apfproxy.base.memory import default_bytes, overload_bytes
 from apfproxy.settings import (
     AUTO_WORKERS,
     MAX_WORKERS,
-    Address,
     AdminTlsSettings,
     LimitSettings,
     with_each_cluster,
@@ -49,9 +48,6 @@ class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         member: Its name as a member of the fleet of workers, which no other process has.
         link: Descriptor of the connection to the parent, see `link`.
         sockets: Descriptors of what it listens on.
-        admin: Path of the Unix socket that it serves its admin pages on.
-        counts: Path of the file in which it leaves what it has counted, for its parent; None where
-            nobody asks for that.
         objects: Path of the file in which the parent keeps the objects of its store; None where
             there is no store.
         hash_seed: By which all of them deal queues to flows.
@@ -64,8 +60,6 @@ class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     member: str
     link: int = -1
     sockets: tuple[int, ...] = ()
-    admin: str
-    counts: str | None = None
     objects: str | None = None
     hash_seed: int
     version: str = ""
@@ -186,8 +180,7 @@ def _placed(settings: Settings, place: WorkerPlace) -> Settings:
             max_requests_per_endpoint=part(upstream.max_requests_per_endpoint),
         ),
         flow_control=flow_control,
-        admin=Address.unix(place.admin),
-        # Its parent says who may read.
+        # Its parent has the listener, and says who may read.
         admin_tls=AdminTlsSettings(),
         admin_read_token_file=None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -31,8 +32,9 @@ from apfproxy.workers.link import (
 from apfproxy.workers.place import STORE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from apfproxy.base.service_manager import Handler
     from apfproxy.base.signals import Signals
     from apfproxy.fleet.store import LedgerStore
     from apfproxy.settings import FleetSettings
@@ -56,15 +58,16 @@ class ParentLink(ServiceManager):
 
     Attributes:
         handlers: Replies to the parent's questions; see `link.Handlers`.
-        state: Gives the state that the parent is to have, encoded; None for none.
     """
 
     def __init__(self, place: WorkerPlace, signals: Signals) -> None:
         super().__init__({})
-        self.counts = place.counts
+        self.shows_state = True
         self.ping_period_s = PING_PERIOD_S
+        # At whole seconds: the parent looks in between, when it has one of each worker.
+        self.pauses_s = iter(lambda: PING_PERIOD_S - time.time() % PING_PERIOD_S, None)
         self.handlers: dict[str, Callable[[bytes], bytes | Iterator[bytes]]] = {}
-        self.state: Callable[[], bytes] | None = None
+        self._state: Callable[[], bytes] | None = None
         self._signals = signals
         self._on_urgent: dict[str, Callable[[], None]] = {}
         connection = socket.socket(fileno=place.link)
@@ -73,6 +76,7 @@ class ParentLink(ServiceManager):
 
     def ready(self) -> None:
         self._link.send(Serving())
+        self._send_state()
 
     def reloading(self) -> None:
         self._link.send(Reading())
@@ -84,13 +88,21 @@ class ParentLink(ServiceManager):
         """Show life, and the state unless the parent has not read the one before."""
         is_read = self._link.is_sent
         self._link.send(Alive())
-        if self.state is not None and is_read:
-            self._link.send(State(self.state()))
+        if is_read:
+            self._send_state()
+
+    def show(self, state: Callable[[], bytes], handlers: Mapping[str, Handler]) -> None:
+        self._state = state
+        self.handlers.update(handlers)
+
+    def _send_state(self) -> None:
+        if self._state is not None:
+            self._link.send(State(self._state()))
 
     async def last(self) -> None:
         """Have the parent read the last state, for a moment."""
-        if self.state is not None:
-            self._link.send(State(self.state()))
+        if self._state is not None:
+            self._send_state()
             try:
                 async with asyncio.timeout(LAST_WITHIN_S):
                     await self._link.sent()

@@ -26,6 +26,7 @@ from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from apfproxy.admin.state import ProcessState
+    from apfproxy.admin.top_flows import TopFlows
     from apfproxy.objects.types import FlowControlObject
 
 MS = 1_000_000
@@ -61,6 +62,7 @@ class Scene:
         self.loads = ConfigStatus()
         self.upstream = StillUpstream("up")
         self.authentications = AuthenticationCounters()
+        self.top_flows: TopFlows | None = None
         self.metrics = ScrapedPage(TABLE, lambda: [{"": self.state()}])
 
     def parts(self, **more: Any) -> ServingParts:  # noqa: ANN401 - any of them
@@ -74,6 +76,7 @@ class Scene:
                 "pool": StillPool(self.upstream),
                 "upstream": self.upstream,
                 "authentications": self.authentications,
+                "top_flows": self.top_flows,
                 **more,
             }
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from apfproxy.admin.endpoint_state import EndpointView
 from apfproxy.upstream.counters import UpstreamCounters
 from apfproxy.upstream.recent_responses import RecentResponses
 
@@ -72,9 +71,3 @@ class StillPool:
         watches = upstream.watches.values()
         self.endpoints = [each.endpoint for each in watches if each.state != "draining"]
         self.draining: tuple[StillEndpoint, ...] = ()
-
-
-def view(url: str, state: str = "up") -> EndpointView:
-    """A server in a state."""
-    endpoint = StillEndpoint(url, is_drawn=state == "up")
-    return EndpointView(endpoint, None if state == "draining" else StillWatch(endpoint, state))

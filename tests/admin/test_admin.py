@@ -1,33 +1,34 @@
-"""The admin listener's pages, asked for over HTTP."""
+"""The admin listener's pages over HTTP: of one process, of several clusters, and of workers."""
 
 from __future__ import annotations
 
-import asyncio
 import gzip
+import json
 import re
-from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from apfproxy.admin.admin import (
-    DUMPS,
-    DUMPS_INDEX,
-    INDEX,
-    ITEMS_AT_ONCE,
-    build_admin_app,
-    gathered,
-)
-from apfproxy.admin.live_page import LIVE_INDEX
+from apfproxy.admin.admin import DUMPS, MISSING, OF_A_CLUSTER, OF_ALL, AdminPages
+from apfproxy.admin.explain_page import USAGE, explained
+from apfproxy.admin.gathering import ClusterParts, ProcessParts
+from apfproxy.admin.questions import Asked
+from apfproxy.admin.sources import OwnStates, Told, WorkersStates
+from apfproxy.admin.top_flows import TopFlows
 from apfproxy.base.health_checks import READYZ, HealthRegistry
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.preset import KUBERNETES
 from loadtest.objects import flow_schema, group_subject
 from tests.admin.scene import WALL_OFFSET_NS, Scene
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Mapping
 
     from aiohttp.web import Application, Request
+
+    from apfproxy.admin.sources import States
 
     Client = TestClient[Request, Application]
 
@@ -51,15 +52,76 @@ def health() -> HealthRegistry:
     return health
 
 
+class Process:
+    """A process with a cluster, or with several by their names."""
+
+    def __init__(
+        self, scenes: Mapping[str, Scene | None], health: HealthRegistry | None = None
+    ) -> None:
+        self.health = health or HealthRegistry()
+        self.scenes = scenes
+        self.states = OwnStates(self.parts, self.asked)
+
+    def parts(self) -> ProcessParts:
+        has_several = "" not in self.scenes
+        return ProcessParts(
+            started_s=1.0,
+            health=self.health,
+            clusters=[
+                ClusterParts(
+                    name=name,
+                    problem="" if scene else "s.yaml:3: odd",
+                    serving=None if scene is None else scene.parts(),
+                )
+                for name, scene in self.scenes.items()
+            ],
+            has_several=has_several,
+        )
+
+    def asked(self, name: str) -> Asked | None:
+        scene = self.scenes[name]
+        assert scene is not None
+        return Asked(
+            controller=scene.controller,
+            wall_offset_ns=WALL_OFFSET_NS,
+            top_flows=scene.top_flows,
+            explain=lambda query: explained(
+                query, scene.controller, LearnedCosts(lambda: 0), lambda *_: None, KUBERNETES
+            ),
+        )
+
+    def told(self, index: int, **changes: Any) -> Told:  # noqa: ANN401 - any field
+        """This process as a worker."""
+
+        async def ask(_question: str, arguments: bytes, _within_s: float) -> bytes:
+            return b"".join(self.states.reply(arguments))
+
+        worker = Told(index, index, "serving", last=self.states.encoded(), ask=ask)
+        return worker._replace(**changes)
+
+
+def talking_to(states: States) -> Client:
+    """Talks to the pages; leaves compressed bodies as they are."""
+    return TestClient(TestServer(AdminPages(states).app()), auto_decompress=False)
+
+
 @pytest.fixture
 async def client(scene: Scene, health: HealthRegistry) -> AsyncIterator[Client]:
-    """Talks to the admin listener of the scene; leaves compressed bodies as they are."""
-    app = build_admin_app(scene.controller, scene.scrape, health, lambda: WALL_OFFSET_NS)
-    async with TestClient(TestServer(app), auto_decompress=False) as client:
+    async with talking_to(Process({"": scene}, health).states) as client:
         yield client
 
 
-@pytest.mark.parametrize("path", ["/", *INDEX, *DUMPS_INDEX])
+async def read(client: Client, path: str, status: int = 200) -> Any:  # noqa: ANN401 - any JSON
+    """A page as JSON, or as text where it is none."""
+    response = await client.get(path, headers={**PLAIN, **JSON})
+    text = await response.text()
+    assert (status, text) == (response.status, text)
+    return json.loads(text) if response.content_type == "application/json" else text
+
+
+@pytest.mark.parametrize(
+    "path", ["/", *OF_ALL, *(path for path in OF_A_CLUSTER if path.startswith(DUMPS))]
+)
 async def test_every_page_answers(client: Client, path: str) -> None:
     """Each page of the index is there, and is neither cached nor guessed at."""
     response = await client.get(path, headers=PLAIN)
@@ -76,8 +138,7 @@ async def test_index(client: Client) -> None:
     paths = await (await client.get("/", headers=JSON)).json()
 
     named = [line.split()[0] for line in text.splitlines()]
-    first = [*INDEX, *DUMPS_INDEX, *LIVE_INDEX]
-    assert first == named[: len(first)]
+    assert [*OF_ALL, *OF_A_CLUSTER] == named
     assert {"paths": named} == paths
 
 
@@ -185,27 +246,292 @@ async def test_details_are_asked_for(client: Client) -> None:
         assert expected == ("UserName" in row)
 
 
-async def test_large_dumps_let_others_go_on() -> None:
-    """What a dump has is read in small parts, with the event loop's turns in between."""
-    turns = 0
-    is_done = False
-    seen = []
+# The other pages of a cluster.
 
-    def count() -> None:
-        nonlocal turns
-        turns += 1
-        if not is_done:
-            asyncio.get_running_loop().call_soon(count)
 
-    def items() -> Iterator[int]:
-        for number in range(10 * ITEMS_AT_ONCE + 1):
-            seen.append(turns)
-            yield number
+async def test_live(client: Client) -> None:
+    """The state has what is wrong in words; a level says what it does."""
+    state = await read(client, "/debug/live")
+    level = {each["name"]: each for each in state["levels"]}["catch-all"]
 
-    asyncio.get_running_loop().call_soon(count)
-    found = await gathered(items())
-    is_done = True
-    turns_of = Counter(seen)
+    assert ["ok"] == [each["severity"] for each in state["verdict"]]
+    assert (1, 1, None) == (level["executing"], level["seatsInUse"], level["holder"])
+    assert "workers" not in state
 
-    assert list(range(10 * ITEMS_AT_ONCE + 1)) == found
-    assert max(turns_of.values()) <= ITEMS_AT_ONCE
+
+async def test_events(client: Client) -> None:
+    """They begin with the history and a state."""
+    response = await client.get("/events")
+    begin = await response.content.readuntil(b"event: state")
+
+    assert response.content_type == "text/event-stream"
+    assert begin.startswith(b"retry: 1000\n\nevent: history\n")
+    response.close()
+
+
+async def test_limits_and_tables(client: Client) -> None:
+    """Limits, endpoints, fleets and objects are there as text and as JSON."""
+    limits = await read(client, "/debug/limits")
+    endpoints = await read(client, "/debug/endpoints")
+    objects = await read(client, "/debug/objects")
+
+    assert {"catch-all", "exempt"} == {level["name"] for level in limits["levels"]}
+    assert ["up"] == [each["State"] for each in endpoints]
+    assert objects[0]["kind"] == "PriorityLevelConfiguration"
+    assert await read(client, f"/debug/objects?uid={objects[0]['uid']}") == objects[:1]
+    assert await read(client, "/debug/fleet") is None
+    for path in ("endpoints", "fleet", "objects"):
+        response = await client.get(f"/debug/{path}", headers=PLAIN)
+        assert (200, "text/plain") == (response.status, response.content_type)
+
+
+async def test_explain(client: Client) -> None:
+    """Without a question the page says how to ask; one that makes no sense is refused."""
+    assert USAGE == await read(client, "/debug/explain")
+    found = await read(client, "/debug/explain?target=/&user=ann&group=everyone")
+    assert "everyone" == found["flowSchema"]
+    assert "say what is asked for" in await read(client, "/debug/explain?method=GET", 400)
+
+
+async def test_requests_of_a_level(client: Client) -> None:
+    """What executes, and the hand of a flow; an unknown level is named."""
+    found = await read(client, "/debug/live/requests?priorityLevel=catch-all")
+    hand = await read(client, "/debug/live/hand?priorityLevel=catch-all&flowSchema=a&flow=b")
+
+    assert (1, ["ann\n\\udcff"]) == (
+        found["executingCount"],
+        [each["user"] for each in found["executing"]],
+    )
+    assert {"priorityLevel": "catch-all", "hand": []} == hand
+    assert "no priority level 'x'" in await read(client, "/debug/live/hand?priorityLevel=x", 404)
+
+
+async def test_top_flows(client: Client, scene: Scene) -> None:
+    """By what is asked for, and so many; off, or asked for wrongly, the page says so."""
+    assert "top flows are off" in await read(client, "/debug/top_flows", 404)
+    scene.top_flows = TopFlows(8, scene.clock)
+    for ticket in list(scene.controller.levels["catch-all"].queue_set.executing):
+        scene.top_flows.on_seats_back(ticket, 2_000_000_000)
+    found = await read(client, "/debug/top_flows?by=seatSeconds&limit=1")
+    text = await (await client.get("/debug/top_flows", headers=PLAIN)).text()
+
+    assert [2.0] == [flow["seatSeconds"] for flow in found["flows"]]
+    assert {"total": 2.0, "maxOverestimate": 0.0} == found["measures"]["seatSeconds"]
+    assert "2.000" in text
+    assert "by must be one of" in await read(client, "/debug/top_flows?by=x", 400)
+    assert "limit must be" in await read(client, "/debug/top_flows?limit=0", 400)
+
+
+async def test_pages_in_a_browser(client: Client) -> None:
+    """A browser gets the page and its files."""
+    response = await client.get("/", headers={**PLAIN, "Accept": "text/html"})
+    script = await client.get("/page/main.js", headers=PLAIN)
+
+    assert ("text/html", 200) == (response.content_type, response.status)
+    assert "default-src 'self'" in response.headers["Content-Security-Policy"]
+    assert "text/javascript" == script.content_type
+
+
+# Several clusters.
+
+
+@pytest.fixture
+async def several(scene: Scene) -> AsyncIterator[Client]:
+    async with talking_to(
+        Process({"blue": scene, "green": Scene(()), "wrong": None}).states
+    ) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    "path", ["/clusters/blue/debug/limits", "/debug/limits?cluster=blue"], ids=["path", "query"]
+)
+async def test_ways_to_a_cluster(several: Client, path: str) -> None:
+    """Its pages are under its name, and at their own paths with the name."""
+    assert {"catch-all", "exempt"} == {
+        each["name"] for each in (await read(several, path))["levels"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/debug/limits", 400, "cluster: name one for /debug/limits"),
+        ("/clusters/bleu/debug/limits", 404, "did you mean blue?"),
+        ("/clusters/zzz/debug/limits", 404, "there are blue, green, wrong"),
+        ("/clusters/wrong/debug/limits", 503, "wrong cannot be used: s.yaml:3: odd"),
+        ("/clusters/blue/nothing", 404, "a cluster has these pages"),
+    ],
+)
+async def test_no_such_cluster(several: Client, path: str, status: int, text: str) -> None:
+    assert text in await read(several, path, status)
+
+
+async def test_overview(several: Client) -> None:
+    """It has all clusters, and rates at once; each page says which one it is of."""
+    found = await read(several, "/debug/clusters")
+    text = await (await several.get("/debug/live", headers=PLAIN)).text()
+    live = await read(several, "/clusters/blue/debug/live")
+
+    assert ["wrong", "blue", "green"] == [each["name"] for each in found["clusters"]]
+    assert "blue" == live["cluster"]
+    assert text.startswith("Cluster, ")
+
+
+async def test_redirects(several: Client) -> None:
+    """A name without its pages leads to the page; pages of all are not of one."""
+    found = [
+        (await several.get(path, allow_redirects=False)).headers["Location"]
+        for path in ("/?cluster=blue", "/clusters/blue", "/clusters/blue/metrics")
+    ]
+
+    assert ["clusters/blue/", "/clusters/blue/", "/metrics"] == found
+
+
+# Workers.
+
+
+class Parent:
+    """A parent of workers."""
+
+    def __init__(self, *workers: Told) -> None:
+        self.workers = workers
+        self.health = HealthRegistry()
+        self.states = WorkersStates(
+            lambda: self.workers,
+            lambda: ProcessParts(started_s=1.0, health=self.health),
+            lambda: 3,
+        )
+
+
+@pytest.fixture
+def workers(scene: Scene, health: HealthRegistry) -> tuple[Process, Process]:
+    """Two workers, each with a request."""
+    other = Scene((flow_schema("everyone", "catch-all", group_subject("everyone")),))
+    other.ticket("bob")
+    return Process({"": scene}, health), Process({"": other})
+
+
+DISPATCHED = "apiserver_flowcontrol_dispatched_requests_total{"
+
+
+async def test_sums(workers: tuple[Process, Process]) -> None:
+    """Pages have the sums, or one worker's; the metrics may have each one's."""
+    one, two = workers
+    async with talking_to(Parent(one.told(1), two.told(2)).states) as client:
+        state = await read(client, "/debug/live")
+        levels = await read(client, f"{DUMPS}/dump_priority_levels")
+        requests = await read(client, f"{DUMPS}/dump_requests?includeRequestDetails=1")
+        of_one = await read(client, f"{DUMPS}/dump_requests?worker=2&includeRequestDetails=1")
+        live = await read(client, "/debug/live/requests?priorityLevel=catch-all")
+        metrics = await read(client, "/metrics")
+        each = await read(client, "/metrics?workers=each")
+        unknown = await read(client, "/debug/limits?worker=9", 404)
+        wrong = await read(client, "/metrics?workers=all", 400)
+
+    assert [("1", 1), ("2", 1)] == [(each["name"], each["executing"]) for each in state["workers"]]
+    assert (
+        2 == {each["PriorityLevelName"]: each for each in levels}["catch-all"]["ExecutingRequests"]
+    )
+    assert (2, ["bob"]) == (len(requests), [each["UserName"] for each in of_one])
+    assert {"1", "2"} == {each["worker"] for each in live["executing"]}
+    assert [2.0] == [float(line.split()[-1]) for line in lines(metrics, DISPATCHED)]
+    assert 2 == sum('worker="' in line for line in lines(each, DISPATCHED))
+    assert "apfproxy_worker_restarts_total 3.0" in metrics
+    assert "worker: there is none named '9'; there are 1, 2\n" == unknown
+    assert "workers must be each" in wrong
+
+
+def lines(text: str, start: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(start)]
+
+
+async def test_a_silent_worker(workers: tuple[Process, Process]) -> None:
+    """It is named, and left out; where none is left, the page says why."""
+    one, two = workers
+    parent = Parent(one.told(1), two.told(2, state="silent"))
+    async with talking_to(parent.states) as client:
+        response = await client.get("/debug/live", headers=PLAIN)
+        state = json.loads(await response.text())
+        metrics = await read(client, "/metrics")
+        parent.workers = (one.told(1, state="ended", last=None, trouble="it crashed"),)
+        nobody = await read(client, "/debug/limits", 503)
+
+    assert "2" == response.headers[MISSING]
+    assert {"name": "2", "problem": "it shows no life"} in state["workers"]
+    assert "worker 2 does not answer: it shows no life" in {
+        each["problem"] for each in state["problems"]
+    }
+    assert 'apfproxy_worker_up{worker="2"} 0.0' in metrics
+    assert "no worker answers\nworker 1: it has no process: it crashed\n" == nobody
+
+
+async def test_counts_outlive_a_worker(workers: tuple[Process, Process]) -> None:
+    """What a process had counted stays in the sums; its gauges go with it."""
+    one, two = workers
+    parent = Parent(one.told(1))
+    parent.states.end(two.states.encoded())
+    parent.states.end(two.states.encoded())
+    parent.states.end(None)
+    async with talking_to(parent.states) as client:
+        metrics = await read(client, "/metrics")
+
+    assert [3.0] == [float(line.split()[-1]) for line in lines(metrics, DISPATCHED)]
+    executing = "apiserver_flowcontrol_current_executing_requests{"
+    assert [1.0] == [float(line.split()[-1]) for line in lines(metrics, executing)]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "expected"),
+    [
+        ("/readyz", 200, ["ok"]),
+        ("/readyz?verbose", 200, ["[+]worker/2 ok", "[-]worker/1/shutdown failed: it ends"]),
+        ("/readyz?worker=1", 500, ["[-]shutdown failed: it ends"]),
+        ("/readyz/shutdown", 200, ["internal server error: worker/1: it ends"]),
+        ("/readyz?verbose&exclude=shutdown", 200, ["[+]worker/1 ok"]),
+        ("/readyz/worker/1/nothing", 404, []),
+    ],
+)
+async def test_health_of_workers(
+    workers: tuple[Process, Process],
+    health: HealthRegistry,
+    path: str,
+    status: int,
+    expected: list[str],
+) -> None:
+    """A page fails only where no worker is well; what fails in one is listed."""
+    one, two = workers
+    two.health.add("shutdown", pages=(READYZ,))
+    health.report("shutdown", "it ends")
+    async with talking_to(Parent(one.told(1), two.told(2)).states) as client:
+        text = await read(client, path, status)
+
+    assert set(expected) <= set(text.splitlines())
+
+
+async def test_no_worker_is_well(workers: tuple[Process, Process], health: HealthRegistry) -> None:
+    """Then the page fails, and says what fails where; the parent's own checks count, too."""
+    one, _ = workers
+    health.report("shutdown", "it ends")
+    parent = Parent(one.told(1))
+    async with talking_to(parent.states) as client:
+        failed = await read(client, "/readyz", 500)
+        health.report("shutdown", None)
+        parent.workers = (one.told(1),)
+        parent.health.add("workers", problem="no worker serves")
+        own = await read(client, "/readyz", 500)
+
+    assert "[-]worker/1 failed: readyz check failed" in failed
+    assert "[-]workers failed: no worker serves" in own
+
+
+def test_names() -> None:
+    """A process that drains has its own name while another one has its place."""
+    last = msgspec.msgpack.encode({})
+    drains, serves = Told(1, 7, "draining", last=last), Told(1, 8, "serving", last=last)
+    starts = Told(1, 9, "starting")
+
+    assert ["1-7", "1"] == list(Parent(drains, serves, starts).states.named())
+    assert ["1"] == list(Parent(starts).states.named())
+    assert ["it is starting"] == [each.why_not for each in Parent(starts).workers]
+    assert "it has told nothing yet" == Told(1, 8, "serving").why_not

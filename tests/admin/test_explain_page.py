@@ -1,39 +1,26 @@
-"""`/debug/explain`, asked for over HTTP."""
+"""Questions to `/debug/explain`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import msgspec
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 
-from apfproxy.admin.admin import build_admin_app
 from apfproxy.admin.explain_page import (
     MAX_PARAMETERS,
     NOT_ENFORCED,
-    PATH,
-    USAGE,
-    explain_route,
+    explained,
     explanation_json,
     header_in,
     parse_header,
     question,
 )
-from apfproxy.base.health_checks import HealthRegistry
-from apfproxy.flowcontrol.explanation import Explanation, explain
+from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.request.attributes import ANONYMOUS, User, parse_attributes
 from loadtest.objects import flow_schema, group_subject
-from tests.admin.scene import POD, WALL_OFFSET_NS, Scene
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from aiohttp.web import Application, Request
-
-    Client = TestClient[Request, Application]
+from tests.admin.scene import POD, Scene
 
 COSTS = LearnedCosts(lambda: 0)
 
@@ -52,71 +39,18 @@ def scene() -> Scene:
     return scene
 
 
-@pytest.fixture
-async def client(scene: Scene) -> AsyncIterator[Client]:
-    """Talks to the admin listener of the scene."""
-    app = build_admin_app(
-        scene.controller,
-        scene.scrape,
-        HealthRegistry(),
-        lambda: WALL_OFFSET_NS,
-        explain_page=explain_route(scene.controller, COSTS, judge),
+def test_explained(scene: Scene) -> None:
+    """It is the explanation of the request, with all groups that count, and the notes."""
+    query = f"method=GET&target={quote(POD.decode(), safe='')}&user=ann&group=everyone"
+    found = explained(
+        query, scene.controller, COSTS, judge, KUBERNETES, lambda user: (NOT_ENFORCED, user.name)
     )
-    async with TestClient(TestServer(app)) as client:
-        yield client
-
-
-async def test_says_how_to_ask(client: Client) -> None:
-    """Without a question the page says what one looks like; the index has the page."""
-    response = await client.get(PATH)
-
-    assert (200, "text/plain", USAGE) == (
-        response.status,
-        response.content_type,
-        await response.text(),
-    )
-    assert PATH in await (await client.get("/")).text()
-
-
-async def test_answer(client: Client, scene: Scene) -> None:
-    """The answer is the explanation of the request, with all groups that count."""
-    target = quote(POD.decode(), safe="")
-    response = await client.get(f"{PATH}?method=GET&target={target}&user=ann&group=everyone")
-    found = msgspec.convert(await response.json(), Explanation)
     user = User("ann", ("everyone", "system:authenticated"))
+    expected = explain(scene.controller, COSTS, user, parse_attributes("GET", POD))
 
-    assert response.content_type == "application/json"
-    assert explain(scene.controller, COSTS, user, parse_attributes("GET", POD)) == found
-    assert ("everyone", "execute", 1) == (
-        found.flow_schema,
-        found.outcome.decision,
-        found.priority_level.seats_in_use,
-    )
-
-
-async def test_observing(scene: Scene) -> None:
-    """A proxy that only observes says that nothing comes of what it says."""
-    app = build_admin_app(
-        scene.controller,
-        scene.scrape,
-        HealthRegistry(),
-        lambda: WALL_OFFSET_NS,
-        explain_page=explain_route(scene.controller, COSTS, judge, lambda _: (NOT_ENFORCED,)),
-    )
-    async with TestClient(TestServer(app)) as client:
-        found = await (await client.get(f"{PATH}?target=/")).json()
-
-    assert found["notes"][-1] == NOT_ENFORCED
-
-
-async def test_wrong_question(client: Client) -> None:
-    """A question that makes no sense is answered with what would, and nothing of the inside."""
-    response = await client.get(f"{PATH}?path=/")
-
-    assert (400, "text/plain") == (response.status, response.content_type)
-    assert await response.text() == (
-        "expected the parameters method, target, user, group, header, not 'path'\n"
-    )
+    assert (*expected.notes, NOT_ENFORCED, "ann") == found.notes
+    assert expected.outcome == found.outcome
+    assert ("everyone", 1) == (found.flow_schema, found.priority_level.seats_in_use)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +99,7 @@ def test_question(query: str, user: User, verb: str, path: str) -> None:
         pytest.param("target=/a&method=TRACE", "would answer 405", id="refused"),
         pytest.param("target=a", "malformed request target", id="target"),
         pytest.param("target=/a&group=g", "group needs user", id="group"),
+        pytest.param("target=/a&path=/", "expected the parameters method", id="unknown"),
         pytest.param("target=/a&header=x", "expected a header such as X-Team:red", id="header"),
         pytest.param("&".join(["a=b"] * 300), f"more than {MAX_PARAMETERS}", id="many"),
     ],

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.admin.fleet_findings import fleet_findings, seats_here
-from apfproxy.admin.fleet_state import fleet_state
-from apfproxy.admin.verdict import verdict
+from apfproxy.admin.live_state import fleet_json
+from apfproxy.admin.verdict import fleet_findings, seats_here, verdict
 from tests.admin.test_verdict import problem, state
 from tests.fleet.views import fleet, member
 
@@ -24,18 +23,6 @@ WORKERS = "the parent process"
 @pytest.mark.parametrize(
     ("view", "severity", "text"),
     [
-        pytest.param(
-            fleet(claims=601),
-            "error",
-            "the 3 members of the fleet may use 601 seats, more than the limit of 600",
-            id="claims",
-        ),
-        pytest.param(
-            fleet(claims=601, store=WORKERS),
-            "error",
-            "the 3 workers may use 601 seats, more than the limit of 600",
-            id="claims-of-workers",
-        ),
         pytest.param(
             fleet(state="joining", age_s=None, claim=0, in_force=0),
             "warning",
@@ -75,31 +62,14 @@ WORKERS = "the parent process"
             " others share its seats",
             id="lost-worker",
         ),
-        pytest.param(
-            fleet(SELF, member("b", is_alike=False)),
-            "warning",
-            "b has another limit or other priority levels than this proxy",
-            id="unlike",
-        ),
-        pytest.param(
-            fleet(
-                SELF,
-                member("b", is_alike=False, limit=500),
-                *(member(name, 0, is_alike=False) for name in "cde"),
-            ),
-            "warning",
-            "b (limit 500), c, d and 1 more have another limit or other priority levels than this"
-            " proxy; the least limit counts",
-            id="several-unlike",
-        ),
     ],
 )
 def test_findings(view: FleetView, severity: str, text: str) -> None:
     """Each has its sentence, which the live page has as well."""
     said = {"severity": severity, "text": text}
 
-    assert [(severity, text)] == fleet_findings(fleet_state(view))
-    assert said in verdict(state(fleet=fleet_state(view)), 0.0)
+    assert [(severity, text)] == fleet_findings(fleet_json(view))
+    assert said in verdict(state(fleet=fleet_json(view)), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +83,13 @@ def test_findings(view: FleetView, severity: str, text: str) -> None:
 )
 def test_nothing(view: FleetView) -> None:
     """What is well has none."""
-    assert [] == fleet_findings(fleet_state(view))
+    assert [] == fleet_findings(fleet_json(view))
 
 
 def test_away_is_said_once() -> None:
     """While the record cannot be read, nobody is called silent, and the check says no more."""
     view = fleet(SELF, member("b", age_s=60.0), problem="no answer", age_s=60.0, lost_age_s=9.0)
-    judged = state(fleet=fleet_state(view), problems=[problem("fleet", "no answer")])
+    judged = state(fleet=fleet_json(view), problems=[problem("fleet", "no answer")])
 
     assert [("warning", f"{RECORD} has not been written for 60 s: no answer")] == [
         (each["severity"], each["text"]) for each in verdict(judged, 0.0)
@@ -128,4 +98,4 @@ def test_away_is_said_once() -> None:
 
 def test_seats_here() -> None:
     """Those of a member are what is in force, not what all share."""
-    assert (40, 200) == (seats_here(state()), seats_here(state(fleet=fleet_state(fleet()))))
+    assert (40, 200) == (seats_here(state()), seats_here(state(fleet=fleet_json(fleet()))))

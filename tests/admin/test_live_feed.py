@@ -2,61 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from apfproxy.admin import live_feed
+from apfproxy.admin.history import History
 from apfproxy.admin.live_feed import Listener, LiveFeed, event
-from apfproxy.admin.live_history import LiveHistory
 from tests.admin.scene import Scene
+
+if TYPE_CHECKING:
+    import pytest
 
 S = 1_000_000_000
 
 
 class Source:
-    """A feed whose time and state a test sets, and whose sleeps it ends.
-
-    Attributes:
-        state: What the next state is.
-        made: How many were made.
-        cost_ns: What making one takes.
-        slept_s: Every sleep so far.
-    """
+    """A feed, and listeners that tell when they are cut."""
 
     def __init__(self) -> None:
         self.scene = Scene(())
-        self.history = LiveHistory(self.scene.controller, 0)
-        self.state: dict[str, Any] | None = {"n": 1}
-        self.made = 0
-        self.cost_ns = 0
-        self.now_ns = 0
-        self.slept_s: list[float] = []
-        self.sleeping = asyncio.Event()
-        self.wake = asyncio.Event()
-        self.feed = LiveFeed(
-            self._make, self.history, lambda: self.now_ns, lambda: 5.0, self._sleep
-        )
+        self.history = History()
+        self.feed = LiveFeed(self.history)
         self.aborted: list[str] = []
 
     def listener(self, name: str = "") -> Listener:
-        """One that has joined."""
         listener = Listener(lambda: self.aborted.append(name))
         self.feed.join(listener)
         return listener
 
-    def _make(self) -> dict[str, Any] | None:
-        self.made += 1
-        self.now_ns += self.cost_ns
-        return None if self.state is None else dict(self.state)
-
-    async def _sleep(self, seconds: float) -> None:
-        self.slept_s.append(seconds)
-        self.sleeping.set()
-        await self.wake.wait()
-        self.wake.clear()
+    def second(self, number: int) -> None:
+        state = self.scene.state()
+        self.history.take(state, state.clusters[0], number * S, float(number))
 
 
 def data(text: bytes) -> dict[str, Any]:
@@ -67,97 +43,40 @@ def data(text: bytes) -> dict[str, Any]:
     return loaded
 
 
-async def test_works_only_for_listeners() -> None:
-    """The first listener starts the work, the last one that goes ends it."""
-    source = Source()
-    await asyncio.sleep(0)
-    before = source.made
-    one, two = source.listener(), source.listener()
-    await source.sleeping.wait()
-    source.feed.leave(one)
-    source.sleeping.clear()
-    source.wake.set()
-    await source.sleeping.wait()
-    source.feed.leave(two)
-    source.feed.leave(two)
-    made = source.made
-    source.wake.set()
-    await asyncio.sleep(0)
-
-    assert 0 == before
-    assert (2, 2) == (made, source.made)
-    assert "<LiveFeed: 0 listeners>" == repr(source.feed)
-
-
 async def test_states() -> None:
-    """A listener gets the newest state, and no state twice."""
+    """A listener gets the newest state, and no state twice; a new one gets one in any case."""
     source = Source()
     listener = source.listener()
-    source.feed.serve()
+    source.feed.offer({"n": 1}, 5.0)
     first = data(await listener.take())
-    source.feed.serve()
+    source.feed.offer({"n": 1}, 6.0)
     is_quiet = not listener._changed.is_set()  # noqa: SLF001 - there is nothing to await
-    source.state = {"n": 2}
-    source.feed.serve()
-    source.state = {"n": 3}
-    source.feed.serve()
+    source.feed.offer({"n": 2}, 7.0)
+    source.feed.offer({"n": 3}, 8.0)
     last = data(await listener.take())
-    source.feed.leave(listener)
-
-    assert {"time": 5.0, "n": 1} == first
-    assert is_quiet
-    assert {"time": 5.0, "n": 3} == last
-
-
-async def test_a_new_listener_gets_a_state() -> None:
-    """Also if nothing has changed since the others got theirs."""
-    source = Source()
-    source.listener()
-    source.feed.serve()
     late = source.listener()
-    source.feed.serve()
-    state = data(await late.take())
-    source.feed.close()
+    source.feed.offer({"n": 3}, 9.0)
 
-    assert {"time": 5.0, "n": 1} == state
-    assert {"time": 5.0, "n": 1} == json.loads(source.feed.state_json())
+    assert ({"time": 5.0, "n": 1}, True, {"time": 8.0, "n": 3}) == (first, is_quiet, last)
+    assert {"time": 9.0, "n": 3} == data(await late.take())
 
 
 async def test_seconds() -> None:
     """A listener gets every second that it has not had, and is woken for it alone, too."""
     source = Source()
     listener = source.listener()
-    source.feed.serve()
+    source.feed.offer({"n": 1}, 5.0)
     await listener.take()
     none = source.feed.seconds_for(listener)
-    source.history.sample(S, 1.0)
-    source.history.sample(2 * S, 2.0)
-    source.feed.serve()
+    for number in range(3):
+        source.second(number)
+    source.feed.offer({"n": 1}, 6.0)
     state = await listener.take()
     seconds = source.feed.seconds_for(listener)
 
     assert (b"", b"") == (none, state)
     assert event("seconds", source.history.columns()) == seconds
     assert b"" == source.feed.seconds_for(listener)
-    source.feed.close()
-
-
-@pytest.mark.parametrize(
-    ("cost_ns", "expected_s"),
-    [
-        pytest.param(0, 0.1, id="cheap"),
-        pytest.param(50_000_000, 1.0, id="dear"),
-    ],
-)
-async def test_interval(cost_ns: int, expected_s: float) -> None:
-    """States that are dear to make are made more seldom."""
-    source = Source()
-    source.cost_ns = cost_ns
-    source.listener()
-    await source.sleeping.wait()
-    source.feed.close()
-
-    assert [expected_s] == source.slept_s
 
 
 async def test_close() -> None:
@@ -169,9 +88,9 @@ async def test_close() -> None:
 
     assert b"" == await waiting.take()
     assert (True, ["writing"]) == (source.feed.is_closed, source.aborted)
-    assert "<Listener being written to>" == repr(writing)
     for listener in (waiting, writing):
         source.feed.leave(listener)
+    assert source.feed.is_empty
 
 
 async def test_full(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,50 +98,6 @@ async def test_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_feed, "MAX_LISTENERS", 1)
     source = Source()
     before = source.feed.is_full
-    listener = source.listener()
+    source.listener()
 
     assert (False, True) == (before, source.feed.is_full)
-    source.feed.leave(listener)
-
-
-async def test_an_error_does_not_end_the_service(caplog: pytest.LogCaptureFixture) -> None:
-    """A state that cannot be made is left out; the next one is sent."""
-    source = Source()
-    make, calls = source._make, []
-
-    def fail_once() -> dict[str, Any] | None:
-        calls.append(1)
-        if len(calls) == 1:
-            raise ValueError("a bug")
-        return make()
-
-    source.feed = LiveFeed(
-        fail_once,
-        source.history,
-        lambda: source.now_ns,
-        lambda: 5.0,
-        source._sleep,  # noqa: SLF001  likewise
-    )
-    listener = source.listener()
-    await source.sleeping.wait()
-    source.wake.set()
-    state = data(await listener.take())
-    source.feed.leave(listener)
-
-    assert {"time": 5.0, "n": 1} == state
-    assert 1 == caplog.text.count("ValueError: a bug")
-
-
-async def test_no_state_any_more() -> None:
-    """Then all who listen are ended."""
-    source = Source()
-    listener = source.listener()
-    await source.sleeping.wait()
-    first = await listener.take()
-    source.state = None
-    source.wake.set()
-    last = await listener.take()
-    source.feed.leave(listener)
-
-    assert {"n": 1, "time": 5.0} == data(first)
-    assert (b"", True) == (last, source.feed.is_closed)

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
-from apfproxy import __version__
-from apfproxy.admin import live_state as live_state_module
-from apfproxy.admin.fleet_state import fleet_state
-from apfproxy.admin.live_recent import Recent
-from apfproxy.admin.live_state import NEW_LEVEL, LiveInputs, live_state
+from apfproxy.admin.gathering import ClusterParts, ProcessParts, gathered
+from apfproxy.admin.history import History
+from apfproxy.admin.live_state import OF_WORKERS, live_state, of_whole_server, problems
+from apfproxy.admin.state import (
+    CheckState,
+    EventState,
+    Flow,
+    FlowsState,
+    ProcessState,
+    Share,
+    WorkerState,
+    of_worker,
+    summed,
+)
+from apfproxy.base import build
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.objects.types import QueuingConfiguration
-from apfproxy.proxy.counters import ListenerCounters, ProxyCounters, Refusal
+from apfproxy.proxy.counters import Refusal
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.admin.scene import Scene
-from tests.fleet.views import fleet
+from tests.admin.servers import StillUpstream
+from tests.fleet.views import fleet, member
+
+if TYPE_CHECKING:
+    from apfproxy.admin.live_state import State
+
+S = 1_000_000_000
 
 
 @pytest.fixture
@@ -31,11 +49,21 @@ def scene() -> Scene:
     return scene
 
 
+def shown(scene: Scene, history: History | None = None, **parts: Any) -> State:  # noqa: ANN401
+    """The state now."""
+    state = scene.state(is_full=False, **parts)
+    return live_state(state, state.clusters[0], history or History())
+
+
+def level(state: State, name: str = "tiny") -> State:
+    found: State = {each["name"]: each for each in state["levels"]}[name]
+    return found
+
+
 def test_level(scene: Scene) -> None:
     """A level has its limits, what it does now, what it did, and its queues."""
-    state = live_state(scene.controller, LiveInputs())
-    level = {each["name"]: each for each in state["levels"]}["tiny"]
-    waiting, seats = level.pop("queues"), level.pop("queueSeats")
+    found = level(shown(scene))
+    waiting, seats = found.pop("queues"), found.pop("queueSeats")
 
     assert {
         "name": "tiny",
@@ -60,80 +88,120 @@ def test_level(scene: Scene) -> None:
         "cancelled": 0,
         "failed": 0,
         "queueCount": 2,
-        **NEW_LEVEL,
-    } == level
+        "condition": "waits",
+        "dispatchedPerSecond": 0.0,
+        "servedPerSecond": 0.0,
+        "failedPerSecond": 0.0,
+        "leftPerSecond": 0.0,
+        "rejectedPerSecond": {},
+        "oldestWaitSeconds": 0.0,
+        "holder": {
+            "flowSchema": "all", "flow": "ann", "kind": "user", "seats": 2, "waitsFor": 1,
+        },
+    } == found  # fmt: skip
     assert [0, 1] == sorted(waiting)
     assert [0, 2] == sorted(seats)
 
 
 @pytest.mark.parametrize(
-    ("current", "expected"),
-    [
-        pytest.param(1, (1, 0), id="lends"),
-        pytest.param(2, (0, 0), id="neither"),
-        pytest.param(5, (0, 3), id="borrows"),
-    ],
+    ("current", "expected"), [(1, (1, 0)), (2, (0, 0)), (5, (0, 3))], ids=["lends", "is", "borrows"]
 )
 def test_lent_and_borrowed(scene: Scene, current: int, expected: tuple[int, int]) -> None:
     """What the current limit is off the nominal one is lent or borrowed."""
     scene.controller.levels["tiny"].current_limit = current
-    levels = live_state(scene.controller, LiveInputs())["levels"]
-    level = {each["name"]: each for each in levels}["tiny"]
+    found = level(shown(scene))
 
-    assert expected == (level["lent"], level["borrowed"])
-
-
-def test_many_queues(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of very many queues the first are shown, and how many there are."""
-    monkeypatch.setattr(live_state_module, "MAX_QUEUES", 1)
-    levels = live_state(scene.controller, LiveInputs())["levels"]
-    level = {each["name"]: each for each in levels}["tiny"]
-
-    assert (1, 1, 2) == (len(level["queues"]), len(level["queueSeats"]), level["queueCount"])
+    assert expected == (found["lent"], found["borrowed"])
 
 
-def test_exempt_level(scene: Scene) -> None:
-    """An exempt level has no greatest limit and no queues."""
-    levels = live_state(scene.controller, LiveInputs())["levels"]
-    level = {each["name"]: each for each in levels}["exempt"]
+def test_idle_levels(scene: Scene) -> None:
+    """An exempt level has no greatest limit; the queues of one that was never used are empty."""
+    queuing = QueuingConfiguration(queues=3, hand_size=1, queue_length_limit=1)
+    objects = priority_level("idle", queuing=queuing), priority_level("tiny")
+    scene.controller.commit(scene.controller.digest(objects))
+    state = shown(scene)
 
-    assert ("Exempt", None, []) == (level["type"], level["max"], level["queues"])
-    assert ["catch-all", "exempt", "tiny"] == [each["name"] for each in levels]
+    assert ("Exempt", None, []) == tuple(
+        level(state, "exempt")[key] for key in ("type", "max", "queues")
+    )
+    assert ([0] * 3, [0] * 3, "idle") == tuple(
+        level(state, "idle")[key] for key in ("queues", "queueSeats", "condition")
+    )
+    assert ["catch-all", "exempt", "idle", "tiny"] == [each["name"] for each in state["levels"]]
+
+
+def test_rates(scene: Scene) -> None:
+    """What a level, a FlowSchema and the servers did lately is a rate."""
+    history = History()
+    for second in range(2):
+        process = scene.state()
+        history.take(process, process.clusters[0], second * S, float(second))
+        scene.ask("ann")
+        scene.controller.levels["tiny"].failed_total += 1
+        scene.counters.pool.unattributed.answers[503] = 3
+    state = shown(scene, history)
+    found = level(state)
+
+    assert ("rejects", {"queue-full": 1.0}, 1.0) == (
+        found["condition"],
+        found["rejectedPerSecond"],
+        found["failedPerSecond"],
+    )
+    assert 3.0 == state["upstream"]["answersPerSecond"]["5xx"]
+    assert [("all", 1.0), ("catch-all", 0.0), ("exempt", 0.0)] == sorted(
+        (each["name"], each["matchedPerSecond"]) for each in state["flowSchemas"]
+    )
 
 
 def test_the_whole(scene: Scene) -> None:
-    """Beside the levels there are the server's limit, what is recent, and what happened."""
+    """Beside the levels there are the server's limit, the flows, and what happened."""
     events = ConfigurationEvents()
     events.record(3.0, "bad \udcff", is_error=True)
-    inputs = LiveInputs(
-        lambda: "observe",
-        events,
-        started_s=2.0,
-        source=lambda: "files",
-        upstream=lambda: {"state": "up"},
-        client_problems=lambda: iter(("all are one",)),
+    health = HealthRegistry()
+    health.add("limits", is_blocking=False, problem="late\udcff")
+    scene.counters.listener.loop_delay_ns = 256_000_000
+    scene.counters.listener.overloads[Refusal.LOOP_DELAY] = True
+    parts = scene.parts(enforcement="observe", source="files", client_problems=["all are one"])
+    *_, process = gathered(
+        ProcessParts(
+            started_s=2.0,
+            health=health,
+            events=events,
+            listener=scene.counters.listener,
+            clusters=[ClusterParts(serving=parts)],
+        )
     )
-    found = Recent(flow_schemas=[{"name": "all"}], top_flows=[{"flow": "ann"}])
-    state = live_state(scene.controller, inputs, found)
-    del state["levels"], state["seatFairFrac"]
+    flow = Flow(flow_schema="all", priority_level="tiny", flow="ann", seat_seconds=7.0)
+    process.clusters[0].top_flows = FlowsState(flows=[flow])
+    state = live_state(process, process.clusters[0], History())
+    del state["levels"], state["seatFairFrac"], state["upstream"], state["flowSchemas"]
 
     assert {
         "serverConcurrencyLimit": 2,
         "enforcement": "observe",
         "proxy": {
-            "version": __version__,
+            "version": build.short_version(),
             "startTime": 2.0,
-            "loopDelaySeconds": 0.0,
-            "sheds": [],
+            "loopDelaySeconds": 0.26,
+            "sheds": ["loop-delay"],
             "refusedPerSecond": {},
         },
         "cluster": "",
-        "problems": [],
+        "problems": [{"check": "limits", "problem": "late\\udcff", "isBlocking": False}],
         "clientProblems": ["all are one"],
-        "flowSchemas": [{"name": "all"}],
         "flowSchemaCount": 3,
-        "topFlows": [{"flow": "ann"}],
-        "upstream": {"state": "up"},
+        "topFlows": [
+            {
+                "flowSchema": "all",
+                "priorityLevel": "tiny",
+                "flow": "ann",
+                "seatSeconds": 7.0,
+                "waitSeconds": 0.0,
+                "rejected": 0.0,
+                "kind": "user",
+                "isWhole": True,
+            }
+        ],
         "fleet": None,
         "configuration": {
             "generation": 2,
@@ -143,41 +211,7 @@ def test_the_whole(scene: Scene) -> None:
     } == state
 
 
-def test_what_is_recent_of_a_level(scene: Scene) -> None:
-    """A level has what is recent of it; one that came since has done nothing yet."""
-    found = Recent(levels={"tiny": {"condition": "rejects"}})
-    levels = live_state(scene.controller, LiveInputs(), found)["levels"]
-    conditions = {each["name"]: each["condition"] for each in levels}
-
-    assert {"catch-all": "idle", "exempt": "idle", "tiny": "rejects"} == conditions
-
-
-def test_health(scene: Scene) -> None:
-    """Checks that fail are listed, with their problems."""
-    health = HealthRegistry()
-    health.add("limits", is_blocking=False, problem="late\udcff")
-    health.add("sweep")
-    problems = live_state(scene.controller, LiveInputs(health=health))["problems"]
-
-    assert [{"check": "limits", "problem": "late\\udcff", "isBlocking": False}] == problems
-
-
-def test_overload(scene: Scene) -> None:
-    """How late the proxy is, and why it sheds connections."""
-    counters = ProxyCounters(ListenerCounters(loop_delay_ns=256_000_000))
-    counters.listener.overloads[Refusal.LOOP_DELAY] = True
-    proxy = live_state(scene.controller, LiveInputs(counters=counters))["proxy"]
-
-    assert {} == proxy["refusedPerSecond"]
-    assert (0.26, ["loop-delay"]) == (proxy["loopDelaySeconds"], proxy["sheds"])
-
-
-def test_no_flows_by_default() -> None:
-    """Who does not watch flows shows none."""
-    assert [] == list(LiveInputs().top_flows())
-
-
-def test_problems_of_a_cluster(scene: Scene) -> None:
+def test_problems_of_a_cluster() -> None:
     """Those of other clusters are not among them."""
     health = HealthRegistry()
     for name in ("a", "b", "ab"):
@@ -185,18 +219,90 @@ def test_problems_of_a_cluster(scene: Scene) -> None:
         checks.publish()
         checks.add("upstream", problem=name)
     health.add("cluster/a", problem="refused")
-    health.add("limits", problem="late")
-    found = live_state(scene.controller, LiveInputs(health=health, cluster="a"))
+    *_, process = gathered(ProcessParts(started_s=1.0, health=health))
 
-    assert "a" == found["cluster"]
-    assert [("upstream", "a"), ("cluster/a", "refused"), ("limits", "late")] == [
-        (each["check"], each["problem"]) for each in found["problems"]
+    assert [("upstream", "a"), ("cluster/a", "refused")] == [
+        (each["check"], each["problem"]) for each in problems(process, "a")
     ]
 
 
-def test_fleet() -> None:
-    """Who shares the seats is there, if anybody does."""
-    scene = Scene(())
-    state = live_state(scene.controller, LiveInputs(fleet=fleet))
+def test_servers(scene: Scene) -> None:
+    """Of many servers those that are out are shown first, in their order."""
+    scene.upstream = StillUpstream(*["up"] * 70, "failing")
+    upstream = shown(scene)["upstream"]
 
-    assert fleet_state(fleet()) == state["fleet"]
+    assert (64, 71, 70) == (
+        len(upstream["endpoints"]),
+        upstream["endpointCount"],
+        upstream["healthyCount"],
+    )
+    assert ["failing"] == [each["state"] for each in upstream["endpoints"] if each["state"] != "up"]
+
+
+def test_fleet(scene: Scene) -> None:
+    """Members that are not well come first of too many; ages are whole seconds."""
+    others = [member(f"m{n}", age_s=9.5 if n == 99 else 0.4) for n in range(100)]
+    view = fleet(member("a", is_self=True), *others)
+    found = shown(scene, fleet=view)["fleet"]
+
+    assert (64, 101, 1) == (len(found["members"]), found["memberCount"], found["silentCount"])
+    assert ["a", "m99", "m0"] == [each["name"] for each in found["members"][:3]]
+    assert (0, 9) == (found["age"], found["members"][1]["age"])
+
+
+# Workers.
+
+
+def parent(*names: str, silent: str = "") -> ProcessState:
+    workers = [WorkerState(name=name, state="serving") for name in names]
+    problem = WorkerState(name=silent, state="silent", problem="it shows no life")
+    return ProcessState(workers=[*workers, *([problem] if silent else [])])
+
+
+@pytest.mark.parametrize(
+    ("workers", "expected"),
+    [
+        (["1", "2"], "late"),
+        (["1"], "worker 1: late"),
+    ],
+)
+def test_who_has_a_problem(workers: list[str], expected: str) -> None:
+    """Where not all have it, the problem names them, and so does an event."""
+    process = parent("1", "2")
+    process.health = [CheckState(name="limits", problems={"late": workers})]
+    process.events = [EventState(message="late", workers=workers)]
+    process.clusters = Scene(()).state().clusters
+    state = live_state(process, process.clusters[0], History())
+
+    assert [expected] == [each["problem"] for each in state["problems"]]
+    assert [expected] == [each["message"] for each in state["configuration"]["events"]]
+
+
+def test_workers_that_end_or_are_silent() -> None:
+    """One that makes room for another is no problem; one that is silent is."""
+    process = parent("1", "2", silent="3")
+    process.health = [CheckState(name="shutdown", problems={"it ends": ["1"]})]
+
+    assert [("worker", "worker 3 does not answer: it shows no life")] == [
+        (each["check"], each["problem"]) for each in problems(process)
+    ]
+
+
+def test_shares_of_workers(scene: Scene) -> None:
+    """Each has its part; the limit is that which all share."""
+    view = fleet(member("worker-1", is_self=True), store=OF_WORKERS, limit=9)
+    states = [of_worker(scene.state(fleet=view), name) for name in ("1", "2")]
+    process = summed([*states, parent("1", "2")])
+    of_whole_server(process.clusters[0])
+    history = History()
+    state = live_state(process, process.clusters[0], history)
+
+    assert [("1", 2, 1), ("2", 2, 1)] == [
+        (each["name"], each["seatsInUse"], each["waiting"]) for each in state["workers"]
+    ]
+    assert 9 == state["serverConcurrencyLimit"]
+    assert (4, 2, 8) == tuple(level(state)[key] for key in ("seatsInUse", "waiting", "nominal"))
+    assert {"ann": 4} == {level(state)["holder"]["flow"]: level(state)["holder"]["seats"]}
+    assert process.clusters[0].workers[0] == Share(
+        name="1", seats_in_use=2, executing=2, waiting=1, dispatched=2
+    )

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.admin.overview import MAX_PROBLEM, Overview, Place
+from apfproxy.admin.gathering import ClusterParts, ProcessParts, gathered
+from apfproxy.admin.overview import MAX_PROBLEM, Overview
 from apfproxy.flowcontrol.queue_set import RejectReason
 from loadtest.objects import flow_schema, group_subject
 from tests.admin.scene import Scene
 from tests.admin.servers import StillUpstream
+from tests.fleet.views import fleet
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.admin.gathering import ServingParts
+    from apfproxy.admin.state import ProcessState
 
 S = 1_000_000_000
 SCHEMA = flow_schema("everyone", "catch-all", group_subject("everyone"))
 
 
-@dataclass(eq=False)
 class Still:
-    """A cluster that serves."""
+    """A cluster whose servers are in these states."""
 
-    upstream: StillUpstream
-    scene: Scene = field(default_factory=lambda: Scene((SCHEMA,)))
-    fleet_problem: str = ""
-    is_observing: bool = False
+    def __init__(self, *states: str, fleet_problem: str = "", enforcement: str = "enforce") -> None:
+        self.scene = Scene((SCHEMA,))
+        self.scene.upstream = StillUpstream(*states)
+        self.fleet = fleet(problem=fleet_problem) if fleet_problem else None
+        self.enforcement = enforcement
 
-    @property
-    def controller(self) -> Controller:
-        """Its flow control."""
-        return self.scene.controller
+    def parts(self) -> ServingParts:
+        return self.scene.parts(fleet=self.fleet, enforcement=self.enforcement)
 
 
 class Process:
@@ -40,24 +40,38 @@ class Process:
 
     def __init__(self, **clusters: Still | str) -> None:
         self.now_ns = 0
-        self.places = [
-            Place(name, f"{name}.example", None, each)
-            if isinstance(each, str)
-            else Place(name, f"{name}.example", each, "")
-            for name, each in clusters.items()
+        self.clusters = clusters
+        self.overview = Overview()
+
+    def state(self) -> ProcessState:
+        parts = [
+            ClusterParts(
+                name=name,
+                where=f"{name}.example",
+                problem=each if isinstance(each, str) else "",
+                serving=None if isinstance(each, str) else each.parts(),
+            )
+            for name, each in self.clusters.items()
         ]
-        self.overview = Overview(lambda: self.places, lambda: self.now_ns)
+        *_, state = gathered(ProcessParts(started_s=1.0, health=(), clusters=parts))
+        return state
+
+    def sample(self) -> None:
+        self.overview.take(self.state(), self.now_ns)
+
+    def json(self) -> dict[str, Any]:
+        return self.overview.json(self.state())
 
 
 def test_worst_first() -> None:
     """Clusters with problems come first, and are named in words."""
     process = Process(
-        well=Still(StillUpstream("up")),
-        partly=Still(StillUpstream("up", "failing")),
-        dead=Still(StillUpstream("failing")),
+        well=Still("up"),
+        partly=Still("up", "failing"),
+        dead=Still("failing"),
         bad="x" * 999,
     )
-    state = process.overview.state()
+    state = process.json()
 
     assert ["bad", "dead", "partly", "well"] == [each["name"] for each in state["clusters"]]
     assert [
@@ -76,13 +90,13 @@ def test_worst_first() -> None:
 @pytest.mark.parametrize("is_observing", [False, True])
 def test_a_cluster_that_would_reject(is_observing: bool) -> None:
     """It is no error where flow control only observes."""
-    busy = Still(StillUpstream("up"), is_observing=is_observing)
+    busy = Still("up", enforcement="observe" if is_observing else "enforce")
     process = Process(busy=busy)
-    process.overview.sample()
+    process.sample()
     busy.scene.controller.levels["catch-all"].queue_set.rejected_total += 2
     process.now_ns = S
-    process.overview.sample()
-    state = process.overview.state()
+    process.sample()
+    state = process.json()
 
     assert [2.0] == [row["rejectedPerSecond"] for row in state["clusters"]]
     assert ("note" if is_observing else "error") == state["clusters"][0]["severity"]
@@ -91,8 +105,8 @@ def test_a_cluster_that_would_reject(is_observing: bool) -> None:
 
 def test_fleet() -> None:
     """A cluster whose seats are not in step with those of other proxies says why."""
-    process = Process(away=Still(StillUpstream("up"), fleet_problem="redis://r: no answer"))
-    state = process.overview.state()
+    process = Process(away=Still("up", fleet_problem="redis://r: no answer"))
+    state = process.json()
 
     assert ("warning", "redis://r: no answer") == (
         state["clusters"][0]["severity"],
@@ -102,10 +116,11 @@ def test_fleet() -> None:
 
 def test_settings_that_are_not_in_force() -> None:
     """A cluster that serves by its settings of before has all that is wrong with the new ones."""
-    process = Process()
-    process.places = [Place("a", "", Still(StillUpstream("up")), "s.yaml:3: odd\ns.yaml:4: even")]
+    process = Process(a=Still("up"))
+    state = process.state()
+    state.clusters[0].problem = "s.yaml:3: odd\ns.yaml:4: even"
 
-    [row] = process.overview.state()["clusters"]
+    [row] = process.overview.json(state)["clusters"]
     assert ("up", "stays as it was: s.yaml:3: odd; s.yaml:4: even") == (
         row["state"],
         row["problem"],
@@ -114,14 +129,14 @@ def test_settings_that_are_not_in_force() -> None:
 
 def test_rates() -> None:
     """They are those between two samples; a cluster made anew begins again."""
-    busy = Still(StillUpstream("up"))
+    busy = Still("up")
     process = Process(busy=busy)
-    process.overview.sample()
+    process.sample()
     busy.scene.ticket("ann")
     busy.scene.ticket("bob")
     process.now_ns = 2 * S
-    process.overview.sample()
-    [row] = process.overview.state()["clusters"]
+    process.sample()
+    [row] = process.json()["clusters"]
 
     assert (1.0, 0.0, 0.0, 2) == (
         row["servedPerSecond"],
@@ -131,36 +146,36 @@ def test_rates() -> None:
     )
     assert (
         "all is well: 1 requests/s in 1 cluster, nothing waits"
-        == (process.overview.state()["verdict"][0]["text"])
+        == (process.json()["verdict"][0]["text"])
     )
-    process.places = Process(busy=Still(StillUpstream("up"))).places
-    process.overview.sample()
+    process.clusters = {"busy": Still("up")}
+    process.sample()
 
-    assert 0.0 == process.overview.state()["clusters"][0]["servedPerSecond"]
+    assert 0.0 == process.json()["clusters"][0]["servedPerSecond"]
 
 
 def test_busy_first() -> None:
     """Of clusters that are well those with most to do come first."""
-    busy = Still(StillUpstream("up"))
-    process = Process(idle=Still(StillUpstream("up")), busy=busy)
-    process.overview.sample()
+    busy = Still("up")
+    process = Process(idle=Still("up"), busy=busy)
+    process.sample()
     busy.scene.ticket("ann")
     process.now_ns = S
-    process.overview.sample()
+    process.sample()
 
-    assert ["busy", "idle"] == [each["name"] for each in process.overview.state()["clusters"]]
+    assert ["busy", "idle"] == [each["name"] for each in process.json()["clusters"]]
 
 
 def test_rejections() -> None:
     """A cluster that rejects is told, whatever its servers do."""
-    busy = Still(StillUpstream("up"))
+    busy = Still("up")
     process = Process(busy=busy)
-    process.overview.sample()
+    process.sample()
     while isinstance(busy.scene.ask("ann"), RejectReason) is False:
         pass
     process.now_ns = S
-    process.overview.sample()
-    state = process.overview.state()
+    process.sample()
+    state = process.json()
 
     assert ("error", 1.0) == (
         state["clusters"][0]["severity"],

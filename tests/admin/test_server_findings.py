@@ -6,36 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.admin.server_findings import (
-    client_errors,
-    endpoints_out,
-    levels_failed,
-    server_errors,
-    server_failing,
-    server_silent,
-    server_slow,
-    server_text,
-    unbalanced,
-)
+from apfproxy.admin.verdict import server_errors, server_silent, server_text, servers_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.admin.findings import Finding
+    from apfproxy.admin.amounts import Finding
 
     Rule = Callable[[dict[str, Any], float], Iterator[Finding]]
 
 NOW_S = 1000.0
-RULES: tuple[Rule, ...] = (
-    server_failing,
-    endpoints_out,
-    levels_failed,
-    server_silent,
-    server_errors,
-    client_errors,
-    server_slow,
-    unbalanced,
-)
+RULES: tuple[Rule, ...] = (servers_out, server_silent, server_errors)
 
 
 def endpoint(url: str, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
@@ -153,57 +134,16 @@ def found(judged: dict[str, Any]) -> list[tuple[str, str]]:
             id="both-fail-requests",
         ),
         pytest.param(
-            state(answersPerSecond={"4xx": 99.0, "2xx": 1.0}),
-            "warning",
-            "99 % of the answers of the servers behind are 4xx, 99/s",
-            id="client-errors",
-        ),
-        pytest.param(
             state(silentSeconds=12.0, awaiting=20),
             "warning",
             "the servers behind have answered nothing for 12 s: 20 requests wait for them",
             id="silent",
-        ),
-        pytest.param(
-            state(
-                *(endpoint(name, p99=2.0) for name in "ab"), p99=2.0, p50=1.5
-            ),
-            "note",
-            "the servers behind are slow: they answer 1 of 100 requests after 2 s or more,"
-            " half within 1.5 s",
-            id="slow",
-        ),
-        pytest.param(
-            state(endpoint("a"), endpoint("b", p99=2.0), endpoint("c"), p99=1.0),
-            "warning",
-            "b is slow: it answers 1 of 100 requests after 2 s or more,"
-            " other endpoints after 45 ms",
-            id="one-slow",
-        ),
-        pytest.param(
-            state(endpoint("a", inFlight=900), endpoint("b", inFlight=300), endpoint("c")),
-            "note",
-            "a has 900 of 1,240 requests under way, 2.2 times its share;"
-            " upstream.rebalance brings watches back",
-            id="unbalanced",
         ),
     ],
 )  # fmt: skip
 def test_wrong(judged: dict[str, Any], severity: str, expected: str) -> None:
     """Each has one sentence."""
     assert [(severity, expected)] == found(judged)
-
-
-def test_level() -> None:
-    """A level whose requests all servers fail."""
-    judged = state()
-    judged["levels"].append(
-        {"name": "tiny", "dispatchedPerSecond": 2.0, "failedPerSecond": 2.0}
-    )  # fmt: skip
-
-    assert [("error", "the servers behind fail 100 % of the requests of tiny, 2/s")] == (
-        found(judged)
-    )
 
 
 @pytest.mark.parametrize(

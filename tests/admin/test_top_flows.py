@@ -15,6 +15,7 @@ from apfproxy.admin.top_flows import (
     MAX_NAME,
     Sketch,
     TopFlows,
+    largest,
 )
 from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.queue_set import EXECUTING, Flow, Ticket, WorkEstimate
@@ -95,25 +96,19 @@ def test_three_measures() -> None:
     bench.top_flows.on_no_seats(carl, NS, is_rejected=False)
     bench.top_flows.on_no_seats(ann, 0, is_rejected=True)
 
-    names = {"flowSchema": "schema", "priorityLevel": "level"}
-    assert [
-        {**names, "flow": "ann", "seatSeconds": 7.0, "waitSeconds": 4.0, "rejected": 1.0},
-        {**names, "flow": "bob", "seatSeconds": 5.0, "waitSeconds": 0.0, "rejected": 0.0},
-        {**names, "flow": "carl", "seatSeconds": 0.0, "waitSeconds": 3.0, "rejected": 1.0},
-    ] == bench.top_flows.top()
-    measures = bench.top_flows.measures()
-    assert {"seatSeconds": 12.0, "waitSeconds": 7.0, "rejected": 2.0} == {
-        name: each["total"] for name, each in measures.items()
-    }
-    assert [0.0] * 3 == [each["maxOverestimate"] for each in measures.values()]
+    state = bench.top_flows.state()
+    assert [("ann", 7.0, 4.0, 1.0), ("bob", 5.0, 0.0, 0.0), ("carl", 0.0, 3.0, 1.0)] == [
+        (each.flow, each.seat_seconds, each.wait_seconds, each.rejected) for each in state.flows
+    ]
+    assert ([12.0, 7.0, 2.0], [0.0] * 3) == (state.totals, state.errors)
 
 
 @pytest.mark.parametrize(
     ("by", "expected"),
     [
-        (("seatSeconds",), ["ann"]),
-        (("waitSeconds",), ["bob"]),
-        (("waitSeconds", "seatSeconds"), ["bob", "ann"]),
+        (("seat_seconds",), ["ann"]),
+        (("wait_seconds",), ["bob"]),
+        (("wait_seconds", "seat_seconds"), ["bob", "ann"]),
         (("rejected",), []),
     ],
     ids=["seats", "waits", "two", "nothing"],
@@ -124,7 +119,7 @@ def test_the_first_by_each_measure(by: tuple[str, ...], expected: list[str]) -> 
     bench.take(flow("ann"), seats=2, seconds=2, waited_s=1)
     bench.take(flow("bob"), seats=1, seconds=1, waited_s=2)
 
-    assert expected == [each["flow"] for each in bench.top_flows.top(1, by)]
+    assert expected == [each.flow for each in largest(bench.top_flows.state(), 1, by)]
 
 
 def test_lingering_seats_count() -> None:
@@ -133,35 +128,35 @@ def test_lingering_seats_count() -> None:
     ticket = Ticket(flow("ann"), WorkEstimate(1, 3, 2 * NS), None, 0, None, EXECUTING, 0, 0)
     bench.top_flows.on_seats_back(ticket, NS)
 
-    assert [9.0] == [each["seatSeconds"] for each in bench.top_flows.top()]
+    assert [9.0] == [each.seat_seconds for each in bench.top_flows.state().flows]
 
 
 def test_sums_decay() -> None:
     """After a half-life a sum is half as large; what comes then counts as a whole."""
     bench = Bench()
     bench.take(flow("ann"), seats=8, seconds=1)
-    bench.top_flows.top()
+    bench.top_flows.state()
     bench.clock.run_until(round(HALF_LIFE_S * NS))
     bench.take(flow("bob"), seats=5, seconds=1)
 
     assert [("bob", 5.0), ("ann", 4.0)] == [
-        (each["flow"], each["seatSeconds"]) for each in bench.top_flows.top()
+        (each.flow, each.seat_seconds) for each in bench.top_flows.state().flows
     ]
-    assert 9.0 == bench.top_flows.measures()["seatSeconds"]["total"]
+    assert 9.0 == bench.top_flows.state().totals[0]
 
 
 def test_counts_are_scaled_anew() -> None:
     """After very many half-lives old sums are next to nothing, and new ones exact."""
     bench = Bench()
     bench.take(flow("ann"), seats=8, seconds=1)
-    bench.top_flows.top()
+    bench.top_flows.state()
     for times in (1, 2, 3):
         bench.clock.run_until(round(times * (MAX_EXPONENT + 1) * HALF_LIFE_S * NS))
         bench.take(flow("bob"), seats=5, seconds=1)
-        ann, bob = sorted(bench.top_flows.top(), key=lambda each: each["flow"])
+        ann, bob = sorted(bench.top_flows.state().flows, key=lambda each: each.flow)
 
-        assert 5.0 == pytest.approx(bob["seatSeconds"])
-        assert 0.0 == pytest.approx(ann["seatSeconds"], abs=1e-9)
+        assert 5.0 == pytest.approx(bob.seat_seconds)
+        assert 0.0 == pytest.approx(ann.seat_seconds, abs=1e-9)
 
 
 def test_timer_of_a_batch() -> None:
@@ -199,13 +194,13 @@ def test_memory_is_bounded() -> None:
         bench.take(flow(f"{next(numbers)}{'x' * 2 * MAX_NAME}"), seats=1, seconds=1)
     whale = flow("whale")
     bench.take(whale, seats=3 * MAX_BATCH, seconds=1)
-    found = bench.top_flows.top(1000)
+    found = bench.top_flows.state(1000).flows
 
     assert 16 >= len(found)
-    assert "whale" == found[0]["flow"]
-    assert {MAX_NAME, 5} >= {len(str(each["flow"])) for each in found}
-    measure = bench.top_flows.measures()["seatSeconds"]
-    assert 0 < measure["maxOverestimate"] <= measure["total"] / 8
+    assert "whale" == found[0].flow
+    assert {MAX_NAME, 5} >= {len(str(each.flow)) for each in found}
+    state = bench.top_flows.state()
+    assert 0 < state.errors[0] <= state.totals[0] / 8
 
 
 def test_repr() -> None:
@@ -226,5 +221,5 @@ async def test_an_error_while_gathering(
         bench.clock.run()
     bench.take(flow("bob"), seats=1, seconds=1)
 
-    assert ["bob"] == [each["flow"] for each in bench.top_flows.top()]
+    assert ["bob"] == [each.flow for each in bench.top_flows.state().flows]
     assert 1 == caplog.text.count("Traceback")

@@ -11,7 +11,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy.admin.limits_page import PATH
 from apfproxy.cli.limits_command import table
 from apfproxy.cli.main import main
 from apfproxy.cli.offline import offline_controller
@@ -88,7 +87,7 @@ async def ask(answer: object, capsys: pytest.CaptureFixture[str]) -> tuple[int, 
         return web.json_response(answer)
 
     application = web.Application()
-    application.router.add_get(PATH, handle)
+    application.router.add_get("/debug/limits", handle)
     async with TestServer(application) as server:
         code = await asyncio.to_thread(
             main, ["limits", "--admin", f"http://127.0.0.1:{server.port}", "-o", "json"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from apfproxy.admin.fleet_state import fleet_state
+from apfproxy.admin.live_state import fleet_json
 from apfproxy.cli.top_state import LiveState, state_of
 from apfproxy.cli.top_tables import (
     LONGEST,
@@ -477,7 +477,7 @@ def test_servers() -> None:
 )
 def test_fleet(shared: FleetView, text: str, style: str) -> None:
     """A line says how many members there are, what they use and claim, how this one stands."""
-    seen = view(level(seatsInUse=7), fleet=fleet_state(shared))
+    seen = view(level(seatsInUse=7), fleet=fleet_json(shared))
     _, sums, found, *_ = lines(seen, 120)
     console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system="standard")
     styles = {str(each.style) for each in console.render(render(seen, 120))}

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.admin.dumps import (
+from apfproxy.admin.tables import (
     PRIORITY_LEVEL_COLUMNS,
     QUEUE_COLUMNS,
     request_columns,
+    table_text,
+    time_text,
 )
-from apfproxy.admin.go_format import time_text
-from apfproxy.admin.table import table_text
 from tests.conformance import vectors
 
 if TYPE_CHECKING:
-    from apfproxy.admin.table import Cell
+    from apfproxy.admin.tables import Cell
 
 DUMPS = (
     ("dump_priority_levels", PRIORITY_LEVEL_COLUMNS),

@@ -491,15 +491,11 @@ async def test_top_flows() -> None:
         await refused_by_full_queue(scene)
         top_flows = scene.process.observation.top_flows(scene.process.cluster.served)
         assert top_flows is not None
-        (flow,) = top_flows.top()
+        (flow,) = top_flows.state().flows
 
-        assert ("everybody", "narrow", "") == (
-            flow["flowSchema"],
-            flow["priorityLevel"],
-            flow["flow"],
-        )
+        assert ("everybody", "narrow", "") == (flow.flow_schema, flow.priority_level, flow.flow)
         assert [True, True, True] == [
-            float(flow[name]) > 0 for name in ("seatSeconds", "waitSeconds", "rejected")
+            number > 0 for number in (flow.seat_seconds, flow.wait_seconds, flow.rejected)
         ]
 
 

@@ -12,8 +12,6 @@ PLACE = WorkerPlace(
     count=2,
     member="worker-1",
     link=9,
-    admin="/run/a/admin",
-    counts="/run/a/counts",
     hash_seed=7,
     version="1",
 )

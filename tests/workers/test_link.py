@@ -193,7 +193,7 @@ async def test_what_a_worker_says() -> None:
         parent.worker.ready()
         parent.worker.alive()
         await parent.worker.last()
-        parent.worker.state = lambda: b"state"
+        parent.worker.show(lambda: b"state", {})
         parent.worker.alive()
         await parent.worker.last()
         parent.worker.stopping(1.0)
@@ -222,7 +222,7 @@ async def test_state_that_nobody_reads(
     with Signals() as signals:
         ours, theirs = socket.socketpair()
         worker = ParentLink(msgspec.structs.replace(PLACE, link=theirs.detach()), signals)
-        worker.state = state
+        worker.show(state, {})
         for _ in range(3):
             worker.alive()
         states = len(made)

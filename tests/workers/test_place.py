@@ -17,7 +17,6 @@ from apfproxy.settings import (
     AUTO_WORKERS,
     MAX_WORKERS,
     AccessLogSettings,
-    Address,
     AdminTlsSettings,
     ClusterSettings,
     DownstreamSettings,
@@ -116,7 +115,6 @@ def test_placed() -> None:
     )
     assert (25, 2) == (found.upstream.max_connections, found.upstream.max_requests_per_endpoint)
     assert AccessLogSettings(refused_per_second=3, max_bytes_per_second=4500) == found.access_log
-    assert Address.unix("/run/a/admin") == found.admin
     assert (AdminTlsSettings(), None) == (found.admin_tls, found.admin_read_token_file)
     assert ("parent:link", "worker-1", 2) == (
         found.fleet.store,

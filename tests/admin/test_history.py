@@ -8,14 +8,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from apfproxy.admin import live_history
-from apfproxy.admin.live_history import FIELDS, SAMPLES, LiveHistory, wait_bound_s
+from apfproxy.admin import history as history_module
+from apfproxy.admin.history import FIELDS, SAMPLES, History, wait_bound_s
+from apfproxy.admin.state import Share
 from apfproxy.objects.types import QueuingConfiguration
-from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.counters import Flood
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.admin.scene import Scene
 
 S = 1_000_000_000
+
+
+class Recorded(History):
+    """A history that takes the state of a scene by itself."""
+
+    def __init__(self, scene: Scene, now_ns: int = 0) -> None:
+        super().__init__()
+        self._scene = scene
+        self.sample(now_ns, 0.0)
+
+    def sample(self, now_ns: int, unix_s: float) -> None:
+        state = self._scene.state()
+        self.take(state, state.clusters[0], now_ns, unix_s)
 
 
 def as_json(columns: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +53,7 @@ def scene() -> Scene:
 
 def test_failed(scene: Scene) -> None:
     """What the server failed is not served."""
-    history = LiveHistory(scene.controller, 0)
+    history = Recorded(scene)
     level = scene.controller.levels["tiny"]
     level.queue_set.dispatched_total = 10
     level.failed_total = 4
@@ -51,17 +65,18 @@ def test_failed(scene: Scene) -> None:
 
 def test_refusals(scene: Scene) -> None:
     """What the proxy itself refused is looked at with each sample."""
-    counters = ProxyCounters()
-    history = LiveHistory(scene.controller, 0, counters)
-    counters.count_own(401)
+    history = Recorded(scene)
+    scene.counters.count_own(401)
+    scene.counters.count_own(429)
+    scene.counters.listener.http2.floods[Flood.RESETS] = 4
     history.sample(2 * S, 100.0)
 
-    assert {"401": 0.5} == history.refusals.per_s()
+    assert {"401": 0.5, "flood-of-resets": 2.0} == history.refused
 
 
 def test_samples(scene: Scene) -> None:
     """A second tells what was dispatched and rejected in it, how long it waited, what there is."""
-    history = LiveHistory(scene.controller, 0)
+    history = Recorded(scene)
     queue_set = scene.controller.levels["tiny"].queue_set
     first = scene.ticket("ann")
     second = scene.ticket("ann")
@@ -106,7 +121,7 @@ def test_wait_bound(counts: dict[int, int], expected: float) -> None:
 
 def test_no_time(scene: Scene) -> None:
     """Two samples at one moment are one."""
-    history = LiveHistory(scene.controller, 5)
+    history = Recorded(scene, 5)
     history.sample(5, 1.0)
 
     assert 0 == history.taken
@@ -114,7 +129,7 @@ def test_no_time(scene: Scene) -> None:
 
 def test_a_clock_that_is_put_back(scene: Scene) -> None:
     """The seconds before follow the clock, so that none is drawn after those that come."""
-    history = LiveHistory(scene.controller, 0)
+    history = Recorded(scene)
     for number, unix_s in enumerate((5000.0, 5001.0, 5002.0, 100.0, 101.0)):
         history.sample((number + 1) * S, unix_s)
 
@@ -123,7 +138,7 @@ def test_a_clock_that_is_put_back(scene: Scene) -> None:
 
 def test_since(scene: Scene) -> None:
     """Only what is new can be asked for, also when older samples are gone."""
-    history = LiveHistory(scene.controller, 0)
+    history = Recorded(scene)
     for number in range(1, SAMPLES + 11):
         history.sample(number * S, float(number))
 
@@ -135,7 +150,7 @@ def test_since(scene: Scene) -> None:
 
 def test_levels_come_and_go(scene: Scene) -> None:
     """A level has no values for the seconds in which it was not there; all columns match."""
-    history = LiveHistory(scene.controller, 0)
+    history = Recorded(scene)
     history.sample(S, 1.0)
     controller = scene.controller
     controller.commit(controller.digest((priority_level("new"),)))
@@ -150,7 +165,7 @@ def test_levels_come_and_go(scene: Scene) -> None:
 
 def test_a_level_that_comes_back(scene: Scene) -> None:
     """What counts from zero again gives no negative rate."""
-    history = LiveHistory(scene.controller, 0)
+    history = Recorded(scene)
     queue_set = scene.controller.levels["tiny"].queue_set
     queue_set.dispatched_total = 10
     history.sample(S, 1.0)
@@ -162,8 +177,40 @@ def test_a_level_that_comes_back(scene: Scene) -> None:
 
 def test_most_seats_first(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of too many levels those with most seats have a history."""
-    monkeypatch.setattr(live_history, "MAX_LEVELS", 2)
-    history = LiveHistory(scene.controller, 0)
+    monkeypatch.setattr(history_module, "MAX_LEVELS", 2)
+    history = Recorded(scene)
     history.sample(S, 1.0)
 
     assert ["catch-all", "tiny"] == sorted(history.columns()["levels"])
+
+
+def test_rates(scene: Scene) -> None:
+    """They are those of the last five seconds, of FlowSchemas, of levels and of servers."""
+    history = Recorded(scene)
+    for second in range(1, 8):
+        scene.counters.pool.unattributed.answers[200] = 10 * second
+        scene.counters.pool.unattributed.head_ns.observe(S)
+        history.sample(second * S, float(second))
+    scene.ask("ann")
+    scene.ask("ann")
+    scene.ask("ann")
+    scene.controller.levels["tiny"].failed_total = 5
+    history.sample(8 * S, 8.0)
+    rates = history.flow_schemas["tiny", "all"]
+
+    assert pytest.approx(0.6) == rates.matched
+    assert (0.2, {"queue-full": 0.2}) == (rates.dispatched, rates.rejected)
+    assert (0.2, 1.0) == (history.levels["tiny"].dispatched, history.levels["tiny"].failed)
+    assert (8.0, 0.0) == (history.upstream.answers["2xx"], history.upstream.failures)
+    assert history.upstream.p50 == pytest.approx(1.0, rel=0.3)
+
+
+def test_workers(scene: Scene) -> None:
+    """Each has its rate of its own; one that begins counts from nothing."""
+    history = History()
+    for second, dispatched in enumerate((4, 6)):
+        state = scene.state()
+        state.clusters[0].workers = [Share(name="1", dispatched=dispatched)]
+        history.take(state, state.clusters[0], second * S, float(second))
+
+    assert {"1": 2.0} == history.workers

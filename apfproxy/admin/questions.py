@@ -1,0 +1,293 @@
+"""What pages ask a process for that is no state: single requests, queues, and what would happen.
+
+A process replies in lines of JSON, each of which is made within some milliseconds, so that a
+hundred thousand requests hold up nobody.  A parent asks its workers over their links.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from apfproxy.admin.gathering import MAX_QUEUES, displayable
+from apfproxy.admin.tables import ZERO_TIME, duration_text, levels_by_name, time_text
+from apfproxy.admin.top_flows import MEASURES
+from apfproxy.flowcontrol.dealer import Dealer
+from apfproxy.flowcontrol.level_summary import named_objects, with_uid
+from apfproxy.flowcontrol.queue_set import QueueSetKind, format_seat_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from apfproxy.admin.tables import Row
+    from apfproxy.admin.top_flows import TopFlows
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.queue_set import QueueSet, Ticket
+
+ASK: Final = "admin.ask"
+"""The question over a link; its arguments are a `Question`."""
+ITEMS_AT_ONCE: Final = 200
+"""Rows of a line, which takes 2 ms."""
+MAX_REQUESTS: Final = 50
+"""Of each kind on the live page: more than anybody reads."""
+MAX_CHARACTERS: Final = 256
+"""Of a name or a path there; `dump_requests` has the whole."""
+NS_PER_S: Final = 1_000_000_000
+
+
+class RefusedError(Exception):
+    """A question that makes no sense, with the status of the response and why."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+class Question(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is asked, of which cluster, and with which words.
+
+    Attributes:
+        kind: One of the methods of `Replies`.
+        words: Its arguments by name, as text.
+    """
+
+    kind: str
+    cluster: str = ""
+    words: dict[str, str] = {}
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster that is asked.
+
+    Attributes:
+        wall_offset_ns: Nanoseconds since 1970 less the controller's clock.
+        explain: Says what would happen to a request, by the page's query; ValueError.
+    """
+
+    controller: Any
+    wall_offset_ns: int
+    top_flows: Any
+    explain: Callable[[str], Any]
+
+
+def replies(question: Question, asked: Asked) -> Iterator[bytes]:
+    """The reply in lines of JSON, the first of which says what is wrong with the question."""
+    try:
+        for each in REPLIES[question.kind](asked, **question.words):
+            yield json.dumps(each).encode() + b"\n"
+    except RefusedError as error:
+        yield json.dumps({"refused": [error.status, error.text]}).encode() + b"\n"
+
+
+def read(lines: Iterable[bytes]) -> list[Any]:
+    """What the lines say; RefusedError."""
+    found = [json.loads(line) for line in lines if line]
+    if found and isinstance(found[0], dict) and "refused" in found[0]:
+        raise RefusedError(*found[0]["refused"])
+    return found
+
+
+def _queues(asked: Asked) -> Iterator[list[Row]]:
+    return _in_lines(queue_rows(asked.controller))
+
+
+def _requests(asked: Asked, details: str = "") -> Iterator[list[Row]]:
+    return _in_lines(
+        request_rows(asked.controller, asked.wall_offset_ns, with_details=bool(details))
+    )
+
+
+def _in_lines(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    while some := list(islice(rows, ITEMS_AT_ONCE)):
+        yield some
+
+
+def queue_rows(controller: Controller) -> Iterator[Row]:
+    """The rows of `dump_queues`; a level without queues has none."""
+    for level in levels_by_name(controller):
+        for queue in tuple(level.queue_set.queues):
+            yield (
+                level.name,
+                queue.index,
+                queue.requests_waiting,
+                queue.requests_executing,
+                queue.seats_in_use,
+                format_seat_seconds(queue.next_dispatch_r),
+                queue.initial_seats_waiting,
+                queue.seats_waiting,
+                format_seat_seconds(queue.work_waiting),
+            )
+
+
+def request_rows(
+    controller: Controller, wall_offset_ns: int, *, with_details: bool
+) -> Iterator[Row]:
+    """The rows of `dump_requests`; the requests of a level are of one moment.
+
+    Of each queue first what waits, oldest first, then what executes, then what executes without a
+    queue.  A request outside a queue has the queue index -1, an executing one the request index
+    -1, and a waiting one a start time of Go's zero.
+    """
+    for level in levels_by_name(controller):
+        queue_set = level.queue_set
+        if not queue_set.requests_waiting and not queue_set.executing:
+            continue
+        found: list[tuple[int, int, int, Ticket]] = []
+        executing: dict[int, list[Ticket]] = {}
+        for ticket in queue_set.executing:
+            index = -1 if ticket.queue is None else ticket.queue.index
+            executing.setdefault(index, []).append(ticket)
+        for queue in queue_set.queues:
+            waits = enumerate(queue.tickets())
+            found += [(queue.index, place, -1, ticket) for place, ticket in waits]
+            runs = executing.get(queue.index, ())
+            found += [(queue.index, -1, ticket.dispatched_ns, ticket) for ticket in runs]
+        found += [(-1, -1, ticket.dispatched_ns, ticket) for ticket in executing.get(-1, ())]
+        for index, place, dispatched_ns, ticket in found:
+            estimate = ticket.estimate
+            row: Row = (
+                level.name,
+                ticket.flow.counters.flow_schema,
+                index,
+                place,
+                ticket.flow.distinguisher,
+                time_text(ticket.arrived_ns + wall_offset_ns),
+                estimate.initial_seats,
+                estimate.final_seats,
+                duration_text(estimate.additional_latency_ns),
+                ZERO_TIME if dispatched_ns < 0 else time_text(dispatched_ns + wall_offset_ns),
+            )
+            yield row + _detail_cells(ticket.details) if with_details else row
+
+
+def _detail_cells(details: Any) -> Row:  # noqa: ANN401 - whatever made the request
+    attributes = details.attributes
+    group, version = attributes.api_group, attributes.api_version
+    return (
+        details.user_name,
+        attributes.verb,
+        attributes.path,
+        attributes.namespace,
+        attributes.name,
+        f"{group}/{version}" if group else version,
+        attributes.resource,
+        attributes.subresource,
+    )
+
+
+def _level(asked: Asked, name: str) -> QueueSet:
+    level = asked.controller.levels.get(name)
+    if level is None:
+        text = f"priorityLevel: there is no priority level {name!r}; /debug/live lists them\n"
+        raise RefusedError(404, text)
+    found: QueueSet = level.queue_set
+    return found
+
+
+def _live(asked: Asked, level: str = "") -> Iterator[dict[str, Any]]:
+    """The requests of one level that wait or execute, the oldest, with how many there are."""
+    queue_set, now_ns = _level(asked, level), asked.controller.now_ns()
+    queues = islice(queue_set.queues, MAX_QUEUES)
+    waiting = heapq.merge(
+        *(queue.tickets() for queue in queues if queue.requests_waiting),
+        key=lambda ticket: ticket.arrived_ns,
+    )
+    yield {
+        "waiting": [
+            _request(ticket, now_ns - ticket.arrived_ns) for ticket in islice(waiting, MAX_REQUESTS)
+        ],
+        "executing": [
+            _request(ticket, now_ns - ticket.dispatched_ns)
+            for ticket in islice(queue_set.executing, MAX_REQUESTS)
+        ],
+        "waitingCount": queue_set.requests_waiting,
+        "executingCount": queue_set.requests_executing,
+    }
+
+
+def _request(ticket: Ticket, age_ns: int) -> dict[str, Any]:
+    details: Any = ticket.details
+    attributes = details.attributes
+    return {
+        "user": _text(details.user_name),
+        "verb": attributes.verb,
+        "path": _text(attributes.path),
+        "flowSchema": ticket.flow.counters.flow_schema,
+        "flow": _text(ticket.flow.distinguisher),
+        "queue": None if ticket.queue is None else ticket.queue.index,
+        "seats": ticket.estimate.max_seats,
+        "seconds": round(age_ns / NS_PER_S, 3),
+    }
+
+
+def _text(text: str) -> str:
+    cut = text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
+    return displayable(cut)
+
+
+def merged_live(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The oldest requests of a level of several workers, each with the name of its worker."""
+    merged: dict[str, Any] = {}
+    for kind in ("waiting", "executing"):
+        lists = [[{**each, "worker": name} for each in page[kind]] for name, page in found.items()]
+        oldest = heapq.merge(*lists, key=lambda each: -each["seconds"])
+        merged[kind] = list(islice(oldest, MAX_REQUESTS))
+    for kind in ("waitingCount", "executingCount"):
+        merged[kind] = sum(page[kind] for page in found.values())
+    return merged
+
+
+def _hand(
+    asked: Asked, level: str = "", schema: str = "", flow: str = ""
+) -> Iterator[dict[str, Any]]:
+    """The queues that a flow may use."""
+    config = _level(asked, level).config
+    hand: list[int] = []
+    if config.kind is QueueSetKind.QUEUE:
+        hash_ = asked.controller.flow_hash(schema, flow if config.queues > 1 else "")
+        hand = list(Dealer(config.queues, config.hand_size).deal(hash_))
+    yield {"priorityLevel": level, "hand": hand}
+
+
+def _objects(asked: Asked, uid: str | None = None) -> Iterator[list[dict[str, Any]]]:
+    """The objects of the configuration with their UIDs."""
+    found = list(named_objects(asked.controller))
+    yield msgspec.to_builtins(found if uid is None else with_uid(found, uid))
+
+
+def _explain(asked: Asked, query: str = "") -> Iterator[Any]:
+    try:
+        explanation = asked.explain(query)
+    except ValueError as error:
+        raise RefusedError(400, f"{error}\n") from None
+    yield msgspec.to_builtins(explanation)
+
+
+def _flows(asked: Asked, most: str = "20", by: str = "") -> Iterator[Any]:
+    """More of the top flows than the state has."""
+    top_flows: TopFlows | None = asked.top_flows
+    if top_flows is None:
+        raise RefusedError(404, "top flows are off (topFlows.enabled)\n")
+    found = top_flows.state(int(most), (by,) if by else MEASURES)
+    yield msgspec.to_builtins(found)
+
+
+REPLIES: Final[dict[str, Callable[..., Iterator[Any]]]] = {
+    "queues": _queues,
+    "requests": _requests,
+    "live": _live,
+    "hand": _hand,
+    "objects": _objects,
+    "explain": _explain,
+    "flows": _flows,
+}
+
+
+def joined(lists: Iterable[list[list[Any]]]) -> list[list[Any]]:
+    """The rows of several processes, level by level, as those of one."""
+    return sorted(chain.from_iterable(chain(*lists)), key=lambda row: str(row[0]))

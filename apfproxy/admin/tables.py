@@ -1,0 +1,263 @@
+"""Tables of the debug pages: as kube-apiserver has them, and in its layout.
+
+Cells are laid out as Go's text/tabwriter does: each but the last of a row ends with a comma; a
+column is one space wider than its widest cell with that comma, and at least eight wide.  Times and
+durations are as Go prints them.  Levels come in the order of their names, queues by index.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from apfproxy.admin.state import is_silent, total_demand
+from apfproxy.fleet.ledger import LeaseState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from apfproxy.admin.state import ClusterState, Flow, UpstreamState
+    from apfproxy.fleet.view import FleetView, MemberView
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.priority_level import PriorityLevel
+
+Cell = str | int | bool
+Row = tuple[Cell, ...]
+
+PRIORITY_LEVEL_COLUMNS: Final = (
+    *("PriorityLevelName", "ActiveQueues", "IsIdle", "IsQuiescing", "WaitingRequests"),
+    *("ExecutingRequests", "DispatchedRequests", "RejectedRequests", "TimedoutRequests"),
+    "CancelledRequests",
+)
+QUEUE_COLUMNS: Final = (
+    *("PriorityLevelName", "Index", "PendingRequests", "ExecutingRequests", "SeatsInUse"),
+    *("NextDispatchR", "InitialSeatsSum", "MaxSeatsSum", "TotalWorkSum"),
+)
+REQUEST_COLUMNS: Final = (
+    *("PriorityLevelName", "FlowSchemaName", "QueueIndex", "RequestIndexInQueue"),
+    "FlowDistingsher",  # spelt so by kube-apiserver, and by what reads its page
+    *("ArriveTime", "InitialSeats", "FinalSeats", "AdditionalLatency", "StartTime"),
+)
+REQUEST_DETAIL_COLUMNS: Final = (
+    *("UserName", "Verb", "APIPath", "Namespace", "Name", "APIVersion", "Resource", "SubResource"),
+)
+ENDPOINT_COLUMNS: Final = (
+    *("Endpoint", "State", "Since", "Weight", "SharePercent", "Seats", "RequestsInFlight"),
+    *("IdleConnections", "Answers", "Failures", "Ejections", "Problem"),
+)
+FLEET_COLUMNS: Final = (
+    *("Member", "IsSelf", "State", "Claim", "SharePercent", "Used", "Demand", "Limit", "IsAlike"),
+    "SeenSecondsAgo",
+)
+FLOW_COLUMNS: Final = (
+    *("FlowSchemaName", "PriorityLevelName", "Flow", "SeatSeconds", "WaitSeconds", "Rejected"),
+)
+OBJECT_COLUMNS: Final = ("Kind", "Name", "UID", "What")
+CLUSTER_COLUMNS: Final = (
+    *("Cluster", "State", "Servers", "Seats", "Executing", "Waiting", "ServedPerSecond"),
+    *("FailedPerSecond", "RejectedPerSecond", "P99Seconds", "Where", "Problem"),
+)
+
+# Rows.
+
+
+def priority_level_rows(cluster: ClusterState) -> Iterator[Row]:
+    """The rows of `dump_priority_levels`."""
+    for level in cluster.levels:
+        yield (
+            level.name,
+            level.active_queues,
+            level.is_idle,
+            level.is_quiescing,
+            level.requests_waiting,
+            level.requests_executing,
+            level.dispatched_total,
+            level.rejected_total,
+            level.timed_out_total,
+            level.cancelled_total,
+        )
+
+
+def request_columns(*, with_details: bool) -> tuple[str, ...]:
+    """The columns of `dump_requests`, with or without who asks for what."""
+    return REQUEST_COLUMNS + REQUEST_DETAIL_COLUMNS if with_details else REQUEST_COLUMNS
+
+
+def levels_by_name(controller: Controller) -> list[PriorityLevel]:
+    """All priority levels, quiescing ones too, in the order of their names."""
+    return [level for _, level in sorted(controller.levels.items())]
+
+
+def endpoint_rows(upstream: UpstreamState) -> Iterator[Row]:
+    """A row for each endpoint, as they are named; those that are drained come last.
+
+    The answers and failures are those since the start; without a known begin of its state the time
+    is Go's zero.
+    """
+    for each in upstream.endpoints:
+        since_s = each.health.since_s
+        yield (
+            each.url,
+            each.health.state,
+            ZERO_TIME if since_s is None else time_text(round(since_s) * NS_PER_S),
+            each.weight,
+            f"{100 * each.share:.1f}",
+            each.seats,
+            each.busy_count,
+            each.idle_count,
+            sum(each.served.answers.values()),
+            sum(each.served.failures.values()),
+            each.ejections_total,
+            each.health.problem or "",
+        )
+
+
+def member_rows(view: FleetView) -> Iterator[Row]:
+    """A row for each member of a fleet, in the order of the record."""
+    for member in view.members:
+        yield (
+            member.name,
+            member.is_self,
+            view.state if member.is_self else how_seen(view, member),
+            member.claim,
+            share_text(member.claim, view.limit),
+            member.used,
+            total_demand(member),
+            member.limit,
+            member.is_alike,
+            f"{member.age_s:.1f}",
+        )
+
+
+def how_seen(view: FleetView, member: MemberView) -> str:
+    """How another member is: `seen`, `silent`, or `unknown` where nothing is heard of anybody."""
+    if view.state != LeaseState.HELD or view.problem:
+        return "unknown"
+    return "silent" if is_silent(member) else "seen"
+
+
+def share_text(claim: int, limit: int) -> str:
+    """A claim in percent of the limit; empty where there is none."""
+    return f"{100 * claim / limit:.1f}" if limit else ""
+
+
+def flow_row(flow: Flow) -> Row:
+    """A flow that used much."""
+    numbers = f"{flow.seat_seconds:.3f}", f"{flow.wait_seconds:.3f}", f"{flow.rejected:.0f}"
+    return flow.flow_schema, flow.priority_level, flow.flow, *numbers
+
+
+def cluster_rows(overview: dict[str, Any]) -> Iterator[Row]:
+    """A row for each of several clusters, of their overview."""
+    for row in overview["clusters"]:
+        rates = (f"{row[f'{what}PerSecond']:.1f}" for what in ("served", "failed", "rejected"))
+        yield (
+            row["name"],
+            row["state"],
+            f"{row['healthyCount']}/{row['endpointCount']}",
+            f"{row['seatsInUse']}/{row['serverConcurrencyLimit']}",
+            row["executing"],
+            row["waiting"],
+            *rates,
+            "" if row["p99"] is None else f"{row['p99']:g}",
+            row["where"],
+            row["problem"],
+        )
+
+
+# Layout.
+
+MIN_WIDTH: Final = 8
+PADDING: Final = 1
+LARGEST_SHORT: Final = 0xFFFF
+"""Code points from there on take eight digits as an escape."""
+
+
+def table_text(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """The table, one line a row, each ended by a newline.
+
+    What cannot be printed, and could fake a row or turn one around, is shown as an escape.
+    """
+    lines = [tuple(header)]
+    lines.extend(tuple(map(cell_text, row)) for row in rows)
+    widths = [
+        max(MIN_WIDTH, max(map(len, column)) + 1 + PADDING) for column in zip(*lines, strict=True)
+    ]
+    template = "".join(f"{{:<{width}}}" for width in widths[:-1])
+    return "".join(
+        template.format(*(f"{cell}," for cell in line[:-1])) + line[-1] + "\n" for line in lines
+    )
+
+
+def table_json(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """The table as a JSON array of objects whose keys are the names of the columns."""
+    # Row by row: one call for a large table would block all other threads.
+    texts = (json.dumps(dict(zip(header, row, strict=True))) for row in rows)
+    return f"[{', '.join(texts)}]"
+
+
+def cell_text(cell: Cell) -> str:
+    """A cell as Go prints it, on one line."""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, int):
+        return str(cell)
+    if cell.isprintable():
+        return cell
+    return "".join(map(_printed, cell))
+
+
+def _printed(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    code = ord(letter)
+    return f"\\u{code:04x}" if code <= LARGEST_SHORT else f"\\U{code:08x}"
+
+
+# Times and durations.
+
+NS_PER_US = 1_000
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+S_PER_MINUTE = 60
+MINUTES_PER_HOUR = 60
+ZERO_TIME = "0001-01-01T00:00:00Z"
+"""How Go prints a time that was never set."""
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def time_text(unix_ns: int) -> str:
+    """Nanoseconds since 1970 as RFC 3339, in UTC, with as many of nine decimals as it needs."""
+    seconds, fraction_ns = divmod(unix_ns, NS_PER_S)
+    moment = EPOCH + dt.timedelta(seconds=seconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{_fraction(fraction_ns, 9)}Z"
+
+
+def duration_text(duration_ns: int) -> str:
+    """A duration in Go's format: `0s`, `250ns`, `1.5ms`, `5s`, `1m0.25s`, `2h0m0s`."""
+    if duration_ns == 0:
+        return "0s"
+    sign = "-" if duration_ns < 0 else ""
+    ns = abs(duration_ns)
+    if ns < NS_PER_US:
+        return f"{sign}{ns}ns"
+    if ns < NS_PER_MS:
+        return f"{sign}{ns // NS_PER_US}{_fraction(ns % NS_PER_US, 3)}µs"
+    if ns < NS_PER_S:
+        return f"{sign}{ns // NS_PER_MS}{_fraction(ns % NS_PER_MS, 6)}ms"
+    whole_s, fraction_ns = divmod(ns, NS_PER_S)
+    minutes, seconds = divmod(whole_s, S_PER_MINUTE)
+    text = f"{seconds}{_fraction(fraction_ns, 9)}s"
+    if minutes:
+        hours, minutes = divmod(minutes, MINUTES_PER_HOUR)
+        text = f"{minutes}m{text}"
+        if hours:
+            text = f"{hours}h{text}"
+    return sign + text
+
+
+def _fraction(value: int, digits: int) -> str:
+    """A decimal fraction with its point, without trailing zeros; nothing for zero."""
+    return f".{value:0{digits}d}".rstrip("0") if value else ""

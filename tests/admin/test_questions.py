@@ -1,0 +1,318 @@
+"""The rows of the debug pages, and replies to questions, with requests in every state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apfproxy.admin import questions
+from apfproxy.admin.questions import (
+    MAX_CHARACTERS,
+    Asked,
+    Question,
+    RefusedError,
+    joined,
+    merged_live,
+    queue_rows,
+    read,
+    replies,
+    request_rows,
+)
+from apfproxy.admin.tables import (
+    PRIORITY_LEVEL_COLUMNS,
+    QUEUE_COLUMNS,
+    REQUEST_COLUMNS,
+    REQUEST_DETAIL_COLUMNS,
+    priority_level_rows,
+    request_columns,
+)
+from apfproxy.flowcontrol.queue_set import RejectReason, WorkEstimate
+from apfproxy.objects.types import QueuingConfiguration
+from loadtest.objects import flow_schema, group_subject, priority_level
+from tests.admin.scene import MS, POD, WALL_OFFSET_NS, Scene
+
+QUEUED = priority_level(
+    "queued",
+    shares=30,
+    queuing=QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=2),
+)
+SCHEMA = flow_schema("everyone", "queued", group_subject("everyone"))
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Two seats at a level with one queue: one wide request executes, one waits, one left.
+
+    A level that rejects has one request, and so has the exempt level.
+    """
+    scene = Scene(
+        (
+            QUEUED,
+            SCHEMA,
+            priority_level("rejecting", shares=10),
+            flow_schema("strict", "rejecting", group_subject("strict")),
+            flow_schema("chosen", "exempt", group_subject("chosen")),
+        ),
+        server_concurrency_limit=2,
+    )
+    scene.clock.run_until(1 * MS)
+    scene.ticket("ann", estimate=WorkEstimate(2, 1, 5 * MS))
+    scene.clock.run_until(3 * MS)
+    scene.ticket("bob", b"/apis/apps/v1/namespaces/x/deployments/d/scale?a=b")
+    late = scene.ticket("cem")
+    scene.controller.levels["queued"].queue_set.withdraw(late, RejectReason.TIME_OUT)
+    gone = scene.ticket("dan")
+    scene.controller.levels["queued"].queue_set.withdraw(gone, None)
+    scene.ticket("eve", b"/healthz", group="chosen")
+    scene.ticket("fay", b"/api/v1/nodes", group="strict")
+    assert scene.ask("gus", group="strict") is RejectReason.CONCURRENCY_LIMIT
+    return scene
+
+
+def level_rows(scene: Scene) -> list[tuple[str | int | bool, ...]]:
+    return list(priority_level_rows(scene.state().clusters[0]))
+
+
+def ask(scene: Scene, kind: str, **words: str) -> Any:  # noqa: ANN401 - any JSON
+    """What a process replies."""
+    asked = Asked(
+        controller=scene.controller,
+        wall_offset_ns=WALL_OFFSET_NS,
+        top_flows=scene.top_flows,
+        explain=lambda query: {"query": query} if query else int("no number"),
+    )
+    found = read(replies(Question(kind, words=words), asked))
+    return found[0] if len(found) == 1 else found
+
+
+def test_priority_levels(scene: Scene) -> None:
+    """Every level has a row, in the order of their names."""
+    levels = {row[0]: row[1:] for row in level_rows(scene)}
+
+    assert sorted(levels) == list(levels)
+    assert levels["queued"] == (1, False, False, 1, 1, 1, 2, 1, 1)
+    assert levels["rejecting"] == (0, False, False, 0, 1, 1, 1, 0, 0)
+    assert levels["exempt"] == (0, False, False, 0, 1, 1, 0, 0, 0)
+    assert levels["catch-all"] == (0, True, False, 0, 0, 0, 0, 0, 0)
+
+
+def test_quiescing_level(scene: Scene) -> None:
+    """A level that is gone from the configuration is shown while it drains."""
+    scene.controller.commit(scene.controller.digest(()))
+    levels = {row[0]: row[3] for row in level_rows(scene)}
+
+    assert levels == {"catch-all": False, "exempt": False, "queued": True, "rejecting": True}
+
+
+def test_queues(scene: Scene) -> None:
+    """Every queue has a row with its sums; a level without queues has none."""
+    ready = scene.controller.levels["queued"].queue_set.queues[0]
+    expected = [
+        ("queued", 0, 1, 1, 2, f"0.{ready.next_dispatch_r:08d}ss", 1, 1, "0.00300000ss"),
+    ]
+
+    assert expected == list(queue_rows(scene.controller))
+
+
+def test_requests(scene: Scene) -> None:
+    """What waits comes before what executes; a request outside a queue has index -1 there.
+
+    Where a level has no more than one queue, flows are not told apart.
+    """
+    arrived = "2026-10-20T07:27:16.001Z"
+    later = "2026-10-20T07:27:16.003Z"
+    never = "0001-01-01T00:00:00Z"
+    expected = [
+        ("exempt", "chosen", -1, -1, "", later, 1, 0, "0s", later),
+        ("queued", "everyone", 0, 0, "", later, 1, 0, "0s", never),
+        ("queued", "everyone", 0, -1, "", arrived, 2, 1, "5ms", arrived),
+        ("rejecting", "strict", -1, -1, "", later, 1, 0, "0s", later),
+    ]
+
+    assert expected == list(request_rows(scene.controller, WALL_OFFSET_NS, with_details=False))
+
+
+def test_request_details(scene: Scene) -> None:
+    """The details are the user and the attributes; a core resource has a version only."""
+    rows = list(request_rows(scene.controller, WALL_OFFSET_NS, with_details=True))
+    expected = [
+        ("eve", "get", "/healthz", "", "", "", "", ""),
+        (
+            "bob",
+            "get",
+            "/apis/apps/v1/namespaces/x/deployments/d/scale",
+            "x",
+            "d",
+            "apps/v1",
+            "deployments",
+            "scale",
+        ),
+        ("ann", "get", "/api/v1/namespaces/default/pods/p", "default", "p", "v1", "pods", ""),
+        ("fay", "list", "/api/v1/nodes", "", "", "v1", "nodes", ""),
+    ]
+
+    assert expected == [row[len(REQUEST_COLUMNS) :] for row in rows]
+
+
+def test_lingering_request_is_not_shown(scene: Scene) -> None:
+    """A request that has ended holds seats for a while, but is no longer executing."""
+    queue_set = scene.controller.levels["queued"].queue_set
+    ann = next(iter(queue_set.executing))
+    queue_set.finish(ann)
+    rows = list(request_rows(scene.controller, WALL_OFFSET_NS, with_details=True))
+
+    expected = ["eve", "bob", "fay"]
+
+    assert expected == [row[len(REQUEST_COLUMNS)] for row in rows]
+
+
+def test_rows_fit_their_columns(scene: Scene) -> None:
+    """Each row has a cell for each column."""
+    columns_and_rows = (
+        (PRIORITY_LEVEL_COLUMNS, level_rows(scene)),
+        (QUEUE_COLUMNS, queue_rows(scene.controller)),
+        *(
+            (
+                request_columns(with_details=with_details),
+                request_rows(scene.controller, 0, with_details=with_details),
+            )
+            for with_details in (False, True)
+        ),
+    )
+
+    for columns, rows in columns_and_rows:
+        assert {len(columns)} == {len(row) for row in rows}
+    assert len(REQUEST_COLUMNS) + len(REQUEST_DETAIL_COLUMNS) == len(
+        request_columns(with_details=True)
+    )
+
+
+S = 1_000_000_000
+
+
+@pytest.fixture
+def crowd() -> Scene:
+    """Two seats and some queues."""
+    queuing = QueuingConfiguration(queues=8, hand_size=1, queue_length_limit=10)
+    level = priority_level("tiny", shares=1000, queuing=queuing)
+    objects = level, priority_level("hard"), flow_schema("all", "tiny", group_subject("everyone"))
+    return Scene(objects, 2)
+
+
+def test_idle(crowd: Scene) -> None:
+    """Where there are none there are none."""
+    assert {
+        "waiting": [],
+        "executing": [],
+        "waitingCount": 0,
+        "executingCount": 0,
+    } == ask(crowd, "live", level="hard")
+
+
+def test_live_requests(crowd: Scene) -> None:
+    """What waits comes oldest first, whatever its queue; each says who asks for what."""
+    for second, user in enumerate(("ann", "bob", "carol", "dave", "carol", "eve\udcff")):
+        crowd.clock.run_until(second * S)
+        crowd.ask(user)
+    crowd.clock.run_until(10 * S)
+    found = ask(crowd, "live", level="tiny")
+    first = found["waiting"][0]
+    queue = first.pop("queue")
+
+    assert {
+        "user": "carol",
+        "verb": "get",
+        "path": POD.decode(),
+        "flowSchema": "all",
+        "flow": "carol",
+        "seats": 1,
+        "seconds": 8.0,
+    } == first
+    assert queue in range(8)
+    assert [8.0, 7.0, 6.0, 5.0] == [each["seconds"] for each in found["waiting"]]
+    assert "eve\\udcff" == found["waiting"][-1]["user"]
+    assert [("ann", 10.0), ("bob", 9.0)] == [
+        (each["user"], each["seconds"]) for each in found["executing"]
+    ]
+    assert (4, 2) == (found["waitingCount"], found["executingCount"])
+
+
+def test_bounds(crowd: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many the oldest are told, and names are cut."""
+    monkeypatch.setattr(questions, "MAX_REQUESTS", 1)
+    for _ in range(6):
+        crowd.ask("a" * 1000)
+    found = ask(crowd, "live", level="tiny")
+
+    assert (1, 1, 4, 2) == tuple(
+        len(each) if isinstance(each, list) else each for each in found.values()
+    )
+    assert "a" * (MAX_CHARACTERS - 1) + "…" == found["executing"][0]["user"]
+
+
+def test_no_queue(crowd: Scene) -> None:
+    """At a level without queues a request has none."""
+    schema = flow_schema("all", "hard", group_subject("everyone"))
+    crowd.controller.commit(crowd.controller.digest((priority_level("hard", shares=9), schema)))
+    crowd.ask("ann")
+    found = ask(crowd, "live", level="hard")
+
+    assert [None] == [each["queue"] for each in found["executing"]]
+
+
+def test_hand(scene: Scene) -> None:
+    """The queues that a flow may use; none at a level without queues."""
+    assert {"priorityLevel": "queued", "hand": [0]} == ask(
+        scene, "hand", level="queued", schema="everyone", flow="ann"
+    )
+    assert [] == ask(scene, "hand", level="rejecting")["hand"]
+
+
+def test_objects(scene: Scene) -> None:
+    """All of them, or that of a UID."""
+    found = ask(scene, "objects")
+    uid = next(each["uid"] for each in found if each["name"] == "strict")
+
+    assert {"queued", "everyone", "exempt"} <= {each["name"] for each in found}
+    assert ["strict"] == [each["name"] for each in ask(scene, "objects", uid=uid)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "status"),
+    [("hand", {"level": "x"}, 404), ("live", {}, 404), ("explain", {}, 400), ("flows", {}, 404)],
+)
+def test_questions_that_make_no_sense(
+    scene: Scene, kind: str, words: dict[str, str], status: int
+) -> None:
+    """The status and the reason come over the link."""
+    with pytest.raises(RefusedError) as raised:
+        ask(scene, kind, **words)
+
+    assert status == raised.value.status
+    assert raised.value.text.endswith("\n")
+
+
+def test_lines(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long replies come in lines; those of several workers are one dump, level by level."""
+    monkeypatch.setattr(questions, "ITEMS_AT_ONCE", 1)
+    found = ask(scene, "requests")
+    both = joined([found, found])
+
+    assert 4 == len(found)
+    assert sorted(row[0] for row in both) == [row[0] for row in both]
+    assert 8 == len(both)
+
+
+def test_live_requests_of_workers() -> None:
+    """The oldest of all come first, each with its worker."""
+    page = {"waiting": [], "waitingCount": 0, "executingCount": 1}
+    found = merged_live(
+        {
+            "1": {**page, "executing": [{"seconds": 1.0}]},
+            "2": {**page, "executing": [{"seconds": 2.0}]},
+        }
+    )
+
+    assert ["2", "1"] == [each["worker"] for each in found["executing"]]
+    assert (2, 0) == (found["executingCount"], found["waitingCount"])

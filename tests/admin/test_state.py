@@ -1,0 +1,249 @@
+"""How states add up: a rule for each field, and one sum that follows them."""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apfproxy.admin import state as state_module
+from apfproxy.admin.state import (
+    MAX_EVENTS,
+    AccessLogState,
+    CheckState,
+    ClusterState,
+    EndpointState,
+    EventState,
+    FlowSchemaState,
+    Health,
+    Holder,
+    LevelState,
+    ListenerState,
+    ProcessState,
+    ServedState,
+    Times,
+    UpstreamState,
+    UsedState,
+    of_worker,
+    plan,
+    summed,
+)
+from tests.fleet.views import fleet, member
+
+if TYPE_CHECKING:
+    import random
+
+PARTS = [
+    each
+    for each in vars(state_module).values()
+    if isinstance(each, type)
+    and issubclass(each, msgspec.Struct)
+    and each.__module__ == state_module.__name__
+]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=[each.__name__ for each in PARTS])
+def test_every_field_has_a_rule_and_a_default(part: type[msgspec.Struct]) -> None:
+    """Or is a part by itself; so versions understand each other."""
+    if part is state_module.Rule:
+        return
+    found = part()
+    names = {name for name, _ in plan(part)}
+
+    assert set(part.__struct_fields__) == names
+    assert found == msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=part)
+    if part not in {Health, EventState, state_module.Share, state_module.WorkerState}:
+        assert found == summed([found]), "each is its own sum"
+
+
+LEVELS = st.builds(
+    LevelState,
+    name=st.sampled_from("ab"),
+    seats_in_use=st.integers(0, 9),
+    dispatched_total=st.integers(0, 9),
+    queues=st.lists(st.integers(0, 3), max_size=3),
+    r=st.just([1.0] * 7),
+    holders=st.lists(
+        st.builds(Holder, flow=st.sampled_from("xy"), seats=st.integers(1, 9)), max_size=1
+    ),
+)
+PROCESSES = st.builds(
+    ProcessState,
+    faults=st.dictionaries(st.sampled_from(string.ascii_lowercase[:3]), st.integers(0, 9)),
+    listener=st.builds(
+        ListenerState, bytes_to_clients=st.integers(0, 9), connections_open=st.integers(0, 9)
+    ),
+    clusters=st.lists(
+        st.builds(
+            ClusterState,
+            levels=st.lists(LEVELS, max_size=2, unique_by=lambda each: each.name),
+            in_flight=st.dictionaries(st.sampled_from(["mutating"]), st.integers(0, 9)),
+        ),
+        min_size=1,
+        max_size=1,
+    ),
+)
+
+
+def seen(state: ProcessState) -> dict[str, Any]:
+    """Some numbers of a sum, in any order."""
+    found = {"faults": {key: each for key, each in state.faults.items() if each}}
+    levels = {each.name: each for each in state.clusters[0].levels}
+    numbers = {
+        name: (each.seats_in_use, each.dispatched_total, sum(each.queues), each.r)
+        for name, each in levels.items()
+    }
+    listener = state.listener
+    return {
+        **found,
+        "levels": numbers,
+        "listener": (listener.bytes_to_clients, listener.connections_open),
+    }
+
+
+@given(st.lists(PROCESSES, min_size=2, max_size=4), st.randoms(use_true_random=False))
+@settings(max_examples=50)
+def test_order_does_not_matter(states: list[ProcessState], chance: random.Random) -> None:
+    """A sum is that of its parts in any order, in one step or in several."""
+    first, *others = states
+    shuffled = states[:]
+    chance.shuffle(shuffled)
+
+    assert seen(summed(states)) == seen(summed(shuffled))
+    assert seen(summed(states)) == seen(summed([first, summed(others)]))
+
+
+@given(PROCESSES, PROCESSES)
+@settings(max_examples=50)
+def test_what_outlives_a_process(living: ProcessState, ended: ProcessState) -> None:
+    """What it had counted stays; what it held is gone."""
+    found, both = summed([living], [ended]), summed([living, ended])
+
+    assert found.faults == both.faults
+    assert found.listener.bytes_to_clients == both.listener.bytes_to_clients
+    assert found.listener.connections_open == living.listener.connections_open
+    levels = {each.name: each for each in found.clusters[0].levels}
+    assert set(levels) == {each.name for each in living.clusters[0].levels}
+    for level in living.clusters[0].levels:
+        assert level.seats_in_use == levels[level.name].seats_in_use
+        assert level.dispatched_total <= levels[level.name].dispatched_total
+
+
+def test_records_of_ended_processes() -> None:
+    """The counts of a FlowSchema stay, without what it did at the moment."""
+    ended = ClusterState(
+        flow_schemas=[
+            FlowSchemaState(
+                name="a", priority_level="b", dispatched=3, executing_requests=2, has_counted=True,
+                wait_executed_ns=Times(counts=[1, 2], sum=3.0),
+            )
+        ]
+    )  # fmt: skip
+    (found,) = summed([ClusterState()], [ended]).flow_schemas
+
+    assert (3, 0, True) == (found.dispatched, found.executing_requests, found.has_counted)
+    assert [1, 2] == found.wait_executed_ns.counts
+    assert ("a", "b") == (found.name, found.priority_level)
+
+
+def test_records_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that come and go with processes do not fill the memory."""
+    monkeypatch.setattr(state_module, "MAX_RECORDS", 3)
+    ended = [ClusterState(flow_schemas=[FlowSchemaState(name=str(n))]) for n in range(9)]
+
+    assert 3 == len(summed([ClusterState()], ended).flow_schemas)
+
+
+def test_servers() -> None:
+    """One is as who sees it worst sees it; together they fail only where they fail for all."""
+
+    def upstream(*states: str, whole: str) -> UpstreamState:
+        endpoints = [
+            EndpointState(
+                url=str(place),
+                health=Health(state=state, problem=state),
+                share=0.5,
+                served=ServedState(answers={"200": 1}),
+            )
+            for place, state in enumerate(states)
+        ]
+        return UpstreamState(
+            health=Health(state=whole), endpoints=endpoints, endpoint_count=2, healthy_count=1
+        )
+
+    found = summed(
+        [upstream("up", "failing", whole="up"), upstream("ejected", "up", whole="failing")]
+    )
+
+    assert ["ejected", "failing"] == [each.health.problem for each in found.endpoints]
+    assert ("up", 2, 1) == (found.health.state, found.endpoint_count, found.healthy_count)
+    assert [({"200": 2}, 0.5)] * 2 == [
+        (each.served.answers, each.share) for each in found.endpoints
+    ]
+
+
+def test_drained_server_that_came_back() -> None:
+    """Both are there, as in one process."""
+    endpoints = [
+        EndpointState(url="a", health=Health(state=state), seats=1) for state in ("up", "draining")
+    ]
+    state = UpstreamState(endpoints=endpoints)
+
+    assert [("up", 2), ("draining", 2)] == [
+        (each.health.state, each.seats) for each in summed([state, state]).endpoints
+    ]
+
+
+def test_events() -> None:
+    """The same one of several workers comes once; others stay apart, the last ones by time."""
+    one, two = (
+        of_worker(ProcessState(events=[EventState(unix_s=at_s, message="read")]), name)
+        for name, at_s in (("1", 1.0), ("2", 5.0))
+    )
+    late = ProcessState(events=[EventState(unix_s=0.5 + n, message=str(n)) for n in range(60)])
+    found = summed([two, one, late]).events
+
+    assert (MAX_EVENTS, 59.5) == (len(found), found[-1].unix_s)
+    assert [["2", "1"]] == [each.workers for each in summed([two, one]).events]
+
+
+def test_checks_and_optional_parts() -> None:
+    """Each problem has its workers; a part that one process alone has is that of all."""
+    check = CheckState(name="limits", problems={"late": [""]})
+    one = of_worker(ProcessState(health=[check], access_log=AccessLogState(written=3)), "1")
+    two = of_worker(ProcessState(health=[CheckState(name="limits")]), "2")
+    found = summed([one, two])
+
+    assert [{"late": ["1"]}] == [each.problems for each in found.health]
+    assert (3, None) == (found.access_log and found.access_log.written, found.traces)
+
+
+def test_processes() -> None:
+    """Memory adds up, the oldest begins; of files the one that is nearest to its end counts."""
+    used = [
+        UsedState(cpu_s=1.0, resident_bytes=5, started_s=9.0, open_files=3, max_files=100),
+        UsedState(cpu_s=2.0, resident_bytes=6, started_s=8.0, open_files=7, max_files=50),
+    ]
+
+    assert summed(used) == UsedState(
+        cpu_s=3.0, resident_bytes=11, started_s=8.0, open_files=7, max_files=50
+    )
+
+
+def test_fleets() -> None:
+    """It is as a member says that holds its claim; each of this machine is as it says."""
+    views = [
+        fleet(member("a", is_self=True), member("b"), state="expired", problem="away"),
+        fleet(member("a"), member("b", claim=300, is_self=True)),
+    ]
+    found = summed([ClusterState(fleet=view) for view in views] + [ClusterState()]).fleet
+    assert found is not None
+
+    assert ("held", "away", 500, 180) == (found.state, found.problem, found.claim, found.refreshes)
+    assert [(True, "expired"), (True, "held")] == [
+        (each.is_self, each.state) for each in found.members
+    ]
