@@ -2,8 +2,8 @@
 
 Among levels they are divided as one proxy does for what waits (`flowcontrol.prompt_limits`),
 by what all members want together, so that what is idle on one member can be borrowed on another.
-Each level's seats are then divided among the members by max-min: nobody gets more than it wants
-while another one lacks some, and what nobody wants goes to all in equal parts.
+Each level's seats are then divided among the members by max-min: none gets more than it wants
+while another one lacks some, and what is left goes to all in equal parts.
 
 All is in whole seats, and the sums never exceed the limit: what rounding gives too much is taken
 from levels that want less than they have, and what is left over goes to the largest remainders, of

@@ -66,7 +66,7 @@ MUCH: Final = 1.25
 """A member that lacks seats says so again once it wants so much more."""
 
 FEWEST: Final = 2
-"""A fleet has at least so many members as far as anybody alone knows: nobody takes the whole."""
+"""A fleet has at least so many members as far as one alone knows: none takes the whole."""
 
 
 class LeaseState(enum.StrEnum):
@@ -76,7 +76,7 @@ class LeaseState(enum.StrEnum):
     2. `held`: its lease runs.  It may use its claim.
     3. `expired`: its lease is over, since the store is away, or it comes back.  It uses no more
        than its claim, nor than the safe share: others may still hold theirs.
-    4. `partitioned`: the store has been away for so long that nobody's lease runs, and still is.
+    4. `partitioned`: the store has been away for so long that no lease runs, and still is.
        It uses the safe share.
     """
 
@@ -170,7 +170,7 @@ class Sighting:
         claim: What it may hold: what its entry says, or said before the store lost writes.
         seen_s: When that beat was seen first, or when it was missed first.
         since_s: The same, later by what does not count of times in which the store was not reached.
-        after_s: When it was not yet there; infinitely long ago if nobody knows.
+        after_s: When it was not yet there; infinitely long ago if that is unknown.
         is_present: Whether the record has it.
     """
 
@@ -217,7 +217,7 @@ class Ledger:
         key: Its own, see `record.member_key`.
         limit: Seats of the server, by its settings.
         lease_s: Of its claims.
-        replicas: How many members the fleet is meant to have; None if nobody says.
+        replicas: How many members the fleet is meant to have; None if unknown.
 
     Attributes (to read only):
         state: See `LeaseState`.
@@ -271,7 +271,7 @@ class Ledger:
         return scaled(self._by_level, report.levels, self.in_force())
 
     def safe_share(self) -> int:
-        """What each member may use while nobody knows of the others; one request at least."""
+        """What each member may use while it knows nothing of the others; one request at least."""
         return max(1, self.limit // max(self._replicas, self._most, FEWEST))
 
     def next_change_s(self) -> float:
@@ -379,7 +379,7 @@ class Ledger:
         self._away_s = min(self._away_s, now_s)
         # Not before it has tried again: the others may have been faster to find the store back.
         is_over = now_s >= self._away_s + self._longest_lease_s()
-        # The store can be read, and showed that nobody writes.
+        # The store can be read, and showed that no member writes.
         is_idle = not self._has_failed and all(
             self._read_s - each.seen_s > each.lease_s for each in self.others.values()
         )
@@ -462,7 +462,7 @@ class Ledger:
                 continue
             known = self.others.get(key)
             if known is None:
-                # If nobody was there under this key a moment ago, it is new, and lives.
+                # If no entry was there under this key a moment ago, it is new, and lives.
                 self.others[key] = Sighting(entry, now_s, before_s if is_same else -math.inf)
             else:
                 known.see(entry, now_s, before_s)

@@ -185,7 +185,7 @@ class Pacer:
 
     @property
     def round_trip_s(self) -> float:
-        """The time to the store and back; 0 while nobody knows."""
+        """The time to the store and back; 0 while unknown."""
         return min(self._took_s, default=0.0)
 
     def turn_s(self, members: int) -> float:

@@ -1,8 +1,8 @@
 """The record of a fleet: what its members share, and what each of them may use.
 
-It is JSON, which a store holds as it is and swaps as a whole.  Whoever may write to the store could
-have written anything, so a record is read with its types, its bounds and its version, and refused
-as a whole where it has others.
+It is JSON, which a store holds as it is and swaps as a whole.  Others may write to the
+store, too, so a record is read with its types, its bounds and its version, and refused as a whole
+where it has others.
 
 A member's key is its name, `#` and an epoch that its process draws at the start: two processes of
 one name, such as one and its successor, are two members.

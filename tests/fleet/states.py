@@ -273,7 +273,7 @@ def signature(state: State) -> Hashable:
 
     1. What was written last, by number and beat: this store loses nothing, so it is always newer.
        A sighting is of what the record has, which then says it all, or of something older.
-    2. What a ledger sets anew before it is asked for it, such as the claim of one that is alone.
+    2. What a ledger sets again before it is asked for it, such as the claim of one that is alone.
     3. How long ago things were, beyond what changes anything.
     4. What is only shown or said to others, such as who is told at once.
 

@@ -118,7 +118,7 @@ def test_an_exempt_level_takes_none_from_the_others() -> None:
 def test_any_division_among_levels(
     limit: int, levels: dict[str, LevelRules], demand: dict[str, int]
 ) -> None:
-    """The sum keeps the limit; nobody pays for rounding while another one has a seat to spare."""
+    """The sum keeps the limit; no level pays for rounding while another one has a seat to spare."""
     divided = divide_among_levels(limit, levels, demand)
     limited = {name: each for name, each in divided.items() if not levels[name].is_exempt}
 

@@ -82,7 +82,7 @@ def test_a_newcomer_without_a_store() -> None:
 
 
 def test_the_least_limit_counts() -> None:
-    """Whoever has another one in its settings."""
+    """Members may have others in their settings."""
     store = SharedStore()
     one, other = two(store)
     other.limit = 6
@@ -152,7 +152,7 @@ def test_the_dead_are_taken_out_in_spite_of_conflicts() -> None:
     now_s += LEASE_S + 0.1
 
     for _ in range(3):
-        assert {"n#1"} == other.plan(now_s)[0].record.members.keys()  # which nobody writes
+        assert {"n#1"} == other.plan(now_s)[0].record.members.keys()  # which is not written
     other.demand = {"a": 20}
     other.refresh(now_s)
     assert LIMIT == other.in_force(now_s)
@@ -183,7 +183,7 @@ def test_the_store_goes_away() -> None:
 
 
 def test_the_store_comes_back() -> None:
-    """Whoever is first counts on the others' safe shares; soon all is as it was."""
+    """The first one counts on the others' safe shares; soon all is as it was."""
     store = SharedStore()
     one, other = two(store)
     one.demand = {"a": 20}
@@ -223,7 +223,7 @@ def test_who_reads_is_not_alone() -> None:
 
 
 def test_a_store_that_can_only_be_read() -> None:
-    """When nobody's lease runs any more, each has its safe share, and not less."""
+    """When no lease runs any more, each has its safe share, and not less."""
     store = SharedStore()
     one, other = two(store)
     one.demand = {"a": 20}
@@ -317,7 +317,7 @@ def test_a_store_that_often_fails() -> None:
 
 
 def test_a_newcomer_watches_for_the_longest_lease() -> None:
-    """Whoever has that may be there, though the record does not have it yet."""
+    """A member with that may be there, though the record does not have it yet."""
     store = SharedStore()
     one, other = two(store)
     one.ledger.lease_s = 3 * LEASE_S  # as its settings have it
@@ -361,7 +361,7 @@ def test_a_lease_ends_earlier_for_its_holder() -> None:
 
 
 def test_each_write_holds_and_each_read_ends_a_partition() -> None:
-    """Whoever has read the record knows that others may hold what is in it."""
+    """A member that has read the record knows that others may hold what is in it."""
     assert {LeaseState.HELD} == {WRITTEN[state] for state in LeaseState}
     assert LeaseState.EXPIRED is READ[LeaseState.PARTITIONED]
     assert LeaseState.JOINING is READ[LeaseState.JOINING]
@@ -387,7 +387,7 @@ def test_every_state_is_in_the_table() -> None:
 
 
 def test_a_lost_record() -> None:
-    """Whoever knew the others counts on them, and keeps its claim."""
+    """A member that knew the others counts on them, and keeps its claim."""
     store = SharedStore()
     one, other = two(store)
     one.demand = {"a": 20}
@@ -445,7 +445,7 @@ def test_a_record_that_is_rolled_back() -> None:
 
 
 def test_a_member_that_a_rollback_has_lost() -> None:
-    """It has not left: whoever saw it counts on it for a lease."""
+    """It has not left: members that saw it count on it for a lease."""
     store = SharedStore()
     one, other = two(store)
     now_s = settled(one)
@@ -545,7 +545,7 @@ def test_a_lower_limit() -> None:
 
 
 def test_a_lower_limit_while_the_store_is_away() -> None:
-    """Nobody uses more than the server has."""
+    """No member uses more than the server has."""
     store = SharedStore()
     member = SharingMember("m#1", store, LIMIT)
     member.demand = {"a": 20}

@@ -66,7 +66,7 @@ def test_wild_walks(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_prompt_walks(seed: int) -> None:
-    """Nobody has more than the record says, nor all together more than the limit."""
+    """No member has more than the record says, nor all together more than the limit."""
     walks.prompt_walk(seed, 400)
 
 

@@ -168,7 +168,7 @@ def test_another_version() -> None:
 
 
 def test_unknown_fields() -> None:
-    """Fields that nobody knows yet are no reason to refuse a record of this version."""
+    """Fields that are not known yet are no reason to refuse a record of this version."""
     assert decode(json.dumps(document()).encode()) == decode(
         json.dumps(with_member(later=[1]) | {"later": {}}).encode()
     )
@@ -209,7 +209,7 @@ def test_without_a_member_of_two_lives() -> None:
     assert ["b#1"] == list(without(record, "a").members)
 
 
-def test_without_nobody() -> None:
+def test_without_an_unknown_name() -> None:
     """A record without anybody of the name is the same one."""
     record = Record(version=VERSION, born="a", writes=1, members={})
 

@@ -139,7 +139,7 @@ def happen(world: World, random: Random, weights: Mapping[str, float]) -> str:
 
 
 def calm(world: World, random: Random) -> None:
-    """All is well from now on, and for long enough that nobody remembers the past."""
+    """All is well from now on, and for long enough that no member remembers the past."""
     world.is_away = False
     world.strays.clear()
     for each in world.members:

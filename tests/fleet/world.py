@@ -149,7 +149,7 @@ class World:
         data: What the store has.
         version: Of that.
         older: What the store had before.
-        is_away: Whether nobody reaches it.
+        is_away: Whether no member reaches it.
         strays: Swaps that may be done yet.
     """
 
@@ -314,7 +314,7 @@ class World:
     def overshoot(self) -> int:
         """What members may use without having it in the record.
 
-        Nobody who holds has any, but where the store lost what it wrote.
+        A member that holds has none, but where the store lost what it wrote.
         """
         found = 0
         for each in self.members:
