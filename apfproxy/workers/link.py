@@ -5,8 +5,7 @@
 2. The parent tells the worker to drain, to leave what it listens on to the process that takes its
    place, or to end at once.  To say a thing twice does no harm, unlike a second signal; so a worker
    that a terminal or a service manager has signalled, too, still drains in order.
-3. The worker tells that it serves, that it reads its settings again, that it ends, that it lives,
-   and its state.
+3. The worker tells that it serves, that it ends, that it lives, and its state.
 4. Either side asks; what is long is replied in parts, as fast as they are read.
 5. The end of the link is that of the other process, however it ended.
 """
@@ -64,10 +63,6 @@ class Serving(Message, frozen=True):
     """The worker serves, for the first time or with what it has read again."""
 
 
-class Reading(Message, frozen=True):
-    """The worker reads its settings again."""
-
-
 class Ending(Message, frozen=True):
     """The worker ends."""
 
@@ -103,7 +98,7 @@ Handlers = Mapping[str, Callable[[bytes], bytes | Iterator[bytes]]]
 """By the question: from the arguments, the reply, or its parts."""
 
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(
-    Drain | Leave | Cut | Urgent | Serving | Reading | Ending | Alive | State | Ask | Reply
+    Drain | Leave | Cut | Urgent | Serving | Ending | Alive | State | Ask | Reply
 )
 
 

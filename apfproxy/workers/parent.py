@@ -15,7 +15,6 @@ import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.base import build
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.workers.ledger import READ, SWAP, Ledger
@@ -191,7 +190,6 @@ class Workers:
             sockets=tuple(self.sockets.of(index)),
             objects=self.objects,
             hash_seed=self._hash_seed,
-            version=build.version(),
         )
         handlers: Handlers = {READ: self.ledger.read, SWAP: partial(self.ledger.swap, member)}
         return WorkerProcess(place, self._command, on_change, handlers)

@@ -51,7 +51,6 @@ class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         objects: Path of the file in which the parent keeps the objects of its store; None where
             there is no store.
         hash_seed: By which all of them deal queues to flows.
-        version: Of the parent.
     """
 
     index: Annotated[int, msgspec.Meta(ge=1)]
@@ -62,7 +61,6 @@ class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     sockets: tuple[int, ...] = ()
     objects: str | None = None
     hash_seed: int
-    version: str = ""
 
     def told(self) -> dict[str, str]:
         """The variable that tells it."""

@@ -24,7 +24,6 @@ from apfproxy.workers.link import (
     Link,
     LinkError,
     Message,
-    Reading,
     Serving,
     State,
     Urgent,
@@ -77,9 +76,6 @@ class ParentLink(ServiceManager):
     def ready(self) -> None:
         self._link.send(Serving())
         self._send_state()
-
-    def reloading(self) -> None:
-        self._link.send(Reading())
 
     def stopping(self, within_s: float) -> None:  # noqa: ARG002 - the parent knows the settings
         self._link.send(Ending())

@@ -13,7 +13,6 @@ PLACE = WorkerPlace(
     member="worker-1",
     link=9,
     hash_seed=7,
-    version="1",
 )
 
 BEGIN = """

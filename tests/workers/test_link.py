@@ -24,7 +24,6 @@ from apfproxy.workers.link import (
     Link,
     LinkError,
     Message,
-    Reading,
     Reply,
     Serving,
     State,
@@ -189,7 +188,6 @@ async def test_what_a_worker_says() -> None:
     """Its parent hears it, with its state if it has one, and its end."""
     with Signals() as signals:
         parent = Parent(signals)
-        parent.worker.reloading()
         parent.worker.ready()
         parent.worker.alive()
         await parent.worker.last()
@@ -197,7 +195,7 @@ async def test_what_a_worker_says() -> None:
         parent.worker.alive()
         await parent.worker.last()
         parent.worker.stopping(1.0)
-        await until(lambda: len(parent.messages) == 7)
+        await until(lambda: len(parent.messages) == 6)
         parent.worker.close()
         parent.worker.close()
         await parent.is_gone.wait()
@@ -205,7 +203,7 @@ async def test_what_a_worker_says() -> None:
         parent.end.close()
 
     state = State(b"state")
-    assert [Reading(), Serving(), Alive(), Alive(), state, state, Ending()] == parent.messages
+    assert [Serving(), Alive(), Alive(), state, state, Ending()] == parent.messages
 
 
 async def test_state_that_nobody_reads(

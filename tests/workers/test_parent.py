@@ -6,8 +6,6 @@ import asyncio
 import os
 import signal
 import socket
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,7 +29,7 @@ from tests.end_to_end.scene import until
 from tests.workers.scripts import ENDS, HANGS, IGNORES_DRAINS, NEVER_SERVES, SERVES, command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
 SETTINGS = Settings(
     downstream=DownstreamSettings(listen=Address(host="127.0.0.1", port=0)), admin=None
@@ -44,15 +42,6 @@ def hear(number, _):
 signal.signal(signal.SIGHUP, hear)
 signal.signal(signal.SIGUSR1, hear)
 """
-
-
-@pytest.fixture(autouse=True)
-def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where the parents' own directories are, which is empty at the end."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as path:
-        monkeypatch.setenv("RUNTIME_DIRECTORY", path)
-        yield Path(path)
-        assert [] == list(Path(path).iterdir())
 
 
 def parent_of(script: str, count: int = 2, settings: Settings = SETTINGS) -> Parent:

@@ -110,9 +110,7 @@ async def test_words_that_it_does_not_hear() -> None:
 
 async def test_read_again() -> None:
     """It says when it has."""
-    scene = Scene(
-        "signal.signal(signal.SIGHUP, lambda *_: (send('Reading'), serve()));" + IGNORES_DRAINS
-    )
+    scene = Scene("signal.signal(signal.SIGHUP, lambda *_: serve());" + IGNORES_DRAINS)
     process = scene.process
     await process.has_settled.wait()
     process.read_again()
