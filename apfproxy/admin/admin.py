@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import math
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -73,6 +74,8 @@ MOST_NAMED: Final = 20
 """Names in an error."""
 ENOUGH: Final = 2
 """Looks for rates of the overview."""
+ASKED_S: Final = 60.0
+"""For so long after a request for the overview there are looks for it."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 1000
 CAMEL: Final = {
     "seat_seconds": "seatSeconds",
@@ -160,7 +163,8 @@ class AdminPages:
         self._api_routes = api_routes
         self._overview = Overview()
         self._views: OrderedDict[tuple[str, str], View] = OrderedDict()
-        self._is_closed = False
+        self._has_several = False
+        self._asked_s = -math.inf
 
     def app(self) -> web.Application:
         """The application, which takes a look each second while it runs."""
@@ -213,13 +217,22 @@ class AdminPages:
     async def _look_each_second(self) -> None:
         while True:
             with contained(Part.LIVE_PAGE):
-                await self.look()
+                if self.is_seen():
+                    await self.look()
+                else:
+                    self._overview = Overview()
             # In the middle between two states of workers, which come at whole seconds.
             await asyncio.sleep(1.5 * SAMPLE_S - (time.time() + 0.5 * SAMPLE_S) % SAMPLE_S)
+
+    def is_seen(self) -> bool:
+        """Whether to look: at a hundred clusters only while somebody looks, too."""
+        is_asked = time.monotonic() - self._asked_s < ASKED_S
+        return not self._has_several or bool(self._views) or is_asked
 
     async def look(self) -> None:
         """Take a sample of all that is looked at; forget the pages of what is gone."""
         process = await self._states.state()
+        self._has_several = process.has_several
         now_ns, unix_s = time.monotonic_ns(), time.time()
         if process.has_several:
             self._overview.take(process, now_ns)
@@ -364,6 +377,7 @@ class AdminPages:
         process = await self._process(request)
         if not process.has_several:
             raise web.HTTPNotFound
+        self._asked_s = time.monotonic()
         if self._overview.taken < ENOUGH:
             await self.look()
             await asyncio.sleep(SAMPLE_S)

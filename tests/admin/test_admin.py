@@ -378,6 +378,19 @@ async def test_overview(several: Client) -> None:
     assert text.startswith("Cluster, ")
 
 
+async def test_nobody_looks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many clusters are looked at only while somebody wants the overview."""
+    pages = AdminPages(Process({"blue": scene}).states)
+    await pages.look()
+    before = pages.is_seen()
+    async with TestClient(TestServer(pages.app())) as client:
+        await read(client, "/debug/clusters")
+        asked = pages.is_seen()
+    monkeypatch.setattr("apfproxy.admin.admin.ASKED_S", 0.0)
+
+    assert (False, True, False) == (before, asked, pages.is_seen())
+
+
 async def test_redirects(several: Client) -> None:
     """A name without its pages leads to the page; pages of all are not of one."""
     found = [
