@@ -103,10 +103,9 @@ class OwnStates(States):
     def health(self, *_: object, **_others: object) -> HealthRegistry:
         return HealthRegistry(self._parts().health)
 
-    def encoded(self) -> bytes:
+    async def encoded(self) -> bytes:
         """The state for a parent."""
-        *_, found = gathered(self._parts())
-        return msgspec.msgpack.encode(found)
+        return msgspec.msgpack.encode(await self.state())
 
     def reply(self, arguments: bytes) -> Iterator[bytes]:
         """The reply to a parent's question, encoded, in lines."""

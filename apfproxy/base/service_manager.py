@@ -18,7 +18,7 @@ from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Recurring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     Handler = Callable[[bytes], bytes | Iterator[bytes]]
 
@@ -68,7 +68,7 @@ class ServiceManager:
             )
             self._signs_of_life.start()
 
-    def show(self, state: Callable[[], bytes], handlers: Mapping[str, Handler]) -> None:
+    def show(self, state: Callable[[], Awaitable[bytes]], handlers: Mapping[str, Handler]) -> None:
         """Have it ask for the state, and put questions; only one that `shows_state` does."""
 
     async def last(self) -> None:

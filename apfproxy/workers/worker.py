@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from apfproxy.base.service_manager import ServiceManager
+from apfproxy.base.tasks import spawn
 from apfproxy.fleet.opened import open_store
 from apfproxy.fleet.record import MAX_RECORD_BYTES
 from apfproxy.fleet.store import Stored, StoreError, Swapped
@@ -31,7 +32,7 @@ from apfproxy.workers.link import (
 from apfproxy.workers.place import STORE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from apfproxy.base.service_manager import Handler
     from apfproxy.base.signals import Signals
@@ -66,7 +67,8 @@ class ParentLink(ServiceManager):
         # At whole seconds: the parent looks in between, when it has one of each worker.
         self.pauses_s = iter(lambda: PING_PERIOD_S - time.time() % PING_PERIOD_S, None)
         self.handlers: dict[str, Callable[[bytes], bytes | Iterator[bytes]]] = {}
-        self._state: Callable[[], bytes] | None = None
+        self._state: Callable[[], Awaitable[bytes]] | None = None
+        self._sending: asyncio.Task[None] | None = None
         self._signals = signals
         self._on_urgent: dict[str, Callable[[], None]] = {}
         connection = socket.socket(fileno=place.link)
@@ -75,7 +77,7 @@ class ParentLink(ServiceManager):
 
     def ready(self) -> None:
         self._link.send(Serving())
-        self._send_state()
+        self._send_soon()
 
     def stopping(self, within_s: float) -> None:  # noqa: ARG002 - the parent knows the settings
         self._link.send(Ending())
@@ -84,21 +86,24 @@ class ParentLink(ServiceManager):
         """Show life, and the state unless the parent has not read the one before."""
         is_read = self._link.is_sent
         self._link.send(Alive())
-        if is_read:
-            self._send_state()
+        if is_read and (self._sending is None or self._sending.done()):
+            self._send_soon()
 
-    def show(self, state: Callable[[], bytes], handlers: Mapping[str, Handler]) -> None:
+    def show(self, state: Callable[[], Awaitable[bytes]], handlers: Mapping[str, Handler]) -> None:
         self._state = state
         self.handlers.update(handlers)
 
-    def _send_state(self) -> None:
+    def _send_soon(self) -> None:
+        self._sending = spawn(self._send_state(), name="sending the state")
+
+    async def _send_state(self) -> None:
         if self._state is not None:
-            self._link.send(State(self._state()))
+            self._link.send(State(await self._state()))
 
     async def last(self) -> None:
         """Have the parent read the last state, for a moment."""
         if self._state is not None:
-            self._send_state()
+            await self._send_state()
             try:
                 async with asyncio.timeout(LAST_WITHIN_S):
                     await self._link.sent()

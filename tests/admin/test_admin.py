@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from apfproxy.admin.admin import DUMPS, MISSING, OF_A_CLUSTER, OF_ALL, AdminPages
 from apfproxy.admin.explain_page import USAGE, explained
-from apfproxy.admin.gathering import ClusterParts, ProcessParts
+from apfproxy.admin.gathering import ClusterParts, ProcessParts, gathered
 from apfproxy.admin.questions import Asked
 from apfproxy.admin.sources import OwnStates, Told, WorkersStates
 from apfproxy.admin.top_flows import TopFlows
@@ -90,13 +90,17 @@ class Process:
             ),
         )
 
+    def encoded(self) -> bytes:
+        *_, state = gathered(self.parts())
+        return msgspec.msgpack.encode(state)
+
     def told(self, index: int, **changes: Any) -> Told:  # noqa: ANN401 - any field
         """This process as a worker."""
 
         async def ask(_question: str, arguments: bytes, _within_s: float) -> bytes:
             return b"".join(self.states.reply(arguments))
 
-        worker = Told(index, index, "serving", last=self.states.encoded(), ask=ask)
+        worker = Told(index, index, "serving", last=self.encoded(), ask=ask)
         return worker._replace(**changes)
 
 
@@ -483,8 +487,8 @@ async def test_counts_outlive_a_worker(workers: tuple[Process, Process]) -> None
     """What a process had counted stays in the sums; its gauges go with it."""
     one, two = workers
     parent = Parent(one.told(1))
-    parent.states.end(two.states.encoded())
-    parent.states.end(two.states.encoded())
+    parent.states.end(two.encoded())
+    parent.states.end(two.encoded())
     parent.states.end(None)
     async with talking_to(parent.states) as client:
         metrics = await read(client, "/metrics")

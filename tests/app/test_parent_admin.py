@@ -26,7 +26,7 @@ ANY_PORT = Settings(admin=Address(host="127.0.0.1", port=0))
 
 def process(state: str = "serving", **changes: Any) -> Any:  # noqa: ANN401 - of a worker
     """A process of the second worker."""
-    last = Process({"": Scene(())}).states.encoded()
+    last = Process({"": Scene(())}).encoded()
     place = SimpleNamespace(index=2)
     made = {"place": place, "shown_state": state, "pid": 7, "shows_life": True, "last": last}
     return SimpleNamespace(**{**made, "ask": None, **changes})

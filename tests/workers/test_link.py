@@ -184,6 +184,10 @@ class Parent:
         self.worker = ParentLink(place, signals)
 
 
+async def state_made() -> bytes:
+    return b"state"
+
+
 async def test_what_a_worker_says() -> None:
     """Its parent hears it, with its state if it has one, and its end."""
     with Signals() as signals:
@@ -191,8 +195,9 @@ async def test_what_a_worker_says() -> None:
         parent.worker.ready()
         parent.worker.alive()
         await parent.worker.last()
-        parent.worker.show(lambda: b"state", {})
+        parent.worker.show(state_made, {})
         parent.worker.alive()
+        await asyncio.sleep(0)
         await parent.worker.last()
         parent.worker.stopping(1.0)
         await until(lambda: len(parent.messages) == 6)
@@ -213,7 +218,7 @@ async def test_state_that_nobody_reads(
     monkeypatch.setattr("apfproxy.workers.worker.LAST_WITHIN_S", 0.01)
     made: list[int] = []
 
-    def state() -> bytes:
+    async def state() -> bytes:
         made.append(1)
         return b"x" * (1 << 22)
 
@@ -223,6 +228,7 @@ async def test_state_that_nobody_reads(
         worker.show(state, {})
         for _ in range(3):
             worker.alive()
+            await asyncio.sleep(0)
         states = len(made)
         await worker.last()
         worker.close()
