@@ -137,18 +137,20 @@ def request_rows(
         queue_set = level.queue_set
         if not queue_set.requests_waiting and not queue_set.executing:
             continue
-        found: list[tuple[int, int, int, Ticket]] = []
+        found: list[tuple[int, int, Ticket]] = []
         executing: dict[int, list[Ticket]] = {}
         for ticket in queue_set.executing:
             index = -1 if ticket.queue is None else ticket.queue.index
             executing.setdefault(index, []).append(ticket)
         for queue in queue_set.queues:
             waits = enumerate(queue.tickets())
-            found += [(queue.index, place, -1, ticket) for place, ticket in waits]
+            found += [(queue.index, place, ticket) for place, ticket in waits]
             runs = executing.get(queue.index, ())
-            found += [(queue.index, -1, ticket.dispatched_ns, ticket) for ticket in runs]
-        found += [(-1, -1, ticket.dispatched_ns, ticket) for ticket in executing.get(-1, ())]
-        for index, place, dispatched_ns, ticket in found:
+            found += [(queue.index, -1, ticket) for ticket in runs]
+        found += [(-1, -1, ticket) for ticket in executing.get(-1, ())]
+        # A request that ends while rows are read has no details any more.
+        moments = [(ticket.dispatched_ns, ticket.details) for _, _, ticket in found]
+        for (index, place, ticket), (dispatched_ns, details) in zip(found, moments, strict=True):
             estimate = ticket.estimate
             row: Row = (
                 level.name,
@@ -160,9 +162,9 @@ def request_rows(
                 estimate.initial_seats,
                 estimate.final_seats,
                 duration_text(estimate.additional_latency_ns),
-                ZERO_TIME if dispatched_ns < 0 else time_text(dispatched_ns + wall_offset_ns),
+                ZERO_TIME if place >= 0 else time_text(dispatched_ns + wall_offset_ns),
             )
-            yield row + _detail_cells(ticket.details) if with_details else row
+            yield row + _detail_cells(details) if with_details else row
 
 
 def _detail_cells(details: Any) -> Row:  # noqa: ANN401 - whatever made the request

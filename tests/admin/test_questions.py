@@ -316,3 +316,16 @@ def test_live_requests_of_workers() -> None:
 
     assert ["2", "1"] == [each["worker"] for each in found["executing"]]
     assert (2, 0) == (found["executingCount"], found["waitingCount"])
+
+
+def test_a_request_that_ends_while_rows_are_read(scene: Scene) -> None:
+    """Rows are of the moment at which the first one of their level was read."""
+    rows = request_rows(scene.controller, WALL_OFFSET_NS, with_details=True)
+    first = next(row for row in rows if row[0] == "queued")
+    queue_set = scene.controller.levels["queued"].queue_set
+    queued = [ticket for queue in queue_set.queues for ticket in queue.tickets()]
+    for ticket in [*queue_set.executing, *queued]:
+        ticket.details = None
+    others = [row for row in rows if row[0] == "queued"]
+
+    assert len(queue_set.executing) + len(queued) == len([first, *others]) > 1
