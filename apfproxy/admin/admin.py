@@ -9,6 +9,7 @@ The pages name users and paths; the listener is meant for the operator's network
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import math
@@ -72,6 +73,8 @@ MAX_VIEWS: Final = 16
 """Clusters whose history is kept, in 700 kB each: those that were asked for last."""
 MOST_NAMED: Final = 20
 """Names in an error."""
+MEASURED_WITHIN_S: Final = 3.0
+"""For two looks, which rates are made of."""
 ENOUGH: Final = 2
 """Looks for rates of the overview."""
 ASKED_S: Final = 60.0
@@ -397,6 +400,11 @@ class AdminPages:
             return await self.clusters(request)
         shown = await self._shown(request)
         view = self.view(request.query.get(ONE, ""), shown)
+        # A first look has no rates yet; two looks may be at the same state of workers.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(MEASURED_WITHIN_S):
+                await view.history.measured(2 if shown.process.workers else 1)
+        shown = await self._shown(request)
         found = {"time": time.time(), **self._live(shown, view)}
         return await self._json(request, found, shown.process)
 

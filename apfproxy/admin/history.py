@@ -5,6 +5,7 @@ Both are made of successive states, so those of one process and of the sum of se
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 from array import array
@@ -116,6 +117,7 @@ class History:
         self._looks: deque[Look] = deque(maxlen=QUANTILES_S + 1)
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
         self.taken = 0
+        self._is_taken = asyncio.Event()
         self.levels: dict[str, Rates] = {}
         self.flow_schemas: dict[tuple[str, str], Rates] = {}
         self.upstream = ServedRates()
@@ -135,6 +137,13 @@ class History:
         if before is not None:
             self._sample(before, look, round(unix_s, 3))
             self._rate(look)
+            self._is_taken.set()
+
+    async def measured(self, samples: int) -> None:
+        """Wait until so many samples were taken."""
+        while self.taken < samples:
+            self._is_taken.clear()
+            await self._is_taken.wait()
 
     def columns(self, since: int = 0) -> dict[str, Any]:
         """The samples as columns, for JSON, without those taken first.

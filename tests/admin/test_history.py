@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -214,3 +215,15 @@ def test_workers(scene: Scene) -> None:
         history.take(state, state.clusters[0], second * S, float(second))
 
     assert {"1": 2.0} == history.workers
+
+
+async def test_measured(scene: Scene) -> None:
+    """Who looks first waits until there are rates."""
+    history = Recorded(scene)
+    waiting = asyncio.ensure_future(history.measured(2))
+    for second in (1, 2):
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        history.sample(second * S, float(second))
+
+    await waiting
