@@ -79,6 +79,7 @@ class Workers:
         self._command = list(command) or command_of_workers()
         self._tasks: list[asyncio.Task[None]] = []
         self._rolling: asyncio.Task[None] | None = None
+        self._is_ending = False
 
     @property
     def processes(self) -> list[WorkerProcess]:
@@ -119,6 +120,9 @@ class Workers:
 
     def replace(self) -> None:
         """Have other processes take the workers' places, unless that goes on."""
+        if self._is_ending:
+            log.info("SIGUSR2 is ignored: the workers are to end")
+            return
         if self._rolling is not None and not self._rolling.done():
             log.info("SIGUSR2: the workers are being replaced already")
             return
@@ -171,6 +175,7 @@ class Workers:
 
     async def _end_starts(self) -> list[WorkerProcess]:
         """Start no worker any more: the processes that there are."""
+        self._is_ending = True
         tasks = self._tasks + ([] if self._rolling is None else [self._rolling])
         self._tasks, self._rolling = [], None
         for task in tasks:

@@ -233,6 +233,18 @@ async def test_replacement_by_none(caplog: pytest.LogCaptureFixture) -> None:
     assert before == after
 
 
+async def test_replacement_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """Workers that are to end are not replaced."""
+    caplog.set_level("INFO")
+    parent = parent_of(SERVES)
+    await parent.start()
+    await parent.drain()
+    parent.workers.replace()
+
+    assert "SIGUSR2 is ignored" in caplog.text
+    assert "replacing the workers" not in caplog.text
+
+
 async def test_seats_of_a_worker_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others have them at once."""
     dropped: list[str] = []
