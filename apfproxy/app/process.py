@@ -339,13 +339,14 @@ class ProxyProcess:
         admin = None
         if settings.admin is not None and self._admin is not None:
             admin = dataclasses.replace(settings.admin, port=self.admin_port or 0)
+        without_admin = "its parent's address" if self.manager.shows_state else "no address"
         logger.info(
             "apfproxy %s listens on %s%s, forwards to %s, admin on %s; %s, at most %s connections",
             build.version(available.version()),
             self._addresses.written(LISTEN),
             spoken(settings.downstream),
             self._named_clusters(),
-            "no address" if admin is None else self._addresses.written(ADMIN),
+            without_admin if admin is None else self._addresses.written(ADMIN),
             self._named_seats(),
             self.server.max_connections or "any number of",
         )
@@ -354,7 +355,8 @@ class ProxyProcess:
             if problem := one_flow(cluster.settings):
                 named = f"cluster {cluster.name}: " if cluster.name else ""
                 logger.warning("%s%s", named, problem)
-        if text := access_warning(settings, is_here=self._is_admin_local()):
+        is_shown = self._admin is not None  # else the parent of workers warns
+        if is_shown and (text := access_warning(settings, is_here=self._is_admin_local())):
             logger.warning("%s", text)
         if self.clusters.only is not None:
             self._log_only(settings, self.clusters.only, admin)

@@ -163,7 +163,7 @@ FLAGS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "no-rebalance": (
             "upstream.rebalance.percentPerMinute",
-            "End no watch or tunnel to bring them into balance among several servers.",
+            "End no watch to bring watches into balance among several servers.",
         ),
         "enforcement": (
             "flowControl.enforcement",

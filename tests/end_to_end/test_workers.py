@@ -212,7 +212,7 @@ def test_one_worker() -> None:
         os.kill(pids[0], signal.SIGKILL)
         served.line(SERVES_AGAIN)
         status, _ = ask(port, "/")
-        code, _ = served.end()
+        code, said = served.end()
     with command("serve", *flags, "--admin", "none") as served:
         served.line(r"listens on 127\.0\.0\.1:\d+, forwards to")
         none = children(served)
@@ -220,6 +220,7 @@ def test_one_worker() -> None:
 
     assert (1, []) == (len(pids), none)
     assert (200, 0) == (status, code)
+    assert "others than this machine" not in said, "the admin listener is the parent's"
 
 
 def test_what_a_worker_cannot_use(tmp_path: Path) -> None:
