@@ -82,7 +82,6 @@ OF_FILE = {
     "http/response_head": "answer",
     "upstream/endpoint": "answer",
     "proxy/watch_seats": "answer",
-    "upstream/recent_responses": "observe",
     "proxy/log_lines": "observe",
     "proxy/request_log": "observe",
     "proxy/request_record": "observe",

@@ -18,7 +18,6 @@ from apfproxy.admin.state import NS_PER_S, by_class
 from apfproxy.flowcontrol.meters import DURATION_BOUNDS_NS
 from apfproxy.flowcontrol.queue_set import RejectReason
 from apfproxy.upstream.counters import CLASSES, LATENCY_BOUNDS_NS
-from apfproxy.upstream.recent_responses import quantile_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -354,3 +353,21 @@ def wait_bound_s(counts: Sequence[int]) -> float:
         if seen * 100 >= total * PERCENT:
             return bound_ns / NS_PER_S
     return math.inf
+
+
+def quantile_s(bounds_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float | None:
+    """The duration that a part of those in a histogram kept within; None if there are none.
+
+    It is interpolated within its bucket, and rounded to three digits.  What is above all bounds
+    counts as the last bound.
+    """
+    wanted = sum(counts) * quantile
+    if not wanted:
+        return None
+    lower = 0
+    for upper, count, seen in zip(bounds_ns, counts, itertools.accumulate(counts), strict=False):
+        if seen >= wanted:
+            duration_ns = upper - (upper - lower) * (seen - wanted) / count
+            return float(f"{duration_ns / NS_PER_S:.3g}")
+        lower = upper
+    return bounds_ns[-1] / NS_PER_S

@@ -15,10 +15,9 @@ from apfproxy.admin.amounts import (
     listed,
     number_text,
 )
-from apfproxy.admin.history import QUANTILES_S, slots
+from apfproxy.admin.history import QUANTILES_S, quantile_s, slots
 from apfproxy.admin.state import DRAINING, FAILING, NS_PER_S, OUT
 from apfproxy.upstream.counters import LATENCY_BOUNDS_NS
-from apfproxy.upstream.recent_responses import quantile_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

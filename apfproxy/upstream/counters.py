@@ -50,13 +50,6 @@ class UpstreamCounters:
     last_problem: str = ""
     telling: int = 0
 
-    def responses_by_class(self) -> dict[str, int]:
-        """Responses by class of status code, all classes; one above 599 is in `5xx`."""
-        found = dict.fromkeys(CLASSES, 0)
-        for code, number in self.answers.items():
-            found[CLASSES[min(code // 100, len(CLASSES)) - 1]] += number
-        return found
-
     def add(self, other: UpstreamCounters) -> None:
         for code, number in other.answers.items():
             self.answers[code] = self.answers.get(code, 0) + number

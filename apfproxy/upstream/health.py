@@ -67,7 +67,6 @@ from apfproxy.upstream.endpoint import (
     UP,
 )
 from apfproxy.upstream.health_check import REFUSALS, NoAnswerError, question, status_text
-from apfproxy.upstream.recent_responses import RecentOfAll, RecentResponses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -292,8 +291,6 @@ class EndpointHealth:
     def __init__(self, endpoint: Endpoint, owner: UpstreamHealth) -> None:
         self.endpoint = endpoint
         self.owner = owner
-        now_ns = owner.now_ns()
-        self.recent = RecentResponses(endpoint.counters, now_ns)
         self.failure: UpstreamFailure | None = None
         self.since_unix_s: float | None = None
         self.awaiting = self.failed_ns = 0
@@ -303,7 +300,6 @@ class EndpointHealth:
         self.judge: Judge = PassiveHealth(self)
         self.follow(owner.rules)
         self._problem = ""
-        self._sampled_ns = now_ns
         self._checking: asyncio.Task[None] | None = None
         # What the log's last line says, and since when the endpoint is out if it says so.
         self._said: tuple[str, UpstreamFailure | None] = (UNKNOWN, None)
@@ -369,9 +365,6 @@ class EndpointHealth:
 
     def look(self, now_ns: int) -> int:
         """Judge it by what it did since the last look; returns how many responses it gave."""
-        if now_ns - self._sampled_ns >= 0.9 * LOOK_S * NS_PER_S:
-            self._sampled_ns = now_ns
-            self.recent.sample(now_ns)
         (responses, failures), before = self._counted(), (self._responses, self._failures)
         self._responses, self._failures = responses, failures
         responded = responses - before[0]
@@ -577,7 +570,6 @@ class UpstreamHealth:
         self._is_started = False
         self.watches: dict[Endpoint, EndpointHealth] = {}
         self.rules: Rules = self._rules()
-        self.recent = RecentOfAll(lambda: [each.recent for each in self.watches.values()])
         self.state: str = UNKNOWN
         self.since_unix_s: float | None = None
         self._since_ns = 0

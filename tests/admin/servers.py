@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from apfproxy.upstream.counters import UpstreamCounters
-from apfproxy.upstream.recent_responses import RecentResponses
 
 
 @dataclass
@@ -40,7 +39,6 @@ class StillWatch:
         self.problem = None if state == "up" else "connection refused"
         self.since_unix_s: float | None = 7.0
         self.ejections_total = 0
-        self.recent = RecentResponses(endpoint.counters, 0)
 
 
 class StillUpstream:
@@ -55,7 +53,6 @@ class StillUpstream:
         self.state = "up" if "up" in states else "failing"
         self.problem = None if self.state == "up" else "all fail"
         self.counters = UpstreamCounters()
-        self.recent = RecentResponses(self.counters, 0)
         self.watches = {
             str(place): StillWatch(StillEndpoint(f"http://{place}:1"), state)
             for place, state in enumerate(states)

@@ -10,14 +10,17 @@ import msgspec
 import pytest
 
 from apfproxy.admin import history as history_module
-from apfproxy.admin.history import FIELDS, SAMPLES, History, wait_bound_s
-from apfproxy.admin.state import Share
+from apfproxy.admin.history import FIELDS, SAMPLES, History, quantile_s, wait_bound_s
+from apfproxy.admin.state import Share, by_class
+from apfproxy.flowcontrol.meters import Histogram
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.proxy.counters import Flood
+from apfproxy.upstream.counters import LATENCY_BOUNDS_NS
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.admin.scene import Scene
 
 S = 1_000_000_000
+MS = 1_000_000
 
 
 class Recorded(History):
@@ -227,3 +230,32 @@ async def test_measured(scene: Scene) -> None:
         history.sample(second * S, float(second))
 
     await waiting
+
+
+@pytest.mark.parametrize(
+    ("values_ns", "quantile", "expected"),
+    [
+        pytest.param([], 0.5, None, id="none"),
+        pytest.param([0], 0.5, 0.0, id="no-time"),
+        pytest.param([100 * S], 0.5, 80.0, id="above-all-bounds"),
+        pytest.param([1 * S] * 10, 1.0, 1.0, id="all-in-one"),
+        pytest.param([1 * S] * 10, 0.5, 0.9, id="the-middle-of-a-bucket"),
+        pytest.param([1 * MS] * 99 + [30 * S], 0.99, 0.001, id="just-without-the-last"),
+        pytest.param([1 * MS] * 98 + [30 * S] * 2, 0.99, 27.5, id="just-with-it"),
+    ],
+)
+def test_quantile_is_interpolated_within_its_bucket(
+    values_ns: list[int], quantile: float, expected: float | None
+) -> None:
+    heads = Histogram(LATENCY_BOUNDS_NS)
+    for value_ns in values_ns:
+        heads.observe(value_ns)
+
+    assert expected == quantile_s(LATENCY_BOUNDS_NS, heads.counts, quantile)
+
+
+def test_classes_of_responses() -> None:
+    """All are there, and a code that no standard has counts as a server's error."""
+    found = by_class({"101": 1, "200": 2, "204": 3, "500": 4, "600": 5, "999": 6})
+
+    assert {"1xx": 1, "2xx": 5, "3xx": 0, "4xx": 0, "5xx": 15} == found

@@ -20,13 +20,6 @@ def test_counts_final_answers_by_status() -> None:
     assert {200: 2, 429: 2, 503: 2} == counters.requests_by_status
 
 
-def test_classes_of_answers() -> None:
-    """All are there, and a code that no standard has counts as a server's error."""
-    counters = UpstreamCounters(answers={101: 1, 200: 2, 204: 3, 500: 4, 600: 5, 999: 6})
-
-    assert {"1xx": 1, "2xx": 5, "3xx": 0, "4xx": 0, "5xx": 15} == counters.responses_by_class()
-
-
 def test_failures() -> None:
     """All are counted; the last that tells of the server is remembered."""
     counters = UpstreamCounters()

