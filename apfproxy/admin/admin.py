@@ -86,6 +86,7 @@ CAMEL: Final = {
     "rejected": "rejected",
 }
 NO_FLEET: Final = "this proxy shares its seats with no other; see fleet.store in its settings\n"
+NO_CLUSTERS: Final = "cluster: this proxy has no clusters with names; leave out --cluster NAME\n"
 JSON: Final = "application/json; charset=utf-8"
 TEXT: Final = "text/plain; charset=utf-8"
 
@@ -284,6 +285,8 @@ class AdminPages:
             lines = [f"worker {each.name}: {each.problem}\n" for each in process.workers]
             raise RefusedError(503, "no worker answers\n" + "".join(lines))
         if not process.has_several:
+            if name is not None:
+                raise RefusedError(404, NO_CLUSTERS)
             return Shown(process, process.clusters[0])
         names = [each.name for each in process.clusters]
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
@@ -490,8 +493,13 @@ class AdminPages:
         query = request.raw_path.partition("?")[2]
         if not query:
             return web.Response(text=explain_page.USAGE)
-        found = await self._ask_any(request, "explain", query=query)
-        text = explanation_json(msgspec.convert(found, Explanation))
+        replies = await self._ask(request, "explain", query=query)
+        worker, found = next(iter(replies.items()))
+        explanation = msgspec.convert(found[0], Explanation)
+        if len(replies) > 1:
+            note = f"the queues and seats are those of worker {worker} of {len(replies)}"
+            explanation = msgspec.structs.replace(explanation, notes=(note, *explanation.notes))
+        text = explanation_json(explanation)
         return await page_response(request, text.encode(), JSON)
 
     async def top_flows(self, request: web.Request) -> web.StreamResponse:

@@ -90,10 +90,9 @@ class OwnStates(States):
     async def each(self) -> dict[str, ProcessState]:
         return {"": await self.state()}
 
-    async def one(self, worker: str) -> ProcessState:  # noqa: ARG002 - there is none
-        return await self.state()
-
-    async def ask(self, question: Question, worker: str | None = None) -> dict[str, list[Any]]:  # noqa: ARG002
+    async def ask(self, question: Question, worker: str | None = None) -> dict[str, list[Any]]:
+        if worker is not None:
+            await self.one(worker)
         lines = []
         for line in self.replies(question):
             lines.append(line)

@@ -16,7 +16,7 @@ from apfproxy.app.log import configure_logging
 from apfproxy.app.running import run_in_loop, serve_until_signal
 from apfproxy.cli.errors import EXIT_CODES, exit_code
 from apfproxy.cli.load_flags import parse_faults, parse_latencies, parse_seeds
-from apfproxy.cli.parameters import ADDRESS, LISTEN_ADDRESS
+from apfproxy.cli.parameters import ADDRESS, LISTEN_ADDRESS, WholeNumber
 from apfproxy.settings import LOG_FORMATS, LOG_LEVELS, TEXT
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
 )
 @click.option(
     "--watch-window",
-    type=click.IntRange(1, 10_000_000),
+    type=WholeNumber(1, 10_000_000),
     default=DEFAULT_CHANGES,
     show_default=True,
     metavar="CHANGES",
@@ -97,7 +97,7 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
 )
 @click.option(
     "--capacity",
-    type=click.IntRange(1, 1_000_000),
+    type=WholeNumber(1, 1_000_000),
     metavar="N",
     help="With more than N requests at once each takes (requests / N) ^ 1.5 times as long.",
 )
@@ -118,7 +118,7 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
 )
 @click.option(
     "--random-seed",
-    type=click.IntRange(0, (1 << 63) - 1),
+    type=WholeNumber(0, (1 << 63) - 1),
     metavar="NUMBER",
     help="Seed that makes uids, names, latencies and faults the same in each run.",
 )

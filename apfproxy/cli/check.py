@@ -18,7 +18,7 @@ from apfproxy.cli.check_report import (
     problem_entries,
 )
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK
-from apfproxy.cli.parameters import Parsed, output_option, preset_option
+from apfproxy.cli.parameters import Parsed, WholeNumber, output_option, preset_option
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.differences import differences
 from apfproxy.lint.findings import FINDING_KINDS, GIVEN_UP, INVALID, NOTHING_GIVEN, Severity
@@ -85,7 +85,7 @@ FINDING_ID = Parsed("id", parse_finding_id)
 )
 @click.option(
     "--server-concurrency-limit",
-    type=click.IntRange(1, (1 << 31) - 1),
+    type=WholeNumber(1, (1 << 31) - 1),
     metavar="SEATS",
     default=DEFAULT_SERVER_CONCURRENCY_LIMIT,
     show_default=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import gc
 import importlib
@@ -49,6 +50,7 @@ COMMANDS = {
     "top": "Show levels, queues and flows of a running proxy.",
 }
 """Their names, and the first line of their help."""
+LISTED = f"one of {', '.join(COMMANDS)}"
 
 MODULES = {"config": "config_command", "limits": "limits_command"}
 """The modules of commands that have other names than these."""
@@ -78,6 +80,16 @@ class Commands(click.Group):
         command: click.Command = getattr(module, cmd_name)
         give_variables(command, cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; if there is none, say which may be meant."""
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"expected {LISTED}"
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Propose commands, without importing them, and flags."""

@@ -22,7 +22,7 @@ from apfproxy.base.held_signals import INTERRUPTED
 from apfproxy.base.signals import Hangup, Signals
 from apfproxy.cli.demo_servers import LOCALHOST, SEATS, SERVICE_S, Ports, demo_servers
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.parameters import NumberRange
+from apfproxy.cli.parameters import Number
 from apfproxy.objects.field_errors import counted
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ KINDS = (GREEDY, MODEST)
 @click.command(epilog=EPILOG)
 @click.option(
     "--seconds",
-    type=NumberRange(1, 600),
+    type=Number(1, 600),
     metavar="NUMBER",
     default=20,
     show_default=True,

@@ -31,6 +31,7 @@ from apfproxy.cli.kubectl_phrases import (
 from apfproxy.cli.offline import is_offline, objects_options, offline_controller
 from apfproxy.cli.parameters import (
     Parsed,
+    WholeNumber,
     admin_option,
     cluster_option,
     output_option,
@@ -98,7 +99,7 @@ Examples:
 @objects_options
 @click.option(
     "--hash-seed",
-    type=click.IntRange(0, (1 << 32) - 1),
+    type=WholeNumber(0, (1 << 32) - 1),
     metavar="SEED",
     help="The proxy's setting flowControl.hashSeed, if it has one.",
 )

@@ -97,7 +97,9 @@ def parse_phrase(
             raise PhraseError(f"a path says everything; leave out what is beside {what!r}")
         return parse_path_request(verb, what)
     if verb not in METHOD_OF_VERB:
-        raise PhraseError(f"expected a verb of {', '.join(METHOD_OF_VERB)}, not {verb!r}")
+        close = closest(verb, METHOD_OF_VERB, likeness=0.6)
+        hint = f"; did you mean {close}?" if close else ""
+        raise PhraseError(f"expected a verb of {', '.join(METHOD_OF_VERB)}, not {verb!r}{hint}")
     if len(rest) > 1:
         raise PhraseError(f"expected VERB RESOURCE [NAME], not {rest[1]!r} after that")
     resource_text, slash, subresource = what.partition("/")

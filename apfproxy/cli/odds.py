@@ -7,7 +7,7 @@ import json
 import click
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.parameters import NumberRange, Parsed, output_option
+from apfproxy.cli.parameters import Number, Parsed, WholeNumber, output_option
 from apfproxy.cli.terminal_text import aligned
 from apfproxy.flowcontrol.dealer import MAX_HASH_BITS
 from apfproxy.flowcontrol.odds import (
@@ -52,8 +52,8 @@ def parse_elephants(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, items)))
 
 
-SIZE = click.IntRange(1, MAX_QUEUES)
-BOUND = NumberRange(0, 1, min_open=True, max_open=True)
+SIZE = WholeNumber(1, MAX_QUEUES)
+BOUND = Number(0, 1, min_open=True, max_open=True)
 NUMBERS = Parsed("numbers", parse_elephants)
 
 

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from apfproxy.cli.errors import CommandError
-from apfproxy.cli.parameters import preset_option, suggested_objects_option
+from apfproxy.cli.parameters import WholeNumber, preset_option, suggested_objects_option
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.objects.decode import parts_of
@@ -50,7 +50,7 @@ def objects_options(command: Callable[..., Any]) -> Callable[..., Any]:
         suggested_objects_option,
         click.option(
             "--server-concurrency-limit",
-            type=click.IntRange(1, (1 << 31) - 1),
+            type=WholeNumber(1, (1 << 31) - 1),
             metavar="SEATS",
             help="Seats of the whole server. "
             f"[default: {FlowControlSettings().server_concurrency_limit}]",
@@ -74,7 +74,7 @@ def is_offline(*flags: str) -> bool:
     Variables of the environment, which `serve` has too, do not count.
 
     Raises:
-        click.UsageError: One of them is given beside `--admin`.
+        click.UsageError: One of them is given beside `--admin` or `--cluster`.
     """
     context = click.get_current_context()
     given = [
@@ -82,9 +82,10 @@ def is_offline(*flags: str) -> bool:
         for name in ("offline", *flags)
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     ]
-    if given and context.get_parameter_source("admin") is ParameterSource.COMMANDLINE:
-        flag = f"--{given[0].replace('_', '-')}"
-        raise click.UsageError(f"with {flag} no proxy is asked: leave out --admin or {flag}")
+    for asked in ("admin", "cluster") if given else ():
+        if context.get_parameter_source(asked) is ParameterSource.COMMANDLINE:
+            flag = f"--{given[0].replace('_', '-')}"
+            raise click.UsageError(f"with {flag} no proxy is asked: leave out --{asked} or {flag}")
     return bool(given)
 
 

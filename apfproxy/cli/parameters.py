@@ -27,6 +27,8 @@ else:
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
+LONGEST_SHOWN = 60
+"""Characters of what is no number."""
 LOCALHOST = "127.0.0.1"
 DEFAULT_ADMIN = "http://127.0.0.1:8081"
 """Where a proxy has its admin listener unless it is told otherwise."""
@@ -59,15 +61,42 @@ class Parsed(ParamType):
             self.fail(str(error), param, ctx)
 
 
-class NumberRange(click.FloatRange):
-    """A number within bounds, which NaN is not."""
+class Ranged(ParamType):
+    """A number within bounds, which NaN is not; its help says which."""
+
+    what: str
+    min: Any
+    max: Any
+    min_open: bool
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as click has it
         """Read the number."""
-        number = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number", param, ctx)
-        return number
+        try:
+            number = super().convert(value, param, ctx)
+        except click.BadParameter:
+            number = math.nan
+        if not math.isnan(number):
+            return number
+        if self.max is None:
+            bounds = f"from {self.min} on"
+        elif self.min_open:
+            bounds = f"above {self.min} and below {self.max}"
+        else:
+            bounds = f"from {self.min} to {self.max}"
+        text = str(value)[:LONGEST_SHOWN]
+        return self.fail(f"expected {self.what} {bounds}, not {text!r}", param, ctx)
+
+
+class WholeNumber(Ranged, click.IntRange):
+    """See `Ranged`."""
+
+    what = "a whole number"
+
+
+class Number(Ranged, click.FloatRange):
+    """See `Ranged`."""
+
+    what = "a number"
 
 
 def parse_admin(text: str) -> Address:

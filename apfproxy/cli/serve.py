@@ -20,7 +20,7 @@ from apfproxy.base.service_manager import ServiceManager
 from apfproxy.base.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, CommandError, SettingsFileError, exit_code
 from apfproxy.cli.flags import SectionedCommand
-from apfproxy.cli.parameters import PRESET_HELP, SUGGESTED_HELP, Parsed
+from apfproxy.cli.parameters import PRESET_HELP, SUGGESTED_HELP, Parsed, WholeNumber
 from apfproxy.settings import (
     UNSAID,
     EndpointSettings,
@@ -293,7 +293,7 @@ def option_of(name: str, path: str, text: str) -> click.Option:
         kind = click.Choice(form.choices)
     elif kind is None and form is WHOLE:
         (bounds,) = setting.kind.__metadata__
-        kind = click.IntRange(bounds.ge, bounds.le)
+        kind = WholeNumber(bounds.ge, bounds.le)
     elif kind is None and form is FILE:
         kind = click.Path(exists=True, dir_okay=False)
     elif kind is None and form not in (TEXT, LOG_FILE):

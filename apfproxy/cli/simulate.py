@@ -21,7 +21,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import limit_adjustment_option
-from apfproxy.cli.parameters import Parsed, output_option, path_prefix_option, preset_option
+from apfproxy.cli.parameters import (
+    Parsed,
+    WholeNumber,
+    output_option,
+    path_prefix_option,
+    preset_option,
+)
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.cli.terminal_text import shown
 from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS
@@ -103,7 +109,7 @@ class Configuration(NamedTuple):
 
 log_option = partial(click.option, metavar="FILE", type=click.Path())
 objects_option = partial(click.option, metavar="PATH", type=click.Path(), multiple=True)
-seats_option = partial(click.option, metavar="SEATS", type=click.IntRange(1, (1 << 31) - 1))
+seats_option = partial(click.option, metavar="SEATS", type=WholeNumber(1, (1 << 31) - 1))
 number_option = partial(click.option, metavar="N", show_default=True)
 
 
@@ -143,7 +149,7 @@ number_option = partial(click.option, metavar="N", show_default=True)
 @limit_adjustment_option
 @number_option(
     "--hash-seed",
-    type=click.IntRange(0, (1 << 32) - 1),
+    type=WholeNumber(0, (1 << 32) - 1),
     default=0,
     metavar="NUMBER",
     help="Decides which queues a flow is dealt.",
@@ -156,12 +162,10 @@ number_option = partial(click.option, metavar="N", show_default=True)
     metavar="DURATION",
     help="Time at the start that is not counted, while limits adjust to the demand.",
 )
-@number_option(
-    "--top", type=click.IntRange(1, 10_000), default=10, help="Flows and clients to list."
-)
+@number_option("--top", type=WholeNumber(1, 10_000), default=10, help="Flows and clients to list.")
 @number_option(
     "--max-broken-lines",
-    type=click.IntRange(0),
+    type=WholeNumber(0),
     default=100,
     help="Unreadable lines of a log that are skipped; one more is an error.",
 )

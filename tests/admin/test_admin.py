@@ -297,6 +297,18 @@ async def test_explain(client: Client) -> None:
     assert "say what is asked for" in await read(client, "/debug/explain?method=GET", 400)
 
 
+@pytest.mark.parametrize("path", ["/debug/limits?cluster=x", "/clusters/x/debug/explain?target=/"])
+async def test_no_clusters(client: Client, path: str) -> None:
+    """A proxy without clusters does not respond for one that is named."""
+    assert "this proxy has no clusters with names; leave out --cl" in await read(client, path, 404)
+
+
+@pytest.mark.parametrize("path", ["/debug/limits?worker=1", f"{DUMPS}/dump_queues?worker=1"])
+async def test_no_workers(client: Client, path: str) -> None:
+    """A process without workers does not respond for one that is named."""
+    assert "worker: there is none named '1'; there are none\n" == await read(client, path, 404)
+
+
 async def test_requests_of_a_level(client: Client) -> None:
     """What executes, and the hand of a flow; an unknown level is named."""
     found = await read(client, "/debug/live/requests?priorityLevel=catch-all")
@@ -444,6 +456,7 @@ async def test_sums(workers: tuple[Process, Process]) -> None:
         metrics = await read(client, "/metrics")
         each = await read(client, "/metrics?workers=each")
         unknown = await read(client, "/debug/limits?worker=9", 404)
+        explained = await read(client, "/debug/explain?target=/&user=ann")
         wrong = await read(client, "/metrics?workers=all", 400)
 
     assert [("1", 1), ("2", 1)] == [(each["name"], each["executing"]) for each in state["workers"]]
@@ -456,6 +469,7 @@ async def test_sums(workers: tuple[Process, Process]) -> None:
     assert 2 == sum('worker="' in line for line in lines(each, DISPATCHED))
     assert "apfproxy_worker_restarts_total 3.0" in metrics
     assert "worker: there is none named '9'; there are 1, 2\n" == unknown
+    assert ["the queues and seats are those of worker 1 of 2"] == explained["notes"]
     assert "workers must be each" in wrong
 
 

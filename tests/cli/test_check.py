@@ -296,7 +296,7 @@ def test_broken_addition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         pytest.param(["--ignore", "x"], "'x' is no id of a finding", id="no-id"),
         pytest.param(["--ignore", "APF001"], "APF001 cannot be ignored", id="invalid"),
         pytest.param(["--fail-on", "never"], "'never' is not one of", id="no-severity"),
-        pytest.param(["--server-concurrency-limit", "0"], "0 is not in the range", id="no-seats"),
+        pytest.param(["--server-concurrency-limit", "0"], "whole number from 1", id="no-seats"),
     ],
 )
 def test_wrong_flags(capsys: pytest.CaptureFixture[str], flags: list[str], message: str) -> None:

@@ -38,6 +38,7 @@ get /healthz                         | GET /healthz
 REFUSED = """
 list                    | say what is asked for
 fetch pods              | expected a verb of get, list
+lst pods                | not 'lst'; did you mean list?
 get pods a b            | not 'b' after that
 get pods                | get pods needs the name of an object; without one it is list pods
 get pod/web             | needs the name of an object; if web is that, write get pod web

@@ -117,7 +117,10 @@ async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "code", "message"),
     [
         pytest.param("--objects /nowhere", 1, "/nowhere: cannot be read", id="objects"),
-        pytest.param("--server-concurrency-limit 0", 2, "is not in the range", id="seats"),
+        pytest.param(
+            "--server-concurrency-limit 0", 2, "from 1 to 2147483647, not '0'", id="seats"
+        ),
+        pytest.param("--offline --cluster x", 2, "leave out --cluster or --offline", id="cluster"),
         pytest.param("--admin x", 2, "HOST:PORT, :PORT or unix:/PATH", id="admin"),
         pytest.param(
             "--admin a:1 --server-concurrency-limit 5", 2, "no proxy is asked: leave", id="both"

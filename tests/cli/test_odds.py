@@ -74,7 +74,7 @@ def test_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        pytest.param("--queues 0", 2, "0 is not in the range 1<=x<=10000000", id="queues"),
+        pytest.param("--queues 0", 2, "expected a whole number from 1 to 10000000", id="queues"),
         pytest.param("--queues 4", 2, "expected a hand of 1 to 4 queues", id="hand"),
         pytest.param("--queues 512", 2, "with so many queues a hand can be 6", id="entropy"),
         pytest.param("--elephants 0", 2, "expected numbers from 1 to 10000", id="no-elephant"),
@@ -90,9 +90,9 @@ def test_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(
             "--suggest --bound 0.1 --queues 8", 2, "leave theirs out", id="suggest-and-queues"
         ),
-        pytest.param("--suggest --bound 1", 2, "not in the range 0<x<1", id="certain"),
-        pytest.param("--suggest --bound nan", 2, "'nan' is not a number", id="nan"),
-        pytest.param("--suggest --bound x", 2, "not a valid float", id="text"),
+        pytest.param("--suggest --bound 1", 2, "above 0 and below 1, not '1'", id="certain"),
+        pytest.param("--suggest --bound nan", 2, "expected a number above 0", id="nan"),
+        pytest.param("--queues x", 2, "expected a whole number from 1 to", id="text"),
         pytest.param("--suggest --bound 1e-30", 1, "at or below 1e-30 with 16", id="impossible"),
     ],
 )

@@ -351,7 +351,7 @@ def test_settings_file_without_an_upstream(
         (["--identity-headers-from", "10.0.0.1/8"], "write 10.0.0.0/8"),
         (["--objects", "/nowhere"], "Path '/nowhere' does not exist"),
         (["--settings", "/nowhere"], "File '/nowhere' does not exist"),
-        (["--server-concurrency-limit", "0"], "0 is not in the range"),
+        (["--server-concurrency-limit", "0"], "expected a whole number from 1 to"),
         (["--store", "/"], "is a directory"),
         (["--object-counts-from", "x"], "expected a URL such as http://127.0.0.1:8000/metrics"),
     ],

@@ -111,7 +111,7 @@ def test_commands() -> None:
     # As of one process: nominal limits are rounded up.
     assert SEATS <= limits["sums"]["nominal"] < SEATS + len(limits["levels"])
     assert limits["sums"]["current"] <= SEATS
-    assert "worker" not in explained
+    assert "note            the queues and seats are those of worker 1 of 2\n" in explained
     assert "worker-1" in members
     assert "worker-2" in members
 
