@@ -27,12 +27,12 @@ from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.fleet.ledger import LeaseState
 from apfproxy.fleet.membership import Membership
-from apfproxy.fleet.opened import open_store
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.settings import FleetSettings
+from apfproxy.sources.fleet_store import open_store
 from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.faulty_link import Fault, FaultyLink
 from loadtest.fleet_stores import RedisServer

@@ -18,7 +18,6 @@ from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import PAGES, READYZ
 from apfproxy.base.tasks import Recurring
 from apfproxy.fleet.membership import open_membership
-from apfproxy.fleet.opened import open_store
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
@@ -30,6 +29,7 @@ from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID
 from apfproxy.settings.change import NO_CHANGE, Change, prepare_all
 from apfproxy.sources.endpoint_source import EndpointSource
+from apfproxy.sources.fleet_store import open_store
 from apfproxy.sources.object_counts import ObjectCounts
 from apfproxy.sources.object_source import ObjectSource
 from apfproxy.sources.servers_behind import ServersBehind
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import HealthChecks
     from apfproxy.base.tls_files import Lifetime
-    from apfproxy.fleet.opened import StoreOpener
     from apfproxy.proxy.client import ListenerContext
     from apfproxy.settings import EndpointAddress, Settings
+    from apfproxy.sources.fleet_store import StoreOpener
 
 STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
 """Two adjustments in a row that did not come to their end."""
@@ -129,7 +129,7 @@ class Cluster:
             self._seats,
             events,
             self._note_limits,
-            partial(open_store, behind=behind),
+            lambda fleet, key: open_store(fleet, key, behind),
         )
         self.upstream = UpstreamHealth(
             settings,

@@ -24,9 +24,9 @@ from apfproxy.base.faults import Part, report
 from apfproxy.base.files import REREAD_PERIOD_S
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised, spawn
-from apfproxy.fleet.opened import open_store
 from apfproxy.proxy.cluster_router import ClusterRouter, Route
 from apfproxy.proxy.server import drain
+from apfproxy.sources.fleet_store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterator
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from apfproxy.admin.observation import Observation
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import ClusterHealth, HealthRegistry
-    from apfproxy.fleet.opened import StoreOpener
     from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.server import ProxyServer
     from apfproxy.settings import ClusterSettings, Settings
+    from apfproxy.sources.fleet_store import StoreOpener
 
 CLUSTERS, START = "clusters", "start"
 """The health checks of all of them, and of the start of the only one."""

@@ -17,11 +17,11 @@ from apfproxy.app.identities import Identities
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import open_regular
-from apfproxy.fleet.opened import open_store
 from apfproxy.objects.decode import parts_of
 from apfproxy.settings.change import nothing
 from apfproxy.settings.store_address import Kind
 from apfproxy.sources.api_credentials import ApiCredentials
+from apfproxy.sources.fleet_store import open_store
 from apfproxy.sources.kubeconfig import read_kubeconfig
 from apfproxy.sources.object_files import decode_files, read_files
 from apfproxy.sources.token_file import usable_token

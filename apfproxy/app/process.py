@@ -30,7 +30,6 @@ from apfproxy.base.listeners import ADMIN, LISTEN, Listeners
 from apfproxy.base.service_manager import NO_SERVICE_MANAGER
 from apfproxy.base.sockets import DescriptorWatch, is_unix
 from apfproxy.base.tasks import Supervised, spawn
-from apfproxy.fleet.opened import open_store
 from apfproxy.proxy.client import ListenerContext
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ListenerCounters
@@ -41,6 +40,7 @@ from apfproxy.proxy.server import ProxyServer
 from apfproxy.settings import OBSERVE
 from apfproxy.settings.change import prepare_all
 from apfproxy.settings.contradictions import access_warning, one_flow
+from apfproxy.sources.fleet_store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from apfproxy.app.cluster import Cluster
     from apfproxy.base.service_manager import ServiceManager
     from apfproxy.base.signals import Signals
-    from apfproxy.fleet.opened import StoreOpener
     from apfproxy.settings import Address, Settings
+    from apfproxy.sources.fleet_store import StoreOpener
 
 ADMIN_CONNECTIONS = 64
 """Scrapers, probes, a team's live pages and terminals, and watches of the store."""

@@ -9,14 +9,15 @@ import base64
 import datetime as dt
 import enum
 import logging
+import os
 import re
 import ssl
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from apfproxy.base.errors import OperatorError
-from apfproxy.base.files import MAX_PEM_BYTES, read_file
+from apfproxy.base.files import MAX_PEM_BYTES, read_file, read_named
 from apfproxy.base.strict_json import StrictJsonError, read_object
 
 if TYPE_CHECKING:
@@ -206,6 +207,61 @@ def prepared(context: Context) -> Context:
     context.set_ciphers(CIPHERS)
     context.set_alpn_protocols([HTTP_1])
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pem:
+    """Certificates or a key: in a file, which may change, or as data, which are in no repr."""
+
+    path: str = ""
+    data: bytes = field(default=b"", repr=False)
+
+    def content(self) -> bytes:
+        """The bytes, or OperatorError."""
+        return read_named(self.path, MAX_PEM_BYTES, OperatorError) if self.path else self.data
+
+    def __str__(self) -> str:
+        return self.path or "the data in the kubeconfig"
+
+
+def client_context(authorities: Pem | None, own: tuple[Pem, Pem] | None) -> ssl.SSLContext:
+    """A context to ask servers of CAs, by default the system's, with an own certificate and key.
+
+    It blocks on the file system.
+
+    Raises:
+        OperatorError: They cannot be used.
+    """
+    # Not `create_default_context`, which from Python 3.13 on refuses CAs without key identifiers,
+    # as clusters have them.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if authorities is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        data = authorities.content()
+        try:
+            # Comments between the certificates may be of any letters.
+            context.load_verify_locations(cadata=data.decode("ascii", "ignore"))
+        except (ssl.SSLError, ValueError) as error:
+            raise OperatorError(f"{authorities}: is no PEM of certificates") from error
+    if own is None:
+        return context
+    certificate, key = own
+    try:
+        # OpenSSL takes files only; this one is on no disk, and gone at once.
+        with open(os.memfd_create("apfproxy"), "wb") as file:  # noqa: PTH123 - has no path
+            file.write(certificate.content() + b"\n" + key.content())
+            file.flush()
+            # An empty password, or OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password="")
+    except OSError as error:  # those of OpenSSL are of this type
+        raise OperatorError(
+            f"{certificate} and {key}: are no certificate and its key, as PEM without a password,"
+            f" that can be read: {error.strerror or type(error).__name__}"
+        ) from error
     return context
 
 

@@ -20,7 +20,6 @@ from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Supervised
 from apfproxy.fleet.demand import MemberDemand
 from apfproxy.fleet.ledger import LeaseState, Ledger
-from apfproxy.fleet.opened import described
 from apfproxy.fleet.pacer import MOST_CONFLICTS, Pacer, Step
 from apfproxy.fleet.record import (
     MAX_RECORD_BYTES,
@@ -32,7 +31,7 @@ from apfproxy.fleet.record import (
     member_key,
     member_name,
 )
-from apfproxy.fleet.store import StoreError
+from apfproxy.fleet.store import StoreError, address_of
 from apfproxy.fleet.view import FleetView, member_views
 from apfproxy.settings.store_address import Kind, store_address
 
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
 
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.fleet.ledger import Plan
-    from apfproxy.fleet.opened import StoreOpener
-    from apfproxy.fleet.store import LedgerStore, Stored
+    from apfproxy.fleet.store import LedgerStore, Stored, StoreOpener
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.settings import FleetSettings, Settings
 
@@ -116,7 +114,7 @@ class Membership:
         self._pacer = Pacer(self._period_s, lease_s, lambda most_s: random.uniform(0, most_s))  # noqa: S311
         of_fleet = "" if is_local else f" of the fleet {settings.name}"  # workers have no name
         self._words = MembershipWords(
-            self.ledger, described(settings), events, self._prefix, of_fleet
+            self.ledger, str(address_of(settings)), events, self._prefix, of_fleet
         )
         self._has_event = asyncio.Event()
         self._has_share = asyncio.Event()

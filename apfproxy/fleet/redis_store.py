@@ -42,11 +42,10 @@ from redis.exceptions import (
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import read_named
 from apfproxy.base.tasks import Backoff, spawn
+from apfproxy.base.tls_files import Pem, client_context
 from apfproxy.fleet.record import MAX_RECORD_BYTES
 from apfproxy.fleet.store import Stored, StoreError, Swapped
 from apfproxy.settings.store_address import Kind
-from apfproxy.sources.api_credentials import tls_context
-from apfproxy.sources.kubeconfig import ApiAccess, Pem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,12 +149,6 @@ class Servers:
     def __init__(self, address: StoreAddress, fleet: FleetSettings) -> None:
         self._address = address
         self._fleet = fleet
-        self._access = ApiAccess(
-            server="",
-            authorities=_pem(fleet.ca_file),
-            certificate=_pem(fleet.certificate_file),
-            key=_pem(fleet.key_file),
-        )
         self._turn = 0  # of the node that is asked first
         self._secrets: tuple[str, ...] = ()
         self._read_files()
@@ -167,7 +160,11 @@ class Servers:
         path = fleet.sentinel_password_file
         sentinel = "" if path is None else password_of(path)
         self._secrets = tuple(filter(None, (own, sentinel)))
-        return own, sentinel, tls_context(self._access) if self._address.is_tls else None
+        if not self._address.is_tls:
+            return own, sentinel, None
+        certificate, key = _pem(fleet.certificate_file), _pem(fleet.key_file)
+        shown = None if certificate is None or key is None else (certificate, key)
+        return own, sentinel, client_context(_pem(fleet.ca_file), shown)
 
     async def connect(self, *, listens: bool = False) -> Client:
         """A client of the server that has the record, or, to listen, that tells of it; StoreError.

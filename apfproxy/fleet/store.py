@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from apfproxy.base.errors import OperatorError
+from apfproxy.settings.store_address import StoreAddress, store_address
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from apfproxy.settings import FleetSettings
+
+    StoreOpener = Callable[[FleetSettings, str], "LedgerStore"]
+    """Opens the store that settings name, with the record of a key."""
 
 
 class StoreError(Exception):
@@ -73,3 +81,16 @@ class LedgerStore(Protocol):
 
     async def close(self) -> None:
         """Give everything back; harmless once done."""
+
+
+def address_of(fleet: FleetSettings) -> StoreAddress:
+    """Where the record lives; its text has no secrets.
+
+    Raises:
+        OperatorError: It is no address.
+    """
+    assert fleet.store is not None, "the caller has seen that there is a fleet"
+    try:
+        return store_address(fleet.store)
+    except ValueError as error:
+        raise OperatorError(f"fleet.store (--fleet): {error}") from error

@@ -31,12 +31,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
+from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import fingerprint
-from apfproxy.base.tls_files import lifetime
+from apfproxy.base.tls_files import Pem, client_context, lifetime
 from apfproxy.objects.field_errors import one_line
 from apfproxy.objects.go_text import parse_time
-from apfproxy.sources.kubeconfig import KubeconfigError, Pem
-from apfproxy.sources.token_file import TokenFile, TokenFileError
+from apfproxy.sources.token_file import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,10 +53,6 @@ EARLY_S = 10.0
 """A credential is replaced so long before it expires."""
 
 logger = logging.getLogger(__name__)
-
-
-class ExecError(Exception):
-    """The program gave no credential.  Quotes none of its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +89,7 @@ class ApiCredentials:
         problem: Why changed files of TLS are not in use.
 
     Raises:
-        KubeconfigError: They cannot be used.
+        OperatorError: They cannot be used.
     """
 
     def __init__(self, access: ApiAccess, wall_s: Callable[[], float] = time.time) -> None:
@@ -112,10 +108,7 @@ class ApiCredentials:
         self.problem: str | None = None
         if access.server.startswith("https:"):
             self.context = tls_context(access)
-        try:
-            self._authorization()
-        except TokenFileError as error:
-            raise KubeconfigError(str(error)) from error
+        self._authorization()
 
     @property
     def server_name(self) -> str | None:
@@ -134,7 +127,7 @@ class ApiCredentials:
     async def refresh(self) -> str | None:
         """Read changed files; the value of `Authorization`, if there is one.
 
-        TokenFileError if a file has no token, ExecError if a program gives no credential.
+        OperatorError if a file has no token, or a program gives no credential: no output is quoted.
         """
         async with self._lock:
             given, program = self._given, self._access.program
@@ -170,7 +163,7 @@ class ApiCredentials:
             return
         try:
             self.context = tls_context(self._access)
-        except KubeconfigError as error:
+        except OperatorError as error:
             if self.problem is None:
                 logger.warning("changed, but not taken, what was there stays in use: %s", error)
             self.problem = str(error)
@@ -181,7 +174,7 @@ class ApiCredentials:
         self._fingerprint = found
 
     def _authorization(self) -> str | None:
-        """The value of `Authorization`, or TokenFileError; None if there is none to be sent."""
+        """The value of `Authorization`, or OperatorError; None if there is none to be sent."""
         access = self._access
         if self._given.token:
             return f"Bearer {self._given.token}"
@@ -199,49 +192,22 @@ class ApiCredentials:
 
 
 def tls_context(access: ApiAccess) -> ssl.SSLContext:
-    """The TLS settings of an access, or KubeconfigError; blocks on the file system."""
-    # Not `create_default_context`, which from Python 3.13 on refuses CAs without key identifiers,
-    # as clusters have them.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    """The TLS settings of an access, or OperatorError; blocks on the file system."""
+    certificate, key = access.certificate, access.key
+    own = None if certificate is None or key is None else (certificate, key)
+    context = client_context(access.authorities, own)
     if access.is_unverified:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    elif access.authorities is None:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    else:
-        data = access.authorities.content()
-        try:
-            # Comments between the certificates may be of any letters.
-            context.load_verify_locations(cadata=data.decode("ascii", "ignore"))
-        except (ssl.SSLError, ValueError) as error:
-            raise KubeconfigError(f"{access.authorities}: is no PEM of certificates") from error
-    certificate, key = access.certificate, access.key
-    if certificate is None or key is None:
-        return context
-    try:
-        pair = certificate.content() + b"\n" + key.content()
-        # OpenSSL takes files only; this one is on no disk, and gone at once.
-        with open(os.memfd_create("apfproxy"), "wb") as file:  # noqa: PTH123 - has no path
-            file.write(pair)
-            file.flush()
-            # An empty password, or OpenSSL would ask for one at the terminal.
-            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password="")
-    except (ssl.SSLError, OSError) as error:
-        raise KubeconfigError(
-            f"{certificate} and {key}: are no certificate and its key, as PEM without a password,"
-            f" that can be read: {error.strerror or type(error).__name__}"
-        ) from error
     return context
 
 
 async def run(command: ExecCommand) -> bytes:
-    """The output of a program; ExecError if it fails, says too much or takes too long."""
+    """The output of a program; OperatorError if it fails, says too much or takes too long."""
     path = shutil.which(command.path)
     hint = f"; {command.hint}" if command.hint else ""
     if path is None:
-        raise ExecError(f"{one_line(command.path)}: there is no such program{hint}")
+        raise OperatorError(f"{one_line(command.path)}: there is no such program{hint}")
     spec: dict[str, Any] = {"interactive": False}
     if command.cluster is not None:
         spec["cluster"] = command.cluster
@@ -263,7 +229,7 @@ async def run(command: ExecCommand) -> bytes:
         )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise ExecError(f"{command.path}: cannot be run: {reason}") from None
+        raise OperatorError(f"{command.path}: cannot be run: {reason}") from None
     try:
         async with asyncio.timeout(WITHIN_S):
             output, complaints = await asyncio.gather(
@@ -271,15 +237,15 @@ async def run(command: ExecCommand) -> bytes:
             )
             await asyncio.to_thread(process.wait)
     except TimeoutError:
-        raise ExecError(f"{command.path}: did not end within {WITHIN_S:g} s") from None
+        raise OperatorError(f"{command.path}: did not end within {WITHIN_S:g} s") from None
     finally:
         _kill(process)
         await asyncio.to_thread(process.wait)
     if max(len(output), len(complaints)) > MAX_BYTES:
-        raise ExecError(f"{command.path}: says more than {MAX_BYTES} bytes")
+        raise OperatorError(f"{command.path}: says more than {MAX_BYTES} bytes")
     if process.returncode:
         complaint = one_line(" ".join(complaints.decode(errors="replace").split())[:MAX_MESSAGE])
-        raise ExecError(f"{command.path}: ended with {process.returncode}: {complaint}{hint}")
+        raise OperatorError(f"{command.path}: ended with {process.returncode}: {complaint}{hint}")
     return output
 
 
@@ -307,23 +273,23 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def read_credential(output: bytes, command: ExecCommand) -> Credential:
-    """The credential in the output of a program, or ExecError."""
+    """The credential in the output of a program, or OperatorError."""
     try:
         found = msgspec.json.decode(output, type=ExecCredential)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise ExecError(f"{command.path}: what it says is no ExecCredential") from None
+        raise OperatorError(f"{command.path}: what it says is no ExecCredential") from None
     if found.api_version != command.api_version:
-        raise ExecError(f"{command.path}: what it says is not of {command.api_version}")
+        raise OperatorError(f"{command.path}: what it says is not of {command.api_version}")
     status = found.status or CredentialStatus()
     token = status.token or ""
     certificate, key = status.client_certificate_data or "", status.client_key_data or ""
     if not (token or certificate) or bool(certificate) != bool(key):
-        raise ExecError(f"{command.path}: gave neither a token nor a certificate with its key")
+        raise OperatorError(f"{command.path}: gave neither a token nor a certificate with its key")
     if not (token.isascii() and token.isprintable()):
-        raise ExecError(f"{command.path}: the token is no bearer token")
+        raise OperatorError(f"{command.path}: the token is no bearer token")
     try:
         expires = status.expiration_timestamp
         expires_s = parse_time(expires) if expires else None
     except ValueError:
-        raise ExecError(f"{command.path}: expirationTimestamp is no time") from None
+        raise OperatorError(f"{command.path}: expirationTimestamp is no time") from None
     return Credential(token=token, certificate=certificate, key=key, expires_s=expires_s)

@@ -23,7 +23,8 @@ import msgspec
 
 from apfproxy.base.address import is_local
 from apfproxy.base.errors import OperatorError
-from apfproxy.base.files import MAX_PEM_BYTES, read_named
+from apfproxy.base.files import read_named
+from apfproxy.base.tls_files import Pem
 from apfproxy.objects.documents import split_documents
 from apfproxy.objects.field_errors import one_line
 
@@ -52,25 +53,6 @@ REFUSED = {
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-
-
-class KubeconfigError(OperatorError):
-    """Access to the API that cannot be used; the operator's fault.  Quotes no secret."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pem:
-    """Certificates or a key: in a file, which may change, or as data, which are in no repr."""
-
-    path: str = ""
-    data: bytes = field(default=b"", repr=False)
-
-    def content(self) -> bytes:
-        """The bytes, or KubeconfigError."""
-        return read_named(self.path, MAX_PEM_BYTES, KubeconfigError) if self.path else self.data
-
-    def __str__(self) -> str:
-        return self.path or "the data in the kubeconfig"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +171,7 @@ def access_of(kubeconfig: str | None, context: str | None, decided: str, setting
 
     `decided` is what its responses decide, `setting` what names a kubeconfig.
 
-    KubeconfigError if there is no way to it.
+    OperatorError if there is no way to it.
     """
     access = (
         in_cluster(os.environ, instead=setting)
@@ -213,11 +195,11 @@ def in_cluster(
 ) -> ApiAccess:
     """How a pod reaches its cluster's API, with the service account in `directory`.
 
-    KubeconfigError if this is no pod; `instead` says what names a kubeconfig.
+    OperatorError if this is no pod; `instead` says what names a kubeconfig.
     """
     host, port = environment.get(HOST, ""), environment.get(PORT, "")
     if not host or not port:
-        raise KubeconfigError(
+        raise OperatorError(
             f"not in a pod of Kubernetes ({HOST} is not set): say how to reach the API with"
             f" {instead}"
         )
@@ -225,9 +207,9 @@ def in_cluster(
     try:
         has_token = token.exists()
     except OSError as error:
-        raise KubeconfigError(f"{token}: cannot be read: {error.strerror or error}") from error
+        raise OperatorError(f"{token}: cannot be read: {error.strerror or error}") from error
     if not has_token:
-        raise KubeconfigError(
+        raise OperatorError(
             f"no token of a service account in {directory}: let the pod have one"
             f" (automountServiceAccountToken: true), or give {instead}"
         )
@@ -240,30 +222,30 @@ def in_cluster(
 
 
 def read_kubeconfig(path: str, context: str | None = None) -> ApiAccess:
-    """How a context, by default the current one, reaches its API, or KubeconfigError."""
-    return access(read_named(path, MAX_BYTES, KubeconfigError), path, context)
+    """How a context, by default the current one, reaches its API, or OperatorError."""
+    return access(read_named(path, MAX_BYTES, OperatorError), path, context)
 
 
 def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
-    """How a context in the bytes of a kubeconfig reaches its API, or KubeconfigError."""
+    """How a context in the bytes of a kubeconfig reaches its API, or OperatorError."""
     documents, problem = split_documents(data)
     if problem is not None:
         # Without the error's text, which may have the line with it.
         place = f"{path}:{problem.line}" if problem.line else path
-        raise KubeconfigError(f"{place}: is no YAML, or has a key twice")
+        raise OperatorError(f"{place}: is no YAML, or has a key twice")
     file = Kubeconfig(path, documents[0].content if documents else None)
     return file.access(context or file.config.current_context)
 
 
 class Kubeconfig:
-    """The content of a kubeconfig; its methods raise KubeconfigError."""
+    """The content of a kubeconfig; its methods raise OperatorError."""
 
     def __init__(self, path: str, content: object) -> None:
         self._path = path
         self.config = self._converted("", content, Config)
 
-    def _error(self, where: str, problem: str) -> KubeconfigError:
-        return KubeconfigError(f"{self._path}: {where}{where and ': '}{problem}")
+    def _error(self, where: str, problem: str) -> OperatorError:
+        return OperatorError(f"{self._path}: {where}{where and ': '}{problem}")
 
     def _converted(self, where: str, content: object, kind: type[T]) -> T:
         try:
@@ -397,7 +379,7 @@ class Kubeconfig:
 
 
 def _of_cluster(cluster: Cluster, authorities: Pem | None) -> dict[str, Any]:
-    """More of `spec.cluster` of the ExecCredential that a program gets; KubeconfigError."""
+    """More of `spec.cluster` of the ExecCredential that a program gets; OperatorError."""
     told: dict[str, Any] = {}
     if authorities is not None:
         told["certificate-authority-data"] = base64.b64encode(authorities.content()).decode()

@@ -167,7 +167,7 @@ def kubernetes_objects(
 ) -> KubernetesObjects:
     """The source that settings name; asks the API nothing yet.
 
-    KubeconfigError if there is no way to the API.
+    OperatorError if there is no way to the API.
     """
     kubernetes = settings.kubernetes
     setting = "flowControl.kubernetes.kubeconfig (--kubeconfig FILE)"

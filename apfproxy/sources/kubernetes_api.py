@@ -22,10 +22,10 @@ from apfproxy.authn.upstream_api import (
     explained,
     new_session,
 )
+from apfproxy.base.errors import OperatorError
 from apfproxy.objects.field_errors import one_line
-from apfproxy.sources.api_credentials import ApiCredentials, ExecError
+from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.kubeconfig import access_of
-from apfproxy.sources.token_file import TokenFileError
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -98,7 +98,7 @@ def open_api(
 
     If it is the one behind, any of the servers behind is asked.
 
-    KubeconfigError if there is no way to it.
+    OperatorError if there is no way to it.
     """
     access = access_of(kubeconfig, context, decided, setting)
     others = no_others
@@ -268,7 +268,7 @@ class KubernetesApi:
                         self._credentials.refused()
                     raise await _refusal(response)
                 yield response
-        except (TokenFileError, ExecError) as error:
+        except OperatorError as error:
             raise KubernetesApiError(str(error)) from None
         except TimeoutError as error:
             self._failed(server)

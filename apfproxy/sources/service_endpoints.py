@@ -131,7 +131,7 @@ class ServiceEndpoints:
 def service_endpoints(settings: ServiceSettings) -> ServiceEndpoints:
     """The endpoints of a Service, which settings name; asks the API nothing yet.
 
-    KubeconfigError if there is no way to the API.
+    OperatorError if there is no way to the API.
     """
     name = settings.name
     assert name is not None, "settings name it"

@@ -20,10 +20,6 @@ TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 """The letters of a bearer token: RFC 6750."""
 
 
-class TokenFileError(OperatorError):
-    """The file has no usable token; the operator's fault."""
-
-
 class TokenFile:
     """A file with one token, read for each use; one of fewer than `min_characters` is refused."""
 
@@ -32,7 +28,7 @@ class TokenFile:
         self._min_characters = min_characters
 
     def token(self) -> bytes:
-        """The current token, or TokenFileError; blocks on the file system for a moment."""
+        """The current token, or OperatorError; blocks on the file system for a moment."""
         return checked(self.path, _read(self.path), self._min_characters)
 
 
@@ -46,7 +42,7 @@ def usable_token(path: str | None) -> Callable[[], bytes] | None:
 
 
 def tokens_in(path: str) -> tuple[bytes, ...]:
-    """The tokens in a file, one a line, or TokenFileError; blocks on the file system.
+    """The tokens in a file, one a line, or OperatorError; blocks on the file system.
 
     Empty lines, and those that begin with `#`, are no tokens.
     """
@@ -59,23 +55,23 @@ def _read(path: Path) -> bytes:
     try:
         return read_file(path, MAX_BYTES)
     except OSError as error:
-        raise TokenFileError(
+        raise OperatorError(
             f"the token file {path} cannot be read: {error.strerror or error}"
         ) from error
 
 
 def checked(path: Path, data: bytes, min_characters: int = MIN_CHARACTERS) -> bytes:
-    """The token in the bytes of a file, or TokenFileError; white space around it is ignored."""
+    """The token in the bytes of a file, or OperatorError; white space around it is ignored."""
     token = data.strip()
     if not token:
-        raise TokenFileError(f"the token file {path} is empty; write one token into it")
+        raise OperatorError(f"the token file {path} is empty; write one token into it")
     if TOKEN.fullmatch(token) is None:
-        raise TokenFileError(
+        raise OperatorError(
             f"the token file {path} holds something else than one token of letters, digits and"
             " ._~+/-"
         )
     if len(token) < min_characters:
-        raise TokenFileError(
+        raise OperatorError(
             f"the token in {path} is shorter than {min_characters} characters; make one with"
             " openssl rand -hex 32"
         )

@@ -12,9 +12,9 @@ import msgspec
 
 from apfproxy.base.service_manager import ServiceManager
 from apfproxy.base.tasks import spawn
-from apfproxy.fleet.opened import open_store
 from apfproxy.fleet.record import MAX_RECORD_BYTES
 from apfproxy.fleet.store import Stored, StoreError, Swapped
+from apfproxy.sources.fleet_store import open_store
 from apfproxy.workers.ledger import READ, SWAP, Held, Swap
 from apfproxy.workers.link import (
     Alive,
@@ -113,7 +113,7 @@ class ParentLink(ServiceManager):
     def open_store(
         self, fleet: FleetSettings, key: str, behind: ServersBehind | None = None
     ) -> LedgerStore:
-        """The store that settings name, or the parent's memory; see `fleet.opened`."""
+        """The store that settings name, or the parent's memory; see `sources.fleet_store`."""
         if fleet.store == STORE:
             return ParentStore(self._link, self._on_urgent, key)
         return open_store(fleet, key, behind)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from apfproxy.sources.kubeconfig import ApiAccess, Pem
+    from apfproxy.base.tls_files import Pem
+    from apfproxy.sources.kubeconfig import ApiAccess
 
 REQUESTS = 500
 SCHEMAS = 24

@@ -33,7 +33,7 @@ class MemoryRecord:
         key: str,  # noqa: ARG002 - as above
         behind: ServersBehind | None = None,  # noqa: ARG002 - as above
     ) -> MemoryStore:
-        """As `fleet.opened.open_store`."""
+        """As `sources.fleet_store.open_store`."""
         return MemoryStore(self)
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.tls_files import Pem
 from apfproxy.sources import api_credentials
 from apfproxy.sources.api_credentials import ApiCredentials, Credential
-from apfproxy.sources.kubeconfig import ApiAccess, ExecCommand, KubeconfigError, Pem
-from apfproxy.sources.token_file import TokenFileError
+from apfproxy.sources.kubeconfig import ApiAccess, ExecCommand
 from loadtest.certificates import Authority
 from tests.authn.signing import unsigned
 
@@ -74,7 +75,7 @@ async def test_token_file_is_read_again(tmp_path: Path) -> None:
     path.unlink()
 
     assert ["Bearer first", "Bearer second"] == shown
-    with pytest.raises(TokenFileError, match="cannot be read"):
+    with pytest.raises(OperatorError, match="cannot be read"):
         await credentials.refresh()
     assert "second" not in repr(credentials)
 
@@ -173,7 +174,7 @@ def test_problems(access: Callable[[Authority], dict[str, object]], expected: st
     """What cannot be used at the start ends it, and names the file."""
     fields: dict[str, object] = {"server": SERVER, **access(Authority("ca"))}
 
-    with pytest.raises(KubeconfigError, match=expected):
+    with pytest.raises(OperatorError, match=expected):
         ApiCredentials(ApiAccess(**fields))  # type: ignore[arg-type]
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.base.errors import OperatorError
 from apfproxy.sources import api_credentials
 from apfproxy.sources.api_credentials import (
     ApiCredentials,
     Credential,
-    ExecError,
     read_credential,
     run,
 )
@@ -85,7 +85,7 @@ async def test_fails(
     if "sleep" in lines:
         monkeypatch.setattr(api_credentials, "WITHIN_S", 0.1)
 
-    with pytest.raises(ExecError, match=expected):
+    with pytest.raises(OperatorError, match=expected):
         await run(ExecCommand(path=program(lines), hint="hint"))
 
 
@@ -150,7 +150,7 @@ def test_read(data: bytes, expected: Credential) -> None:
 )
 def test_no_credential(data: bytes, expected: str) -> None:
     """What is no credential is refused, without showing it."""
-    with pytest.raises(ExecError, match=expected) as caught:
+    with pytest.raises(OperatorError, match=expected) as caught:
         read_credential(data, ExecCommand(path="x"))
 
     assert SECRET not in str(caught.value)

@@ -10,7 +10,6 @@ import pytest
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import FlowControlSettings, Settings
 from apfproxy.sources.stored_objects import FlowControlApi
-from apfproxy.sources.token_file import TokenFileError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +64,7 @@ async def test_one_process(tmp_path: Path) -> None:
 async def test_no_token(tmp_path: Path) -> None:
     """A token file without a token is found at the start, and the store is left alone."""
     (tmp_path / "token").write_text("short")
-    with pytest.raises(TokenFileError):
+    with pytest.raises(OperatorError):
         api(tmp_path, token=str(tmp_path / "token"))
 
     assert not (tmp_path / "objects.db").exists()

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from apfproxy.base.errors import OperatorError
+from apfproxy.base.tls_files import Pem
 from apfproxy.sources import kubeconfig
 from apfproxy.sources.kubeconfig import (
     ApiAccess,
     ExecCommand,
-    KubeconfigError,
-    Pem,
     access,
     access_of,
     in_cluster,
@@ -221,7 +221,7 @@ def changed(place: str, number: int, **fields: object) -> dict[str, Any]:
 )
 def test_problems(whole: object, context: str | None, expected: str) -> None:
     """What cannot be used is refused, with its place and what to do; never with a secret."""
-    with pytest.raises(KubeconfigError) as caught:
+    with pytest.raises(OperatorError) as caught:
         of(whole, context)
 
     assert expected in str(caught.value)
@@ -237,7 +237,7 @@ def test_problems(whole: object, context: str | None, expected: str) -> None:
 )
 def test_no_yaml(data: bytes, expected: str) -> None:
     """What is no YAML is refused without showing it."""
-    with pytest.raises(KubeconfigError) as caught:
+    with pytest.raises(OperatorError) as caught:
         access(data, "config")
 
     assert expected in str(caught.value)
@@ -310,7 +310,7 @@ def test_in_cluster(host: str, expected: str, tmp_path: Path) -> None:
 )
 def test_not_in_cluster(environment: dict[str, str], expected: str, tmp_path: Path) -> None:
     """Elsewhere the operator is told to give a kubeconfig."""
-    with pytest.raises(KubeconfigError, match=expected) as caught:
+    with pytest.raises(OperatorError, match=expected) as caught:
         in_cluster(environment, str(tmp_path))
 
     assert "--kubeconfig FILE" in str(caught.value)

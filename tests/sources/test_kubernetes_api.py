@@ -11,9 +11,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from apfproxy.base.tls_files import Pem
 from apfproxy.sources import kubernetes_api
 from apfproxy.sources.api_credentials import ApiCredentials
-from apfproxy.sources.kubeconfig import ApiAccess, ExecCommand, Pem
+from apfproxy.sources.kubeconfig import ApiAccess, ExecCommand
 from apfproxy.sources.kubernetes_api import SILENCE_S, KubernetesApi, KubernetesApiError
 from loadtest.certificates import Authority
 from tests.end_to_end.programs import free_port

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.sources.token_file import MAX_BYTES, TokenFile, TokenFileError, tokens_in
+from apfproxy.base.errors import OperatorError
+from apfproxy.sources.token_file import MAX_BYTES, TokenFile, tokens_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +46,7 @@ def test_no_token(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "token"
     path.write_bytes(data)
 
-    with pytest.raises(TokenFileError, match=message) as caught:
+    with pytest.raises(OperatorError, match=message) as caught:
         TokenFile(str(path)).token()
     assert str(path) in str(caught.value)
     assert "tokens of some" not in str(caught.value)
@@ -54,7 +55,7 @@ def test_no_token(tmp_path: Path, data: bytes, message: str) -> None:
 def test_no_file(tmp_path: Path) -> None:
     """A file that is not there, or a directory, is said to be so."""
     for path in (tmp_path, tmp_path / "nothing"):
-        with pytest.raises(TokenFileError, match="cannot be read"):
+        with pytest.raises(OperatorError, match="cannot be read"):
             TokenFile(str(path)).token()
 
 
@@ -62,7 +63,7 @@ def test_pipe(tmp_path: Path) -> None:
     """A pipe without a writer does not hold up anything."""
     os.mkfifo(tmp_path / "pipe")
 
-    with pytest.raises(TokenFileError, match="a pipe, not a regular file"):
+    with pytest.raises(OperatorError, match="a pipe, not a regular file"):
         TokenFile(str(tmp_path / "pipe")).token()
 
 
@@ -87,6 +88,6 @@ def test_no_tokens(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "tokens"
     path.write_bytes(data)
 
-    with pytest.raises(TokenFileError, match=message) as caught:
+    with pytest.raises(OperatorError, match=message) as caught:
         tokens_in(str(path))
     assert TOKEN.decode() not in str(caught.value)

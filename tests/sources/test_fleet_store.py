@@ -1,22 +1,24 @@
-"""Records in a ConfigMap of `apfproxy apiserver`."""
+"""The store that settings name, and records in a ConfigMap of `apfproxy apiserver`."""
 
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import ClientSession, web
 
-from apfproxy.fleet.kubernetes_store import KubernetesStore
-from apfproxy.fleet.opened import described, open_store
+from apfproxy.base.errors import OperatorError
 from apfproxy.fleet.record import MAX_RECORD_BYTES
-from apfproxy.fleet.store import Stored, StoreError
+from apfproxy.fleet.store import Stored, StoreError, address_of
 from apfproxy.settings import FleetSettings
 from apfproxy.sources.api_credentials import ApiCredentials
+from apfproxy.sources.fleet_store import open_store
 from apfproxy.sources.kubeconfig import ApiAccess
 from apfproxy.sources.kubernetes_api import KubernetesApi
+from apfproxy.sources.kubernetes_store import KubernetesStore
 from tests.end_to_end.api_servers import api_server
 from tests.fleet.agreement import agrees, loses_no_write
 from tests.sources.test_kubernetes_api import api_of
@@ -24,8 +26,6 @@ from tests.sources.test_kubernetes_api import api_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-pytestmark = pytest.mark.e2e
 
 NOTHING = Stored(None, "")
 PATH = "/api/v1/namespaces/default/configmaps/fleet"
@@ -96,8 +96,7 @@ async def test_opened(port: int, tmp_path: Path) -> None:
     store = open_store(fleet, "a/b")
 
     assert (await store.swap(b"1", NOTHING)).is_done
-    assert "kubernetes:default/fleet" == described(fleet)
-    assert f"<KubernetesStore {PATH}: a_b>" == repr(store)
+    assert "kubernetes:default/fleet" == str(address_of(fleet))
     store.listen(lambda: None)
     await store.close()
     await store.close()
@@ -220,3 +219,41 @@ async def test_too_many_requests(headers: dict[str, str], pause_s: float) -> Non
             await store.read()
 
     assert pause_s == error.value.pause_s
+
+
+def test_parent() -> None:
+    """Only workers have the record of their parent, over their link."""
+    with pytest.raises(OperatorError, match="only workers have the store of their parent"):
+        open_store(FleetSettings(store="parent:link"), "a")
+
+    assert "the parent process" == str(address_of(FleetSettings(store="parent:link")))
+
+
+def test_no_secrets() -> None:
+    """What is shown has neither user nor password."""
+    shown = str(address_of(FleetSettings(store="rediss://u:secret@a.example/3")))
+
+    assert "rediss://a.example:6379/3" == shown
+
+
+def test_wrong() -> None:
+    """A URL that nobody checked is the operator's error, without the password in it."""
+    with pytest.raises(OperatorError, match=r"^fleet\.store ") as error:
+        open_store(FleetSettings(store="http://u:secret@a"), "a")
+    assert "secret" not in str(error.value)
+
+
+def test_without_redis_py(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where redis-py is not installed the operator is told what to install."""
+    for name in [each for each in sys.modules if each.startswith("apfproxy.fleet.redis")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "redis.asyncio", None)
+    with pytest.raises(OperatorError, match=r"redis\.asyncio is not installed: pip install 'apfp"):
+        open_store(FleetSettings(store="redis://a"), "a")
+
+
+def test_kubernetes_outside_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a kubeconfig it takes a pod."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(OperatorError, match=r"fleet\.kubeconfig"):
+        open_store(FleetSettings(store="kubernetes:a/b"), "a")

@@ -157,6 +157,3 @@ class KubernetesStore:
         if not isinstance(version, str) or not version:
             raise StoreError(f"{self._what}: the response has no resource version")
         return version
-
-    def __repr__(self) -> str:
-        return f"<KubernetesStore {self._path}: {self._data}>"
