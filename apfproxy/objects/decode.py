@@ -6,7 +6,7 @@ Those of some files are there without configuration: the ones of Kubernetes 1.36
 from __future__ import annotations
 
 import re
-from functools import cache, partial
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,17 +140,19 @@ class Decoded(msgspec.Struct, frozen=True):
     left_out: tuple[LeftOut, ...] = ()
 
 
-def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Decoded:
-    """Read the objects of a file, skipping those that are broken; no bytes make this raise.
-
-    A file that `is_found` in a directory, not named itself, may have no objects of Kubernetes.
-    """
-    documents, failure = split_documents(data, partial(_is_left_out, is_found=is_found))
+def decode_documents(data: bytes, source: str) -> Decoded:
+    """Read the objects of a file, skipping those that are broken; no bytes make this raise."""
+    documents, failure = split_documents(data, _is_left_out)
     objects: dict[tuple[str, str], FlowControlObject] = {}
     written: dict[tuple[str, str], Candidate] = {}
     problems: list[Problem] = []
     others: dict[str, int] = {}
-    candidates = (_candidates(each.content, each.line, is_found=is_found) for each in documents)
+    candidates = (
+        [Candidate({"kind": NO_KIND, "apiVersion": NO_KIND}, _line_of(each.content, each.line))]
+        if _is_foreign(each.content)
+        else _candidates(each.content, each.line)
+        for each in documents
+    )
     for candidate in chain.from_iterable(candidates):
         if candidate.error is None and (other := _other_kind(candidate.wire)):
             others.setdefault(other, candidate.line)
@@ -182,9 +184,8 @@ def _other_kind(wire: object) -> str:
     return "" if is_ours or not api_version else kind
 
 
-def _is_left_out(content: object, *, is_found: bool) -> bool:
-    is_other = _other_kind(content) not in {"", "List"}
-    return is_other or (is_found and _is_foreign(content))
+def _is_left_out(content: object) -> bool:
+    return _other_kind(content) not in {"", "List"} or _is_foreign(content)
 
 
 def _is_foreign(content: object) -> bool:
@@ -201,14 +202,12 @@ def _left_out(source: str, others: dict[str, int]) -> tuple[LeftOut, ...]:
     return (LeftOut(source, message, min(others.values())),)
 
 
-def _candidates(
-    content: object, line: int, depth: int = 2, *, is_found: bool = False
-) -> Iterator[Candidate]:
-    if isinstance(content, Mapping):
-        line = content.line
-    if is_found and _is_foreign(content):
-        yield Candidate({"kind": NO_KIND, "apiVersion": NO_KIND}, line)
-        return
+def _line_of(content: object, line: int) -> int:
+    return content.line if isinstance(content, Mapping) else line
+
+
+def _candidates(content: object, line: int, depth: int = 2) -> Iterator[Candidate]:
+    line = _line_of(content, line)
     if not isinstance(content, dict):
         yield _unfit(content, line, "", "want an object with apiVersion and kind", content)
         return
@@ -223,9 +222,8 @@ def _candidates(
         yield _unfit(content, line, "items", detail, items)
         return
     for item in items or ():
-        at = item.line if isinstance(item, Mapping) else line
         typed_item = with_type(item, kind.removesuffix("List"), api_version) if typed else item
-        yield from _candidates(typed_item, at, depth - 1)
+        yield from _candidates(typed_item, _line_of(item, line), depth - 1)
 
 
 def _unfit(content: object, line: int, field: str, detail: str, value: object) -> Candidate:

@@ -1,8 +1,8 @@
 """Objects from files, and the built-in ones that they replace.
 
 1. A path is a file, or a directory, of which the files `*.yaml`, `*.yml` and `*.json` count that
-   are not hidden; directories in it do not, nor do files that tools keep beside objects.  Objects
-   of other APIs are left out.
+   are not hidden; directories in it do not.  Objects of other APIs and what is no object are left
+   out, and so is what tools keep beside objects.
 2. Objects add to the built-in ones and replace those of the same kind and name.
 3. Of all files together no two objects may have one kind and name: which one counts would depend
    on the order of the files' names.
@@ -22,7 +22,7 @@ from apfproxy.base.files import read_file
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.decode import Candidate, LeftOut, Problem, decode_documents, mandatory_objects
 from apfproxy.objects.documents import LARGEST_INPUT_BYTES
-from apfproxy.objects.types import FlowControlObject, kind_of
+from apfproxy.objects.types import MODELS, FlowControlObject, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".yaml", ".yml", ".json")
 OF_TOOLS = re.compile(r"(kustomization|Kustomization|Chart|values([-._].*)?)\.(yaml|yml|json)")
-"""Files of kustomize and Helm, which have no objects."""
+"""Files of kustomize and Helm, which are left out unless they have objects of flow control."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,6 @@ class FileContents:
 
     files: tuple[tuple[str, bytes], ...]
     problems: tuple[Problem, ...]
-    found: frozenset[str] = frozenset()
-    """Names of files that are there because a directory has them."""
 
     def fingerprint(self) -> bytes:
         """Changes whenever anything here does."""
@@ -77,15 +75,12 @@ def read_files(paths: Sequence[str], *, streams: bool = False) -> FileContents:
     """Read all files of the paths; blocks on the file system.  For `streams` see `read_file`."""
     files: dict[str, bytes] = {}
     problems = []
-    found: set[str] = set()
     for path in paths:
         try:
             names = file_names(path)
         except OSError as error:
             problems.append(Problem(path or "''", (cannot_read(error),)))
             continue
-        if names != [path]:
-            found.update(names)
         for name in names:
             if name in files:
                 continue
@@ -93,7 +88,7 @@ def read_files(paths: Sequence[str], *, streams: bool = False) -> FileContents:
                 files[name] = read_file(name, LARGEST_INPUT_BYTES, streams=streams)
             except OSError as error:
                 problems.append(Problem(name, (cannot_read(error),)))
-    return FileContents(tuple(files.items()), tuple(problems), frozenset(found.difference(paths)))
+    return FileContents(tuple(files.items()), tuple(problems))
 
 
 def file_names(path: str) -> list[str]:
@@ -122,11 +117,11 @@ def decode_files(contents: FileContents) -> ObjectsRead:
     written: dict[tuple[str, str], Candidate] = {}
     left_out: list[LeftOut] = []
     for name, data in contents.files:
-        is_found = name in contents.found
-        if is_found and OF_TOOLS.fullmatch(Path(name).name):
+        decoded = decode_documents(data, name)
+        is_ours = decoded.objects or any(each.kind in MODELS for each in decoded.problems)
+        if OF_TOOLS.fullmatch(Path(name).name) and not is_ours:
             left_out.append(LeftOut(name, "left out, as it is a file of kustomize or Helm"))
             continue
-        decoded = decode_documents(data, name, is_found=is_found)
         problems += decoded.problems
         left_out += decoded.left_out
         for object_ in decoded.objects:

@@ -65,6 +65,28 @@ def test_other_kinds(
     assert f"1 valid object in 1 file, {code} problem" in summary
 
 
+def test_directory_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same is said of files, whether they or their directory are named."""
+    for name, text in {
+        "a.yaml": f"{level('workload-low')}---\nreplicas: 1\n",
+        "b.yaml": level("broken").replace("7", "-1"),
+        "values.yaml": f"metadata: 1\n---\n{level('workload-low')}",
+        "values-2.yaml": "metadata: 1\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+
+    assert 1 == main(["check", str(tmp_path)])
+    of_directory = capsys.readouterr().out.splitlines()
+    assert 1 == main(["check", *map(str, sorted(tmp_path.iterdir()))])
+    empty = f"{tmp_path}/values-2.yaml: there is no object in it (warning APF002)"
+    of_files = [each for each in capsys.readouterr().out.splitlines() if each != empty]
+    assert of_directory[:-1] == of_files[:-1]
+    assert "a.yaml:6: left out, as it is no object of flow control: a document" in of_files[0]
+    assert "/b.yaml:4: " in of_files[1]
+    assert "values-2.yaml: left out, as it is a file of kustomize or Helm" in of_files[2]
+    assert "values.yaml:1: kind: Unsupported" in of_files[3]
+
+
 def test_uid_with_a_header_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A uid that would put a field of its own into answers is a problem, with its path."""
     path = tmp_path / "a.yaml"
