@@ -296,7 +296,7 @@ class AdminPages:
             raise RefusedError(400, f"cluster: name one for {request.path} ({how}); {known}\n")
         cluster = cluster_of(process, name)
         if cluster is None:
-            close = closest(name, names, likeness=0.5)
+            close = closest(name, names, likeness=0.6)
             hint = f"did you mean {close}?" if close else known
             raise RefusedError(404, f"cluster: there is none named {name!r}; {hint}\n")
         if not cluster.is_serving:

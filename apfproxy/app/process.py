@@ -30,6 +30,7 @@ from apfproxy.base.listeners import ADMIN, LISTEN, Listeners
 from apfproxy.base.service_manager import NO_SERVICE_MANAGER
 from apfproxy.base.sockets import DescriptorWatch, is_unix
 from apfproxy.base.tasks import Supervised, spawn
+from apfproxy.objects.field_errors import counted
 from apfproxy.proxy.client import ListenerContext
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.counters import ListenerCounters
@@ -69,7 +70,7 @@ NOT_REPLACED = (
 )
 
 MOST_NAMED = 3
-"""Servers that the start names."""
+"""Servers or clusters that the start names."""
 
 logger = logging.getLogger(__name__)
 
@@ -367,8 +368,8 @@ class ProxyProcess:
             endpoints = self.clusters.only.served.pool.endpoints
             whole = self.settings.upstream.address.url
             return named_servers([each.url for each in endpoints], whole)
-        count = len(self.clusters.members)
-        return f"{count} cluster{'' if count == 1 else 's'}"
+        serving = [each.name for each in self.clusters]
+        return named_clusters(serving, len(self.clusters.members))
 
     def _named_seats(self) -> str:
         """What flow control has, for the log."""
@@ -404,5 +405,15 @@ def named_servers(urls: Sequence[str], whole: str) -> str:
     """The servers behind by their URLs, if there are several; else what stands for them."""
     if len(urls) <= 1:
         return whole
-    more = ", ..." if len(urls) > MOST_NAMED else ""
-    return f"{len(urls)} servers ({', '.join(urls[:MOST_NAMED])}{more})"
+    return f"{len(urls)} servers ({first_of(urls)})"
+
+
+def named_clusters(serving: Sequence[str], count: int) -> str:
+    """The clusters that serve, and of how many they are."""
+    part = "" if len(serving) == count else f"{len(serving)} of "
+    return f"{part}{counted(count, 'cluster')} ({first_of(serving) or 'none serves'})"
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first few names."""
+    return ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")

@@ -44,6 +44,13 @@ WITH_LINE_END = Verdict(
     " it; make it with: printf %s KEY | sha256sum",
 )
 """The one mistake that most make; who has the key may as well be told of it, in the log."""
+IS_DIGEST = Verdict(
+    None,
+    FOREVER_S,
+    "authentication.tokenFile has the SHA-256 of the token in place of the token; hashes are for"
+    " authentication.apiKeys.file",
+)
+"""Another one, which no look at the file can tell: a token may have the form of a hash."""
 
 
 class SecretFileError(ValueError):
@@ -102,7 +109,11 @@ class StaticTokens(SecretFile):
         self._key = secrets.token_bytes(32)
 
     def check(self, token: str) -> Verdict:
-        return self._verdicts.get(self._digest(token), self._unknown)
+        found = self._verdicts.get(self._digest(token))
+        if found is not None:
+            return found
+        hashed = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+        return IS_DIGEST if self._digest(hashed) in self._verdicts else self._unknown
 
     def _digest_in_file(self, text: str, where: str) -> bytes:  # noqa: ARG002  any text will do
         return self._digest(text)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import structs
 
-from apfproxy.base.address import is_local
+from apfproxy.base.address import LOCALHOST, is_local
 from apfproxy.base.errors import OperatorError
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.http.credential_fields import is_impersonation
@@ -78,6 +78,7 @@ REFRESHES_PER_LEASE = 3
 FEWEST_MEMBERS = 2
 """No member knows that it is alone."""
 
+LOOPBACK: Final = "127.0.0.1"
 PREFIX_VARIABLE: Final = re.compile(r"{[^}]*}")
 ORDINARY: Final = (
     *("get", "head", "post", "put", "patch", "delete", "options"),
@@ -125,11 +126,30 @@ def contradictions(settings: Settings) -> list[str]:
             "downstream.proxyProtocol needs downstream.trustedProxies: no address may send a PROXY"
             " header, so every connection would be closed"
         )
+    if settings.admin is not None and _overlap(downstream.listen, settings.admin):
+        problems.append(
+            f"downstream.listen (--listen) and admin (--admin): {downstream.listen} and"
+            f" {settings.admin} are the same place; give each a port or a socket of its own"
+        )
     all_settings = (settings, *(each.settings for each in settings.clusters))
     has_store = any(each and each.flow_control.store is not None for each in all_settings)
     if settings.admin_token_file is not None and not has_store:
         problems.append("adminTokenFile (--admin-token-file) needs flowControl.store (--store)")
     return problems if settings.clusters else [*problems, *_of_an_api(settings)]
+
+
+def _overlap(one: Address, other: Address) -> bool:
+    """Whether only one of two listeners can have its address."""
+    if one.path or other.path:
+        return one.path == other.path
+    a, b = (LOOPBACK if each.host == LOCALHOST else each.host for each in (one, other))
+    ports = {one.port, other.port}
+    return len(ports) == 1 and 0 not in ports and (a == b or _covers(a, b) or _covers(b, a))
+
+
+def _covers(host: str, other: str) -> bool:
+    """Whether a host to listen on is every address of the kind of another one."""
+    return host in {"", "::" if ":" in other else "0.0.0.0"}  # noqa: S104 - a question
 
 
 def _certificate_problems(

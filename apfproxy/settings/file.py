@@ -313,13 +313,13 @@ def _suggestion(key: str, known: dict[str, Setting], path: str) -> str:
         return f"; it is {new} by now"
     if re.fullmatch(rf"{CLUSTERS}\[[^.]*\]", path) is not None and key in settings_in(Settings):
         return " of a cluster; it is of the whole proxy, so set it at the top"
-    if close := closest(key, known, likeness=0.6):
-        return f"; did you mean {close}?"
+    own_path = re.sub(rf"^{CLUSTERS}\[[^.]*\]\.?", "", path)
     named_so = [each for each in setting_paths() if each.rpartition(".")[2].lower() == key.lower()]
-    below = [each for each in named_so if each.startswith(f"{path}." if path else "")]
-    # One of several in other sections would be a guess: many have `enabled`.
-    if below or len(named_so) == 1:
-        return f"; did you mean {(below or named_so)[0]}?"
+    if len(named_so) > 1:  # one of other sections would be a guess: many have `enabled`
+        named_so = [each for each in named_so if each.startswith(f"{own_path}.")]
+    elsewhere = closest(f"{own_path}.{key}", named_so, likeness=0.6)
+    if close := elsewhere or closest(key, known, likeness=0.6):
+        return f"; did you mean {close}?"
     where = f"in {path}" if path else "at the top"
     return f"; known {where}: {', '.join(known)}"
 
@@ -330,13 +330,13 @@ def _hint(form: Form, node: yaml.Node) -> str:
         return ""
     plain = RESOLVER(yaml.ScalarNode, node.value, (True, False)).removeprefix(TAG)
     if node.style in ("'", '"') and plain in form.kinds:
-        return "; leave the quotes out"
+        return f"; leave the quotes out: {node.value}"
     if node.style is None and "str" in form.kinds and not _is_null(node):
         try:
             form.parse(node.value)
         except ValueError:
             return ""
-        return "; put it in quotes"
+        return f'; put it in quotes: "{node.value}"'
     return ""
 
 

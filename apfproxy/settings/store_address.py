@@ -39,8 +39,8 @@ SERVICE_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 """What Sentinel takes for the name of a server that it watches."""
 CONFIG_MAP = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
 
-EXPECTED = (
-    "expected the URL of a store: redis://HOST, rediss://HOST, redis+unix:/PATH,"
+A_STORE = (
+    "the URL of a store: redis://HOST, rediss://HOST, redis+unix:/PATH,"
     " redis+sentinel://HOST,HOST/NAME, redis+cluster://HOST or kubernetes:NAMESPACE/NAME"
 )
 
@@ -103,7 +103,7 @@ class StoreAddress:
 def parse_store(text: str) -> str:
     """Check the URL of a store, as settings and flags have it."""
     if store_address(text).kind is Kind.PARENT:
-        raise ValueError(f"{EXPECTED}, not {shown(text)}")
+        raise ValueError(f"expected {A_STORE}, not {shown(text)}")
     return text
 
 
@@ -111,7 +111,7 @@ def store_address(text: str) -> StoreAddress:
     """Read where a store is; ValueError with what was expected."""
     scheme, _, rest = text.partition(":")
     if not is_text(text) or not rest:
-        raise ValueError(f"{EXPECTED}, not {shown(text)}")
+        raise ValueError(f"expected {A_STORE}, not {shown(text)}")
     if scheme == Kind.KUBERNETES:
         return _config_map(rest)
     if scheme == Kind.PARENT:
@@ -120,7 +120,7 @@ def store_address(text: str) -> StoreAddress:
     if plain == Kind.SOCKET == scheme:
         return _socket(text)
     if plain not in {Kind.REDIS, Kind.SENTINEL, Kind.CLUSTER} or not rest.startswith("//"):
-        raise ValueError(f"{EXPECTED}, not {shown(text)}")
+        raise ValueError(f"expected {A_STORE}, not {shown(text)}")
     return _redis(Kind(plain), text, is_tls=plain != scheme)
 
 
@@ -195,7 +195,7 @@ def _split(text: str, kind: Kind) -> SplitResult:
     try:
         url = split_url(text) if kind is Kind.SOCKET else SplitResult(*_parts(text))
     except ValueError:
-        raise ValueError(f"{EXPECTED}, not {shown(text)}") from None
+        raise ValueError(f"expected {A_STORE}, not {shown(text)}") from None
     if url.fragment:
         raise ValueError(
             "expected a URL without #; a # in a password is %23, or rather fleet.passwordFile"
@@ -237,13 +237,13 @@ def _user(text: str) -> tuple[str, str]:
     return unquote(user), unquote(password)
 
 
-STORE = Form(parse_store, metavar="URL")
+STORE = Form(parse_store, A_STORE, metavar="URL")
 # Neither `/` nor `_`, which part it from the name of a cluster in keys.
 FLEET = matching(
     r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,61}[A-Za-z0-9])?",
-    "at most 63 letters, digits and between them . and -",
+    "at most 63 letters, digits and between them . and -, such as apfproxy",
 )
 MEMBER = matching(
     r"[A-Za-z0-9](?:[A-Za-z0-9._:-]{0,198}[A-Za-z0-9])?",
-    "at most 200 letters, digits and between them . _ : and -",
+    "at most 200 letters, digits and between them . _ : and -, such as proxy-1",
 )

@@ -60,6 +60,11 @@ UNIX = "unix:"
 MAX_UNIX_BYTES = 107
 """Of such a path; Linux has no room for more in the address."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
+A_DURATION = "a duration such as 32s, 500ms or 1m30s"
+A_SIZE = "a size such as 65536, 64KiB or 1MiB"
+A_PORT = f"the name of a port, or its number from 1 to {MAX_PORT}"
+A_HOST = "a host without a port, such as a.example, *.example or 10.0.0.1"
+A_NETWORK = "an address or a CIDR such as 10.0.0.0/8"
 DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 MAX_NUMBER_LENGTH = 32
 """More digits than any setting has; int() and Decimal() take time that grows with the square."""
@@ -71,17 +76,22 @@ class Form:
 
     Attributes:
         parse: Reads a text; ValueError with what it expected.
-        expected: Words for it, where there is no text.
+        expected: Words for it, with an example, for a value of another kind.
         kinds: Of scalars in YAML that may be this.
         choices: All values that there are; empty if they cannot be listed.
         metavar: What stands for a value in the help of flags.
     """
 
     parse: Callable[[str], Any]
-    expected: str = "a text"
+    expected: str
     kinds: tuple[str, ...] = ("str",)
     choices: tuple[str, ...] = ()
     metavar: str = ""
+
+
+def unlike(expected: str, text: str) -> ValueError:
+    """The error of a text that is something else."""
+    return ValueError(f"expected {expected}, not {text!r}")
 
 
 def matching(
@@ -89,27 +99,22 @@ def matching(
     expected: str,
     kinds: tuple[str, ...] = ("str",),
     make: Callable[[str], Any] = str,
+    **more: Any,  # noqa: ANN401 - of `Form`
 ) -> Form:
     """The form of texts that match a pattern as a whole, of which values are made."""
     compiled = re.compile(pattern)
 
     def parse(text: str) -> Any:  # noqa: ANN401 - as `make` has it
         if compiled.fullmatch(text) is None:
-            raise ValueError(f"expected {expected}, not {text!r}")
+            raise unlike(expected, text)
         return make(text)
 
-    return Form(parse, expected, kinds)
+    return Form(parse, expected, kinds, **more)
 
 
 def one_of(*choices: str) -> Form:
     """The form of a text that is one of a few."""
-
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError(f"expected one of {', '.join(choices)}, not {text!r}")
-        return text
-
-    return Form(parse, choices=choices)
+    return matching("|".join(choices), f"one of {', '.join(choices)}", choices=choices)
 
 
 def parse_text(text: str) -> str:
@@ -135,7 +140,7 @@ def parse_duration(text: str) -> float:
         return 0.0
     if len(text) > MAX_NUMBER_LENGTH or WHOLE_DURATION.fullmatch(text) is None:
         hint = f"; write {text}s for seconds" if re.fullmatch(r"[0-9.]{1,9}", text) else ""
-        raise ValueError(f"expected a duration such as 32s, 500ms or 1m30s, not {text!r}{hint}")
+        raise ValueError(f"expected {A_DURATION}, not {text!r}{hint}")
     parts = DURATION_PART.findall(text)
     return float(sum(Decimal(number) * SECONDS_PER_UNIT[unit] for number, unit in parts))
 
@@ -153,53 +158,34 @@ def parse_size(text: str) -> int:
     """Read a number of bytes, such as `65536`, `64KiB` or `1MB`."""
     match = NUMBER_OF_BYTES.fullmatch(text) if len(text) <= MAX_NUMBER_LENGTH else None
     if match is None or match[2] not in BYTES_PER_UNIT:
-        raise ValueError(f"expected a size such as 65536, 64KiB or 1MiB, not {text!r}")
+        raise unlike(A_SIZE, text)
     return int(match[1]) * BYTES_PER_UNIT[match[2]]
-
-
-def parse_bool(text: str) -> bool:
-    """Read true or false as YAML 1.1 writes them."""
-    if text.lower() in ("true", "yes", "on"):
-        return True
-    if text.lower() in ("false", "no", "off"):
-        return False
-    raise ValueError(f"expected true or false, not {text!r}")
-
-
-def parse_workers(text: str) -> int:
-    """Read a number of workers, 1 to 128, or `auto`."""
-    if text == AUTO:
-        return AUTO_WORKERS
-    if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= MAX_WORKERS:
-        raise ValueError(
-            f"expected a number of workers from 1 to {MAX_WORKERS}, or {AUTO}, not {text!r}"
-        )
-    return int(text)
 
 
 def parse_port(text: str) -> int:
     """Read a port, 0 to 65535."""
     if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > MAX_PORT:
-        raise ValueError(f"expected a port from 0 to {MAX_PORT}, not {text!r}")
+        raise unlike(f"a port from 0 to {MAX_PORT}", text)
     return int(text)
 
 
 def parse_host(text: str) -> str:
     """Read a host name or an IP address; IPv6 without its brackets."""
-    if ":" in text:
-        try:
+    try:
+        if ":" in text:
             return str(ipaddress.IPv6Address(text))
-        except ValueError:
-            raise ValueError(f"expected a host name or an IP address, not {text!r}") from None
-    if HOST_NAME.fullmatch(text) is None:
-        raise ValueError(f"expected a host name or an IP address, not {text!r}")
+        is_host = HOST_NAME.fullmatch(text) is not None
+    except ValueError:
+        is_host = False
+    if not is_host:
+        raise unlike("a host name or an IP address", text)
     return text
 
 
 def parse_socket_path(path: str) -> str:
     """Check the whole path of a Unix socket."""
     if not path.startswith("/") or path.endswith("/") or not is_text(path):
-        raise ValueError(f"expected the whole path of a socket, such as /run/a.sock, not {path!r}")
+        raise unlike("the whole path of a socket, such as /run/a.sock", path)
     if len(os.fsencode(path)) > MAX_UNIX_BYTES:
         raise ValueError(f"the path of a socket has at most {MAX_UNIX_BYTES} bytes: {path!r}")
     return path
@@ -209,10 +195,7 @@ def parse_unix(text: str) -> Address:
     """Read `unix:/PATH`, the address of a Unix socket."""
     path = text.removeprefix(UNIX)
     if not path.startswith("/"):
-        raise ValueError(
-            f"expected {UNIX} and the whole path of a socket, such as unix:/run/apfproxy.sock,"
-            f" not {text!r}"
-        )
+        raise unlike(f"{UNIX} and the whole path of a socket, such as unix:/run/a.sock", text)
     return Address.unix(parse_socket_path(path))
 
 
@@ -223,18 +206,18 @@ def parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not host:
         hint = f"127.0.0.1:{text.lstrip(':')}" if text.lstrip(":").isdigit() else f"{text}:8080"
-        raise ValueError(f"expected HOST:PORT, such as {hint}, not {text!r}")
+        raise unlike(f"HOST:PORT, such as {hint}", text)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError(f"expected an IPv6 address in brackets, such as [::1]:8080, not {text!r}")
+        raise unlike("an IPv6 address in brackets, such as [::1]:8080", text)
     return Address(host=parse_host(host), port=parse_port(port))
 
 
 def parse_listen_address(text: str) -> Address:
     """Read an address, or `:PORT` for every address of the machine, of IPv4 and of IPv6."""
     if text.isascii() and text.isdigit():
-        raise ValueError(f"expected HOST:PORT, or :{text} for all addresses, not {text!r}")
+        raise unlike(f"HOST:PORT, or :{text} for all addresses", text)
     if text.startswith(":") and ":" not in text[1:]:
         return Address(host="", port=parse_port(text[1:]))
     return parse_address(text)
@@ -313,7 +296,7 @@ def parse_service(text: str) -> tuple[str, str]:
     """Read `NAMESPACE/NAME` of a Service."""
     namespace, slash, name = text.partition("/")
     if not slash or not DNS_LABEL.fullmatch(namespace) or not DNS_LABEL.fullmatch(name):
-        raise ValueError(f"expected NAMESPACE/NAME, such as default/kubernetes, not {text!r}")
+        raise unlike("NAMESPACE/NAME, such as default/kubernetes", text)
     return namespace, name
 
 
@@ -321,9 +304,7 @@ def parse_service_port(text: str) -> str:
     """Read the name or the number of a port of a Service."""
     is_number = re.fullmatch(r"[0-9]{1,5}", text) is not None
     if not (1 <= int(text) <= MAX_PORT if is_number else DNS_LABEL.fullmatch(text)):
-        raise ValueError(
-            f"expected the name of a port, or its number from 1 to {MAX_PORT}, not {text!r}"
-        )
+        raise unlike(A_PORT, text)
     return text
 
 
@@ -342,10 +323,7 @@ def parse_host_pattern(text: str) -> str:
     except ValueError:
         host = ""
     if not host or (is_wildcard and ":" in host):
-        raise ValueError(
-            "expected a host without a port, such as a.example, *.example or 10.0.0.1,"
-            f" not {text!r}"
-        )
+        raise unlike(A_HOST, text)
     return f"*.{host}" if is_wildcard else host
 
 
@@ -354,43 +332,53 @@ def parse_network(text: str) -> Network:
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
-        raise ValueError(
-            f"expected an address or a CIDR such as 10.0.0.0/8, not {text!r}"
-        ) from None
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError:
-        raise ValueError(
-            f"{text!r} has bits set to the right of its prefix; write {network}"
-        ) from None
+        raise unlike(A_NETWORK, text) from None
+    if network.network_address != ipaddress.ip_address(text.partition("/")[0]):
+        raise ValueError(f"{text!r} has bits set to the right of its prefix; write {network}")
+    return network
 
 
-TEXT = Form(parse_text)
-BOOL = Form(parse_bool, "true or false", ("bool",))
+TEXT = Form(parse_text, "a text")
+BOOL = matching(
+    "(?i:true|yes|on|false|no|off)",
+    "true or false",
+    ("bool",),
+    lambda text: text.lower() in ("true", "yes", "on"),
+)
 # In decimal digits, as YAML has other ways to write one.
-WHOLE = matching(r"[+-]?[0-9]{1,19}", "a whole number in decimal digits", ("int",), int)
+WHOLE = matching(
+    r"[+-]?[0-9]{1,19}", "a whole number in decimal digits, such as 100", ("int",), int
+)
 NUMBER = matching(
     r"[+-]?[0-9]{1,9}(?:\.[0-9]{1,9})?", "a number such as 0.02", ("int", "float"), float
 )
-DURATION = Form(parse_duration, "a duration", ("str", "int", "float"))
-SIZE = Form(parse_size, "a size", ("str", "int"))
+DURATION = Form(parse_duration, A_DURATION, ("str", "int", "float"))
+SIZE = Form(parse_size, A_SIZE, ("str", "int"))
 MODE = matching(
     "0?[0-7]{3}",
     "permissions in octal digits, such as 0660",
     ("str", "int"),
     partial(int, base=8),
 )
-WORKERS = Form(parse_workers, "a number of workers, or auto", ("str", "int"), metavar="NUMBER")
+WORKERS = matching(
+    f"{AUTO}|[1-9][0-9]?|1[01][0-9]|12[0-8]",
+    f"a number of workers from 1 to {MAX_WORKERS}, or {AUTO}",
+    ("str", "int"),
+    lambda text: AUTO_WORKERS if text == AUTO else int(text),
+    metavar="NUMBER",
+)
 FILE = Form(parse_text, "the path of a file", metavar="FILE")
 LOG_FILE = Form(parse_text, "the path of a file, or -", metavar="FILE")
-LISTEN = Form(parse_listen_address, "HOST:PORT in quotes", metavar="[HOST]:PORT")
-UPSTREAM = Form(parse_upstream_url, "a URL", metavar="URL")
-DNS = Form(parse_dns_url, "a URL", metavar="URL")
-URL = Form(parse_url, "a URL", metavar="URL")
-COLLECTOR = Form(parse_collector_url, "a URL", metavar="URL")
-NETWORK = Form(parse_network, "an address or a CIDR", metavar="CIDR")
-HOST_PATTERN = Form(parse_host_pattern)
-SERVICE_PORT = Form(parse_service_port, kinds=("str", "int"))
+LISTEN = Form(
+    parse_listen_address, 'HOST:PORT in quotes, such as "127.0.0.1:8080"', metavar="[HOST]:PORT"
+)
+UPSTREAM = Form(parse_upstream_url, "a URL such as http://127.0.0.1:8000", metavar="URL")
+DNS = Form(parse_dns_url, "a URL such as https://api.example:6443", metavar="URL")
+URL = Form(parse_url, "a URL such as http://127.0.0.1:8000/metrics", metavar="URL")
+COLLECTOR = Form(parse_collector_url, "a URL such as http://127.0.0.1:4318", metavar="URL")
+NETWORK = Form(parse_network, A_NETWORK, metavar="CIDR")
+HOST_PATTERN = Form(parse_host_pattern, A_HOST)
+SERVICE_PORT = Form(parse_service_port, A_PORT, ("str", "int"))
 
 LABEL = matching(
     DNS_LABEL.pattern,
@@ -400,7 +388,9 @@ LABEL = matching(
 # What a request's target may be: no space, no control character, no fragment.
 TARGET = matching(r"/[!-\"$-~]{0,1023}", "a path such as /readyz")
 # Letters, digits and the hyphen: what no server takes for another character.
-HEADER = matching(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?", "the name of a header field")
+HEADER = matching(
+    r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?", "the name of a header field, such as X-Id"
+)
 HOST_HEADER = matching(
     rf"(?:{DNS_NAME_PART}(?:\.{DNS_NAME_PART})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?",
     "HOST or HOST:PORT, such as api.example.com",

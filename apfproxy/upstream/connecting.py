@@ -168,8 +168,9 @@ def connect_failure(error: Exception) -> ConnectFailure:
             kind=UpstreamFailure.TLS,
         )
     if isinstance(error, ssl.SSLError):
-        why = getattr(error, "reason", "") or str(error)
-        hint = "; upstream.url" if why in NO_TLS_SPOKEN else ""
+        why, hint = getattr(error, "reason", "") or str(error), ""
+        if why in NO_TLS_SPOKEN:
+            why, hint = "the server does not speak it", "; upstream.url"
         reason = f"no TLS with the upstream: {why}"
         return ConnectFailure(reason, f"no TLS: {why}{hint}", kind=UpstreamFailure.TLS)
     if isinstance(error, ConnectTimeoutError):

@@ -374,6 +374,7 @@ async def test_ways_to_a_cluster(several: Client, path: str) -> None:
     [
         ("/debug/limits", 400, "cluster: name one for /debug/limits"),
         ("/clusters/bleu/debug/limits", 404, "did you mean blue?"),
+        ("/clusters/lee/debug/limits", 404, "there are blue, green"),
         ("/clusters/zzz/debug/limits", 404, "there are blue, green, wrong"),
         ("/clusters/wrong/debug/limits", 503, "wrong cannot be used: s.yaml:3: odd"),
         ("/clusters/blue/nothing", 404, "a cluster has these pages"),

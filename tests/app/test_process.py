@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from msgspec import structs
 
 from apfproxy.app import cluster as cluster_module
-from apfproxy.app.process import ProxyProcess, named_servers
+from apfproxy.app.process import ProxyProcess, named_clusters, named_servers
 from apfproxy.base import tasks
 from apfproxy.base.errors import ListenError
 from apfproxy.base.faults import Part
@@ -343,3 +343,17 @@ async def test_an_error_of_object_counts_does_not_end_them(
 def test_servers_at_the_start(count: int, expected: str) -> None:
     """The log names some of them."""
     assert expected == named_servers([f"u{number}" for number in range(count)], "whole")
+
+
+@pytest.mark.parametrize(
+    ("serving", "count", "expected"),
+    [
+        ("a", 1, "1 cluster (a)"),
+        ("ab", 3, "2 of 3 clusters (a, b)"),
+        ("", 2, "0 of 2 clusters (none serves)"),
+        ("abcd", 4, "4 clusters (a, b, c, ...)"),
+    ],
+)
+def test_clusters_at_the_start(serving: str, count: int, expected: str) -> None:
+    """The log counts those that serve, and names some of them."""
+    assert expected == named_clusters(list(serving), count)

@@ -84,6 +84,14 @@ def test_bad_file(data: bytes, problem: str) -> None:
     assert User("j", (), "7") == tokens.check("old").user
 
 
+def test_hash_in_place_of_a_token() -> None:
+    """Whoever sends the token is refused, and the log says why; the hash itself is a token."""
+    tokens = taken(f"{sha256('secret')},j,7\n".encode())
+
+    assert "hashes are for authentication.apiKeys.file" in tokens.check("secret").problem
+    assert tokens.check(sha256("secret")).user == User("j", (), "7")
+
+
 def test_reload() -> None:
     tokens = taken(b"old,j,7\nboth,j,7\n")
     tokens.take(b"new,k,8\nboth,k,8\n")

@@ -121,6 +121,25 @@ downstream: {proxyProtocol: true}
 > downstream.proxyProtocol needs downstream.trustedProxies: no address may send a PROXY header,
     so every connection would be closed
 
+downstream: {listen: 'localhost:81'}
+admin: '127.0.0.1:81'
+> downstream.listen (--listen) and admin (--admin): localhost:81 and 127.0.0.1:81 are the same
+    place; give each a port or a socket of its own
+
+downstream: {listen: ':8081'}
+> downstream.listen (--listen) and admin (--admin): :8081 and 127.0.0.1:8081 are the same place;
+    give each a port or a socket of its own
+
+downstream: {listen: '[::1]:81'}
+admin: '[::]:81'
+> downstream.listen (--listen) and admin (--admin): [::1]:81 and [::]:81 are the same place; give
+    each a port or a socket of its own
+
+downstream: {listen: 'unix:/a'}
+admin: 'unix:/a'
+> downstream.listen (--listen) and admin (--admin): unix:/a and unix:/a are the same place; give
+    each a port or a socket of its own
+
 adminTls: {keyFile: a}
 > adminTls: certificateFile and keyFile go together; give both
 
@@ -333,6 +352,10 @@ def test_problems(text: str, problems: str) -> None:
             "authentication: {frontProxy: {usernameHeaders: [X-Forwarded-User, X-Remote-User],"
             " extraHeaderPrefixes: [X-Forwarded-Extra-]}}"
         ),
+        "downstream: {listen: '127.0.0.1:0'}\nadmin: '127.0.0.1:0'",
+        "downstream: {listen: '0.0.0.0:81'}\nadmin: '[::1]:81'",
+        "downstream: {listen: '10.0.0.1:81'}\nadmin: '127.0.0.1:81'",
+        "downstream: {listen: 'unix:/a'}\nadmin: 'unix:/b'",
         "adminTls: {certificateFile: a, keyFile: b, clientCaFile: c}",
         "downstream: {proxyProtocol: true, trustedProxies: [10.0.0.0/8]}",
         "downstream: {proxyProtocol: true, listen: 'unix:/a'}",

@@ -39,6 +39,7 @@ from apfproxy.settings.file import (
     load_settings,
     parse_settings,
     setting_paths,
+    settings_in,
 )
 
 if TYPE_CHECKING:
@@ -159,6 +160,12 @@ watch: {qqq: 1}
 watch: {enabled: true}
 > 1: watch.enabled: unknown key; known in watch: silence, limit, bookmarkLimit
 
+drain: {address: a}
+> 1: drain.address: unknown key; known in drain: shutdownDelay, idleGrace, timeout
+
+upstream: {headTimeout: 1s}
+> 1: upstream.headTimeout: unknown key; did you mean downstream.headTimeout?
+
 serverconcurrencylimit: 1
 > 1: serverconcurrencylimit: unknown key; did you mean flowControl.serverConcurrencyLimit?
 
@@ -178,13 +185,13 @@ watch: 3
 > 1: watch: expected a mapping of settings, not '3'
 
 watch: {limit: [1s]}
-> 1: watch.limit: expected a duration, not a list
+> 1: watch.limit: expected a duration such as 32s, 500ms or 1m30s, not a list
 
 watch: {limit: null}
-> 1: watch.limit: expected a duration, not nothing
+> 1: watch.limit: expected a duration such as 32s, 500ms or 1m30s, not nothing
 
 upstream: {url: {}}
-> 1: upstream.url: expected a URL, not a mapping
+> 1: upstream.url: expected a URL such as http://127.0.0.1:8000, not a mapping
 
 upstream: {endpoints: ['http://a']}
 > 1: upstream.endpoints[0]: expected a mapping of settings, not 'http://a'
@@ -193,17 +200,17 @@ downstream: {identityHeadersFrom: 10.0.0.0/8}
 > 1: downstream.identityHeadersFrom: expected a list, not '10.0.0.0/8'
 
 downstream: {listen: 8080}
-> 1: downstream.listen: expected HOST:PORT in quotes, not '8080'
+> 1: downstream.listen: expected HOST:PORT in quotes, such as "127.0.0.1:8080", not '8080'
 
 downstream: {maxHeaderFields: "4"}
-> 1: downstream.maxHeaderFields: expected a whole number in decimal digits, not '4'; leave the
-    quotes out
+> 1: downstream.maxHeaderFields: expected a whole number in decimal digits, such as 100, not
+    '4'; leave the quotes out: 4
 
 downstream: {proxyProtocol: 'true'}
-> 1: downstream.proxyProtocol: expected true or false, not 'true'; leave the quotes out
+> 1: downstream.proxyProtocol: expected true or false, not 'true'; leave the quotes out: true
 
 upstream: {tls: {serverName: yes}}
-> 1: upstream.tls.serverName: expected a text, not 'yes'; put it in quotes
+> 1: upstream.tls.serverName: expected a text, not 'yes'; put it in quotes: "yes"
 
 upstream: {tokenFile: ""}
 > 1: upstream.tokenFile: expected a text, not an empty one; leave the key out for the default
@@ -234,10 +241,12 @@ downstream: {http2: {goawayChance: .5}}
 > 1: downstream.http2.goawayChance: expected a number such as 0.02, not '.5'
 
 downstream: {maxHeaderFields: many}
-> 1: downstream.maxHeaderFields: expected a whole number in decimal digits, not 'many'
+> 1: downstream.maxHeaderFields: expected a whole number in decimal digits, such as 100, not
+    'many'
 
 downstream: {maxHeaderFields: 0x10}
-> 1: downstream.maxHeaderFields: expected a whole number in decimal digits, not '0x10'
+> 1: downstream.maxHeaderFields: expected a whole number in decimal digits, such as 100, not
+    '0x10'
 
 downstream: {identityHeadersFrom: [10.0.0.1/8]}
 > 1: downstream.identityHeadersFrom: '10.0.0.1/8' has bits set to the right of its prefix; write
@@ -245,6 +254,12 @@ downstream: {identityHeadersFrom: [10.0.0.1/8]}
 
 logLevel: loud
 > 1: logLevel: expected one of debug, info, warning, error, not 'loud'
+
+flowControl: {enforcement: yes}
+> 1: flowControl.enforcement: expected one of enforce, observe, not 'yes'
+
+upstream: {service: {scheme: [http]}}
+> 1: upstream.service.scheme: expected one of http, https, not a list
 
 upstream:
   endpoints:
@@ -563,6 +578,7 @@ def test_what_wins_over_the_file() -> None:
     assert ["http", "kubernetes"] == [whole(each).preset for each in settings.clusters]
 
 
+KNOWN_UPSTREAM = f"known in clusters[a].upstream: {', '.join(settings_in(UpstreamSettings))}"
 NOT_A_HOST = "expected a host without a port, such as a.example, *.example or 10.0.0.1, not"
 NOT_A_PREFIX = (
     "expected the begin of a path, such as /clusters/a: without / at its end, %, ?, and the"
@@ -609,6 +625,10 @@ FOR_NOTHING = "needs hosts or pathPrefix, which say what requests are for it"
         (
             "{name: a, hosts: [a], upstream: {urll: b}}",
             ["clusters[a].upstream.urll: unknown key; did you mean url?"],
+        ),
+        (
+            "{name: a, hosts: [a], upstream: {address: 'http://a'}}",
+            [f"clusters[a].upstream.address: unknown key; {KNOWN_UPSTREAM}"],
         ),
         *(
             (

@@ -40,7 +40,7 @@ from apfproxy.settings.values import (
     parse_upstream_url,
 )
 
-PLAIN, SERVICE = Form(parse_address), Form(parse_service)
+PLAIN, SERVICE = Form(parse_address, ""), Form(parse_service, "")
 
 
 def cases(form: Form, *texts: str) -> list[tuple[Form, str, Any]]:

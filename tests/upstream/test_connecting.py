@@ -36,8 +36,8 @@ def not_tls(reason: str) -> ssl.SSLError:
         (
             not_tls("WRONG_VERSION_NUMBER"),
             (
-                *(TLS, 502, "no TLS with the upstream: WRONG_VERSION_NUMBER"),
-                "no TLS: WRONG_VERSION_NUMBER; upstream.url",
+                *(TLS, 502, "no TLS with the upstream: the server does not speak it"),
+                "no TLS: the server does not speak it; upstream.url",
             ),
         ),
         (ConnectionRefusedError(111, "Connection refused"), REFUSED),
