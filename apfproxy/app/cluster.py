@@ -208,7 +208,9 @@ class Cluster:
     def _on_servers(self) -> None:
         """The servers, or which of them are well, have changed."""
         self._fit_limit()
-        self.objects.leave({each.url for each in self.served.pool.endpoints if not each.is_drawn})
+        failing = {each.url for each in self.served.pool.endpoints if not each.is_drawn}
+        self.objects.leave(failing)
+        self.endpoints.leave(failing)
 
     async def start(self, is_admin_local: Callable[[], bool]) -> None:
         """Put the objects in force, and look for the servers.
