@@ -368,12 +368,7 @@ class Cluster:
         texts = tuple(parts_of(problems))
         self.config_status.loaded(len(problems), time.time())
         self._events.loaded(
-            time.time(),
-            self.controller.generation,
-            texts,
-            dangling,
-            is_whole=is_whole,
-            cluster=self.name,
+            time.time(), self.controller.generation, texts, dangling, is_whole=is_whole
         )
         if self.membership is not None:
             self.membership.look()
