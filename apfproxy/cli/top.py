@@ -18,10 +18,10 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from apfproxy.cli.admin_client import fetch_json, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.parameters import Parsed, admin_option, cluster_option, output_option
-from apfproxy.cli.top_state import fetch, state_of
-from apfproxy.cli.top_tables import SORTS, View, render
+from apfproxy.cli.top_tables import PATH, SORTS, View, readable, render
 from apfproxy.settings.values import parse_duration
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ ESCAPE = "\x1b"
 """The key Esc alone.  It also begins what a key without a letter sends, such as an arrow."""
 LONGEST_PART = 100
 """Characters of a name that can be typed."""
+REMEDY = "give the address of the admin listener of a running proxy, its own --admin"
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 EPILOG = f"""\b
@@ -94,22 +95,23 @@ def top(admin: Address, cluster: str | None, interval_s: float, output: str, *, 
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names may be of any language
-    found = fetch(admin, cluster)
+    target = of_cluster(cluster, PATH)
+    found = fetch_json(admin, target, REMEDY)
     if output == "json":
         click.echo(json.dumps(found, indent=2))
         return OK
-    view = View(admin.url, state_of(admin.url, found))
+    view = View(admin.url, readable(admin.url, found))
     console = Console(highlight=False, markup=False, emoji=False)
     if once or not sys.stdout.isatty() or console.is_dumb_terminal:
         print_once(view, console)
         return OK
-    return asyncio.run(run(view, lambda: renew(view, admin, cluster), interval_s, console, STDIN))
+    return asyncio.run(run(view, lambda: renew(view, admin, target), interval_s, console, STDIN))
 
 
-def renew(view: View, admin: Address, cluster: str | None) -> None:
+def renew(view: View, admin: Address, target: str) -> None:
     """Look at the proxy again; while it is away the view has its last state, and the reason."""
     try:
-        view.state = state_of(admin.url, fetch(admin, cluster))
+        view.state = readable(admin.url, fetch_json(admin, target, REMEDY))
     except CommandError as error:
         view.problem = error.message.partition(";")[0].replace(f" at {admin.url}", "")
     else:
@@ -125,8 +127,8 @@ def print_once(view: View, console: Console) -> None:
     with console.capture() as printed:
         console.print(render(view, None))
     # Lines are as wide as the console, with blanks that a file or a pipe need not have.
-    lines = [line.rstrip() for line in printed.get().splitlines()]
-    click.echo("\n".join(lines), file=console.file)
+    for line in printed.get().splitlines():
+        click.echo(line.rstrip(), file=console.file)
 
 
 async def run(

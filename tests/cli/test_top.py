@@ -25,8 +25,7 @@ from apfproxy.cli import top as top_module
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
 from apfproxy.cli.top import key_reader, print_once, renew, run
-from apfproxy.cli.top_state import LiveState, state_of
-from apfproxy.cli.top_tables import View
+from apfproxy.cli.top_tables import PATH, View, readable
 from apfproxy.settings import Address
 from tests.app.test_process import settings_for
 from tests.cli.top_states import clusters, flow, level, state
@@ -42,7 +41,7 @@ URL = "http://127.0.0.1:8081"
 def view() -> View:
     """A view of a proxy with two flows."""
     flows = [flow("patient", waitSeconds=9.0), flow("greedy", seatSeconds=9.0)]
-    return View(URL, state_of(URL, state(topFlows=flows)))
+    return View(URL, readable(URL, state(topFlows=flows)))
 
 
 class Screens(io.StringIO):
@@ -206,10 +205,9 @@ async def test_renewed() -> None:
     seen = view()
     async with proxy(lambda: web.json_response(state(level("other")))) as address:
         seen.url = address.url
-        await asyncio.to_thread(renew, seen, address, None)
-        assert isinstance(seen.state, LiveState)
-        assert (["other"], None) == ([each.name for each in seen.state.levels], seen.problem)
-    await asyncio.to_thread(renew, seen, address, None)
+        await asyncio.to_thread(renew, seen, address, PATH)
+        assert (["other"], None) == ([each["name"] for each in seen.state["levels"]], seen.problem)
+    await asyncio.to_thread(renew, seen, address, PATH)
 
     assert "no proxy answers: Connection refused" == seen.problem
 
@@ -238,7 +236,7 @@ async def test_once(capsys: pytest.CaptureFixture[str]) -> None:
 async def test_clusters(capsys: pytest.CaptureFixture[str]) -> None:
     """A proxy with several clusters has a table of these."""
     assert await top_of(clusters()) == 0
-    assert "No cluster has such a name." in capsys.readouterr().out
+    assert "There is none." in capsys.readouterr().out
 
 
 def test_once_in_a_terminal() -> None:
@@ -292,14 +290,12 @@ async def test_look_at_a_proxy() -> None:
     seen = view()
     seen.url = f"http://127.0.0.1:{process.admin_port}"
     address = Address(host="127.0.0.1", port=process.admin_port or 0)
-    await asyncio.to_thread(renew, seen, address, None)
+    await asyncio.to_thread(renew, seen, address, PATH)
     names = sorted(process.cluster.controller.levels)
     await process.stop()
 
-    assert isinstance(seen.state, LiveState)
-    assert [each.name for each in seen.state.levels] == names
-    assert [each.name for each in seen.state.levels if each.is_exempt] == ["exempt"]
-    assert (600, "enforce") == (seen.state.seats, seen.state.enforcement)
+    assert names == [each["name"] for each in seen.state["levels"]]
+    assert (600, "enforce") == (seen.state["seats"], seen.state["enforcement"])
 
 
 @pytest.mark.parametrize(
@@ -310,14 +306,14 @@ async def test_look_at_a_proxy() -> None:
         pytest.param(state(time=float("nan")), id="no-number"),
         pytest.param(state(time=1e30), id="no-date"),
         pytest.param(state(topFlows=[flow("a", seatSeconds=float("inf"))]), id="infinite"),
-        pytest.param(state(level(nominal=-1)), id="negative"),
+        pytest.param(state(level(nominal=None)), id="missing"),
         pytest.param(state(level(queues=[10**400])), id="too-large"),
     ],
 )
 def test_what_cannot_be_shown(answer: Any) -> None:  # noqa: ANN401 - any JSON
     """Numbers that no proxy has are not taken."""
     with pytest.raises(CommandError, match=r"answers /debug/live in another way than this version"):
-        state_of(URL, answer)
+        readable(URL, answer)
 
 
 @pytest.mark.parametrize(

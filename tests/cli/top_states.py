@@ -29,6 +29,7 @@ def level(name: str = "work", **changes: Any) -> dict[str, Any]:  # noqa: ANN401
         "cancelled": 0,
         "queues": [0, 0],
         "queueSeats": [0, 0],
+        "queueCount": 2,
         **changes,
     }
 
