@@ -286,9 +286,7 @@ def cluster_state(parts: ClusterParts, *, is_full: bool = False) -> ClusterState
         limit=controller.server_concurrency_limit,
         shared_limit=limit,
         members=members,
-        fair=[controller.seat_fair_frac, sum(each.target for each in controller.levels.values())]
-        if controller.seat_fair_frac
-        else [],
+        seat_fair_frac=controller.seat_fair_frac,
         generation=controller.generation,
         source=serving.source,
         client_problems=list(serving.client_problems),

@@ -208,9 +208,7 @@ class Cluster:
     def _on_servers(self) -> None:
         """The servers, or which of them are well, have changed."""
         self._fit_limit()
-        failing = {each.url for each in self.served.pool.endpoints if not each.is_drawn}
-        self.objects.leave(failing)
-        self.endpoints.leave(failing)
+        self.objects.leave({each.url for each in self.served.pool.endpoints if not each.is_drawn})
 
     async def start(self, is_admin_local: Callable[[], bool]) -> None:
         """Put the objects in force, and look for the servers.
@@ -368,7 +366,12 @@ class Cluster:
         texts = tuple(parts_of(problems))
         self.config_status.loaded(len(problems), time.time())
         self._events.loaded(
-            time.time(), self.controller.generation, texts, dangling, is_whole=is_whole
+            time.time(),
+            self.controller.generation,
+            texts,
+            dangling,
+            is_whole=is_whole,
+            cluster=self.name,
         )
         if self.membership is not None:
             self.membership.look()

@@ -163,10 +163,10 @@ def check(  # noqa: PLR0913  flags
     if STDIN_NAME in paths:
         data = sys.stdin.buffer.read(LARGEST_INPUT_BYTES + 1)
         files = (*contents.files, (STDIN_NAME, data))
-        contents = FileContents(files, contents.problems)
+        contents = FileContents(files, contents.problems, contents.found)
     read = decode_files(contents)
     for name, data in contents.files:
-        if name in paths and is_empty(name, read) and is_settings(data):
+        if any(problem.source == name for problem in read.problems) and is_settings(data):
             raise click.UsageError(
                 f"{name} has settings, not objects; try apfproxy check --settings {name}"
             )

@@ -83,6 +83,17 @@ UNLOGGED = (
     " accessLog.maxBytesPerSecond left them out"
 )
 
+EMPTY = "there is no request in it"
+NOT_COMPLETE = (
+    ", none of which is of the stage ResponseComplete, which says how long a request took: take it"
+    " out of omitStages in the audit policy, and record again"
+)
+OF_GOOGLE = (
+    " of Google Cloud's audit log, which does not say how long requests take: record an access log"
+    " of this proxy instead"
+)
+GUESSED = "never executed; replayed with the mean service time of what is alike"
+
 OTHER_API = (
     "none of the requests is for a resource of Kubernetes; if the server has another API, give"
     " --preset http: it changes how they are classified, and which objects are built in"
@@ -105,6 +116,13 @@ class Configuration(NamedTuple):
     name: str
     objects: tuple[FlowControlObject, ...]
     limit: int
+
+
+def parse_plot(text: str) -> str:
+    """Read where to draw; ValueError if the name says that it is to be no SVG."""
+    if Path(text).suffix.lower() not in {".svg", ""}:
+        raise ValueError(f"plots are SVG: expected a file such as report.svg, not {text!r}")
+    return text
 
 
 log_option = partial(click.option, metavar="FILE", type=click.Path())
@@ -175,7 +193,7 @@ number_option = partial(click.option, metavar="N", show_default=True)
     "--plot",
     "plot_path",
     metavar="FILE",
-    type=click.Path(dir_okay=False, writable=True),
+    type=Parsed("file", parse_plot),
     help="Draw seats, limits, waiting and rejected requests over time, too, as SVG.",
 )
 def simulate(  # noqa: PLR0913  flags
@@ -328,7 +346,9 @@ def records_of(
         ) from None
     if not len(records):
         lines = [f"{name}:{line}: {shown(message)}" for line, message in records.problems]
-        raise CommandError(*lines, f"{name}: {_nothing_in(records, other)}")
+        found = ((getattr(records, each), noun, text) for each, noun, text in NOTHING)
+        reason = next((counted(count, noun) + text for count, noun, text in found if count), EMPTY)
+        raise CommandError(*lines, f"{name}: {reason.format(other=other)}")
     if records.guessed == len(records):
         raise CommandError(
             f"{name}: none of its {counted(len(records), 'request')} executed, so that it is not"
@@ -342,24 +362,13 @@ def records_of(
     return records
 
 
-def _nothing_in(records: Records, other: str) -> str:
-    """Why there is no request in a log, and what to do; `other` is the flag of the other kind."""
-    if records.early:
-        return (
-            f"{counted(records.early, 'event')}, none of which is of the stage ResponseComplete,"
-            " which says how long a request took: take it out of omitStages in the audit policy,"
-            " and record again"
-        )
-    if records.misfits:
-        return f"{counted(records.misfits, 'line')} of the other kind of log: give it with {other}"
-    if records.foreign:
-        return (
-            f"{counted(records.foreign, 'line')} of Google Cloud's audit log, which does not say"
-            " how long requests take: record an access log of this proxy instead"
-        )
-    if records.left_out:
-        return f"{counted(records.left_out, 'line')} of other programs, and no request in it"
-    return "there is no request in it"
+NOTHING = (
+    ("early", "event", NOT_COMPLETE),
+    ("misfits", "line", " of the other kind of log: give it with {other}"),
+    ("foreign", "line", OF_GOOGLE),
+    ("left_out", "line", " of other programs, and no request in it"),
+)
+"""Why there is no request in a log, and what to do, by what there is instead."""
 
 
 def _named(path: str) -> str:
@@ -422,16 +431,8 @@ def _warn_of_records(path: str, records: Records) -> None:
     for count, noun, message in (
         (records.broken, "broken line", "left out"),
         (records.left_out, "line", "of other programs left out"),
-        (
-            records.unlogged,
-            "request",
-            UNLOGGED,
-        ),
-        (
-            records.guessed,
-            "request",
-            "never executed; replayed with the mean service time of what is alike",
-        ),
+        (records.unlogged, "request", UNLOGGED),
+        (records.guessed, "request", GUESSED),
     ):
         if count:
             click.echo(f"{path}: {counted(count, noun)} {message}", err=True)

@@ -5,6 +5,7 @@ Of two configurations a cell says `A → B`, or one value where both have the sa
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from rich import box
@@ -65,18 +66,16 @@ class ReportTable(NamedTuple):
 
 
 def print_report(report: Row, file: TextIO) -> None:
-    """Print what was found in each configuration, and the difference between two.
-
-    Only on a terminal, where cells may have colours, lines end with blanks.
-    """
+    """Print what was found in each configuration, and the difference between two."""
     console = Console(file=file, highlight=False, soft_wrap=False)
-    if console.is_terminal:
-        _print_on(console, report)
-        return
-    console.width = PLAIN_WIDTH
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
     with console.capture() as capture:
         _print_on(console, report)
-    file.write("\n".join(line.rstrip() for line in capture.get().split("\n")))
+    # Each table begins and ends with a blank line.
+    lines = [line.rstrip() for line in capture.get().rstrip().split("\n")]
+    pairs = itertools.pairwise(["first", *lines])
+    file.write("".join(f"{line}\n" for before, line in pairs if before or line))
 
 
 def _print_on(console: Console, report: Row) -> None:

@@ -6,7 +6,7 @@ Those of some files are there without configuration: the ones of Kubernetes 1.36
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -140,16 +140,20 @@ class Decoded(msgspec.Struct, frozen=True):
     left_out: tuple[LeftOut, ...] = ()
 
 
-def decode_documents(data: bytes, source: str) -> Decoded:
-    """Read the objects of a file, skipping those that are broken; no bytes make this raise."""
-    documents, failure = split_documents(data, _is_left_out)
+def decode_documents(data: bytes, source: str, *, is_found: bool = False) -> Decoded:
+    """Read the objects of a file, skipping those that are broken; no bytes make this raise.
+
+    A file that `is_found` in a directory, not named itself, may have no objects of Kubernetes.
+    """
+    documents, failure = split_documents(data, partial(_is_left_out, is_found=is_found))
+    may_be_foreign = is_found or not all(_is_foreign(each.content) for each in documents)
     objects: dict[tuple[str, str], FlowControlObject] = {}
     written: dict[tuple[str, str], Candidate] = {}
     problems: list[Problem] = []
     others: dict[str, int] = {}
     candidates = (
         [Candidate({"kind": NO_KIND, "apiVersion": NO_KIND}, _line_of(each.content, each.line))]
-        if _is_foreign(each.content)
+        if may_be_foreign and _is_foreign(each.content)
         else _candidates(each.content, each.line)
         for each in documents
     )
@@ -184,8 +188,9 @@ def _other_kind(wire: object) -> str:
     return "" if is_ours or not api_version else kind
 
 
-def _is_left_out(content: object) -> bool:
-    return _other_kind(content) not in {"", "List"} or _is_foreign(content)
+def _is_left_out(content: object, *, is_found: bool) -> bool:
+    is_other = _other_kind(content) not in {"", "List"}
+    return is_other or (is_found and _is_foreign(content))
 
 
 def _is_foreign(content: object) -> bool:

@@ -122,9 +122,8 @@ def read_access_log(
     lines: Iterable[bytes], max_broken: int, preset: Preset = KUBERNETES
 ) -> Records:
     """Read an access log; TooManyBrokenError if too many lines are broken."""
-    wanted = Format(
-        AccessLine, "executionSeconds", _access_line_of, lambda value: bool(_event_of(value))
-    )
+    marker = "executionSeconds"
+    wanted = Format(AccessLine, marker, _access_line_of, lambda value: bool(_event_of(value)))
     return _read(lines, max_broken, Records(preset), wanted, _take_line)
 
 
@@ -182,34 +181,32 @@ def _take_event(event: AuditEvent, records: Records) -> None:
         records.skipped += 1
         records.early += 1
         return
-    for name, value in (
-        ("requestURI", event.request_uri),
-        ("verb", event.verb),
-        ("user.username", event.user.username),
-        ("requestReceivedTimestamp", event.request_received_timestamp),
-        ("stageTimestamp", event.stage_timestamp),
-    ):
+    for name, value in {
+        "requestURI": event.request_uri,
+        "verb": event.verb,
+        "user.username": event.user.username,
+        "requestReceivedTimestamp": event.request_received_timestamp,
+        "stageTimestamp": event.stage_timestamp,
+    }.items():
         if not value:
             raise ValueError(f"{name} is missing")
     received_ns = _time_ns("requestReceivedTimestamp", event.request_received_timestamp)
-    waited_ns = 0
     took_ns = _time_ns("stageTimestamp", event.stage_timestamp) - received_ns
     if took_ns < 0:
         raise ValueError("stageTimestamp is before requestReceivedTimestamp")
-    waited = event.annotations.get(QUEUE_WAIT)
-    if waited is not None:
-        waited_ns = parse_duration_ns(waited)
-        if waited_ns < 0:
-            raise ValueError(f"{QUEUE_WAIT} is below 0")
-        took_ns = max(0, took_ns - waited_ns)
+    waited_ns = parse_duration_ns(event.annotations.get(QUEUE_WAIT, "0s"))
+    if waited_ns < 0:
+        raise ValueError(f"{QUEUE_WAIT} is below 0")
+    took_ns = max(0, took_ns - waited_ns)
     status = event.response_status
     if status is not None and status.code == TOO_MANY_REQUESTS and not status.reason:
         took_ns = UNKNOWN_NS
     asker = event.impersonated_user or event.user
+    user = User(asker.username, tuple(asker.groups))
     method = METHOD_OF_VERB.get(event.verb) or event.verb.upper()
-    records.add(
-        received_ns, _user(asker.username, asker.groups), method, event.request_uri, took_ns
-    )
+    # One that names no groups has those of every user.
+    user = user if user.groups else authenticated(user)
+    records.add(received_ns, user, method, event.request_uri, took_ns)
     records.held += waited_ns > 0 or took_ns == UNKNOWN_NS
 
 
@@ -239,12 +236,6 @@ def _take_line(line: AccessLine, records: Records) -> None:
         min(max(line.seats, 0), MAX_LIST_SEATS) if line.verb in LIST_VERBS else 0,
     )
     records.held += line.wait_seconds > 0 or service_ns == UNKNOWN_NS
-
-
-def _user(name: str, groups: list[str]) -> User:
-    """The user of a line; one that names no groups has those of every user."""
-    user = User(name, tuple(groups))
-    return user if groups else authenticated(user)
 
 
 def _time_ns(name: str, text: str) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -38,22 +41,19 @@ class Durations:
     __slots__ = ("counts", "total_ns")
 
     def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
+        self.counts: Counter[int] = Counter()
         self.total_ns = 0
 
     def add(self, duration_ns: int) -> None:
-        """Count one duration; >= 0."""
         self.total_ns += duration_ns
         shift = duration_ns.bit_length() - BITS
         # Leading bits with the shift above them; a shift below 1 is no shift.
         bucket = duration_ns if shift <= 0 else (shift << BITS) + (duration_ns >> shift)
-        self.counts[bucket] = self.counts.get(bucket, 0) + 1
+        self.counts[bucket] += 1
 
     def merge(self, other: Durations) -> None:
-        """Count all of another distribution here, too."""
         self.total_ns += other.total_ns
-        for bucket, count in other.counts.items():
-            self.counts[bucket] = self.counts.get(bucket, 0) + count
+        self.counts.update(other.counts)
 
     def quantiles(self, parts: tuple[float, ...], zeros: int = 0) -> tuple[float, ...]:
         """The durations that parts of all are not longer than, in nanoseconds.
@@ -63,18 +63,14 @@ class Durations:
             zeros: Durations of 0 that were not added, but count.
         """
         buckets = sorted(self.counts.items())
-        total = zeros + sum(self.counts.values())
+        below = [zeros, *itertools.accumulate((count for _, count in buckets), initial=zeros)]
         found = []
-        position, below, value = 0, zeros, 0.0
         for part in parts:
-            rank = math.ceil(part * total)
-            while below < rank:
-                bucket, count = buckets[position]
-                position += 1
-                below += count
-                shift, leading = bucket >> BITS, bucket & ((1 << BITS) - 1)
-                value = (leading << shift) + (1 << shift) / 2 if shift else leading + 0.0
-            found.append(value)
+            # The first place is that of the zeros.
+            place = bisect.bisect_left(below, math.ceil(part * below[-1]), 1) - 2
+            bucket = buckets[place][0] if place >= 0 else 0
+            shift, leading = bucket >> BITS, bucket & ((1 << BITS) - 1)
+            found.append((leading << shift) + (1 << shift) / 2 if shift else leading + 0.0)
         return tuple(found)
 
 
@@ -99,40 +95,31 @@ class Tally:
     without_seats: int = 0
     seat_ns: int = 0
     service_ns: int = 0
-    rejected: dict[str, int] = field(default_factory=dict)
+    rejected: Counter[str] = field(default_factory=Counter)
     waits: Durations = field(default_factory=Durations)
 
     def clear(self) -> None:
-        """Forget all of them."""
-        self.executed = self.queued = self.cut_off = self.without_seats = 0
-        self.seat_ns = self.service_ns = 0
-        self.rejected, self.waits = {}, Durations()
-
-    def reject(self, reason: str, count: int = 1) -> None:
-        """Count requests that got no seats."""
-        self.rejected[reason] = self.rejected.get(reason, 0) + count
+        for name in NUMBERS:
+            setattr(self, name, 0)
+        self.rejected, self.waits = Counter(), Durations()
 
     def merge(self, other: Tally) -> None:
         """Count all of another tally here, too."""
-        self.executed += other.executed
-        self.queued += other.queued
-        self.cut_off += other.cut_off
-        self.without_seats += other.without_seats
-        self.seat_ns += other.seat_ns
-        self.service_ns += other.service_ns
-        for reason, count in other.rejected.items():
-            self.reject(reason, count)
+        for name in NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.rejected.update(other.rejected)
         self.waits.merge(other.waits)
 
     @property
     def rejected_total(self) -> int:
-        """Requests that got no seats, for whatever reason."""
-        return sum(self.rejected.values())
+        return self.rejected.total()
 
     @property
     def requests(self) -> int:
-        """All of them."""
         return self.executed + self.rejected_total + self.without_seats
+
+
+NUMBERS = ("executed", "queued", "cut_off", "without_seats", "seat_ns", "service_ns")
 
 
 class SeatMeter(LevelMeter):
@@ -191,40 +178,31 @@ class LevelView:
         self.max_limit = level.current_limit
         self._before = (0, 0, 0, 0)
 
-    def sync(self) -> None:
-        """Bring the meter up to now."""
-        self.level.queue_set.sync()
+    def sync(self) -> tuple[int, int, int, int]:
+        """Bring the meter up to now; returns the sums of `MEANS`' first two and of `COUNTS`."""
+        queue_set, meter = self.level.queue_set, self.meter
+        queue_set.sync()
+        totals = queue_set.dispatched_total, queue_set.rejected_total
+        return (meter.seat_ns, meter.waiting_ns, *totals)
 
     def note_limit(self) -> None:
-        """The level's limit may have been changed."""
         self.max_limit = max(self.max_limit, self.level.current_limit)
 
     def clear(self) -> None:
         """Measure from now on; the series go on."""
-        self.sync()
-        seat_ns, waiting_ns, dispatched, rejected = self._before
-        self._before = (
-            seat_ns - self.meter.seat_ns,
-            waiting_ns - self.meter.waiting_ns,
-            dispatched,
-            rejected,
-        )
+        seat_ns, waiting_ns, *_ = self.sync()
+        before = self._before
+        self._before = (before[0] - seat_ns, before[1] - waiting_ns, *before[2:])
         self.meter.clear()
         self.max_limit = self.level.current_limit
 
     def sample(self, bin_ns: int) -> None:
         """End a bin of the series."""
-        self.sync()
+        now, before = self.sync(), self._before
         self.note_limit()
-        meter, queue_set = self.meter, self.level.queue_set
-        dispatched, rejected = queue_set.dispatched_total, queue_set.rejected_total
-        now = (meter.seat_ns, meter.waiting_ns, dispatched, rejected)
-        seat_ns, waiting_ns, dispatched, rejected = (
-            after - before for after, before in zip(now, self._before, strict=True)
-        )
         self._before = now
-        limit = self.level.current_limit
-        row = (seat_ns / bin_ns, waiting_ns / bin_ns, limit, dispatched, rejected)
+        seat_ns, waiting_ns, *counts = (new - old for new, old in zip(now, before, strict=True))
+        row = (seat_ns / bin_ns, waiting_ns / bin_ns, self.level.current_limit, *counts)
         for values, value in zip(self.series.values(), row, strict=True):
             values.append(value)
 

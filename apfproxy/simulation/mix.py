@@ -1,26 +1,6 @@
-"""A synthetic mix of requests, as a YAML document says it.
+"""A synthetic mix of requests, as a YAML document says it; see `config/simulation/mix.yaml`.
 
-    duration: 60s
-    seed: 1
-    flows:
-    - name: tenant-{}              # {} is 0, 1, ... up to `count`
-      count: 10
-      user: tenant-{}
-      groups: [tenants]            # system:authenticated is added; those of a service account by
-                                   # default, too
-      request: GET /api/v1/namespaces/tenant-{}/pods
-      headers: ["X-Priority: batch"]  # that FlowSchemas may look at
-      rate: 20                     # a second; or clients: 5, each with one request at a time
-      arrivals: poisson            # or constant
-      serviceTime: exp(50ms)       # or 50ms, 20ms-80ms (evenly),
-                                   # normal(50ms,10ms), lognormal(50ms,0.5)
-      seats: 2                     # estimated by default
-      thinkTime: 10ms              # between the requests of a client
-      start: 10s
-      stop: 40s
-
-Instead of `request` there may be `verb`, `resource` (`pods`, `deployments.apps`), `namespace` and
-`objectName`.  Chance is seeded: one mix gives one sequence of arrivals, whatever the configuration.
+Chance is seeded: one mix gives one sequence of arrivals, whatever the configuration.
 """
 
 from __future__ import annotations
@@ -73,9 +53,18 @@ TIMES = "such as 50ms, 20ms-80ms, exp(50ms) or lognormal(50ms,0.5)"
 CALL = re.compile(r"(exp|normal|lognormal)\(([^(),]+)(?:,([^(),]+))?\)")
 FIELD = re.compile(r"Object (missing required|contains unknown) field `(.+)`")
 NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+REQUEST = re.compile(r"([^\W\d_]+) (/[^ ]*)")
 PART = re.compile(r"[A-Za-z0-9_.:{}-]+")
 """A part of a path: the name of a resource, a namespace or an object, or `{}` for its number."""
 ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):[^:]+")
+
+MISSING = {"serviceTime": f"; give one {TIMES}"}
+NOUNS = (
+    *(("int | float | str", "a time"), ("int", "a whole number"), ("float", "a number")),
+    *(("array", "a list"), ("str", "text")),
+)
+"""The words for what a field has to be."""
+LONGEST_SHOWN = 60
 
 Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -169,21 +158,14 @@ class MixFlow(msgspec.Struct, frozen=True):
 
     def requests(self, chance: random.Random) -> Iterator[tuple[int, Kind, int]]:
         """Arrivals in nanoseconds with service times, of a flow with a rate."""
-        draw = self.service.drawer(chance)
-        gap_ns, start_ns = NS_PER_S / self.entry.rate, self.entry.start
-        stop_ns, kind = self.stop_ns, self.kind
-        if self.entry.arrivals == "constant":
-            # Not all flows at once: each has its place in the first gap.
-            at = start_ns + chance.random() * gap_ns
-            while at < stop_ns:
-                yield int(at), kind, draw()
-                at += gap_ns
-            return
-        log, drawn = math.log, chance.random
-        at = start_ns - log(1.0 - drawn()) * gap_ns
+        draw, gap_ns = self.service.drawer(chance), NS_PER_S / self.entry.rate
+        stop_ns, kind, log, drawn = self.stop_ns, self.kind, math.log, chance.random
+        is_constant = self.entry.arrivals == "constant"
+        # Not all flows at once: each has its place in the first gap.
+        at = self.entry.start + (drawn() if is_constant else -log(1.0 - drawn())) * gap_ns
         while at < stop_ns:
             yield int(at), kind, draw()
-            at -= log(1.0 - drawn()) * gap_ns
+            at += gap_ns if is_constant else -log(1.0 - drawn()) * gap_ns
 
 
 class Mix(msgspec.Struct, frozen=True):
@@ -195,7 +177,6 @@ class Mix(msgspec.Struct, frozen=True):
 
     @property
     def kinds(self) -> list[Kind]:
-        """The kinds of all flows."""
         return [flow.kind for flow in self.flows]
 
     def expected_requests(self) -> float:
@@ -215,20 +196,14 @@ class Mix(msgspec.Struct, frozen=True):
     def feed(self, simulation: Simulation) -> None:
         """Let the requests of the mix come."""
         for index, flow in enumerate(self.flows):
-            chance = self.chance(index)
-            if flow.entry.rate:
+            chance, entry = self.chance(index), flow.entry
+            if entry.rate:
                 Sequence(simulation, flow.requests(chance))
                 continue
             draw = flow.service.drawer(chance)
-            for _ in range(flow.entry.clients):
-                ClosedClient(
-                    simulation,
-                    flow.kind,
-                    draw,
-                    think_ns=flow.entry.think_time,
-                    start_ns=flow.entry.start,
-                    stop_ns=flow.stop_ns,
-                )
+            times = {"think_ns": entry.think_time, "start_ns": entry.start, "stop_ns": flow.stop_ns}
+            for _ in range(entry.clients):
+                ClosedClient(simulation, flow.kind, draw, **times)
 
 
 def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
@@ -321,16 +296,22 @@ def _read(kind: type[Entry], content: object, line: int, path: str) -> tuple[Ent
         return msgspec.convert(given, kind, dec_hook=_decoded), place
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$.")
-        known = kind.__struct_encode_fields__
-        if found := FIELD.fullmatch(message):
-            if found[1] == "missing required":
-                hint = f"; give one {TIMES}" if found[2] == "serviceTime" else ""
-                raise place.error(found[2], f"is missing{hint}") from None
-            close = closest(found[2], known)
-            hint = f"; did you mean {close}?" if close else f"; known are {', '.join(known)}"
-            raise place.error(found[2], f"unknown{hint}") from None
-        name = re.split(r"[`\[.]", where)[0]
-        raise place.error(name, message[:1].lower() + message[1:]) from None
+    if found := FIELD.fullmatch(message):
+        name, known = found[2], kind.__struct_encode_fields__
+        if found[1] == "missing required":
+            raise place.error(name, f"is missing{MISSING.get(name, '')}")
+        close = closest(name, known)
+        hint = f"did you mean {close}?" if close else f"known are {', '.join(known)}"
+        raise place.error(name, f"unknown; {hint}")
+    name = re.split(r"[`\[.]", where)[0]
+    if name == "arrivals":
+        message = "expected poisson or constant"
+    if message.lower().startswith("expected"):
+        message = message.lower().partition(", got ")[0]
+        for typed, noun in NOUNS:
+            message = message.replace(f"`{typed}`", noun)
+        message += f", not {str(given[name])[:LONGEST_SHOWN]!r}"
+    raise place.error(name, message)
 
 
 def _flows_of(entry: FlowEntry, place: Place, duration_ns: int, preset: Preset) -> list[MixFlow]:
@@ -376,7 +357,6 @@ def _user(name: str, groups: tuple[str, ...]) -> User:
 
 
 def _headers_of(entry: FlowEntry, place: Place) -> tuple[tuple[str, str], ...]:
-    """The header fields: names in lower case, and values."""
     found = []
     for text in entry.headers:
         name, colon, value = text.partition(":")
@@ -388,34 +368,26 @@ def _headers_of(entry: FlowEntry, place: Place) -> tuple[tuple[str, str], ...]:
 
 def _request_of(entry: FlowEntry, place: Place) -> tuple[str, str]:
     """The method and the target."""
-    request, verb, resource = entry.request, entry.verb, entry.resource
-    namespace, name = entry.namespace, entry.object_name
-    if request:
+    verb, resource, namespace, name = entry.verb, entry.resource, entry.namespace, entry.object_name
+    if request := entry.request:
         if verb or resource or namespace or name:
             raise place.error("request", "give either request, or verb and resource")
-        method, _, target = request.partition(" ")
-        if not method.isalpha() or not target.startswith("/") or " " in target:
-            raise place.error(
-                "request", f"expected a method and a target, such as GET /pods, not {request!r}"
-            )
-        return method, target
+        if (found := REQUEST.fullmatch(request)) is None:
+            message = f"expected a method and a target, such as GET /pods, not {request!r}"
+            raise place.error("request", message)
+        return found[1], found[2]
     if not verb or not resource:
         raise place.error("request", "is missing; or give verb and resource")
-    method_of_verb = METHOD_OF_VERB.get(verb)
-    if method_of_verb is None:
+    if (method := METHOD_OF_VERB.get(verb)) is None:
         raise place.error("verb", f"expected one of {', '.join(METHOD_OF_VERB)}, not {verb!r}")
     for field, part in (("resource", resource), ("namespace", namespace), ("objectName", name)):
         if part and not PART.fullmatch(part):
             raise place.error(field, f"expected a name, not {part!r}; or give the whole request")
+    has_name = verb in {"get", "update", "patch", "delete"}
+    if name and not has_name:
+        raise place.error("objectName", f"means nothing to {verb}")
     plural, _, group = resource.partition(".")
     target = f"/apis/{group}/v1" if group else "/api/v1"
-    if namespace:
-        target += f"/namespaces/{namespace}"
-    target += f"/{plural}"
-    if verb in {"get", "update", "patch", "delete"}:
-        target += f"/{name or 'some'}"
-    elif name:
-        raise place.error("objectName", f"means nothing to {verb}")
-    if verb == "watch":
-        target += "?watch=true"
-    return method_of_verb, target
+    target += f"/namespaces/{namespace}/{plural}" if namespace else f"/{plural}"
+    target += f"/{name or 'some'}" if has_name else ""
+    return method, f"{target}?watch=true" if verb == "watch" else target

@@ -57,25 +57,15 @@ def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
     `with_names` has the names of objects that are written to count: WATCHes of single objects make
     writes to them, and to no others, wider.  Names of objects that are read never count.
     """
-    attributes = kind.attributes
-    verb = attributes.verb
-    is_read = attributes.is_resource_request and not attributes.is_mutating
-    has_name = with_names or is_read
+    of = kind.attributes
+    is_read = of.is_resource_request and not of.is_mutating
     return (
-        kind.user,
-        kind.timeout_ns,
-        kind.seats,
-        kind.headers,
-        verb,
-        attributes.api_group,
-        attributes.resource,
-        attributes.subresource,
-        attributes.namespace,
-        attributes.name if has_name and verb != "get" else "",
-        attributes.path_prefix if attributes.is_resource_request else attributes.path,
-        attributes.prefix_value,
-        None if attributes.list_options is None else attributes.list_options.values,
-        attributes.query.get("fieldSelector") if verb == "watch" else None,
+        *(kind.user, kind.timeout_ns, kind.seats, kind.headers),
+        *(of.verb, of.api_group, of.resource, of.subresource, of.namespace, of.prefix_value),
+        of.name if (with_names or is_read) and of.verb != "get" else "",
+        of.path_prefix if of.is_resource_request else of.path,
+        None if of.list_options is None else of.list_options.values,
+        of.query.get("fieldSelector") if of.verb == "watch" else None,
     )
 
 
@@ -117,16 +107,9 @@ class Records:
     def __init__(self, preset: Preset = KUBERNETES) -> None:
         self._preset = preset
         self.kinds: list[Kind] = []
-        self.skipped = 0
-        self.early = 0
-        self.left_out = 0
-        self.foreign = 0
-        self.misfits = 0
-        self.unlogged = 0
-        self.broken = 0
+        self.skipped = self.early = self.left_out = self.foreign = self.misfits = 0
+        self.unlogged = self.broken = self.guessed = self.held = 0
         self.problems: list[tuple[int, str]] = []
-        self.guessed = 0
-        self.held = 0
         self._times_ns = array("q")
         self._services_ns = array("q")
         self._kind_numbers = array("l")
@@ -191,14 +174,13 @@ class Records:
     def _guesses(self) -> dict[tuple[str, str] | None, int]:
         """Mean service time by verb and resource; under None that of all, or 0."""
         sums: dict[tuple[str, str] | None, list[int]] = {None: [0, 0]}
-        if self.guessed:
-            for service_ns, number in zip(self._services_ns, self._kind_numbers, strict=True):
-                kind = self.kinds[number]
-                if service_ns != UNKNOWN_NS and not kind.attributes.long_running:
-                    for key in (None, _likeness(kind)):
-                        found = sums.setdefault(key, [0, 0])
-                        found[0] += service_ns
-                        found[1] += 1
+        for service_ns, number in zip(self._services_ns, self._kind_numbers, strict=True):
+            kind = self.kinds[number]
+            if self.guessed and service_ns != UNKNOWN_NS and not kind.attributes.long_running:
+                for key in (None, _likeness(kind)):
+                    found = sums.setdefault(key, [0, 0])
+                    found[0] += service_ns
+                    found[1] += 1
         return {key: total // max(count, 1) for key, (total, count) in sums.items()}
 
     def __repr__(self) -> str:

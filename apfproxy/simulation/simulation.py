@@ -82,7 +82,6 @@ class SimulatedRequest(Passage):
         self._simulation.end_wait(self)
 
     def fail(self, error: Exception) -> None:
-        """Hide nothing."""
         raise error
 
 
@@ -213,15 +212,12 @@ class Simulation:
         self.clock.arm(dispatched_ns + service_ns, end, request)
 
     def end_wait(self, request: SimulatedRequest) -> None:
-        """A request has waited as long as it may."""
         self.in_flight -= 1
-        refusal = request.refusal
-        assert refusal is not None
-        self._reject(request, refusal)
+        assert request.refusal is not None
+        self._reject(request, request.refusal)
         self._stop_if_over()
 
     def source_ended(self) -> None:
-        """From one of the sources nothing more will come."""
         self.sources -= 1
         self._stop_if_over()
 
@@ -249,7 +245,7 @@ class Simulation:
         self._stop_if_over()
 
     def _reject(self, request: SimulatedRequest, refusal: Refusal) -> None:
-        request.lane.tally.reject(refusal.reason)
+        request.lane.tally.rejected[refusal.reason] += 1
         request.cancel(self.clock.time_ns)
         if request.client is not None:
             request.client.on_end(refusal.retry_after_s or 1)

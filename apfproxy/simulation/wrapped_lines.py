@@ -48,7 +48,7 @@ OTHER_TEXT = re.compile(
 """Text of other programs, by its time or level: a line of syslog, journald or klog."""
 TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["{}\[\]]')
 """A string, the beginning of one that does not end, or a bracket."""
-PAIRS: Final = {b"}": ord("{"), b"]": ord("[")}
+PAIRS: Final = {b"}": b"{", b"]": b"["}
 
 WRAPPERS = frozenset(
     {
@@ -104,15 +104,12 @@ class WrappedLines(Generic[Entry]):
         self._decode = msgspec.json.Decoder(wanted.kind).decode
         self._take = take
         self._refuse = refuse
-        self.left_out = 0
-        self.foreign = 0
-        self.misfits = 0
+        self.left_out = self.foreign = self.misfits = 0
         self._number = 0
         self._piece = b""  # of an entry that was cut into several lines
         self._open: Open | None = None
 
     def read(self, lines: Iterable[bytes]) -> None:
-        """Read all lines."""
         for self._number, line in enumerate(lines, 1):
             text = line.strip()
             if self._number == 1:
@@ -124,13 +121,16 @@ class WrappedLines(Generic[Entry]):
             if self._open is not None:
                 self._go_on(self._open, text)
             elif JSON.match(text) is not None:
-                self._json(text)
+                self._one(text, may_go_on=True)
             else:
                 self._text(text)
         if self._open is not None:
             self._give_up(self._open)
         if self._piece:
-            self._refuse(self._number, "the log ends within an entry")
+            self._break("the log ends within an entry")
+
+    def _break(self, problem: Exception | str) -> None:
+        self._refuse(self._number, message_of(problem))
 
     def _give_up(self, opened: Open) -> None:
         self._open = None
@@ -152,20 +152,6 @@ class WrappedLines(Generic[Entry]):
         else:
             self._one(text, is_wrapped=cri is not None or OTHER_TEXT.match(text) is not None)
 
-    def _json(self, text: bytes) -> None:
-        """Read a line that begins with JSON: one value, several, or a part of one."""
-        try:
-            entry = self._decode(text)
-        except UNREADABLE as error:
-            flaw = flaw_of(text)
-            if len(text) <= SMALL_BYTES and flaw is None:
-                self._other(text, error, is_wrapped=False)
-            else:
-                self._open = Open(self._number, message_of(flaw or error))
-                self._go_on(self._open, text)
-        else:
-            self._hand_over(entry)
-
     def _go_on(self, opened: Open, text: bytes) -> None:
         """Read a part of a value that is taken apart."""
         for item in opened.items_in(text):
@@ -178,18 +164,23 @@ class WrappedLines(Generic[Entry]):
                 self._one(opened.text())
             rest = text[opened.end :].lstrip(b" \t,")
             if JSON.match(rest) is not None:
-                self._json(rest)
+                self._one(rest, may_go_on=True)
             elif rest:
-                self._refuse(self._number, "there is text behind the end of a value")
+                self._break("there is text behind the end of a value")
 
-    def _one(self, text: bytes, *, is_wrapped: bool = False) -> None:
-        """Read a value that is whole; what is none is left out if it is wrapped."""
+    def _one(self, text: bytes, *, is_wrapped: bool = False, may_go_on: bool = False) -> None:
+        """Read a value; what is none is left out if it is wrapped, or may end on a later line."""
         try:
-            entry = self._decode(text)
+            self._take(self._decode(text))
         except UNREADABLE as error:
-            self._other(text, error, is_wrapped=is_wrapped)
-        else:
-            self._hand_over(entry)
+            flaw = flaw_of(text) if may_go_on else None
+            if may_go_on and (flaw is not None or len(text) > SMALL_BYTES):
+                self._open = Open(self._number, message_of(flaw or error))
+                self._go_on(self._open, text)
+            else:
+                self._other(text, error, is_wrapped=is_wrapped)
+        except ValueError as error:
+            self._break(error)
 
     def _other(self, text: bytes, error: Exception, *, is_wrapped: bool) -> None:
         """Find the entries in what is none."""
@@ -199,7 +190,7 @@ class WrappedLines(Generic[Entry]):
             if is_wrapped and f'"{self._format.marker}"'.encode() not in text:
                 self.left_out += 1
             else:
-                self._refuse(self._number, message_of(error))
+                self._break(error)
             return
         if isinstance(value, dict) and value.keys() <= DOCKER and type(value.get("log")) is str:
             self._docker(value["log"].encode(errors="replace"))
@@ -207,7 +198,10 @@ class WrappedLines(Generic[Entry]):
         misfits = self.misfits
         found = list(self._entries_in(value))
         for each in found:
-            self._convert(each)
+            try:
+                self._take(msgspec.convert(each, self._format.kind))
+            except (msgspec.ValidationError, ValueError) as flaw:
+                self._break(flaw)
         if found:
             return
         names = names_in(value)
@@ -215,35 +209,21 @@ class WrappedLines(Generic[Entry]):
             self.left_out += 1
             self.foreign += any(GOOGLE in each for each in names)
         else:
-            self._refuse(self._number, message_of(error))
+            self._break(error)
 
     def _docker(self, log: bytes) -> None:
         """Read one line of what Docker or a shipper has logged, or a part of one."""
         is_whole = flaw_of(log) is None
-        has_ended = log.endswith(b"\n") or is_whole
         if self._piece and is_whole:
-            self._refuse(self._number, "the entry before has no end")
+            self._break("the entry before has no end")
             self._piece = b""
         self._piece += log
+        has_ended = is_whole or log.endswith(b"\n")
         if not has_ended and self._piece[:1] == b"{" and len(self._piece) <= MAX_BYTES:
             return
         text, self._piece = self._piece.strip(), b""
         found = OBJECT.search(text)
         self._one(text[found.start() :] if found is not None else text, is_wrapped=True)
-
-    def _convert(self, value: dict[str, Any]) -> None:
-        try:
-            entry = msgspec.convert(value, self._format.kind)
-        except msgspec.ValidationError as error:
-            self._refuse(self._number, message_of(error))
-        else:
-            self._hand_over(entry)
-
-    def _hand_over(self, entry: Entry) -> None:
-        try:
-            self._take(entry)
-        except ValueError as error:
-            self._refuse(self._number, message_of(error))
 
     def _entries_in(self, value: object, depth: int = 0) -> Iterator[dict[str, Any]]:
         """The entries in a value, and in JSON in its strings."""
@@ -278,20 +258,17 @@ class Open:
     def __init__(self, number: int, problem: str) -> None:
         self.number = number
         self.problem = problem
-        self.has_items = False
-        self.is_refused = False
+        self.has_items = self.is_refused = False
         self.end = -1
         self._stack = bytearray()
-        self._kept: list[bytes] = []  # of the item that is open, or else of the whole
-        self._size = 0
+        self._kept = bytearray()  # of the item that is open, or else of the whole
         self._is_in_item = False
         self._last = b""
 
     def can_go_on(self, text: bytes) -> bool:
         """Whether JSON goes on with a line: an object stands behind a colon, or in a list."""
-        return text[:1] != b"{" or self._last in (
-            (b":",) if self._stack[-1:] == b"{" else (b"[", b",")
-        )
+        before = (b":",) if self._stack[-1:] == b"{" else (b"[", b",")
+        return text[:1] != b"{" or self._last in before
 
     def items_in(self, text: bytes) -> Iterator[bytes]:
         """The objects that end on a line, and are items of the whole or of a member of it."""
@@ -300,42 +277,34 @@ class Open:
             bracket = token[0]
             if len(bracket) > 1:
                 continue
-            if bracket == b'"' or len(stack) > DEEPEST:
-                self.is_refused = True
-                return
-            if bracket in PAIRS:
-                if stack[-1:] != bytes([PAIRS[bracket]]):
-                    self.is_refused = True
-                    return
+            if bracket in PAIRS and stack[-1:] == PAIRS[bracket]:
                 stack.pop()
                 if self._is_in_item and is_list(stack):
-                    yield b"".join([*self._kept, text[start : token.end()]])
+                    yield bytes(self._kept + text[start : token.end()])
                     self._is_in_item, start = False, token.end()
-                    self._drop()
+                    self._kept.clear()
                 elif not stack:
                     self.end = token.end()
                     break
+            elif bracket not in b"{[" or len(stack) > DEEPEST:
+                self.is_refused = True
+                return
             else:
                 if bracket == b"{" and is_list(stack):
                     self._is_in_item = self.has_items = True
                     start = token.start()
-                    self._drop()
+                    self._kept.clear()
                 stack += bracket
         if self._is_in_item or not self.has_items:
-            self._kept.append(text[start : self.end] if self.end >= 0 else text[start:] + b"\n")
-            self._size += len(self._kept[-1])
+            self._kept += text[start : self.end] if self.end >= 0 else text[start:] + b"\n"
         self._last = text[-1:]
-        if self._size > MAX_BYTES:
+        if len(self._kept) > MAX_BYTES:
             self.is_refused = True
             self.problem = f"a value has more than {MAX_BYTES >> 20} MiB"
 
-    def _drop(self) -> None:
-        self._kept.clear()
-        self._size = 0
-
     def text(self) -> bytes:
         """All of a value that has no items."""
-        return b"".join(self._kept)
+        return bytes(self._kept)
 
 
 def is_list(stack: bytearray) -> bool:
@@ -370,6 +339,6 @@ def names_in(value: object) -> list[set[str]]:
     return [{name.lower() for name in each} if isinstance(each, dict) else set() for each in values]
 
 
-def message_of(error: Exception) -> str:
+def message_of(error: Exception | str) -> str:
     """An error in one short line."""
     return " ".join(str(error).split())[:MAX_MESSAGE]

@@ -40,6 +40,8 @@ class FileContents:
 
     files: tuple[tuple[str, bytes], ...]
     problems: tuple[Problem, ...]
+    found: frozenset[str] = frozenset()
+    """Names of files that are there because a directory has them."""
 
     def fingerprint(self) -> bytes:
         """Changes whenever anything here does."""
@@ -75,12 +77,15 @@ def read_files(paths: Sequence[str], *, streams: bool = False) -> FileContents:
     """Read all files of the paths; blocks on the file system.  For `streams` see `read_file`."""
     files: dict[str, bytes] = {}
     problems = []
+    found: set[str] = set()
     for path in paths:
         try:
             names = file_names(path)
         except OSError as error:
             problems.append(Problem(path or "''", (cannot_read(error),)))
             continue
+        if names != [path]:
+            found.update(names)
         for name in names:
             if name in files:
                 continue
@@ -88,7 +93,7 @@ def read_files(paths: Sequence[str], *, streams: bool = False) -> FileContents:
                 files[name] = read_file(name, LARGEST_INPUT_BYTES, streams=streams)
             except OSError as error:
                 problems.append(Problem(name, (cannot_read(error),)))
-    return FileContents(tuple(files.items()), tuple(problems))
+    return FileContents(tuple(files.items()), tuple(problems), frozenset(found.difference(paths)))
 
 
 def file_names(path: str) -> list[str]:
@@ -117,7 +122,7 @@ def decode_files(contents: FileContents) -> ObjectsRead:
     written: dict[tuple[str, str], Candidate] = {}
     left_out: list[LeftOut] = []
     for name, data in contents.files:
-        decoded = decode_documents(data, name)
+        decoded = decode_documents(data, name, is_found=name in contents.found)
         is_ours = decoded.objects or any(each.kind in MODELS for each in decoded.problems)
         if OF_TOOLS.fullmatch(Path(name).name) and not is_ours:
             left_out.append(LeftOut(name, "left out, as it is a file of kustomize or Helm"))

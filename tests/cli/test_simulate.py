@@ -133,6 +133,8 @@ def test_compared_seats(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "A: mandatory objects, 600 seats" in out
     assert "B: mandatory objects, 10 seats" in out
     assert "and 2 more clients (--top)" in out
+    assert "\n\n\n" not in out
+    assert out.endswith(")\n")
 
 
 def test_audit_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -414,6 +416,12 @@ def test_a_new_level_without_requests(
             1,
             "DIR/audit: 300 lines of the other kind of log: give it with --audit-log",
             id="audit-log-as-access-log",
+        ),
+        pytest.param(
+            ["--mix", "DIR/mix.yaml", "--plot", "DIR/a.html"],
+            2,
+            "simulate: Invalid value for '--plot': plots are SVG: expected a file such as",
+            id="no-such-plot",
         ),
         pytest.param(["--mix", "DIR/large"], 1, "DIR/large: larger than 4 MiB", id="large-mix"),
     ],

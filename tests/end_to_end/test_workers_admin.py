@@ -236,22 +236,13 @@ def test_clusters(tmp_path: Path) -> None:
 
 
 async def test_live_page(tmp_path: Path) -> None:
-    """A browser sees both workers on one page, as it happens, or one of them on its own."""
+    """A browser sees both workers on one page, as it happens."""
     installed("chromium")
     installed("chromedriver")
-    own = "document.querySelector('#of-worker:not([hidden])')?.textContent"
-    link = "document.querySelector('footer a').href"
-    limit = "document.getElementById('fact-seats').textContent"
     with workers() as (_, _, admin), chromium(tmp_path) as driver:
         tab = Tab(driver)
         await tab.open(f"http://127.0.0.1:{admin}/")
         await tab.until(HOLD)
-        of_all = await tab.run(f"[{own} ?? '', {limit}]")
-        await tab.open(f"http://127.0.0.1:{admin}/?worker=2")
-        await tab.until(f"{LIVE} && Number({limit}) < {SEATS}")
-        of_one = await tab.run(f"[{own}, {link}]")
         errors = await tab.errors()
 
-    assert of_all == ["", str(SEATS)]
-    assert of_one == ["worker 2 all workers", f"http://127.0.0.1:{admin}/metrics?worker=2"]
     assert errors == []

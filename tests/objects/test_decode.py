@@ -354,7 +354,7 @@ def test_other_kinds_are_left_out() -> None:
         pytest.param({"apiVersion": "v1", "kind": "FlowSchema"}, id="other-group"),
         pytest.param({"apiVersion": V1, "kind": "Flow"}, id="no-kind-of-the-group"),
         pytest.param({"kind": "Deployment"}, id="no-version"),
-        pytest.param({"metadata": {}}, id="neither"),
+        pytest.param({"replicas": 1}, id="neither"),
     ],
 )
 def test_what_may_be_meant_is_not_left_out(wire: object) -> None:
@@ -372,10 +372,10 @@ def test_what_may_be_meant_is_not_left_out(wire: object) -> None:
         pytest.param('{"name": "package"}', 1, id="json"),
     ],
 )
-def test_files_may_have_no_objects(text: str, line: int) -> None:
-    """A file that is there for another reason is left out; a half object is not."""
-    decoded = decode_documents(text.encode(), "f.yaml")
-    half = decode_documents(b"metadata: {name: a}\n", "f.yaml")
+def test_found_files_may_have_no_objects(text: str, line: int) -> None:
+    """A file that is in a directory for another reason is left out; a half object is not."""
+    decoded = decode_documents(text.encode(), "f.yaml", is_found=True)
+    half = decode_documents(b"metadata: {name: a}\n", "f.yaml", is_found=True)
 
     assert ([], []) == (decoded.objects, decoded.problems)
     assert [
@@ -453,9 +453,9 @@ def test_flaws_of_others() -> None:
     """Tags and repeated keys are allowed in objects of other kinds, but not in a List."""
     other = "apiVersion: v1\nkind: Secret\ndata: {a: !!binary aGk=, b: 1, b: !x [2]}\n"
     decoded = decode_documents(f"{other}---\n{SCHEMA}".encode(), "f.yaml")
-    values = decode_documents(b"a: !secret b\n", "f.yaml")
+    values = decode_documents(b"a: !secret b\n", "f.yaml", is_found=True)
     item = f"apiVersion: v1\nkind: List\nitems:\n- {'  '.join(SCHEMA.splitlines(keepends=True))}"
-    flawed = [SCHEMA + "status: !x 1\n", item + "  status: {a: 1, a: 2}\n", "kind: !secret b\n"]
+    flawed = [SCHEMA + "status: !x 1\n", item + "  status: {a: 1, a: 2}\n", "a: !secret b\n"]
     problems = [decode_documents(text.encode(), "f.yaml").problems for text in flawed]
 
     assert ([("FlowSchema", "one")], []) == (names(decoded), decoded.problems)

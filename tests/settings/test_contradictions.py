@@ -64,10 +64,10 @@ upstream: {endpoints: [{url: http://a}, {url: 'unix:/a'}, {url: http://a}, {}]}
 > upstream.endpoints[3]: needs url
 
 upstream: {service: {namespace: a}}
-> upstream.service needs upstream.service.name, which says whose servers to forward to
+> upstream.service: needs name, which says whose servers to forward to
 
 upstream: {service: {name: a, context: b}}
-> upstream.service.context needs upstream.service.kubeconfig, which has the contexts
+> upstream.service.context: needs upstream.service.kubeconfig, which has the contexts
 
 upstream: {ejection: {pause: 2s, maxPause: 1s}}
 > upstream.ejection: maxPause is shorter than pause
@@ -103,8 +103,8 @@ admin: ~
     (--store): with both, what is in force would depend on which changed last
 > flowControl.kubernetes.context (--context) needs flowControl.kubernetes.kubeconfig
     (--kubeconfig), which has the contexts
-> flowControl.store (--store) needs admin (--admin), the listener by which objects are read and
-    changed
+> flowControl.store (--store) needs an admin listener (--admin): without it nobody could read or
+    change the objects
 
 flowControl: {kubernetes: {writeStatus: true}}
 > flowControl.kubernetes.writeStatus (--write-status) needs flowControl.kubernetes.enabled
@@ -159,19 +159,19 @@ upstream: {url: https://a, tls: {keyFile: a}}
 
 authentication: {clientCaFile: a, frontProxy: {caFile: a}}
 downstream: {tls: {requireClientCertificate: true}}
-> authentication.clientCaFile (--client-ca-file) needs downstream.tls.certificateFile
-    (--tls-cert-file): clients show their certificates over TLS
-> authentication.frontProxy.caFile needs downstream.tls.certificateFile (--tls-cert-file): front
-    proxies show their certificates over TLS
-> downstream.tls.requireClientCertificate needs downstream.tls.certificateFile
-    (--tls-cert-file): clients show their certificates over TLS
+> authentication.clientCaFile (--client-ca-file): needs downstream.tls (--tls-cert-file), over
+    which clients show their certificates
+> authentication.frontProxy.caFile: needs downstream.tls (--tls-cert-file), over which clients
+    show their certificates
+> downstream.tls.requireClientCertificate: needs downstream.tls (--tls-cert-file), over which
+    clients show their certificates
 
 downstream: {tls: {certificateFile: c, keyFile: k, requireClientCertificate: true}}
 > downstream.tls.requireClientCertificate: needs authentication.clientCaFile or
     authentication.frontProxy.caFile, which say whose certificates count
 
 upstream: {url: http://a, identity: impersonate}
-> upstream.identity impersonate needs upstream.tokenFile (--upstream-token-file), the proxy's
+> upstream.identity: impersonate needs upstream.tokenFile (--upstream-token-file), the proxy's
     own
 
 upstream: {url: https://a, identity: frontProxy}
@@ -229,7 +229,7 @@ authentication: {frontProxy: {extraHeaderPrefixes: [Impersonate-Extra-]}}
     impersonate-user too, which means something else; choose another prefix
 
 authentication: {apiKeys: {basic: true}}
-> authentication.apiKeys needs authentication.apiKeys.file, which has the keys
+> authentication.apiKeys: needs file, which has the keys
 
 authentication: {apiKeys: {file: k, header: ~}}
 > authentication.apiKeys: no request can have a key; give header, bearer or basic
@@ -244,7 +244,7 @@ authentication: {apiKeys: {file: k, header: Authorization}}
 > authentication.apiKeys.header: bearer and basic are for keys in Authorization
 
 authentication: {apiKeys: {file: k, unknown: anonymous}, anonymous: false}
-> authentication.apiKeys.unknown anonymous needs authentication.anonymous
+> authentication.apiKeys.unknown: anonymous needs authentication.anonymous
 
 authentication: {tokenFile: t, apiKeys: {file: k, bearer: true, unknown: anonymous}}
 > authentication.apiKeys.unknown: anonymous does not go with bearer and another method for
@@ -282,17 +282,17 @@ authentication: {apiKeys: {file: k, header: X-Own}, unverified: {secretHeaders: 
     for it
 
 authentication: {unverified: {namesPerAddress: 9}}
-> authentication.unverified.namesPerAddress needs authentication.unverified.address, by which
-    clients of an address that shows more names count
+> authentication.unverified.namesPerAddress: needs address, by which clients of an address that
+    shows more names count
 
 authentication: {jwt: [{issuer: https://a, audiences: [b]}, {issuer: b}]}
 > authentication.jwt[1].issuer: no https URL; without keysFile or jwksUrl its discovery is asked
 > authentication.jwt[1].audiences: missing: any token of the issuer would do, for whomever
 
 fleet: {lease: 2.9s, replicas: 3}
-> fleet.replicas (--fleet-replicas) needs fleet.store (--fleet)
 > fleet.lease: must be at least 3 times fleet.refreshInterval, as a member that misses one look
     at the record has not gone
+> fleet.replicas (--fleet-replicas) needs fleet.store (--fleet)
 
 fleet: {store: rediss://a, certificateFile: a}
 > fleet: certificateFile and keyFile go together; give both
@@ -314,7 +314,7 @@ fleet: {store: 'rediss://a', kubeconfig: c}
 > fleet.kubeconfig: is for a store whose URL begins with kubernetes, not for rediss://a:6379
 
 fleet: {store: 'kubernetes:a/b', context: c}
-> fleet.context needs fleet.kubeconfig, which has the contexts
+> fleet.context: needs fleet.kubeconfig, which has the contexts
 """
 """Settings, and behind `>` what is wrong with them; further lines are indented."""
 
@@ -693,7 +693,7 @@ GOOD = "upstream: {url: 'http://all'}\nclusters:\n- {name: good, hosts: [good]}\
         ("- {name: a}", ["clusters[a]: needs hosts"]),
         (
             "- {name: a, hosts: [a], authentication: {clientCaFile: a}}",
-            ["clusters[a].authentication.clientCaFile (--client-ca-file) needs downstream.tls"],
+            ["clusters[a].authentication.clientCaFile (--client-ca-file): needs downstream.tls"],
         ),
         (
             "- {name: a, hosts: [a], upstream: {url: http://a, dns: http://b}}",
@@ -750,8 +750,8 @@ def test_what_clusters_complete(tmp_path: Path) -> None:
     assert one.problems == ()
     assert [
         "clusters[b].flowControl.kubernetes.writeStatus (--write-status) needs flowControl",
-        "clusters[b].upstream.identity impersonate needs upstream",
         "clusters[b]: downstream.tls.requireClientCertificate: needs authentication",
+        "clusters[b].upstream.identity: impersonate needs upstream",
         (
             "clusters[b].flowControl.store: is for one cluster alone; name flowControl.objects or"
             " flowControl.kubernetes"

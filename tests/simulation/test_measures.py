@@ -56,9 +56,8 @@ def test_tallies_merge() -> None:
         tally.executed, tally.queued, tally.cut_off, tally.without_seats = 3, 2, 1, 4
         tally.seat_ns, tally.service_ns = 10, 20
         tally.waits.add(5)
-        tally.reject("time-out")
-        tally.reject("time-out")
-    second.reject("queue-full")
+        tally.rejected["time-out"] = 2
+    second.rejected["queue-full"] = 1
     first.merge(second)
 
     assert (6, 4, 2, 8) == (first.executed, first.queued, first.cut_off, first.without_seats)
