@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import signal
 from typing import TYPE_CHECKING
 
@@ -64,7 +63,6 @@ class Parent:
         manager: ServiceManager = NO_SERVICE_MANAGER,
         command: Sequence[str] = (),
     ) -> None:
-        self.settings = settings
         self.manager = manager
         self.health = HealthRegistry()
         self.configuration_events = ConfigurationEvents()
@@ -72,13 +70,8 @@ class Parent:
         self.faults.watch(asyncio.get_running_loop())
         self._file = file or SettingsFile(None, lambda: self.settings)
         self._listeners = listeners or Listeners()
-        seed = settings.flow_control.hash_seed
         self.workers = workers = Workers(
-            count,
-            self._listeners,
-            secrets.randbits(32) if seed is None else seed,
-            self._on_lost,
-            command=command,
+            settings, count, self._listeners, self._on_lost, command=command
         )
         self.access = AdminAccess(settings)
         self.admin = ParentAdmin(self._listeners, workers, self.health, self.access)
@@ -88,6 +81,11 @@ class Parent:
         self.health.add(ADMIN_ACCESS, pages=(READYZ,), is_blocking=False, look=self.access.problem)
         self.health.add(WORKERS, pages=(READYZ,), look=workers.problem)
         self.health.add(SHUTDOWN, pages=(READYZ,))
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
+        return self.workers.settings
 
     @property
     def port(self) -> int:
@@ -169,7 +167,7 @@ class Parent:
         if self._store is not None:
             self._store.prepare_token(settings)()
         access.commit()
-        self.settings = settings
+        self.workers.settings = settings
 
     async def read_again(self) -> None:
         """Have the workers read their settings and files again, and wait until they have."""

@@ -23,8 +23,7 @@ from apfproxy.app.log import configure_logging
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part, report
 from apfproxy.base.files import at_rest, fingerprint, notifications, watch_files
-from apfproxy.settings.change import changes, merged
-from apfproxy.settings.contradictions import check
+from apfproxy.settings.change import changes, mergeable
 from apfproxy.settings.lines import SettingsLines
 
 if TYPE_CHECKING:
@@ -46,10 +45,13 @@ log = logging.getLogger(__name__)
 class Reloadable(Protocol):
     """A process whose settings may change."""
 
-    settings: Settings
     health: HealthRegistry
     manager: ServiceManager
     configuration_events: ConfigurationEvents
+
+    @property
+    def settings(self) -> Settings:
+        """Those in force."""
 
     async def renew(self, settings: Settings) -> None:
         """Put other settings in force; OperatorError if they cannot be, and nothing changed."""
@@ -156,9 +158,7 @@ async def reload(process: Reloadable, file: SettingsFile) -> None:
     await file.rest()
     try:
         new = await asyncio.to_thread(file.read_again)
-        settings = merged(before, new)
-        fixed = changes(settings, new)
-        _check_without(settings, fixed)
+        settings, fixed = mergeable(before, new)
         may_recover = True
         await process.renew(settings)
     except OperatorError as error:
@@ -190,14 +190,3 @@ def _log_refusal(process: Reloadable, problems: tuple[str, ...]) -> None:
     for problem in problems:
         log.error("%s", problem)
     log.error("the settings cannot be used, and stay as they were; no file was read again")
-
-
-def _check_without(settings: Settings, fixed: list[str]) -> None:
-    """See that settings go together even without those that take a restart."""
-    try:
-        check(settings)
-    except OperatorError as error:
-        if not fixed:
-            raise
-        advice = f"restart to change {', '.join(fixed)}; the rest does not go without it"
-        raise OperatorError(f"{advice}\n{error}") from error

@@ -50,7 +50,7 @@ from apfproxy.settings.values import (
     parse_service,
     parse_upstream_url,
 )
-from apfproxy.workers.place import placed, worker_count, worker_place
+from apfproxy.workers.place import PlacedSettings, parents_settings, worker_count, worker_place
 from apfproxy.workers.worker import ParentLink
 
 if TYPE_CHECKING:
@@ -346,13 +346,23 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
         place = worker_place(os.environ)
     except OperatorError as error:
         raise CommandError(str(error)) from error
-    if place is not None:
-        name_worker(place.index)
-    file = SettingsFile(
-        settings_path,
-        lambda: placed(read_settings(settings_path, flags), place),
-        is_told=place is not None,
-    )
+    read: Callable[[], Settings] = partial(read_settings, settings_path, flags)
+    if place is None:
+        return _serve(SettingsFile(settings_path, read), None)
+    name_worker(place.index)
+    whole = parents_settings(place)
+    shown = whole or Settings()
+    configure_logging(shown.log_level, shown.log_format)
+    try:
+        read = PlacedSettings(place, whole, read)
+        return _serve(SettingsFile(settings_path, read, is_told=True), place)
+    except click.ClickException as error:
+        for line in error.format_message().splitlines():
+            log.error("%s", line)  # noqa: TRY400 - for the operator, with time and worker
+        return error.exit_code
+
+
+def _serve(file: SettingsFile, place: WorkerPlace | None) -> int:
     try:
         settings = file.read()
     except ConflictError as error:

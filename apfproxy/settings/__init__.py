@@ -45,6 +45,14 @@ class Record(Struct, frozen=True, kw_only=True, rename=wire_name):
     ALTERNATIVES: ClassVar[tuple[str, ...]] = ()
     RESTART: ClassVar[tuple[str, ...]] = ()
 
+    def __reduce__(self) -> tuple[Callable[..., Record], tuple[type[Record], dict[str, object]]]:
+        # By the names of the fields, so that a program with more of them can read it, too.
+        return _made_again, (type(self), structs.asdict(self))
+
+
+def _made_again(kind: type[Record], values: dict[str, object]) -> Record:
+    return kind(**values)
+
 
 R = TypeVar("R", bound=Record)
 

@@ -22,7 +22,7 @@ from apfproxy.settings import (
     with_each_cluster,
     with_values,
 )
-from apfproxy.settings.contradictions import path_in
+from apfproxy.settings.contradictions import check, path_in
 from apfproxy.settings.file import CLUSTERS, settings_in
 
 if TYPE_CHECKING:
@@ -159,6 +159,23 @@ def merged(before: Settings, after: Settings) -> Settings:
     else:
         return settings
     return with_values(settings, {"flow_control": kept, "preset": before.preset})
+
+
+def mergeable(before: Settings, after: Settings) -> tuple[Settings, list[str]]:
+    """What is `merged`, with the paths of what takes a restart.
+
+    OperatorError if the settings do not go together without that.
+    """
+    settings = merged(before, after)
+    fixed = changes(settings, after)
+    try:
+        check(settings)
+    except OperatorError as error:
+        if not fixed:
+            raise
+        advice = f"restart to change {', '.join(fixed)}; the rest does not go without it"
+        raise OperatorError(f"{advice}\n{error}") from error
+    return settings, fixed
 
 
 def _within(whole: Settings, own: Settings, *, turns: bool) -> Settings:

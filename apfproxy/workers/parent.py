@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import shlex
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.base.listeners import Listeners
+    from apfproxy.settings import Settings
     from apfproxy.workers.link import Handlers
 
 CUT_WITHIN_S: Final = 10.0
@@ -43,25 +45,27 @@ class Workers:
     """The workers of a machine.
 
     Args:
+        settings: Of the whole.
         count: How many.
         listeners: Open what clients connect to.
-        hash_seed: By which all of them deal queues to flows.
         on_lost: Called with each process that has ended.
         command: Of the workers, if it is not that of this process.
 
     Attributes:
+        settings: Those in force, with which workers begin.
         objects: Path of the objects of the parent's store, if it has one.
     """
 
     def __init__(
         self,
+        settings: Settings,
         count: int,
         listeners: Listeners,
-        hash_seed: int,
         on_lost: Callable[[WorkerProcess], None] = lambda _: None,
         *,
         command: Sequence[str] = (),
     ) -> None:
+        self.settings = settings
         self.sockets = WorkerSockets(listeners)
         self.ledger = Ledger(self._tell_others)
         self.objects: str | None = None
@@ -74,7 +78,8 @@ class Workers:
             )
             for index in range(1, count + 1)
         ]
-        self._hash_seed = hash_seed
+        seed = settings.flow_control.hash_seed
+        self._hash_seed = secrets.randbits(32) if seed is None else seed
         self._lost = on_lost
         self._command = list(command) or command_of_workers()
         self._tasks: list[asyncio.Task[None]] = []
@@ -197,7 +202,7 @@ class Workers:
             hash_seed=self._hash_seed,
         )
         handlers: Handlers = {READ: self.ledger.read, SWAP: partial(self.ledger.swap, member)}
-        return WorkerProcess(place, self._command, on_change, handlers)
+        return WorkerProcess(place, self._command, self.settings, on_change, handlers)
 
     def _tell_others(self, key: str, member: str) -> None:
         for each in self.processes:

@@ -6,7 +6,9 @@ by an older parent: what is not said there has a default.
 
 from __future__ import annotations
 
+import logging
 import os
+import pickle
 import socket
 import stat
 from pathlib import Path
@@ -22,13 +24,13 @@ from apfproxy.settings import (
     MAX_WORKERS,
     AdminTlsSettings,
     LimitSettings,
+    Settings,
     with_each_cluster,
 )
+from apfproxy.settings.change import mergeable
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
-    from apfproxy.settings import Settings
+    from collections.abc import Callable, MutableMapping
 
 WORKER: Final = "APFPROXY_WORKER"
 """What a parent tells a worker."""
@@ -36,6 +38,8 @@ STORE: Final = "parent:link"
 """The fleet's store in the settings of a worker: the memory of its parent."""
 QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 """Of a container: CPU microseconds in a period, or `max`, and the period."""
+
+log = logging.getLogger(__name__)
 
 
 class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -48,6 +52,7 @@ class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         member: Its name as a member of the fleet of workers, which no other process has.
         link: Descriptor of the connection to the parent, see `link`.
         sockets: Descriptors of what it listens on.
+        settings: Descriptor of the settings that are in force, see `parents_settings`.
         objects: Path of the file in which the parent keeps the objects of its store; None where
             there is no store.
         hash_seed: By which all of them deal queues to flows.
@@ -59,6 +64,7 @@ class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     member: str
     link: int = -1
     sockets: tuple[int, ...] = ()
+    settings: int = -1
     objects: str | None = None
     hash_seed: int
 
@@ -110,10 +116,45 @@ def part_of(whole: int, place: WorkerPlace) -> int:
     return max(whole // place.count + (place.index <= whole % place.count), 1)
 
 
-def placed(settings: Settings, place: WorkerPlace | None) -> Settings:
-    """The settings of a worker: those of the whole, but for its place; of no worker as they are."""
-    if place is None:
-        return settings
+def parents_settings(place: WorkerPlace) -> Settings | None:
+    """The settings that are in force in the parent, pickled; None if this code cannot use them."""
+    try:
+        with open(place.settings, "rb") as file:  # noqa: PTH123 - a descriptor
+            file.seek(0)  # as it is shared, whoever wrote it stands at its end
+            found = pickle.load(file)  # noqa: S301 - the parent's, which nobody else writes to
+    except Exception as error:  # noqa: BLE001 - of other code; pickles end in any of them
+        log.warning("cannot read the settings in force, and takes those of now: %s", error)
+        return None
+    return found if isinstance(found, Settings) else None
+
+
+class PlacedSettings:
+    """Reads the settings of a worker: those of the parent, with what may change as it is by now.
+
+    Args:
+        place: Of the worker.
+        whole: The settings in force; None if they are not known.
+        read: Reads those of the file and the flags; OperatorError.
+    """
+
+    def __init__(
+        self, place: WorkerPlace, whole: Settings | None, read: Callable[[], Settings]
+    ) -> None:
+        self._place = place
+        self._whole = whole
+        self._read = read
+
+    def __call__(self) -> Settings:
+        """OperatorError if they cannot be used, or not without a restart."""
+        whole = self._read()
+        if self._whole is not None:
+            whole, _ = mergeable(self._whole, whole)  # the parent names what takes a restart
+        self._whole = whole
+        return placed(whole, self._place)
+
+
+def placed(settings: Settings, place: WorkerPlace) -> Settings:
+    """The settings of a worker: those of the whole, but for its place."""
     return with_each_cluster(_placed(settings, place), lambda each: _placed(each, place))
 
 

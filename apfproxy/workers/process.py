@@ -18,6 +18,7 @@ import enum
 import logging
 import math
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -46,6 +47,7 @@ from apfproxy.workers.link import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from apfproxy.settings import Settings
     from apfproxy.workers.link import Handlers
     from apfproxy.workers.place import WorkerPlace
 
@@ -86,6 +88,7 @@ class WorkerProcess:
     Args:
         place: Of the worker; its link is made here.
         command: Of the worker.
+        settings: Which it is to begin with.
         on_change: Called after each change of the state.
         handlers: Replies to its questions.
 
@@ -109,6 +112,7 @@ class WorkerProcess:
         self,
         place: WorkerPlace,
         command: Sequence[str],
+        settings: Settings,
         on_change: Callable[[WorkerProcess], None],
         handlers: Handlers,
     ) -> None:
@@ -126,14 +130,19 @@ class WorkerProcess:
         except OSError as error:
             raise OperatorError(f"no worker can be started: {error.strerror}") from error
         with theirs:
-            self.place = msgspec.structs.replace(place, link=theirs.fileno())
             try:
-                with held_in_child():
+                file = open(os.memfd_create("settings"), "wb")  # noqa: PTH123, SIM115 - a descriptor
+                with held_in_child(), file:
+                    pickle.dump(settings, file)
+                    file.flush()
+                    self.place = msgspec.structs.replace(
+                        place, link=theirs.fileno(), settings=file.fileno()
+                    )
                     self._process = subprocess.Popen(  # noqa: S603 - our own command; it takes 1 ms
                         command,
                         env={name: os.environ[name] for name in os.environ if name not in NOT_OURS}
                         | self.place.told(),
-                        pass_fds=[theirs.fileno(), *place.sockets],
+                        pass_fds=[theirs.fileno(), file.fileno(), *place.sockets],
                         # What a terminal signals, it signals to the parent alone.
                         process_group=0,
                     )

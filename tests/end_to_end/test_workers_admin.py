@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 STARTED = r"listens on 127\.0\.0\.1:(\d+), .* admin on 127\.0\.0\.1:(\d+)"
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+AS_JSON = "Accept: application/json\r\n"
 REQUESTS = 24
 CLUSTERS = """
 workers: 2
@@ -86,7 +87,7 @@ def dispatched(admin: int, target: str = "/metrics") -> list[float]:
 
 def seats_of_second(admin: int) -> int:
     """The seats that the second worker may use."""
-    _, body = ask(admin, "/debug/fleet?worker=2", head="Accept: application/json\r\n")
+    _, body = ask(admin, "/debug/fleet?worker=2", head=AS_JSON)
     return int(json.loads(body)["inForce"])
 
 
@@ -246,3 +247,32 @@ async def test_live_page(tmp_path: Path) -> None:
         errors = await tab.errors()
 
     assert errors == []
+
+
+def test_settings_that_take_a_restart(tmp_path: Path) -> None:
+    """A worker that takes another's place has them as its parent has, not as the file by now."""
+    settings = tmp_path / "settings.yaml"
+    with started_upstream() as upstream:
+        settings.write_text(
+            f"workers: 2\nupstream: {{url: '{upstream}'}}\nadmin: 127.0.0.1:0\n"
+            "downstream: {listen: '127.0.0.1:0'}\n"
+        )
+        with command("serve", "--settings", str(settings)) as served:
+            found = served.line(STARTED)
+            port, admin = int(found[1]), int(found[2])
+            proxied = "0', proxyProtocol: true, trustedProxies: [127.0.0.1]}"
+            settings.write_text(
+                settings.read_text().replace("0'}", proxied)
+                + "fleet: {store: 'redis://127.0.0.1:1'}\n"
+            )
+            said = served.line("not changed: restart to change (.*)")[1]
+            os.kill(children(served)[0], signal.SIGKILL)
+            served.line("worker 1 serves again")
+            statuses = {ask(port, "/")[0] for _ in range(20)}
+            while '"limit"' not in (of_one := ask(admin, "/debug/fleet?worker=1", head=AS_JSON)[1]):
+                pass
+            code, rest = served.end()
+
+    assert (said, statuses, code) == ("downstream.proxyProtocol, fleet.store", {200}, 0)
+    assert json.loads(of_one)["store"] == "the parent process"
+    assert "restart to change" not in rest  # the parent alone says it

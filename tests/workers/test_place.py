@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,18 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
-from apfproxy.workers.place import WORKER, part_of, placed, worker_count, worker_place
+from apfproxy.settings.file import parse_settings
+from apfproxy.workers.place import (
+    STORE,
+    WORKER,
+    PlacedSettings,
+    WorkerPlace,
+    parents_settings,
+    part_of,
+    placed,
+    worker_count,
+    worker_place,
+)
 from tests.workers.scripts import PLACE
 
 if TYPE_CHECKING:
@@ -72,6 +84,48 @@ def test_link_to_a_file(tmp_path: Path) -> None:
             worker_place(place.told())
 
 
+def handed(data: bytes) -> WorkerPlace:
+    """A place with the descriptor of these settings, which its reader closes."""
+    descriptor = os.memfd_create("settings")
+    os.write(descriptor, data)
+    return structs.replace(PLACE, settings=descriptor)
+
+
+def test_parents_settings() -> None:
+    """They come whole, by the names of their fields, so that newer code can have more of these."""
+    document = {
+        "upstream": {"endpoints": [{"url": "http://a:1"}]},
+        "downstream": {"trustedProxies": ["::1/128", "10.0.0.0/8"]},
+        "clusters": [{"name": "b", "hosts": ["c"]}, {"name": "d"}],
+    }
+    settings = parse_settings(json.dumps(document).encode(), "f")
+    kind, values = settings.fleet.__reduce__()[1]
+
+    assert settings == parents_settings(handed(pickle.dumps(settings)))
+    assert {*values} == {*kind.__struct_fields__}
+
+
+@pytest.mark.parametrize("data", [b"", b"x", pickle.dumps(1), b"cnowhere\nnothing\n."])
+def test_settings_of_other_code(data: bytes) -> None:
+    """What this code cannot use is as if its parent had said nothing."""
+    assert parents_settings(handed(data)) is None
+    assert parents_settings(PLACE) is None
+
+
+def test_settings_in_force() -> None:
+    """What takes a restart is the parent's, though the file has another; else the file counts."""
+    before = Settings(fleet=FleetSettings(store="redis://a"))
+    reads = [Settings(log_level="debug", workers=9), Settings(admin=None)]
+    read = PlacedSettings(PLACE, before, reads.pop)
+    found = [read(), read()]
+    without = PlacedSettings(PLACE, None, lambda: Settings(workers=3))()
+
+    assert ["redis://a"] * 2 == [each.fleet.store for each in found]
+    assert [("info", None), ("debug", None)] == [(each.log_level, each.workers) for each in found]
+    assert [before.admin] * 2 == [each.admin for each in found]
+    assert (STORE, 3) == (without.fleet.store, without.workers)
+
+
 @pytest.mark.parametrize(("whole", "count"), [(10, 3), (2, 3), (0, 3), (7, 1)])
 def test_parts(whole: int, count: int) -> None:
     """The parts make the whole, unless somebody would have none."""
@@ -82,13 +136,6 @@ def test_parts(whole: int, count: int) -> None:
 
     assert max(whole, count) == sum(parts)
     assert max(parts) - min(parts) <= 1
-
-
-def test_no_worker() -> None:
-    """Settings of another process are its own."""
-    settings = Settings()
-
-    assert settings is placed(settings, None)
 
 
 def test_placed() -> None:

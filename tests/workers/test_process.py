@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.base.errors import OperatorError
+from apfproxy.settings import Settings
 from apfproxy.workers.link import Drain, LinkError, Urgent
 from apfproxy.workers.process import SILENT_LOOKS, WorkerProcess, WorkerState
 from tests.end_to_end.scene import until
@@ -33,7 +34,7 @@ class Scene:
 
     def __init__(self, script: str) -> None:
         self.states: list[WorkerState] = []
-        self.process = WorkerProcess(PLACE, command(script), self._note, {})
+        self.process = WorkerProcess(PLACE, command(script), Settings(), self._note, {})
 
     def _note(self, process: WorkerProcess) -> None:
         self.states.append(process.state)
@@ -155,7 +156,7 @@ async def test_signs_of_life() -> None:
 async def test_no_such_program() -> None:
     """That is the operator's to know."""
     with pytest.raises(OperatorError, match="no worker can be started: /nowhere: No such file"):
-        WorkerProcess(PLACE, ["/nowhere"], print, {})
+        WorkerProcess(PLACE, ["/nowhere"], Settings(), print, {})
 
 
 async def test_nothing_of_the_service_manager(

@@ -12,6 +12,7 @@ import pytest
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.tasks import spawn
+from apfproxy.settings import Settings
 from apfproxy.workers import slot as module
 from apfproxy.workers.process import WorkerProcess, WorkerState
 from apfproxy.workers.slot import WorkerSlot
@@ -45,7 +46,7 @@ class Scene:
     def _start(self, generation: int, on_change: Callable[[WorkerProcess], None]) -> WorkerProcess:
         script = self._scripts[min(generation, len(self._scripts)) - 1]
         place = msgspec.structs.replace(PLACE, member=str(generation))
-        return WorkerProcess(place, command(script), on_change, {})
+        return WorkerProcess(place, command(script), Settings(), on_change, {})
 
     async def _sleep(self, pause_s: float) -> None:
         self.slept.append(pause_s)
