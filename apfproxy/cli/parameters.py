@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from dataclasses import dataclass
@@ -61,42 +62,36 @@ class Parsed(ParamType):
             self.fail(str(error), param, ctx)
 
 
-class Ranged(ParamType):
-    """A number within bounds, which NaN is not; its help says which."""
-
-    what: str
-    min: Any
-    max: Any
-    min_open: bool
+class WholeNumber(click.IntRange):
+    """A whole number within bounds."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as click has it
         """Read the number."""
         try:
-            number = super().convert(value, param, ctx)
+            return super().convert(value, param, ctx)
         except click.BadParameter:
-            number = math.nan
-        if not math.isnan(number):
-            return number
-        if self.max is None:
-            bounds = f"from {self.min} on"
-        elif self.min_open:
-            bounds = f"above {self.min} and below {self.max}"
-        else:
-            bounds = f"from {self.min} to {self.max}"
-        text = str(value)[:LONGEST_SHOWN]
-        return self.fail(f"expected {self.what} {bounds}, not {text!r}", param, ctx)
+            return self.fail(f"expected a whole number {_bounds(self, value)}", param, ctx)
 
 
-class WholeNumber(Ranged, click.IntRange):
-    """See `Ranged`."""
+class Number(click.FloatRange):
+    """A number within bounds, which NaN is not."""
 
-    what = "a whole number"
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as click has it
+        """Read the number."""
+        with contextlib.suppress(click.BadParameter):
+            if not math.isnan(number := super().convert(value, param, ctx)):
+                return number
+        return self.fail(f"expected a number {_bounds(self, value)}", param, ctx)
 
 
-class Number(Ranged, click.FloatRange):
-    """See `Ranged`."""
-
-    what = "a number"
+def _bounds(kind: click.IntRange | click.FloatRange, value: object) -> str:
+    if kind.max is None:
+        bounds = f"from {kind.min} on"
+    elif kind.min_open:
+        bounds = f"above {kind.min} and below {kind.max}"
+    else:
+        bounds = f"from {kind.min} to {kind.max}"
+    return f"{bounds}, not {str(value)[:LONGEST_SHOWN]!r}"
 
 
 def parse_admin(text: str) -> Address:
