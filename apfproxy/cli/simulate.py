@@ -83,7 +83,6 @@ UNLOGGED = (
     " accessLog.maxBytesPerSecond left them out"
 )
 
-EMPTY = "there is no request in it"
 NOT_COMPLETE = (
     ", none of which is of the stage ResponseComplete, which says how long a request took: take it"
     " out of omitStages in the audit policy, and record again"
@@ -346,9 +345,14 @@ def records_of(
         ) from None
     if not len(records):
         lines = [f"{name}:{line}: {shown(message)}" for line, message in records.problems]
-        found = ((getattr(records, each), noun, text) for each, noun, text in NOTHING)
-        reason = next((counted(count, noun) + text for count, noun, text in found if count), EMPTY)
-        raise CommandError(*lines, f"{name}: {reason.format(other=other)}")
+        reasons = (
+            (records.early, "event", NOT_COMPLETE),
+            (records.misfits, "line", f" of the other kind of log: give it with {other}"),
+            (records.foreign, "line", OF_GOOGLE),
+            (records.left_out, "line", " of other programs, and no request in it"),
+        )
+        found = (counted(count, noun) + text for count, noun, text in reasons if count)
+        raise CommandError(*lines, f"{name}: {next(found, 'there is no request in it')}")
     if records.guessed == len(records):
         raise CommandError(
             f"{name}: none of its {counted(len(records), 'request')} executed, so that it is not"
@@ -360,15 +364,6 @@ def records_of(
             f"{name}: its requests lie {days:.0f} days apart: split it, or correct its times"
         )
     return records
-
-
-NOTHING = (
-    ("early", "event", NOT_COMPLETE),
-    ("misfits", "line", " of the other kind of log: give it with {other}"),
-    ("foreign", "line", OF_GOOGLE),
-    ("left_out", "line", " of other programs, and no request in it"),
-)
-"""Why there is no request in a log, and what to do, by what there is instead."""
 
 
 def _named(path: str) -> str:

@@ -99,14 +99,18 @@ class Tally:
     waits: Durations = field(default_factory=Durations)
 
     def clear(self) -> None:
-        for name in NUMBERS:
-            setattr(self, name, 0)
+        self.executed = self.queued = self.cut_off = self.without_seats = 0
+        self.seat_ns = self.service_ns = 0
         self.rejected, self.waits = Counter(), Durations()
 
     def merge(self, other: Tally) -> None:
         """Count all of another tally here, too."""
-        for name in NUMBERS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.executed += other.executed
+        self.queued += other.queued
+        self.cut_off += other.cut_off
+        self.without_seats += other.without_seats
+        self.seat_ns += other.seat_ns
+        self.service_ns += other.service_ns
         self.rejected.update(other.rejected)
         self.waits.merge(other.waits)
 
@@ -117,9 +121,6 @@ class Tally:
     @property
     def requests(self) -> int:
         return self.executed + self.rejected_total + self.without_seats
-
-
-NUMBERS = ("executed", "queued", "cut_off", "without_seats", "seat_ns", "service_ns")
 
 
 class SeatMeter(LevelMeter):
