@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,163 +94,85 @@ def parse_listen_address_or_none(text: str) -> Address | str:
     return NOWHERE if text == NOWHERE else parse_listen_address(text)
 
 
-LAST = "Logs and settings"
-FLAGS: dict[str, dict[str, tuple[str, str]]] = {
-    "Addresses": {
-        "upstream": (
-            "upstream.endpoints",
-            (
-                "The server: http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH.  Repeatable,"
-                " for several servers of the same API."
-            ),
-        ),
-        "upstream-dns": (
-            "upstream.dns",
-            "Instead: servers at all addresses of the URL's host name, which is resolved again.",
-        ),
-        "upstream-service": (
-            "upstream.service",
-            (
-                "Instead: servers of a Service in the pod's cluster, such as default/kubernetes;"
-                " watched."
-            ),
-        ),
-        "listen": (
-            "downstream.listen",
-            "For clients; :8080 is every address; or unix:/PATH.",
-        ),
-        "admin": ("admin", "For the live page, metrics and health, or none."),
-    },
-    "TLS and users": {
-        "tls-cert-file": (
-            "downstream.tls.certificateFile",
-            "Certificate shown to clients, PEM; turns TLS on. [default: plain HTTP]",
-        ),
-        "tls-private-key-file": ("downstream.tls.keyFile", "Its key, PEM."),
-        "client-ca-file": (
-            "authentication.clientCaFile",
-            "CAs of client certificates, which name users, PEM.",
-        ),
-        "token-auth-file": (
-            "authentication.tokenFile",
-            "Bearer tokens: CSV of token,user,uid,groups.",
-        ),
-        "token-review": (
-            "authentication.tokenReview.enabled",
-            "Whether to ask the server about other tokens, by TokenReview.",
-        ),
-        "identity-headers-from": (
-            "downstream.identityHeadersFrom",
-            "Clients whose X-Remote-* fields name the user. [default: none]  Repeatable.",
-        ),
-        "upstream-ca-file": (
-            "upstream.tls.caFile",
-            "CAs that verify the server, PEM. [default: the system's]",
-        ),
-        "upstream-token-file": (
-            "upstream.tokenFile",
-            "The proxy's own bearer token, such as for reviews.",
-        ),
-    },
-    "Flow control": {
-        "preset": ("preset", PRESET_HELP),
-        "server-concurrency-limit": (
-            "flowControl.serverConcurrencyLimit",
-            "Seats of the whole server, divided among the priority levels.",
-        ),
-        "per-endpoint": (
-            "flowControl.perEndpoint",
-            "Instead: seats of each server; the limit is that of all that are healthy.",
-        ),
-        "no-rebalance": (
-            "upstream.rebalance.percentPerMinute",
-            "End no watch to bring watches into balance among several servers.",
-        ),
-        "enforcement": (
-            "flowControl.enforcement",
-            "Whether requests are limited, or only what would happen is counted.",
-        ),
-        "suggested-objects": ("flowControl.suggestedObjects", SUGGESTED_HELP),
-        "objects": (
-            "flowControl.objects",
-            (
-                "File or directory of FlowSchemas and PriorityLevelConfigurations; watched."
-                "  Repeatable."
-            ),
-        ),
-        "store": (
-            "flowControl.store",
-            (
-                "Instead of --objects: an SQLite file of them, which kubectl --server http://ADMIN"
-                " edits."
-            ),
-        ),
-        "admin-token-file": (
-            "adminTokenFile",
-            "File with the bearer token for writes to the store. [default: only loopback writes]",
-        ),
-        "objects-from-kubernetes": (
-            "flowControl.kubernetes.enabled",
-            (
-                "Instead of --objects: follow those of a Kubernetes API, by default of the pod's"
-                " cluster."
-            ),
-        ),
-        "kubeconfig": (
-            "flowControl.kubernetes.kubeconfig",
-            "How to reach that API. [default: by the pod's service account]",
-        ),
-        "context": (
-            "flowControl.kubernetes.context",
-            "Context of the kubeconfig. [default: its current one]",
-        ),
-        "write-status": (
-            "flowControl.kubernetes.writeStatus",
-            "Whether to maintain the condition Dangling of FlowSchemas in that API.",
-        ),
-        "object-counts-from": (
-            "flowControl.objectCountsFrom",
-            "Metrics page with the numbers of stored objects, for the costs of LISTs.",
-        ),
-        "fleet": (
-            "fleet.store",
-            (
-                "Share the limit with other proxies, by the store at redis://HOST or"
-                " kubernetes:NAMESPACE/NAME."
-            ),
-        ),
-        "fleet-replicas": (
-            "fleet.replicas",
-            "How many proxies are meant to share it. [default: as many as come]",
-        ),
-    },
-    "Processes": {
-        "workers": (
-            "workers",
-            (
-                "Processes that serve, or auto: one a processor.  They share the seats."
-                " [default: one, without a parent]"
-            ),
-        ),
-    },
-    LAST: {
-        "access-log": (
-            "accessLog.path",
-            (
-                "Log a line of JSON for each request; - for stdout.  SIGUSR1 reopens it. [default:"
-                " none]"
-            ),
-        ),
-        "log-level": ("logLevel", ""),
-        "log-format": (
-            "logFormat",
-            "Lines of the log, on stderr: text, or a JSON object each.",
-        ),
-        "metrics": ("metrics", "Whether /metrics leaves out what was never used."),
-    },
-}
+FLAG_LINES = f"""
+# Addresses
+upstream (upstream.endpoints): The server: http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH.
+  Repeatable, for several servers of the same API.
+upstream-dns (upstream.dns): Instead: servers at all addresses of the URL's host name, which is
+  resolved again.
+upstream-service (upstream.service): Instead: servers of a Service in the pod's cluster, such as
+  default/kubernetes; watched.
+listen (downstream.listen): For clients; :8080 is every address; or unix:/PATH.
+admin (admin): For the live page, metrics and health, or none.
+# TLS and users
+tls-cert-file (downstream.tls.certificateFile): Certificate shown to clients, PEM; turns TLS on.
+  [default: plain HTTP]
+tls-private-key-file (downstream.tls.keyFile): Its key, PEM.
+client-ca-file (authentication.clientCaFile): CAs of client certificates, which name users, PEM.
+token-auth-file (authentication.tokenFile): Bearer tokens: CSV of token,user,uid,groups.
+token-review (authentication.tokenReview.enabled): Whether to ask the server about other tokens,
+  by TokenReview.
+identity-headers-from (downstream.identityHeadersFrom): Clients whose X-Remote-* fields name the
+  user. [default: none]  Repeatable.
+upstream-ca-file (upstream.tls.caFile): CAs that verify the server, PEM. [default: the system's]
+upstream-token-file (upstream.tokenFile): The proxy's own bearer token, such as for reviews.
+# Flow control
+preset (preset): {PRESET_HELP}
+server-concurrency-limit (flowControl.serverConcurrencyLimit): Seats of the whole server, divided
+  among the priority levels.
+per-endpoint (flowControl.perEndpoint): Instead: seats of each server; the limit is that of all
+  that are healthy.
+no-rebalance (upstream.rebalance.percentPerMinute): End no watch to bring watches into balance
+  among several servers.
+enforcement (flowControl.enforcement): Whether requests are limited, or only what would happen is
+  counted.
+suggested-objects (flowControl.suggestedObjects): {SUGGESTED_HELP}
+objects (flowControl.objects): File or directory of FlowSchemas and PriorityLevelConfigurations;
+  watched.  Repeatable.
+store (flowControl.store): Instead of --objects: an SQLite file of them, which kubectl --server
+  http://ADMIN edits.
+admin-token-file (adminTokenFile): File with the bearer token for writes to the store. [default:
+  only loopback writes]
+objects-from-kubernetes (flowControl.kubernetes.enabled): Instead of --objects: follow those of a
+  Kubernetes API, by default of the pod's cluster.
+kubeconfig (flowControl.kubernetes.kubeconfig): How to reach that API. [default: by the pod's
+  service account]
+context (flowControl.kubernetes.context): Context of the kubeconfig. [default: its current one]
+write-status (flowControl.kubernetes.writeStatus): Whether to maintain the condition Dangling of
+  FlowSchemas in that API.
+object-counts-from (flowControl.objectCountsFrom): Metrics page with the numbers of stored
+  objects, for the costs of LISTs.
+fleet (fleet.store): Share the limit with other proxies, by the store at redis://HOST or
+  kubernetes:NAMESPACE/NAME.
+fleet-replicas (fleet.replicas): How many proxies are meant to share it. [default: as many as
+  come]
+# Processes
+workers (workers): Processes that serve, or auto: one a processor.  They share the seats.
+  [default: one, without a parent]
+# Logs and settings
+access-log (accessLog.path): Log a line of JSON for each request; - for stdout.  SIGUSR1 reopens
+  it. [default: none]
+log-level (logLevel):
+log-format (logFormat): Lines of the log, on stderr: text, or a JSON object each.
+metrics (metrics): Whether /metrics leaves out what was never used.
+"""
 """The flags by the sections of help: the setting that each stands for, and what it is."""
 
+
+def flags_of(lines: str) -> dict[str, dict[str, tuple[str, str]]]:
+    """Read the table of flags."""
+    sections: dict[str, dict[str, tuple[str, str]]] = {}
+    for section in re.sub(r"\n +", " ", lines).split("\n# ")[1:]:
+        title, *rows = section.strip().split("\n")
+        flags = sections[title] = {}
+        for row in rows:
+            (flag, path), text = row.partition(":")[0].split(), row.partition(":")[2]
+            flags[flag] = path.strip("()"), text.strip()
+    return sections
+
+
+FLAGS = flags_of(FLAG_LINES)
+LAST = "Logs and settings"
 GIVEN = {"no-rebalance": 0, "objects-from-kubernetes": True}
 """The values of flags that take none."""
 KINDS = {
@@ -304,12 +227,10 @@ def option_of(name: str, path: str, text: str) -> click.Option:
     return click.Option([flag], type=kind, multiple=setting.is_list, metavar=metavar, help=text)
 
 
-OPTIONS = [option_of(name, *row) for flags in FLAGS.values() for name, row in flags.items()]
+ROWS = {name: row for flags in FLAGS.values() for name, row in flags.items()}
+OPTIONS = [option_of(name, *row) for name, row in ROWS.items()]
 FIELDS = {
-    str(option.name): [each.name for each in way_to(row[0])]
-    for option, row in zip(
-        OPTIONS, (row for flags in FLAGS.values() for row in flags.values()), strict=True
-    )
+    name.replace("-", "_"): [each.name for each in way_to(path)] for name, (path, _) in ROWS.items()
 }
 """By the parameters of flags the fields on the way to their settings."""
 
@@ -320,7 +241,7 @@ log = logging.getLogger(__name__)
     cls=SectionedCommand,
     sections={
         title: [
-            *(("settings_path",) if title is LAST else ()),
+            *(("settings_path",) if title == LAST else ()),
             *(name.replace("-", "_") for name in flags),
         ]
         for title, flags in FLAGS.items()
