@@ -171,7 +171,7 @@ async def test_flow_schemas(browser: Chrome) -> None:
             ".map((node) => node.textContent))"
         )
 
-    assert ["everybody", "00000000-0000-0000-0000-00000000bbbb", "narrow"] == found[1]
+    assert ["everybody", "UID 00000000-0000-0000-0000-00000000bbbb", "narrow"] == found[1]
     assert ["exempt", "everybody", "catch-all"] == [name for name, _, _ in found]
 
 

@@ -50,6 +50,11 @@ HOLD = (
     f"{LIVE} && document.getElementById('fleet').textContent.split('holds its claim').length === 3"
 )
 """The page says it of both workers."""
+GAP = """
+(([claim, part]) => part.getBoundingClientRect().left - claim.getBoundingClientRect().right)(
+  document.querySelector('#fleet-rows td.number').children)
+""".strip()
+"""Pixels between a worker's claim and its part of all seats."""
 
 
 @contextlib.contextmanager
@@ -237,15 +242,26 @@ def test_clusters(tmp_path: Path) -> None:
 
 
 async def test_live_page(tmp_path: Path) -> None:
-    """A browser sees both workers on one page, as it happens."""
+    """A browser sees both workers on one page, as it happens, or one of them on its own."""
     installed("chromium")
     installed("chromedriver")
+    own = "document.querySelector('#of-worker:not([hidden])')?.textContent"
+    link = "document.querySelector('footer a').href"
+    limit = "document.getElementById('fact-seats').textContent"
     with workers() as (_, _, admin), chromium(tmp_path) as driver:
         tab = Tab(driver)
-        await tab.open(f"http://127.0.0.1:{admin}/")
+        await tab.open(f"http://127.0.0.1:{admin}/", width=400)
         await tab.until(HOLD)
+        of_all = await tab.run(f"[{own} ?? '', {limit}]")
+        gap = await tab.run(GAP)
+        await tab.open(f"http://127.0.0.1:{admin}/?worker=2")
+        await tab.until(f"{LIVE} && Number({limit}) < {SEATS}")
+        of_one = await tab.run(f"[{own}, {link}]")
         errors = await tab.errors()
 
+    assert of_all == ["", str(SEATS)]
+    assert gap > 0
+    assert of_one == ["worker 2 all workers", f"http://127.0.0.1:{admin}/metrics?worker=2"]
     assert errors == []
 
 

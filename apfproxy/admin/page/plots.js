@@ -46,7 +46,7 @@ function reading(names) {
   };
 }
 
-/** The three plots and the buttons that choose what they show. */
+/** The plots and the buttons that choose what they show. */
 export class Plots {
   #history;
   #plots = new Map();
@@ -132,7 +132,7 @@ export class Plots {
     const plot = new uPlot({
       width: this.#widths.get(field),
       height: HEIGHT,
-      padding: [8, 14, 0, 0],
+      padding: [8, 28, 0, 0], // for half of the last time,
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, sync: { key: "plots" }, points: { size: 6 } },
       scales: {
@@ -141,7 +141,7 @@ export class Plots {
       },
       axes: [
         { ...axis, space: 64, values: (_plot, splits, _axis, _space, step) => splits.map(step < 60 ? time : minute), gap: 6, size: 28 },
-        { ...axis, space: 34, size: 50, gap: 4, values: (_plot, splits) => splits.map(quantity) },
+        { ...axis, space: 34, size: (_plot, texts) => 12 + 7 * Math.max(5, ...(texts ?? []).map((each) => each.length)), gap: 4, values: (_plot, splits) => splits.map(quantity) },
       ],
       series: [{}, ...this.#names.map((name, number) => {
         const { colour, dash } = line(number);

@@ -115,7 +115,7 @@ export class Queues {
   #follow(name) {
     this.#level = this.#levels.find((level) => level.name === name) ?? null;
     this.onLevel(this.#level?.name ?? "");
-    setText(byId("level-uid"), this.#level?.uid ?? "");
+    setText(byId("level-uid"), this.#level?.uid ? `UID ${this.#level.uid}` : "");
     this.#draw();
   }
 

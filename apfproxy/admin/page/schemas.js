@@ -13,7 +13,7 @@ class Row {
       element("td", { role: "cell", class: "number", "data-label": label }, ...children);
     this.row = element("tr", { role: "row" },
       element("th", { role: "rowheader", scope: "row" }, this.name,
-        element("small", { class: "uid", title: "UID, as answers carry it" }, schema.uid)),
+        element("small", { class: "uid", title: "UID, as answers carry it" }, `UID ${schema.uid}`)),
       cell(element("span", { class: "name", title: schema.priorityLevel }, schema.priorityLevel),
         element("small", {}, schema.kind ? `a flow for each ${visible(schema.kind)}` : "one flow")),
       number("Precedence", String(schema.matchingPrecedence)),
