@@ -29,7 +29,7 @@ from apfproxy.proxy.tls import ServerTls
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User
 from apfproxy.settings import ANONYMOUS, FRONT_PROXY
 from apfproxy.settings.contradictions import warnings
-from apfproxy.sources.token_file import TokenFile
+from apfproxy.sources.token_file import read_token
 from apfproxy.upstream.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -201,10 +201,10 @@ class Identities:
             tls = self.client_tls = ClientTls(upstream.tls)
             self._watch(tls.paths, tls.load, self._on_own_change)
         if upstream.token_file is not None:
-            file = TokenFile(upstream.token_file, min_characters=1)
+            path = upstream.token_file
 
             def take() -> None:
-                self._own_token = file.token()
+                self._own_token = read_token(path, min_characters=1)
                 self._own_lifetime = lifetime(self._own_token)
                 if (problem := self._token_problem()) is not None:
                     logger.warning("%s", problem)

@@ -16,7 +16,7 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.parameters import AdminAddress
 from apfproxy.cli.terminal_text import shown
-from apfproxy.sources.token_file import TokenFile
+from apfproxy.sources.token_file import read_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +134,7 @@ def headers_for(address: Address) -> dict[str, str]:
     headers = {"Accept": "application/json"}
     if isinstance(address, AdminAddress) and address.token_file is not None:
         try:
-            headers["Authorization"] = f"Bearer {TokenFile(address.token_file).token().decode()}"
+            headers["Authorization"] = f"Bearer {read_token(address.token_file).decode()}"
         except OperatorError as error:
             raise CommandError(f"--admin-token-file: {error}") from error
     return headers

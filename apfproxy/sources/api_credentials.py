@@ -20,13 +20,13 @@ import contextlib
 import dataclasses
 import json
 import logging
+import math
 import os
 import shutil
 import signal
 import ssl
 import subprocess
 import time
-from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
@@ -36,13 +36,13 @@ from apfproxy.base.files import fingerprint
 from apfproxy.base.tls_files import Pem, client_context, lifetime
 from apfproxy.objects.field_errors import one_line
 from apfproxy.objects.go_text import parse_time
-from apfproxy.sources.token_file import TokenFile
+from apfproxy.sources.token_file import read_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.base.tls_files import Lifetime
-    from apfproxy.sources.kubeconfig import ApiAccess, ExecCommand
+    from apfproxy.sources.kubeconfig import ApiAccess, Program
 
 MAX_BYTES = 1 << 20
 """The size of a program's output, and of its errors."""
@@ -55,30 +55,36 @@ EARLY_S = 10.0
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credential:
-    """A bearer token, or PEM of a client certificate and its key; "" for what there is not."""
-
-    token: str = field(default="", repr=False)
-    certificate: str = field(default="", repr=False)
-    key: str = field(default="", repr=False)
-    expires_s: float | None = None
-
-
-class CredentialStatus(msgspec.Struct, rename="camel"):
-    """The part of an ExecCredential that a program writes."""
+class Credential(msgspec.Struct, rename="camel", frozen=True):
+    """The credential that a program gives: a bearer token, or a certificate and its key as PEM."""
 
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
     expiration_timestamp: str | None = None
 
+    def __repr__(self) -> str:
+        return "<Credential>"
+
+    @property
+    def expires_s(self) -> float:
+        """Seconds since 1970; ValueError if it is no time."""
+        return parse_time(self.expiration_timestamp) if self.expiration_timestamp else math.inf
+
+    @property
+    def own(self) -> tuple[Pem, Pem] | None:
+        """The certificate and its key."""
+        if not (self.client_certificate_data and self.client_key_data):
+            return None
+        pair = self.client_certificate_data, self.client_key_data
+        return Pem(data=pair[0].encode()), Pem(data=pair[1].encode())
+
 
 class ExecCredential(msgspec.Struct, rename="camel", tag_field="kind", tag="ExecCredential"):
     """The output of a program."""
 
     api_version: str = ""
-    status: CredentialStatus | None = None
+    status: Credential | None = None
 
 
 class ApiCredentials:
@@ -95,13 +101,10 @@ class ApiCredentials:
     def __init__(self, access: ApiAccess, wall_s: Callable[[], float] = time.time) -> None:
         self._access = access
         self._wall_s = wall_s
-        self._token_file = None
-        if access.token_file is not None:
-            self._token_file = TokenFile(access.token_file, min_characters=1)
         self._given = Credential()  # by the program
         self._is_due = access.program is not None  # whether it is to be run
         self._lifetime: tuple[bytes, Lifetime | None] = (b"", None)
-        """The token of the file that was read last, and for how long it is good."""
+        """The token that was used last, and for how long it is good."""
         self._lock = asyncio.Lock()
         self._fingerprint = fingerprint(access.paths)
         self.context: ssl.SSLContext | None = None
@@ -121,21 +124,19 @@ class ApiCredentials:
 
         A program renews what it gives by itself.
         """
-        path = "" if self._token_file is None else str(self._token_file.path)
-        return path, self._lifetime[1]
+        return self._access.token_file or "", self._lifetime[1]
 
     async def refresh(self) -> str | None:
         """Read changed files; the value of `Authorization`, if there is one.
 
-        OperatorError if a file has no token, or a program gives no credential: no output is quoted.
+        OperatorError if a file has no token, or a program gives no credential.
         """
         async with self._lock:
             given, program = self._given, self._access.program
-            expires_s = given.expires_s
-            if expires_s is not None and expires_s - EARLY_S <= self._wall_s():
+            if given.expires_s - EARLY_S <= self._wall_s():
                 self._is_due = True
             if self._is_due and program is not None:
-                given = read_credential(await run(program), program)
+                given = read_credential(await run(program, self._access.told), program)
                 self._is_due = False
             return await asyncio.to_thread(self._refresh, given)
 
@@ -145,14 +146,9 @@ class ApiCredentials:
 
     def _refresh(self, given: Credential) -> str | None:
         before, self._given = self._given, given
-        is_new = (given.certificate, given.key) != (before.certificate, before.key)
+        is_new = given.own != before.own
         if is_new:
-            has_own = bool(given.certificate)
-            self._access = dataclasses.replace(
-                self._access,
-                certificate=Pem(data=given.certificate.encode()) if has_own else None,
-                key=Pem(data=given.key.encode()) if has_own else None,
-            )
+            self._access = dataclasses.replace(self._access, own=given.own)
         if self.context is not None:
             self._refresh_tls(is_new=is_new)
         return self._authorization()
@@ -178,9 +174,9 @@ class ApiCredentials:
         access = self._access
         if self._given.token:
             return f"Bearer {self._given.token}"
-        token = access.token and access.token.encode()
-        if self._token_file is not None:
-            token = self._token_file.token()
+        token = (access.token or "").encode()
+        if access.token_file is not None:
+            token = read_token(access.token_file, min_characters=1)
         if token:
             if token != self._lifetime[0]:
                 self._lifetime = (token, lifetime(token))
@@ -193,34 +189,32 @@ class ApiCredentials:
 
 def tls_context(access: ApiAccess) -> ssl.SSLContext:
     """The TLS settings of an access, or OperatorError; blocks on the file system."""
-    certificate, key = access.certificate, access.key
-    own = None if certificate is None or key is None else (certificate, key)
-    context = client_context(access.authorities, own)
+    context = client_context(access.authorities, access.own)
     if access.is_unverified:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
 
 
-async def run(command: ExecCommand) -> bytes:
+async def run(program: Program, cluster: dict[str, Any] | None) -> bytes:
     """The output of a program; OperatorError if it fails, says too much or takes too long."""
-    path = shutil.which(command.path)
-    hint = f"; {command.hint}" if command.hint else ""
+    command, hint = program.command or "", one_line(" ".join((program.install_hint or "").split()))
+    path, hint = shutil.which(command), hint and f"; {hint}"
     if path is None:
-        raise OperatorError(f"{one_line(command.path)}: there is no such program{hint}")
+        raise OperatorError(f"{one_line(command)}: there is no such program{hint}")
     spec: dict[str, Any] = {"interactive": False}
-    if command.cluster is not None:
-        spec["cluster"] = command.cluster
-    told = {"kind": "ExecCredential", "apiVersion": command.api_version, "spec": spec}
+    if cluster is not None:
+        spec["cluster"] = cluster
+    told = {"kind": "ExecCredential", "apiVersion": program.api_version, "spec": spec}
     environment = {
         **os.environ,
-        **dict(command.environment),
+        **{each.name: each.value or "" for each in program.env or ()},
         "KUBERNETES_EXEC_INFO": json.dumps(told),
     }
     try:
         # Not awaited, so that a cancellation leaves no unknown process behind.
         process = subprocess.Popen(  # noqa: ASYNC220, S603 - the operator named it
-            [path, *command.arguments],
+            [path, *(program.args or ())],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -229,7 +223,7 @@ async def run(command: ExecCommand) -> bytes:
         )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise OperatorError(f"{command.path}: cannot be run: {reason}") from None
+        raise OperatorError(f"{command}: cannot be run: {reason}") from None
     try:
         async with asyncio.timeout(WITHIN_S):
             output, complaints = await asyncio.gather(
@@ -237,15 +231,15 @@ async def run(command: ExecCommand) -> bytes:
             )
             await asyncio.to_thread(process.wait)
     except TimeoutError:
-        raise OperatorError(f"{command.path}: did not end within {WITHIN_S:g} s") from None
+        raise OperatorError(f"{command}: did not end within {WITHIN_S:g} s") from None
     finally:
         _kill(process)
         await asyncio.to_thread(process.wait)
     if max(len(output), len(complaints)) > MAX_BYTES:
-        raise OperatorError(f"{command.path}: says more than {MAX_BYTES} bytes")
+        raise OperatorError(f"{command}: says more than {MAX_BYTES} bytes")
     if process.returncode:
         complaint = one_line(" ".join(complaints.decode(errors="replace").split())[:MAX_MESSAGE])
-        raise OperatorError(f"{command.path}: ended with {process.returncode}: {complaint}{hint}")
+        raise OperatorError(f"{command}: ended with {process.returncode}: {complaint}{hint}")
     return output
 
 
@@ -272,24 +266,24 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def read_credential(output: bytes, command: ExecCommand) -> Credential:
-    """The credential in the output of a program, or OperatorError."""
+def read_credential(output: bytes, program: Program) -> Credential:
+    """The credential in the output of a program, or OperatorError, which quotes none of it."""
     try:
         found = msgspec.json.decode(output, type=ExecCredential)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise OperatorError(f"{command.path}: what it says is no ExecCredential") from None
-    if found.api_version != command.api_version:
-        raise OperatorError(f"{command.path}: what it says is not of {command.api_version}")
-    status = found.status or CredentialStatus()
-    token = status.token or ""
-    certificate, key = status.client_certificate_data or "", status.client_key_data or ""
-    if not (token or certificate) or bool(certificate) != bool(key):
-        raise OperatorError(f"{command.path}: gave neither a token nor a certificate with its key")
+        raise OperatorError(f"{program.command}: what it says is no ExecCredential") from None
+    if found.api_version != program.api_version:
+        raise OperatorError(f"{program.command}: what it says is not of {program.api_version}")
+    given = found.status or Credential()
+    is_half = bool(given.client_certificate_data) != bool(given.client_key_data)
+    if is_half or not (given.token or given.own):
+        problem = "gave neither a token nor a certificate with its key"
+        raise OperatorError(f"{program.command}: {problem}")
+    token = given.token or ""
     if not (token.isascii() and token.isprintable()):
-        raise OperatorError(f"{command.path}: the token is no bearer token")
+        raise OperatorError(f"{program.command}: the token is no bearer token")
     try:
-        expires = status.expiration_timestamp
-        expires_s = parse_time(expires) if expires else None
+        _ = given.expires_s
     except ValueError:
-        raise OperatorError(f"{command.path}: expirationTimestamp is no time") from None
-    return Credential(token=token, certificate=certificate, key=key, expires_s=expires_s)
+        raise OperatorError(f"{program.command}: expirationTimestamp is no time") from None
+    return given

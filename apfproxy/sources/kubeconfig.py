@@ -55,22 +55,26 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecCommand:
-    """A program in a kubeconfig; its arguments and variables may be secrets, and are in no repr.
+class Variable(msgspec.Struct, frozen=True):
+    """A variable of a program's environment."""
 
-    Attributes:
-        path: Of the program, or its name on the PATH.
-        api_version: Of its input and output.
-        cluster: The cluster that it is told of, if any.
-    """
+    name: str
+    value: str | None = None
 
-    path: str
-    arguments: tuple[str, ...] = field(default=(), repr=False)
-    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    api_version: str = EXEC_VERSIONS[0]
-    hint: str = ""
-    cluster: dict[str, Any] | None = None
+
+class Program(msgspec.Struct, rename="camel", frozen=True):
+    """The program of a user, `exec`; its arguments and variables may be secrets."""
+
+    command: str | None = None
+    api_version: str | None = None
+    args: tuple[str, ...] | None = None
+    env: tuple[Variable, ...] | None = None
+    install_hint: str | None = None
+    interactive_mode: str | None = None
+    provide_cluster_info: bool | None = None
+
+    def __repr__(self) -> str:
+        return f"<Program {self.command}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,47 +86,29 @@ class ApiAccess:
         authorities: The server's CAs; the system's if None.
         server_name: In the server's certificate, if not that of the URL.
         is_unverified: Whether any server's certificate is accepted.
+        own: The client's certificate and its key.
         token_file: The path of a token's file, which may change.
         username: For basic authentication; "" for none.
         program: Gives a token or a certificate instead.
+        told: The cluster, as the program is told of it.
     """
 
     server: str
     authorities: Pem | None = None
     server_name: str | None = None
     is_unverified: bool = False
-    certificate: Pem | None = None
-    key: Pem | None = None
+    own: tuple[Pem, Pem] | None = None
     token: str | None = field(default=None, repr=False)
     token_file: str | None = None
     username: str = ""
     password: str = field(default="", repr=False)
-    program: ExecCommand | None = None
+    program: Program | None = None
+    told: dict[str, Any] | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that TLS is made of."""
-        pems = (self.authorities, self.certificate, self.key)
-        return tuple(pem.path for pem in pems if pem is not None and pem.path)
-
-
-class Variable(msgspec.Struct):
-    """A variable of a program's environment."""
-
-    name: str
-    value: str | None = None
-
-
-class Exec(msgspec.Struct, rename="camel"):
-    """The program in a user."""
-
-    command: str | None = None
-    api_version: str | None = None
-    args: list[str] | None = None
-    env: list[Variable] | None = None
-    install_hint: str | None = None
-    interactive_mode: str | None = None
-    provide_cluster_info: bool | None = None
+        return tuple(pem.path for pem in (self.authorities, *(self.own or ())) if pem and pem.path)
 
 
 class User(msgspec.Struct, rename="kebab"):
@@ -136,7 +122,7 @@ class User(msgspec.Struct, rename="kebab"):
     token_file: str | None = msgspec.field(name="tokenFile", default=None)
     username: str | None = None
     password: str | None = None
-    exec: Exec | None = None
+    exec: Program | None = None
 
 
 class Cluster(msgspec.Struct, rename="kebab"):
@@ -157,13 +143,22 @@ class Context(msgspec.Struct):
     user: str | None = None
 
 
+class Entry(msgspec.Struct):
+    """An entry of a list, which is read further if it is used."""
+
+    name: str | None = None
+    context: Any = None
+    cluster: Any = None
+    user: Any = None
+
+
 class Config(msgspec.Struct, rename="kebab"):
-    """A kubeconfig; only those of its entries are read that are used."""
+    """A kubeconfig."""
 
     current_context: str | None = None
-    contexts: list[Any] | None = None
-    clusters: list[Any] | None = None
-    users: list[Any] | None = None
+    contexts: list[Entry] | None = None
+    clusters: list[Entry] | None = None
+    users: list[Entry] | None = None
 
 
 def access_of(kubeconfig: str | None, context: str | None, decided: str, setting: str) -> ApiAccess:
@@ -223,12 +218,7 @@ def in_cluster(
 
 def read_kubeconfig(path: str, context: str | None = None) -> ApiAccess:
     """How a context, by default the current one, reaches its API, or OperatorError."""
-    return access(read_named(path, MAX_BYTES, OperatorError), path, context)
-
-
-def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
-    """How a context in the bytes of a kubeconfig reaches its API, or OperatorError."""
-    documents, problem = split_documents(data)
+    documents, problem = split_documents(read_named(path, MAX_BYTES, OperatorError))
     if problem is not None:
         # Without the error's text, which may have the line with it.
         place = f"{path}:{problem.line}" if problem.line else path
@@ -258,86 +248,77 @@ class Kubeconfig:
         return found
 
     def _entry(self, name: str, wanted: str, hint: str, kind: type[T]) -> tuple[str, T]:
-        """The place and the content of the first entry with a name in a list."""
-        entries: list[Any] = getattr(self.config, name) or []
-        known = [
-            (number, each["name"], each)
-            for number, each in enumerate(entries)
-            if isinstance(each, dict) and isinstance(each.get("name"), str)
-        ]
-        for number, found, entry in known:
-            if found == wanted:
-                field_name = name.removesuffix("s")
-                where, content = f"{name}[{number}].{field_name}", entry.get(field_name) or {}
+        """The place and the content of the first entry of a name in a list: `contexts`, ..."""
+        entries: list[Entry] = getattr(self.config, f"{name}s") or []
+        for number, entry in enumerate(entries):
+            if wanted and entry.name == wanted:
+                where, content = f"{name}s[{number}].{name}", getattr(entry, name) or {}
                 for refused, problem in REFUSED.items():
                     if isinstance(content, dict) and content.get(refused):
                         raise self._error(f"{where}.{refused}", problem)
                 return where, self._converted(where, content, kind)
-        names = one_line(", ".join(each for _, each, _ in known))
+        names = one_line(", ".join(each.name for each in entries if each.name))
         if not wanted:
             raise self._error(
                 "", f"has no current-context: choose a context ({names or 'it has none at all'})"
             )
         raise self._error(
-            name, f"there is none named {wanted!r}, {hint}; there are: {names or 'none'}"
+            f"{name}s", f"there is none named {wanted!r}, {hint}; there are: {names or 'none'}"
         )
 
     def access(self, context: str | None) -> ApiAccess:
         """How a context reaches its API."""
-        place, chosen = self._entry("contexts", context or "", "choose another context", Context)
+        place, chosen = self._entry("context", context or "", "choose another context", Context)
         if not chosen.cluster:
             raise self._error(f"{place}.cluster", "missing")
         by_context = "which the context names"
-        at, cluster = self._entry("clusters", chosen.cluster, by_context, Cluster)
+        at, cluster = self._entry("cluster", chosen.cluster, by_context, Cluster)
         where, user = "users", User()
         if chosen.user:
-            where, user = self._entry("users", chosen.user, by_context, User)
+            where, user = self._entry("user", chosen.user, by_context, User)
         certificate = self._pem(where, "client-certificate", user)
         key = self._pem(where, "client-key", user)
         if (certificate is None) != (key is None):
             missing = "client-key" if key is None else "client-certificate"
             raise self._error(f"{where}.{missing}", "missing: certificate and key go together")
-        server = self._server(f"{at}.server", cluster.server or "")
         authorities = self._pem(at, "certificate-authority", cluster)
         is_unverified = bool(cluster.insecure_skip_tls_verify)
         if is_unverified and authorities is not None:
             problem = "makes no sense with a certificate-authority; remove one"
             raise self._error(f"{at}.insecure-skip-tls-verify", problem)
-        told: dict[str, Any] = {
-            "server": server,
-            "tls-server-name": cluster.tls_server_name or "",
-            "insecure-skip-tls-verify": is_unverified,
-        }
-        program = None
-        if user.exec is not None:
-            if certificate is not None:
-                problem = "makes no sense with a client-certificate; remove one"
-                raise self._error(f"{where}.exec", problem)
-            if user.exec.provide_cluster_info:
-                told |= _of_cluster(cluster, authorities)
-            program = self._program(f"{where}.exec", user.exec, told)
+        if certificate is not None and user.exec is not None:
+            problem = "makes no sense with a client-certificate; remove one"
+            raise self._error(f"{where}.exec", problem)
         token = (user.token or "").strip()
         if token and not (token.isascii() and token.isprintable() and " " not in token):
             raise self._error(f"{where}.token", "is no bearer token")
+        url = cluster.server or ""
+        if problem := server_problem(url):
+            raise self._error(f"{at}.server", problem)
+        server = urlsplit(url).geturl().rstrip("/")  # with the scheme in small letters
+        program, told = None, None
+        if user.exec is not None:
+            program = self._program(f"{where}.exec", user.exec)
+            if program.provide_cluster_info:
+                told = _told(server, cluster, authorities)
         return ApiAccess(
             server=server,
             authorities=authorities,
             server_name=cluster.tls_server_name or None,
             is_unverified=is_unverified,
-            certificate=certificate,
-            key=key,
+            own=None if certificate is None or key is None else (certificate, key),
             token=token or None,
             token_file=self._beside(user.token_file) if user.token_file else None,
             username=user.username or "",
             password=user.password or "",
             program=program,
+            told=told,
         )
 
-    def _program(self, where: str, given: Exec, told: dict[str, Any]) -> ExecCommand:
-        command, version = given.command, given.api_version
-        if not command:
+    def _program(self, where: str, given: Program) -> Program:
+        if not given.command:
             raise self._error(f"{where}.command", "missing")
-        if version not in EXEC_VERSIONS:
+        if given.api_version not in EXEC_VERSIONS:
             raise self._error(f"{where}.apiVersion", f"want {' or '.join(EXEC_VERSIONS)}")
         if given.interactive_mode == "Always":
             raise self._error(
@@ -345,15 +326,10 @@ class Kubeconfig:
                 "the program needs a terminal, and there is none; use a user who can be known"
                 " without",
             )
-        return ExecCommand(
-            # A name is looked for on the PATH, and a path begins at the kubeconfig.
-            path=str(Path(self._beside(command)).absolute()) if "/" in command else command,
-            arguments=tuple(given.args or ()),
-            environment=tuple((each.name, each.value or "") for each in given.env or ()),
-            api_version=version,
-            hint=one_line(" ".join((given.install_hint or "").split())),
-            cluster=told if given.provide_cluster_info else None,
-        )
+        if "/" not in given.command:  # a name is looked for on the PATH
+            return given
+        path = str(Path(self._beside(given.command)).absolute())
+        return msgspec.structs.replace(given, command=path)
 
     def _beside(self, path: str) -> str:
         """A path, relative to the kubeconfig's directory."""
@@ -371,16 +347,14 @@ class Kubeconfig:
         path: str | None = getattr(fields, attribute)
         return Pem(path=self._beside(path)) if path else None
 
-    def _server(self, where: str, url: str) -> str:
-        problem = server_problem(url) if url else "missing"
-        if problem:
-            raise self._error(where, problem)
-        return urlsplit(url).geturl().rstrip("/")  # with the scheme in small letters
 
-
-def _of_cluster(cluster: Cluster, authorities: Pem | None) -> dict[str, Any]:
-    """More of `spec.cluster` of the ExecCredential that a program gets; OperatorError."""
-    told: dict[str, Any] = {}
+def _told(server: str, cluster: Cluster, authorities: Pem | None) -> dict[str, Any]:
+    """`spec.cluster` of the ExecCredential that a program gets; OperatorError."""
+    told: dict[str, Any] = {
+        "server": server,
+        "tls-server-name": cluster.tls_server_name or "",
+        "insecure-skip-tls-verify": bool(cluster.insecure_skip_tls_verify),
+    }
     if authorities is not None:
         told["certificate-authority-data"] = base64.b64encode(authorities.content()).decode()
     for each in cluster.extensions or ():
@@ -394,16 +368,17 @@ def server_problem(url: str) -> str:
     """Why a URL cannot be an API's; "" if it can."""
     try:
         parts = urlsplit(url)
-        host, _port = parts.hostname, parts.port
-        (host or "").encode("idna")
+        host, _port = parts.hostname or "", parts.port
+        host.encode("idna")
     except ValueError:
         return "no URL"
-    if not url.isprintable() or " " in url:
-        return "no URL"
-    if parts.scheme not in {"http", "https"} or not host:
-        return "want https://HOST[:PORT] or http://HOST[:PORT]"
-    if parts.username is not None or parts.password is not None:
-        return "has a user or password, which would be shown in logs; they belong to the user"
-    if parts.query or parts.fragment:
-        return "has a query or fragment"
-    return ""
+    flaws = {
+        "missing": not url,
+        "no URL": not url.isprintable() or " " in url,
+        "want https://HOST[:PORT] or http://HOST[:PORT]": parts.scheme not in {"http", "https"}
+        or not host,
+        "has a user or password, which would be shown in logs; they belong to the user": "@"
+        in parts.netloc,
+        "has a query or fragment": bool(parts.query or parts.fragment),
+    }
+    return next((problem for problem, is_so in flaws.items() if is_so), "")

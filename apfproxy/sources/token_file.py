@@ -1,9 +1,12 @@
-"""Files with bearer tokens, which are in no message or repr."""
+"""Files with bearer tokens, which are in no message or repr.
+
+Each function raises OperatorError where there is no usable token, and blocks on the file system.
+"""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.base.errors import OperatorError
@@ -20,48 +23,35 @@ TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 """The letters of a bearer token: RFC 6750."""
 
 
-class TokenFile:
-    """A file with one token, read for each use; one of fewer than `min_characters` is refused."""
-
-    def __init__(self, path: str, min_characters: int = MIN_CHARACTERS) -> None:
-        self.path = Path(path)
-        self._min_characters = min_characters
-
-    def token(self) -> bytes:
-        """The current token, or OperatorError; blocks on the file system for a moment."""
-        return checked(self.path, _read(self.path), self._min_characters)
+def read_token(path: str, min_characters: int = MIN_CHARACTERS) -> bytes:
+    """The one token in a file; one of fewer than `min_characters` is refused."""
+    return _checked(path, _read(path), min_characters)
 
 
 def usable_token(path: str | None) -> Callable[[], bytes] | None:
     """The current token of a file, which has one now; None if there is no file."""
     if path is None:
         return None
-    file = TokenFile(path)
-    file.token()
-    return file.token
+    read_token(path)
+    return partial(read_token, path)
 
 
 def tokens_in(path: str) -> tuple[bytes, ...]:
-    """The tokens in a file, one a line, or OperatorError; blocks on the file system.
-
-    Empty lines, and those that begin with `#`, are no tokens.
-    """
-    lines = [line.strip() for line in _read(Path(path)).splitlines()]
+    """The tokens in a file, one a line; empty lines, and those that begin with `#`, are none."""
+    lines = [line.strip() for line in _read(path).splitlines()]
     found = [line for line in lines if line and not line.startswith(b"#")] or [b""]
-    return tuple(checked(Path(path), line) for line in found)
+    return tuple(_checked(path, line, MIN_CHARACTERS) for line in found)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: str) -> bytes:
     try:
         return read_file(path, MAX_BYTES)
     except OSError as error:
-        raise OperatorError(
-            f"the token file {path} cannot be read: {error.strerror or error}"
-        ) from error
+        reason = error.strerror or error
+        raise OperatorError(f"the token file {path} cannot be read: {reason}") from error
 
 
-def checked(path: Path, data: bytes, min_characters: int = MIN_CHARACTERS) -> bytes:
-    """The token in the bytes of a file, or OperatorError; white space around it is ignored."""
+def _checked(path: str, data: bytes, min_characters: int) -> bytes:
     token = data.strip()
     if not token:
         raise OperatorError(f"the token file {path} is empty; write one token into it")

@@ -236,6 +236,7 @@ async def proxy_before(access: ApiAccess, config: str, folder: Path) -> AsyncIte
     if access.token is not None:
         (folder / "token").write_text(access.token)
         token_file = str(folder / "token")
+    own = access.own or (None, None)
     process = ProxyProcess(
         Settings(
             downstream=DownstreamSettings(
@@ -246,8 +247,8 @@ async def proxy_before(access: ApiAccess, config: str, folder: Path) -> AsyncIte
                 tls=UpstreamTlsSettings(
                     ca_file=file_of(folder, "ca.crt", access.authorities),
                     server_name=access.server_name,
-                    certificate_file=file_of(folder, "client.crt", access.certificate),
-                    key_file=file_of(folder, "client.key", access.key),
+                    certificate_file=file_of(folder, "client.crt", own[0]),
+                    key_file=file_of(folder, "client.key", own[1]),
                 ),
                 identity="impersonate",
                 token_file=token_file,
@@ -275,9 +276,8 @@ async def test_classes_are_those_of_the_real_server(tmp_path: Path) -> None:
     tls: ssl.SSLContext | bool = not access.is_unverified
     if access.authorities is not None:
         tls = ssl.create_default_context(cadata=access.authorities.content().decode())
-        if access.certificate is not None and access.key is not None:
-            files = (access.certificate, access.key)
-            paths = [file_of(tmp_path, f"own-{at}.pem", pem) for at, pem in enumerate(files)]
+        if access.own is not None:
+            paths = [file_of(tmp_path, f"own-{at}.pem", pem) for at, pem in enumerate(access.own)]
             tls.load_cert_chain(paths[0] or "", paths[1])
     headers = {"Authorization": f"Bearer {access.token}"} if access.token else {}
     async with (

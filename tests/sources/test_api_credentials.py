@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +14,8 @@ import pytest
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.tls_files import Pem
 from apfproxy.sources import api_credentials
-from apfproxy.sources.api_credentials import ApiCredentials, Credential
-from apfproxy.sources.kubeconfig import ApiAccess, ExecCommand
+from apfproxy.sources.api_credentials import ApiCredentials, Credential, read_credential, run
+from apfproxy.sources.kubeconfig import ApiAccess, Program, Variable
 from loadtest.certificates import Authority
 from tests.authn.signing import unsigned
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TOKEN = "abc"  # noqa: S105 - of nobody
+SECRET = "s3cr3t"  # noqa: S105 - of nobody
+VERSION = "client.authentication.k8s.io/v1"
 SERVER = "https://here.example"
 OTHER_KEY = Authority("other").issue("me").key_pem
 
@@ -91,8 +96,7 @@ async def test_certificates_are_read_again(
         ApiAccess(
             server=SERVER,
             authorities=Pem(path=str(tmp_path / "ca.crt")),
-            certificate=Pem(path=certificate),
-            key=Pem(path=key),
+            own=(Pem(path=certificate), Pem(path=key)),
             server_name="kubernetes",
         )
     )
@@ -124,8 +128,7 @@ def test_data(monkeypatch: pytest.MonkeyPatch) -> None:
         ApiAccess(
             server=SERVER,
             authorities=Pem(data="# Autorité\n".encode() + authority.pem),
-            certificate=Pem(data=issued.cert_pem),
-            key=Pem(data=issued.key_pem),
+            own=(Pem(data=issued.cert_pem), Pem(data=issued.key_pem)),
         )
     )
 
@@ -145,23 +148,12 @@ def test_data(monkeypatch: pytest.MonkeyPatch) -> None:
             id="ca-is-no-pem",
         ),
         pytest.param(
-            lambda ca: {
-                "certificate": Pem(data=ca.issue("me").cert_pem),
-                "key": Pem(data=OTHER_KEY),
-            },
+            lambda ca: {"own": (Pem(data=ca.issue("me").cert_pem), Pem(data=OTHER_KEY))},
             "are no certificate and its key",
             id="key-of-another",
         ),
         pytest.param(
-            lambda ca: {
-                "certificate": Pem(path="/nowhere"),
-                "key": Pem(data=ca.issue("me").key_pem),
-            },
-            "/nowhere: cannot be read",
-            id="no-certificate",
-        ),
-        pytest.param(
-            lambda _: {"certificate": Pem(path="/nowhere"), "key": Pem(path="/nowhere")},
+            lambda _: {"own": (Pem(path="/nowhere"), Pem(path="/nowhere"))},
             "/nowhere: cannot be read: No such file",
             id="no-files",
         ),
@@ -178,36 +170,173 @@ def test_problems(access: Callable[[Authority], dict[str, object]], expected: st
         ApiCredentials(ApiAccess(**fields))  # type: ignore[arg-type]
 
 
-async def test_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program gives the token, or the certificate, and others after a refusal."""
-    authority = Authority("ca")
-    issued = [authority.issue("me") for _ in range(2)]
-    given = [
-        Credential(token=TOKEN),
-        *(
-            Credential(certificate=each.cert_pem.decode(), key=each.key_pem.decode())
-            for each in issued
+def said(**status: object) -> bytes:
+    """What a program says."""
+    return json.dumps({"kind": "ExecCredential", "apiVersion": VERSION, "status": status}).encode()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[[str], str]:
+    """Make a program of lines of a shell: its path."""
+
+    def make(lines: str) -> str:
+        path = tmp_path / "program"
+        path.write_text(f"#!/bin/sh\n{lines}\n")
+        path.chmod(0o700)
+        return str(path)
+
+    return make
+
+
+async def test_is_told(program: Callable[[str], str]) -> None:
+    """The program gets its arguments, its variables, and what there is to know; no terminal."""
+    path = program('cat; printf "%s %s %s" "$1" "$OWN" "$KUBERNETES_EXEC_INFO"')
+    command = Program(api_version=VERSION, command=path, args=("a b",), env=(Variable("OWN", "c"),))
+    expected = {
+        "kind": "ExecCredential",
+        "apiVersion": VERSION,
+        "spec": {"interactive": False, "cluster": {"server": "s"}},
+    }
+
+    assert f"a b c {json.dumps(expected)}" == (await run(command, {"server": "s"})).decode()
+    assert "'c'" not in repr(command)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(
+            "echo first >&2; echo second >&2; exit 3",
+            "ended with 3: first second; hint",
+            id="fails",
         ),
+        pytest.param("printf '\\33[2J' >&2; exit 3", r"3: \\x1b\[2J; hint", id="escapes"),
+        pytest.param("exec sleep 60", "did not end within 0.1 s", id="hangs"),
+        pytest.param("setsid sleep 1", "did not end within 0.1 s", id="lets-others-hang"),
+        pytest.param("exec yes", "says more than 1048576 bytes", id="says-too-much"),
+    ],
+)
+async def test_fails(
+    lines: str,
+    expected: str,
+    program: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A program that fails or hangs is an error, with its own words."""
+    if "sleep" in lines:
+        monkeypatch.setattr(api_credentials, "WITHIN_S", 0.1)
+
+    with pytest.raises(OperatorError, match=expected):
+        await run(Program(api_version=VERSION, command=program(lines), install_hint="hint"), None)
+
+
+async def test_ends_with_the_wait_for_it(program: Callable[[str], str], tmp_path: Path) -> None:
+    """When nobody waits any more, the program and what it has started end at once."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    running = asyncio.ensure_future(
+        run(
+            Program(
+                api_version=VERSION,
+                command=program(f"exec 3>{fifo}; echo begun >&3; sleep 60 & wait"),
+            ),
+            None,
+        )
+    )
+    file = await asyncio.to_thread(fifo.open)
+    with file:
+        said = [await asyncio.to_thread(file.readline)]
+        running.cancel()
+        await asyncio.wait((running,))
+        said.append(await asyncio.to_thread(file.read))  # comes to its end with the last writer
+
+    assert ["begun\n", ""] == said
+    assert running.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(said(token=SECRET), Credential(token=SECRET), id="token"),
+        pytest.param(
+            said(clientCertificateData="c", clientKeyData="k"),
+            Credential(client_certificate_data="c", client_key_data="k"),
+            id="certificate",
+        ),
+        pytest.param(
+            said(token=SECRET, expirationTimestamp="1970-01-01T00:01:00Z"),
+            Credential(token=SECRET, expiration_timestamp="1970-01-01T00:01:00Z"),
+            id="expires",
+        ),
+    ],
+)
+def test_read(data: bytes, expected: Credential) -> None:
+    """A credential is a token, or a certificate with its key, perhaps for a time."""
+    found = read_credential(data, Program(api_version=VERSION, command="x"))
+
+    assert expected == found
+    assert SECRET not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(b"s3cr3t", "is no ExecCredential", id="no-json"),
+        pytest.param(
+            said(token=SECRET).replace(b"/v1", b"/v1alpha1"), "is not of client", id="version"
+        ),
+        pytest.param(
+            b'{"kind":"ExecCredential","apiVersion":"%s"}' % VERSION.encode(),
+            "gave neither",
+            id="status",
+        ),
+        pytest.param(said(), "gave neither", id="nothing"),
+        pytest.param(said(token=SECRET, clientKeyData="k"), "gave neither", id="half"),
+        pytest.param(said(token=SECRET, expirationTimestamp="soon"), "is no time", id="time"),
+    ],
+)
+def test_no_credential(data: bytes, expected: str) -> None:
+    """What is no credential is refused, without showing it."""
+    with pytest.raises(OperatorError, match=expected) as caught:
+        read_credential(data, Program(api_version=VERSION, command="x"))
+
+    assert SECRET not in str(caught.value)
+
+
+async def test_is_run_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is run at first, shortly before its credential expires, and after a refusal.
+
+    It may give a token, then a certificate, then another, then a token again.
+    """
+    now_s, runs = 0.0, 0
+    pairs = [Authority("ca").issue("me") for _ in range(2)]
+    issued = [(each.cert_pem.decode(), each.key_pem.decode()) for each in pairs]
+    soon = "1970-01-01T00:01:00Z"
+    given: list[dict[str, str]] = [
+        {"token": "t1", "expirationTimestamp": soon},
+        *({"clientCertificateData": cert, "clientKeyData": key} for cert, key in issued),
+        {"token": "t2"},
     ]
 
-    given.append(given[0])
-    runs = iter(given)
+    async def run_it(*_: object) -> bytes:
+        nonlocal runs
+        runs += 1
+        return said(**given[runs - 1])
 
-    async def run(_: ExecCommand) -> bytes:
-        return b""
-
-    monkeypatch.setattr(api_credentials, "run", run)
-    monkeypatch.setattr(api_credentials, "read_credential", lambda *_: next(runs))
-    credentials = ApiCredentials(ApiAccess(server=SERVER, program=ExecCommand(path="x")))
+    monkeypatch.setattr(api_credentials, "run", run_it)
+    access = ApiAccess(server=SERVER, program=Program(api_version=VERSION, command="x"))
+    credentials = ApiCredentials(access, lambda: now_s)
     shown, contexts = [], []
     for _ in given:
         for _ in range(2):
             shown.append(await credentials.refresh())
             contexts.append(credentials.context)
-        credentials.refused()
+        if runs == 1:
+            now_s = 51.0
+        else:
+            credentials.refused()
 
-    token = f"Bearer {TOKEN}"
-    assert [token] * 2 + [None] * 4 + [token] * 2 == shown
+    assert ["Bearer t1"] * 2 + [None] * 4 + ["Bearer t2"] * 2 == shown
     assert [True] * 4 == [contexts[at] is contexts[at + 1] for at in (0, 2, 4, 6)]
     assert 4 == len({id(context) for context in contexts})
     assert credentials.problem is None

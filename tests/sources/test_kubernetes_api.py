@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from apfproxy.base.tls_files import Pem
 from apfproxy.sources import kubernetes_api
 from apfproxy.sources.api_credentials import ApiCredentials
-from apfproxy.sources.kubeconfig import ApiAccess, ExecCommand
+from apfproxy.sources.kubeconfig import ApiAccess, Program
 from apfproxy.sources.kubernetes_api import SILENCE_S, KubernetesApi, KubernetesApiError
 from loadtest.certificates import Authority
 from tests.end_to_end.programs import free_port
@@ -168,7 +168,7 @@ async def test_no_token(tmp_path: Path) -> None:
 
 async def test_program() -> None:
     """A program that gives no credential is said, and one whose token is refused is run again."""
-    access = ApiAccess(server="http://127.0.0.1:1", program=ExecCommand(path="/nowhere"))
+    access = ApiAccess(server="http://127.0.0.1:1", program=Program(command="/nowhere"))
     api = KubernetesApi(access.server, ApiCredentials(access))
     error = await failure(api)
     await api.close()
@@ -227,8 +227,7 @@ async def test_tls(tmp_path: Path) -> None:
                 server=f"https://127.0.0.1:{server.port}",
                 authorities=Pem(data=authority.pem),
                 server_name=name,
-                certificate=Pem(data=client.cert_pem),
-                key=Pem(data=client.key_pem),
+                own=(Pem(data=client.cert_pem), Pem(data=client.key_pem)),
             )
             api = KubernetesApi(access.server, ApiCredentials(access))
             if name is None:
