@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.settings import Address
+from apfproxy.settings.store_address import FLEET, MEMBER
 from apfproxy.settings.values import (
     API_PREFIX,
     COLLECTOR,
@@ -18,11 +19,13 @@ from apfproxy.settings.values import (
     DURATION,
     HEADER,
     HOST_HEADER,
+    HOST_PATTERN,
     LABEL,
     LISTEN,
     MODE,
     NETWORK,
     PATH_PATTERN,
+    PATH_PREFIX,
     PATHS_BELOW,
     SERVICE_PORT,
     SIZE,
@@ -91,6 +94,10 @@ def cases(form: Form, *texts: str) -> list[tuple[Form, str, Any]]:
         *cases(PATHS_BELOW, "/events", "/debug/pprof/", "/a.b/...c/@d"),
         *cases(PATH_PATTERN, "/a", "/*", "/a/*/b/*", "/a.b/*"),
         *cases(API_PREFIX, "/clusters/{workspace}"),
+        *cases(HOST_PATTERN, "a.example", "*.b", "::1"),
+        *cases(PATH_PREFIX, "/clusters/a"),
+        *cases(FLEET, "a", "a-b.c", "A1", "a" * 63),
+        *cases(MEMBER, "pod-1.ns:8080_w1"),
         *cases(SERVICE_PORT, "https", "6443", "1"),
         *cases(TARGET, "/", "/readyz?verbose&exclude=etcd", "/%20"),
         (SERVICE, "default/kubernetes", ("default", "kubernetes")),
@@ -209,6 +216,23 @@ ONLY_HOST = "only a host and a port"
             ("/", "/{a}/{b}", "/" + 1024 * "a"),
             "expected a path such as /clusters/{workspace}",
         ),
+        (
+            HOST_PATTERN,
+            ("a:80", "*", "*a", "a.*.b", "*.*.a", "*.", "*.::1", "[a]", "http://a", "."),
+            "expected a host without a port",
+        ),
+        (
+            PATH_PREFIX,
+            ("a", "/", "/a/", "//a", "/a//b", "/a/.", "/../a", "/./a", "/%41", "/a?b", "/a#b",
+             "/a b", "/ä"),
+            "expected the begin of a path",
+        ),
+        (
+            FLEET,
+            ("", "a/b", "a_b", "-a", "a-", "a" * 64, "ä", "{a}"),
+            "at most 63 letters, digits",
+        ),
+        (MEMBER, ("", "a#b", "a b", "a" * 201), "at most 200 letters, digits"),
         (
             SERVICE,
             ("", "kubernetes", "/a", "a/", "a/b/c", "a/B"),
