@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import json
 import logging
 import math
 import time
 from collections import OrderedDict
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -22,7 +24,6 @@ import msgspec
 from aiohttp import web
 
 from apfproxy.admin import explain_page, tables
-from apfproxy.admin.explain_page import explanation_json
 from apfproxy.admin.gathering import summary_of
 from apfproxy.admin.history import SAMPLE_S, History
 from apfproxy.admin.live_feed import LiveFeed
@@ -30,11 +31,11 @@ from apfproxy.admin.live_state import flow_json, live_state
 from apfproxy.admin.overview import Overview
 from apfproxy.admin.questions import Question, RefusedError, joined, merged_live
 from apfproxy.admin.responses import (
+    SAFETY,
     header,
     own_names_only,
     page_file,
     page_response,
-    plain_errors,
     sliced_response,
     wants_json,
     wants_page,
@@ -42,15 +43,13 @@ from apfproxy.admin.responses import (
 from apfproxy.admin.state import FlowsState, summed
 from apfproxy.admin.top_flows import HALF_LIFE_S, MEASURES, largest
 from apfproxy.admin.verdict import verdict
-from apfproxy.admin.web import WebListener
+from apfproxy.admin.web import WebListener, health_routes
 from apfproxy.base.faults import Part, contained
-from apfproxy.base.health_checks import PAGES
 from apfproxy.base.tasks import spawn
-from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.objects.field_errors import closest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from aiohttp.typedefs import Handler
 
@@ -58,9 +57,7 @@ if TYPE_CHECKING:
     from apfproxy.admin.places import Places
     from apfproxy.admin.sources import States
     from apfproxy.admin.state import ClusterState, ProcessState
-    from apfproxy.base.health_checks import HealthReport
-
-    Show = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    from apfproxy.base.health_checks import HealthRegistry
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +66,8 @@ SHUTDOWN_S: Final = 1.0
 ONE: Final = "worker"
 """The parameter that names one worker."""
 MISSING: Final = "X-Apfproxy-Missing-Workers"
+"""The header that names the workers that a response lacks."""
+missing: Final[ContextVar[Sequence[str]]] = ContextVar("missing", default=())
 MAX_VIEWS: Final = 16
 """Clusters whose history is kept, in 700 kB each: those that were asked for last."""
 MOST_NAMED: Final = 20
@@ -90,8 +89,11 @@ NO_CLUSTERS: Final = "cluster: this proxy has no clusters with names; leave out 
 JSON: Final = "application/json; charset=utf-8"
 TEXT: Final = "text/plain; charset=utf-8"
 
+encoded: Final = msgspec.json.encode
+
 DUMPS: Final = "/debug/api_priority_and_fairness"
 EVENTS: Final = "/events"
+OF_ONE: Final = "/clusters/{cluster}"
 OF_ALL: Final = {
     "/metrics": "metrics for Prometheus, as text",
     "/livez": "whether the process works",
@@ -165,18 +167,19 @@ class AdminPages:
     def __init__(self, states: States, api_routes: Sequence[web.RouteDef] = ()) -> None:
         self._states = states
         self._api_routes = api_routes
-        self._overview = Overview()
+        self._overviews: dict[str, Overview] = {}  # by worker, as the views; "" for all
         self._views: OrderedDict[tuple[str, str], View] = OrderedDict()
         self._has_several = False
         self._asked_s = -math.inf
 
     def app(self) -> web.Application:
         """The application, which takes a look each second while it runs."""
-        app = web.Application(middlewares=[plain_errors, own_names_only, refusals])
-        for each in PAGES:
-            app.router.add_route("*", f"/{each}", self.health)
-            app.router.add_route("*", f"/{each}/{{check:.+}}", self.check)
-        pages: dict[str, Show] = {
+        app = web.Application(middlewares=[plain_errors, own_names_only])
+        app.on_response_prepare.append(add_headers)
+        app.add_routes([*health_routes(self._checks), *self._api_routes])
+        app.add_routes([web.get("/metrics", self.metrics), web.get("/", self.index)])
+        app.add_routes([web.get("/debug/clusters", self.clusters)])
+        pages = {
             f"{DUMPS}/dump_priority_levels": self.dump_priority_levels,
             f"{DUMPS}/dump_queues": self.dump_queues,
             f"{DUMPS}/dump_requests": self.dump_requests,
@@ -189,22 +192,16 @@ class AdminPages:
             "/debug/top_flows": self.top_flows,
             "/debug/endpoints": self.endpoints,
             "/debug/fleet": self.fleet,
+            "/page/{path:.+}": page_file,
         }
-        app.add_routes([web.get("/metrics", self.metrics), web.get("/", self.index)])
-        app.add_routes([web.get("/debug/clusters", self.clusters), *self._api_routes])
-        for prefix in ("", "/clusters/{cluster}"):
+        for prefix in ("", OF_ONE):
             app.add_routes([web.get(f"{prefix}{path}", show) for path, show in pages.items()])
-            app.add_routes(
-                [
-                    web.get(f"{prefix}{EVENTS}", self.events, allow_head=False),
-                    web.get(f"{prefix}/page/{{path:.+}}", file),
-                ]
-            )
+            app.add_routes([web.get(f"{prefix}{EVENTS}", self.events, allow_head=False)])
         app.add_routes(
             [
-                web.get("/clusters/{cluster}", redirect),
-                web.get("/clusters/{cluster}/", self.cluster_index),
-                web.get("/clusters/{cluster}/{path:.*}", self.unknown),
+                web.get(OF_ONE, redirect),
+                web.get(f"{OF_ONE}/", self.cluster_index),
+                web.get(f"{OF_ONE}/{{path:.*}}", self.unknown),
             ]
         )
         app.cleanup_ctx.append(self._looking)
@@ -224,7 +221,7 @@ class AdminPages:
                 if self.is_seen():
                     await self.look()
                 else:
-                    self._overview = Overview()
+                    self._overviews.clear()
             # In the middle between two states of workers, which come at whole seconds.
             await asyncio.sleep(1.5 * SAMPLE_S - (time.time() + 0.5 * SAMPLE_S) % SAMPLE_S)
 
@@ -238,20 +235,24 @@ class AdminPages:
         process = await self._states.state()
         self._has_several = process.has_several
         now_ns, unix_s = time.monotonic_ns(), time.time()
-        if process.has_several:
-            self._overview.take(process, now_ns)
-        elif process.clusters:
+        if process.clusters and not process.has_several:
             self.view("", Shown(process, process.clusters[0]))
-        of_workers = await self._states.each() if any(each for each, _ in self._views) else {}
+        is_of_one = any([*self._overviews, *(worker for worker, _ in self._views)])
+        states = {**(await self._states.each() if is_of_one else {}), "": process}
+        for worker, overview in list(self._overviews.items()):
+            if worker in states:
+                overview.take(states[worker], now_ns)
+            else:
+                del self._overviews[worker]
         for (worker, name), view in list(self._views.items()):
-            of = process if not worker else of_workers.get(worker)
+            of = states.get(worker)
             cluster = None if of is None else cluster_of(of, name)
             if of is None or cluster is None or not cluster.is_serving:
                 self._views.pop((worker, name)).feed.close()
                 continue
             view.history.take(of, cluster, now_ns, unix_s)
             if not view.feed.is_empty:
-                view.feed.offer(self._live(Shown(of, cluster), view), unix_s)
+                view.feed.offer(live(Shown(of, cluster), view), unix_s)
 
     async def _close(self, _app: web.Application) -> None:
         for view in self._views.values():
@@ -275,7 +276,13 @@ class AdminPages:
 
     async def _process(self, request: web.Request) -> ProcessState:
         worker = request.query.get(ONE)
-        return await (self._states.state() if worker is None else self._states.one(worker))
+        process = await (self._states.state() if worker is None else self._states.one(worker))
+        missing.set([each.name for each in process.workers if each.problem])
+        return process
+
+    async def _whole(self, request: web.Request) -> ProcessState:
+        of_all_clusters(request)
+        return await self._process(request)
 
     async def _shown(self, request: web.Request) -> Shown:
         """RefusedError if the request names nothing that there is."""
@@ -306,7 +313,9 @@ class AdminPages:
     async def _ask(self, request: web.Request, kind: str, **words: str) -> dict[str, list[Any]]:
         shown = await self._shown(request)
         question = Question(kind, shown.cluster.name, words)
-        return await self._states.ask(question, request.query.get(ONE))
+        found = await self._states.ask(question, request.query.get(ONE))
+        missing.set([each.name for each in shown.process.workers if each.name not in found])
+        return found
 
     async def _ask_any(self, request: web.Request, kind: str, **words: str) -> Any:  # noqa: ANN401
         """What the first worker says, of what all say alike."""
@@ -319,36 +328,25 @@ class AdminPages:
         """Respond with the metrics: sums, or the series of every worker."""
         if (each := request.query.get("workers")) not in {None, "each"}:
             raise RefusedError(400, "workers must be each, or not be there\n")
-        states = await self._states.each() if each else {"": await self._process(request)}
+        process = await self._whole(request)
+        states = await self._states.each() if each else {"": process}
         # The library for them takes 5 MiB: a process without scrapes does without.
         module = await asyncio.to_thread(importlib.import_module, "apfproxy.admin.metric_table")
         return await sliced_response(
             request, module.page(module.TABLE, states), module.CONTENT_TYPE
         )
 
-    async def health(self, request: web.Request) -> web.StreamResponse:
-        """Respond with a health page."""
-        name, excluded = request.path.removeprefix("/"), request.query.getall("exclude", [])
-        checks = self._states.health(name, excluded, worker=request.query.get(ONE))
-        return health_response(
-            checks.page(name, verbose="verbose" in request.query, excluded=excluded)
-        )
-
-    async def check(self, request: web.Request) -> web.StreamResponse:
-        """Respond with the page of one health check."""
-        name, check = request.path.split("/")[1], request.match_info["check"]
-        checks = self._states.health(name, (), check, worker=request.query.get(ONE))
-        report = checks.check_page(name, check)
-        if report is None:
-            raise web.HTTPNotFound
-        return health_response(report)
+    def _checks(self, request: web.Request, page: str, check: str) -> HealthRegistry:
+        of_all_clusters(request)
+        excluded = () if check else request.query.getall("exclude", [])
+        return self._states.health(page, excluded, check, worker=request.query.get(ONE))
 
     async def index(self, request: web.Request) -> web.StreamResponse:
         """Respond with the list of the pages; a browser gets a page."""
-        name, accept = request.query.get("cluster"), header(request, "Accept")
-        if name is not None:
-            raise web.HTTPFound(f"clusters/{quote(name, safe='')}/")
-        process = await self._states.state()
+        if (name := request.query.get("cluster")) is not None:
+            raise web.HTTPFound(f"clusters/{quote(name, safe='')}/{of_worker(request)}")
+        process = await self._process(request)
+        accept = header(request, "Accept")
         if wants_page(accept):
             return await page_file(
                 request, "clusters.html" if process.has_several else "index.html"
@@ -380,20 +378,19 @@ class AdminPages:
 
     async def clusters(self, request: web.Request) -> web.StreamResponse:
         """Respond with the overview of several clusters."""
-        process = await self._process(request)
+        process = await self._whole(request)
         if not process.has_several:
             raise web.HTTPNotFound
         self._asked_s = time.monotonic()
-        if self._overview.taken < ENOUGH:
+        overview = self._overviews.setdefault(request.query.get(ONE, ""), Overview())
+        if overview.taken < ENOUGH:
             await self.look()
             await asyncio.sleep(SAMPLE_S)
             await self.look()
             process = await self._process(request)
-        found = self._overview.json(process)
-        if wants_json(header(request, "Accept")):
-            return await self._json(request, {"time": time.time(), **found}, process)
-        text = tables.table_text(tables.CLUSTER_COLUMNS, tables.cluster_rows(found))
-        return await self._text(request, text, process)
+        found = overview.json(process)
+        rows = tables.cluster_rows(found)
+        return await table(request, tables.CLUSTER_COLUMNS, rows, {"time": time.time(), **found})
 
     # Pages of a cluster, by its state.
 
@@ -407,69 +404,58 @@ class AdminPages:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MEASURED_WITHIN_S):
                 await view.history.measured(2 if shown.process.workers else 1)
-        shown = await self._shown(request)
-        found = {"time": time.time(), **self._live(shown, view)}
-        return await self._json(request, found, shown.process)
+        found = live(await self._shown(request), view)
+        return await page_response(request, encoded({"time": time.time(), **found}), JSON)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Send events until the client goes or the application ends."""
         shown = await self._shown(request)
         view = self.view(request.query.get(ONE, ""), shown)
-        return await view.feed.send(request, {"time": time.time(), **self._live(shown, view)})
-
-    @staticmethod
-    def _live(shown: Shown, view: View) -> dict[str, Any]:
-        state = live_state(shown.process, shown.cluster, view.history)
-        return {"verdict": verdict(state, time.time()), **state}
+        return await view.feed.send(request, {"time": time.time(), **live(shown, view)})
 
     async def limits(self, request: web.Request) -> web.StreamResponse:
         """Respond with the seats of every level."""
         shown = await self._shown(request)
-        return await self._json(request, summary_of(shown.cluster), shown.process)
+        return await page_response(request, encoded(summary_of(shown.cluster)), JSON)
 
     async def dump_priority_levels(self, request: web.Request) -> web.StreamResponse:
         """Respond with every priority level."""
-        shown = await self._shown(request)
-        rows = list(tables.priority_level_rows(shown.cluster))
-        return await self._table(request, tables.PRIORITY_LEVEL_COLUMNS, rows, shown.process)
+        rows = tables.priority_level_rows((await self._shown(request)).cluster)
+        return await table(request, tables.PRIORITY_LEVEL_COLUMNS, list(rows))
 
     async def endpoints(self, request: web.Request) -> web.StreamResponse:
         """Respond with each of the servers behind."""
-        shown = await self._shown(request)
-        rows = list(tables.endpoint_rows(shown.cluster.upstream))
-        return await self._table(request, tables.ENDPOINT_COLUMNS, rows, shown.process)
+        rows = tables.endpoint_rows((await self._shown(request)).cluster.upstream)
+        return await table(request, tables.ENDPOINT_COLUMNS, list(rows))
 
     async def fleet(self, request: web.Request) -> web.StreamResponse:
         """Respond with the members of the fleet; in JSON a `FleetView`, or null without one."""
-        shown = await self._shown(request)
-        view = shown.cluster.fleet
-        if wants_json(header(request, "Accept")):
-            return await self._json(request, view, shown.process)
-        text = NO_FLEET
+        view = (await self._shown(request)).cluster.fleet
         if view is not None:
-            text = tables.table_text(tables.FLEET_COLUMNS, tables.member_rows(view))
-        return await self._text(request, text, shown.process)
+            return await table(request, tables.FLEET_COLUMNS, tables.member_rows(view), view)
+        if wants_json(header(request, "Accept")):
+            return await page_response(request, b"null", JSON)
+        return await page_response(request, NO_FLEET.encode(), TEXT)
 
     # Pages of a cluster, by questions.
 
     async def dump_queues(self, request: web.Request) -> web.StreamResponse:
         """Respond with every queue."""
         found = await self._ask(request, "queues")
-        return await self._table(request, tables.QUEUE_COLUMNS, joined(found.values()))
+        return await table(request, tables.QUEUE_COLUMNS, joined(found.values()))
 
     async def dump_requests(self, request: web.Request) -> web.StreamResponse:
         """Respond with every request that waits or executes."""
         with_details = bool(request.query.get("includeRequestDetails"))
         found = await self._ask(request, "requests", details="1" * with_details)
         columns = tables.request_columns(with_details=with_details)
-        return await self._table(request, columns, joined(found.values()))
+        return await table(request, columns, joined(found.values()))
 
     async def requests(self, request: web.Request) -> web.StreamResponse:
         """Respond with what waits and executes in a level."""
         level = request.query.get("priorityLevel", "")
-        found = {
-            name: each[0] for name, each in (await self._ask(request, "live", level=level)).items()
-        }
+        own = await self._ask(request, "live", level=level)
+        found = {name: each[0] for name, each in own.items()}
         shown = found[""] if "" in found else merged_live(found)
         return web.json_response(shown, headers={"Cache-Control": "no-store"})
 
@@ -483,10 +469,8 @@ class AdminPages:
         """Respond with the objects of the configuration and their UIDs."""
         words = {"uid": request.query["uid"]} if "uid" in request.query else {}
         found = await self._ask_any(request, "objects", **words)
-        if wants_json(header(request, "Accept")):
-            return await self._json(request, found)
         rows = [(each["kind"], each["name"], each["uid"], each["what"]) for each in found]
-        return await self._text(request, tables.table_text(tables.OBJECT_COLUMNS, rows))
+        return await table(request, tables.OBJECT_COLUMNS, rows, found)
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
         """Respond with what would happen to a request."""
@@ -494,12 +478,11 @@ class AdminPages:
         if not query:
             return web.Response(text=explain_page.USAGE)
         replies = await self._ask(request, "explain", query=query)
-        worker, found = next(iter(replies.items()))
-        explanation = msgspec.convert(found[0], Explanation)
+        worker, (found, *_) = next(iter(replies.items()))
         if len(replies) > 1:
             note = f"the queues and seats are those of worker {worker} of {len(replies)}"
-            explanation = msgspec.structs.replace(explanation, notes=(note, *explanation.notes))
-        text = explanation_json(explanation)
+            found["notes"] = [note, *found["notes"]]
+        text = json.dumps(found, indent=2)
         return await page_response(request, text.encode(), JSON)
 
     async def top_flows(self, request: web.Request) -> web.StreamResponse:
@@ -513,9 +496,6 @@ class AdminPages:
         own = await self._ask(request, "flows", most=str(MAX_LIMIT))
         found = summed([msgspec.convert(each[0], FlowsState) for each in own.values()])
         chosen = largest(found, int(limit), MEASURES if by is None else (measures[by],))
-        if not wants_json(header(request, "Accept")):
-            rows = list(map(tables.flow_row, chosen))
-            return await self._text(request, tables.table_text(tables.FLOW_COLUMNS, rows))
         shown = {
             "halfLifeSeconds": HALF_LIFE_S,
             "capacity": found.capacity,
@@ -525,47 +505,33 @@ class AdminPages:
             },
             "flows": list(map(flow_json, chosen)),
         }
-        return await self._json(request, shown)
+        return await table(request, tables.FLOW_COLUMNS, map(tables.flow_row, chosen), shown)
 
-    # How they respond.
 
-    @staticmethod
-    async def _json(
-        request: web.Request, found: object, process: ProcessState | None = None
-    ) -> web.StreamResponse:
-        response = await page_response(request, msgspec.json.encode(found), JSON)
-        return told(response, process)
+def live(shown: Shown, view: View) -> dict[str, Any]:
+    """The state of the live page, with what is wrong in words."""
+    state = live_state(shown.process, shown.cluster, view.history)
+    return {"verdict": verdict(state, time.time()), **state}
 
-    @staticmethod
-    async def _text(
-        request: web.Request, text: str, process: ProcessState | None = None
-    ) -> web.StreamResponse:
+
+async def table(
+    request: web.Request,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[tables.Cell]],
+    found: object = None,
+) -> web.StreamResponse:
+    """A table as text; as JSON what it was made of, or else its rows.
+
+    It is laid out in a thread: there may be many thousands of rows.
+    """
+    if not wants_json(header(request, "Accept")):
+        text = await asyncio.to_thread(tables.table_text, columns, rows)
         # A user's name may have bytes that are no UTF-8, which Python keeps as lone surrogates.
-        body = text.encode(errors="backslashreplace")
-        return told(await page_response(request, body, TEXT), process)
-
-    async def _table(
-        self,
-        request: web.Request,
-        columns: Sequence[str],
-        rows: Iterable[Sequence[tables.Cell]],
-        process: ProcessState | None = None,
-    ) -> web.StreamResponse:
-        """A dump, laid out in a thread: there may be many thousands of rows."""
-        if wants_json(header(request, "Accept")):
-            text = await asyncio.to_thread(tables.table_json, columns, rows)
-            return told(await page_response(request, text.encode(), JSON), process)
-        return await self._text(
-            request, await asyncio.to_thread(tables.table_text, columns, rows), process
-        )
-
-
-def told(response: web.Response, process: ProcessState | None) -> web.Response:
-    """The response, with the workers that it lacks."""
-    missing = [] if process is None else [each.name for each in process.workers if each.problem]
-    if missing:
-        response.headers[MISSING] = ", ".join(missing)
-    return response
+        return await page_response(request, text.encode(errors="backslashreplace"), TEXT)
+    if found is not None:
+        return await page_response(request, encoded(found), JSON)
+    text = await asyncio.to_thread(tables.table_json, columns, rows)
+    return await page_response(request, text.encode(), JSON)
 
 
 def cluster_of(process: ProcessState, name: str) -> ClusterState | None:
@@ -578,27 +544,41 @@ def cluster_name(request: web.Request) -> str | None:
     return request.match_info.get("cluster") or request.query.get("cluster")
 
 
-def health_response(report: HealthReport) -> web.Response:
-    """The report for the client."""
-    headers = {"X-Content-Type-Options": "nosniff"}
-    return web.Response(text=report.text, status=200 if report.is_healthy else 500, headers=headers)
+def of_all_clusters(request: web.Request) -> None:
+    """RefusedError if a page of the whole process is asked for one cluster."""
+    if "cluster" in request.query:
+        text = f"cluster: {request.path} is of the whole process; leave cluster out\n"
+        raise RefusedError(400, text)
+
+
+def of_worker(request: web.Request) -> str:
+    """The query that names the worker of a request, for another page of it."""
+    worker = request.query.get(ONE)
+    return "" if worker is None else f"?{ONE}={quote(worker, safe='')}"
 
 
 @web.middleware
-async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Say what is wrong with a question."""
+async def plain_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Say what is wrong with a request, and name the index where the path is unknown."""
+    missing.set(())
     try:
         return await handler(request)
+    except web.HTTPNotFound:
+        return web.Response(text="404 page not found; / lists what there is\n", status=404)
     except RefusedError as error:
         headers = {"Retry-After": "1"} if error.status == 503 else {}  # noqa: PLR2004
         return web.Response(text=error.text, status=error.status, headers=headers)
 
 
-async def file(request: web.Request) -> web.StreamResponse:
-    """Respond with one of the files of the pages."""
-    return await page_file(request, request.match_info["path"])
+async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    """Set the safety headers, and name the workers that the response lacks."""
+    for name, value in SAFETY.items():
+        response.headers.setdefault(name, value)
+    if names := missing.get():
+        response.headers[MISSING] = ", ".join(names)
 
 
 async def redirect(request: web.Request) -> web.StreamResponse:
     """Say where the pages of a cluster begin."""
-    raise web.HTTPFound(f"/clusters/{quote(request.match_info['cluster'], safe='')}/")
+    name = quote(request.match_info["cluster"], safe="")
+    raise web.HTTPFound(f"/clusters/{name}/{of_worker(request)}")

@@ -286,7 +286,9 @@ def cluster_state(parts: ClusterParts, *, is_full: bool = False) -> ClusterState
         limit=controller.server_concurrency_limit,
         shared_limit=limit,
         members=members,
-        seat_fair_frac=controller.seat_fair_frac,
+        fair=[controller.seat_fair_frac, sum(each.target for each in controller.levels.values())]
+        if controller.seat_fair_frac
+        else [],
         generation=controller.generation,
         source=serving.source,
         client_problems=list(serving.client_problems),

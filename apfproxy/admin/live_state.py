@@ -84,10 +84,11 @@ def live_state(process: ProcessState, cluster: ClusterState, history: History) -
             "events": [
                 {
                     "time": each.unix_s,
-                    "message": _of_workers(process, each.workers, each.message),
+                    "message": _of_workers(process, each.workers, each.message, is_own=each.is_own),
                     "isError": each.is_error,
                 }
                 for each in process.events
+                if each.cluster in {"", cluster.name}
             ],
         },
     }
@@ -96,13 +97,19 @@ def live_state(process: ProcessState, cluster: ClusterState, history: History) -
     return state
 
 
-def _of_workers(process: ProcessState, workers: Sequence[str], text: str) -> str:
-    """A text with the workers that say it, unless all do."""
+def _of_workers(
+    process: ProcessState, workers: Sequence[str], text: str, *, is_own: bool = False
+) -> str:
+    """A text with the workers that say it, unless all do and it is no worker's own."""
     if not process.workers:
         return text
     several = [each for each in process.workers if not each.problem]
     named = [name for name in workers if name]
-    is_all = len(named) == len(several) and (len(several) > 1 or len(process.workers) == 1)
+    is_all = (
+        not is_own
+        and len(named) == len(several)
+        and (len(several) > 1 or len(process.workers) == 1)
+    )
     return text if not named or is_all else f"worker {', '.join(named)}: {text}"
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from apfproxy.admin.state import ClusterState, ProcessState, UpstreamState
 
 SEVERITIES: Final = (ERROR, WARNING, NOTE, OK)
-MAX_PROBLEM: Final = 200
-"""Characters of a problem; all of it is on the cluster's own page."""
+MAX_PROBLEM, MAX_NAMED_PROBLEM = 200, 80
+"""Characters of a problem, and beside the cluster's name; all of it is on the cluster's page."""
 
 
 class Totals(NamedTuple):
@@ -76,7 +76,8 @@ class Overview:
         if cluster.is_serving:
             fleet_problem = "" if cluster.fleet is None else cluster.fleet.problem
             stays = f"stays as it was: {problem}" if problem else ""
-            problem = stays or problem_of_servers(upstream) or fleet_problem
+            fails = f"its servers fail {number_text(failed)} requests/s" if failed else ""
+            problem = stays or problem_of_servers(upstream) or fleet_problem or fails
         row = {
             "name": cluster.name,
             "where": cluster.where,
@@ -171,7 +172,11 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     refused = [row["name"] for row in rows if row["state"] == "refused"]
     failing = [row["name"] for row in rows if row["state"] == "failing"]
     rejects = [row["name"] for row in rows if _rejects(row)]
-    troubled = [row["name"] for row in rows if row["severity"] == WARNING]
+    troubled = [
+        f"{row['name']} ({row['problem'][:MAX_NAMED_PROBLEM]})"
+        for row in rows
+        if row["severity"] == WARNING
+    ]
     tell(ERROR, refused, "cannot be used", "cannot be used")
     tell(ERROR, failing, "has no server that answers", "have no server that answers")
     tell(ERROR, rejects, "rejects requests", "reject requests")

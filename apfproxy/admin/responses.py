@@ -93,19 +93,6 @@ def is_own_name(host: str, machine: str) -> bool:
     return True
 
 
-@web.middleware
-async def plain_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Name the index in responses for unknown paths, and set the safety headers."""
-    try:
-        response = await handler(request)
-    except web.HTTPNotFound:
-        response = web.Response(text="404 page not found; / lists what there is\n", status=404)
-    if not response.prepared:
-        for name, value in SAFETY.items():
-            response.headers.setdefault(name, value)
-    return response
-
-
 def header(request: web.Request, name: str) -> str:
     """All values of a header as one list; empty without any."""
     return ",".join(request.headers.getall(name, []))
@@ -154,7 +141,7 @@ async def sliced_response(
 
     If making a slice fails the connection is cut: a response that ends in order would seem whole.
     """
-    headers = {"Content-Type": content_type, "Vary": "Accept-Encoding", **SAFETY}
+    headers = {"Content-Type": content_type, "Vary": "Accept-Encoding"}
     if request.method == "HEAD":
         return web.Response(headers=headers)
     compressor = None
@@ -190,9 +177,14 @@ async def taking_turns(slices: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield each
 
 
-async def page_file(request: web.Request, path: str) -> web.Response:
-    """One of the files of the live page and of the overview, which stand beside this module."""
-    found = page_files().get(path)
+async def page_file(request: web.Request, path: str = "") -> web.Response:
+    """A file of the live page or of the overview, which stand beside this module.
+
+    Args:
+        request: The request, whose route has a `path` where none is given.
+        path: The file's, from there.
+    """
+    found = page_files().get(path or request.match_info["path"])
     if found is None:
         raise web.HTTPNotFound
     body, content_type, tag = found

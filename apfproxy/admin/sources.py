@@ -54,17 +54,12 @@ class States(ABC):
         """The checks of a health page, or with a name of the page of one check.
 
         The page of several workers fails only where no worker is well, or a check of their parent
-        fails; what fails in one is listed.
+        fails; what fails in one is listed.  RefusedError.
         """
 
+    @abstractmethod
     async def one(self, worker: str) -> ProcessState:
         """That of one worker; RefusedError."""
-        found = await self.each()
-        if worker not in found or not worker:
-            names = ", ".join(name for name in found if name) or "none"
-            text = f"worker: there is none named {worker!r}; there are {names}\n"
-            raise RefusedError(404, text)
-        return found[worker]
 
 
 class OwnStates(States):
@@ -90,16 +85,21 @@ class OwnStates(States):
     async def each(self) -> dict[str, ProcessState]:
         return {"": await self.state()}
 
+    async def one(self, worker: str) -> ProcessState:
+        raise no_worker(worker)
+
     async def ask(self, question: Question, worker: str | None = None) -> dict[str, list[Any]]:
         if worker is not None:
-            await self.one(worker)
+            raise no_worker(worker)
         lines = []
         for line in self.replies(question):
             lines.append(line)
             await asyncio.sleep(0)
         return {"": read(lines)}
 
-    def health(self, *_: object, **_others: object) -> HealthRegistry:
+    def health(self, *_: object, worker: str | None = None) -> HealthRegistry:
+        if worker is not None:
+            raise no_worker(worker)
         return HealthRegistry(self._parts().health)
 
     async def encoded(self) -> bytes:
@@ -194,6 +194,20 @@ class WorkersStates(States):
             for each in there
         }
 
+    def told(self, worker: str) -> Told:
+        """The worker of a name; RefusedError unless it tells something."""
+        there = self.named()
+        if worker not in there:
+            raise no_worker(worker, there)
+        if why_not := there[worker].why_not:
+            raise RefusedError(503, f"worker {worker}: {why_not}\n")
+        return there[worker]
+
+    async def one(self, worker: str) -> ProcessState:
+        state = self.told(worker).state_now()
+        assert state is not None, "it tells something"
+        return of_worker(state, worker)
+
     async def state(self) -> ProcessState:
         own, *states = (await self._all()).values()
         ended = [] if self._ended is None else [self._ended]
@@ -219,11 +233,7 @@ class WorkersStates(States):
         return found
 
     async def ask(self, question: Question, worker: str | None = None) -> dict[str, list[Any]]:
-        workers = self.named()
-        if worker is not None:
-            if worker not in workers:
-                await self.one(worker)
-            workers = {worker: workers[worker]}
+        workers = self.named() if worker is None else {worker: self.told(worker)}
         data = msgspec.msgpack.encode(question)
         found, problems = {}, {}
         asked = [self._ask(each, data) for each in workers.values()]
@@ -248,6 +258,9 @@ class WorkersStates(States):
     def health(
         self, page: str, excluded: Collection[str], name: str = "", *, worker: str | None = None
     ) -> HealthRegistry:
+        if worker is not None:
+            state = self.told(worker).state_now()
+            return HealthRegistry(map(check_of, [] if state is None else state.health))
         own = {each.name: each for each in self._parts().health}
         failing: list[HealthCheck] = []
         problems: dict[str, list[str]] = {}
@@ -255,13 +268,6 @@ class WorkersStates(States):
         for each, told in self.named().items():
             state, prefix = told.state_now(), f"worker/{each}"
             checks = [] if state is None else [of for of in state.health if page in of.pages]
-            if each == worker:
-                return HealthRegistry(
-                    HealthCheck(
-                        of.name, tuple(of.pages), of.is_blocking, next(iter(of.problems), None)
-                    )
-                    for of in checks
-                )
             well[prefix] = told.why_not or None
             for check in checks:
                 found = problems.setdefault(check.name, [])
@@ -281,6 +287,12 @@ class WorkersStates(States):
                 is_all, text = len(found) >= len(well), "; ".join(found) or None
                 listed.append(HealthCheck(check_name, (page,), is_blocking=is_all, reported=text))
         return HealthRegistry([*own.values(), *listed, *failing])
+
+
+def no_worker(name: str, there: Collection[str] = ()) -> RefusedError:
+    """The refusal of a name that no worker has."""
+    known = f"there are {', '.join(there)}" if there else "this process has no workers"
+    return RefusedError(404, f"worker: there is none named {name!r}; {known}\n")
 
 
 def check_of(check: CheckState) -> HealthCheck:

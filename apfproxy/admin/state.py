@@ -124,7 +124,7 @@ COUNT: Final = _all(sum)
 
 BY_NAME: Final = _by(attrgetter("name"))
 BY_LEVEL_AND_NAME: Final = _by(attrgetter("priority_level", "name"), outlives=True)
-BY_PHASE_AND_KIND: Final = _by(attrgetter("phase", "kind"))
+BY_PHASE_AND_KIND: Final = _by(attrgetter("phase", "kind"), outlives=True)
 BY_FLOW: Final = _by(attrgetter("flow_schema", "priority_level", "flow"))
 BY_KIND: Final = _by(attrgetter("kind"), outlives=True)
 BY_FILE: Final = _by(attrgetter("setting", "file"))
@@ -485,11 +485,21 @@ class Share(State, frozen=True):
     loop_delay_s: float = 0.0
 
 
-def _fleet(views: Sequence[FleetView]) -> FleetView:
+def _weighted(lists: Values) -> list[float]:
+    """The mean of first numbers, by the second ones."""
+    total = sum(weight for _, weight in filter(None, lists))
+    return (
+        [sum(each * weight for each, weight in filter(None, lists)) / total, total] if total else []
+    )
+
+
+def _fleet(views: Sequence[FleetView], ended: Sequence[FleetView]) -> Any:  # noqa: ANN401 - or nothing
     """The fleet as a member that holds its claim says; each member of this machine as it says.
 
     What this machine may use is the sum of what its workers may.
     """
+    if not views:
+        return NOTHING
     shown = next((view for view in views if view.state == "held"), views[0])
     own = {
         member.key: msgspec.structs.replace(member, state=view.state)
@@ -497,12 +507,13 @@ def _fleet(views: Sequence[FleetView]) -> FleetView:
         for member in view.members
         if member.is_self
     }
-    summed_up = ("claim", "in_force", "safe_share", "refreshes", "conflicts", "failures")
+    seats, counts = ("claim", "in_force", "safe_share"), ("refreshes", "conflicts", "failures")
     return msgspec.structs.replace(
         shown,
-        **{name: sum(getattr(view, name) for view in views) for name in summed_up},
+        **{name: sum(getattr(view, name) for view in views) for name in seats},
+        **{name: sum(getattr(view, name) for view in (*views, *ended)) for name in counts},
         problem=next((view.problem for view in views if view.problem), ""),
-        lost=max(view.lost for view in views),
+        lost=max(view.lost for view in (*views, *ended)),
         members=tuple(own.get(member.key, member) for member in shown.members),
     )
 
@@ -519,6 +530,8 @@ class ClusterState(Growing):
         members: How many share it.
         source: Where the objects come from, in a few words.
         client_problems: Why clients are not told apart as they could be.
+        fair: Seats given per seat wanted at the last division among levels, and seats wanted;
+            nothing where there was too little to divide.
         in_flight, in_queue: Most requests at a time in the last second, by kind.
     """
 
@@ -531,7 +544,7 @@ class ClusterState(Growing):
     limit: Amount = 0
     shared_limit: First[int | None] = None
     members: First[int | None] = None
-    seat_fair_frac: Annotated[float, MIN] = 1.0
+    fair: Annotated[list[float], _living(_weighted)] = []
     generation: Annotated[int, MAX] = 0
     source: First[str] = ""
     client_problems: Annotated[list[str], _living(_union)] = []
@@ -544,7 +557,7 @@ class ClusterState(Growing):
     in_queue: Amounts = {}
     usages: Annotated[list[UsageState], BY_PHASE_AND_KIND] = []
     top_flows: FlowsState | None = None
-    fleet: Annotated[FleetView | None, _living(_fleet)] = None
+    fleet: Annotated[FleetView | None, Rule(_fleet)] = None
     workers: Annotated[list[Share], _living(_joined)] = []
 
     upstream: UpstreamState = UpstreamState()
@@ -553,6 +566,10 @@ class ClusterState(Growing):
     reviews: Annotated[list[ReviewState], BY_KIND] = []
     certificates: Annotated[list[Expiry], BY_FILE] = []
     tokens: Annotated[list[Expiry], BY_FILE] = []
+
+    @property
+    def seat_fair_frac(self) -> float:
+        return self.fair[0] if self.fair else 0.0
 
 
 # A process.
@@ -639,11 +656,18 @@ class CheckState(Growing):
 
 
 class EventState(State, frozen=True):
-    """A change of the configuration, or its error, and the workers that had it."""
+    """A change of the configuration, or its error, and the workers that had it.
+
+    Attributes:
+        cluster: The one of several that it is of; "" if it is of all.
+        is_own: Whether it is of each worker by itself, such as of its seats.
+    """
 
     unix_s: float = 0.0
     message: str = ""
     is_error: bool = False
+    cluster: str = ""
+    is_own: bool = False
     workers: list[str] = []
 
 

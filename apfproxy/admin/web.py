@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web, web_response
 
 from apfproxy.admin.places import BACKLOG, IDLE_S, LASTING_TEXT, RETRY_S, Place, Places
-from apfproxy.admin.responses import SAFETY, sliced_response
+from apfproxy.admin.responses import SAFETY
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import PAGES
 from apfproxy.base.sockets import Acceptor, is_unix, port_of
@@ -28,16 +28,15 @@ from apfproxy.request.attributes import AttributesError, parse_attributes
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from aiohttp.typedefs import Handler
 
     from apfproxy.admin.access import AdminAccess
-    from apfproxy.admin.metrics import ScrapedPage
     from apfproxy.base.health_checks import HealthRegistry
 
-    Metrics = Callable[[], Awaitable[ScrapedPage]]
-    """Gives the page of metrics: the first scrape imports what makes it."""
+    Checks = Callable[[web.Request, str, str], HealthRegistry]
+    """The checks of a health page by its name, or with another name of the page of one check."""
 
 EVENTS_PATH = "/events"
 """Of the live page, which has a response that lasts."""
@@ -264,34 +263,29 @@ def lasts(request: web.Request) -> bool:
     return attributes.verb == "watch"
 
 
-def health_routes(health: HealthRegistry, metrics: Metrics) -> list[web.RouteDef]:
-    """The pages of every operators' listener: health and `/metrics`."""
+def health_routes(checks: Checks) -> list[web.RouteDef]:
+    """The health pages, and the page of each of their checks."""
 
-    async def show_metrics(request: web.Request) -> web.StreamResponse:
-        page = await metrics()
-        return await sliced_response(request, page.slices(), page.content_type)
-
-    async def show_page(request: web.Request) -> web.Response:
-        report = health.page(
-            request.path.removeprefix("/"),
-            verbose="verbose" in request.query,
-            excluded=request.query.getall("exclude", []),
+    async def show(request: web.Request) -> web.Response:
+        _, page, *rest = request.path.split("/", 2)
+        check = "".join(rest)
+        found = checks(request, page, check)
+        report = (
+            found.check_page(page, check)
+            if check
+            else found.page(
+                page,
+                verbose="verbose" in request.query,
+                excluded=request.query.getall("exclude", []),
+            )
         )
+        if report is None:
+            raise web.HTTPNotFound
         return web.Response(
             text=report.text,
             status=200 if report.is_healthy else 500,
             headers={"X-Content-Type-Options": "nosniff"},
         )
 
-    async def show_check(request: web.Request) -> web.Response:
-        page = request.path.split("/")[1]
-        report = health.check_page(page, request.match_info["check"])
-        if report is None:
-            raise web.HTTPNotFound
-        return web.Response(text=report.text, status=200 if report.is_healthy else 500)
-
-    routes = [web.get("/metrics", show_metrics)]
-    for page in PAGES:
-        routes.append(web.route("*", f"/{page}", show_page))
-        routes.append(web.route("*", f"/{page}/{{check}}", show_check))
-    return routes
+    paths = [f"/{page}{rest}" for page in PAGES for rest in ("", "/{check:.+}")]
+    return [web.route("*", path, show) for path in paths]

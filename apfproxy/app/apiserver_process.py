@@ -17,6 +17,7 @@ from aiohttp import web
 from apfproxy import __version__
 from apfproxy.admin.apiserver_metrics import ResourceState, StoreState, apiserver_page
 from apfproxy.admin.places import Places
+from apfproxy.admin.responses import sliced_response
 from apfproxy.admin.web import WebListener, health_routes
 from apfproxy.apiserver.answers import UNCACHED
 from apfproxy.apiserver.app import EXTERNAL_ADDRESS, Api, no_such_path
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
-    from apfproxy.admin.metrics import ScrapedPage
     from apfproxy.base.signals import Signals
     from apfproxy.settings import Address
 
@@ -183,13 +183,13 @@ class ApiServerProcess:
         self._gate = Gate(guard.handle, KINDS, self.counters, load)
         page = apiserver_page(self.counters, self._store_state, time.time())
 
-        async def metrics() -> ScrapedPage:
-            return page
+        async def metrics(request: web.Request) -> web.StreamResponse:
+            return await sliced_response(request, page.slices(), page.content_type)
 
         paths = sorted([*Discovery(KINDS).root_paths(), *OWN_PATHS])
         app = web.Application(middlewares=[as_kubernetes])
         app.add_routes(api.routes(self._gate.handle))
-        app.add_routes(health_routes(self.health, metrics))
+        app.add_routes([web.get("/metrics", metrics), *health_routes(lambda *_: self.health)])
         app.router.add_route("*", "/", functools.partial(index, paths))
         app.router.add_route("*", "/{path:.*}", not_found)
         limit = min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS)

@@ -208,7 +208,9 @@ class Cluster:
     def _on_servers(self) -> None:
         """The servers, or which of them are well, have changed."""
         self._fit_limit()
-        self.objects.leave({each.url for each in self.served.pool.endpoints if not each.is_drawn})
+        failing = {each.url for each in self.served.pool.endpoints if not each.is_drawn}
+        self.objects.leave(failing)
+        self.endpoints.leave(failing)
 
     async def start(self, is_admin_local: Callable[[], bool]) -> None:
         """Put the objects in force, and look for the servers.
@@ -366,12 +368,7 @@ class Cluster:
         texts = tuple(parts_of(problems))
         self.config_status.loaded(len(problems), time.time())
         self._events.loaded(
-            time.time(),
-            self.controller.generation,
-            texts,
-            dangling,
-            is_whole=is_whole,
-            cluster=self.name,
+            time.time(), self.controller.generation, texts, dangling, is_whole=is_whole
         )
         if self.membership is not None:
             self.membership.look()

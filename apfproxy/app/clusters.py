@@ -295,7 +295,7 @@ class Clusters:
                 outcome = "cannot be used" if member.cluster is None else "stays as it was"
                 logger.error("cluster %s %s", wanted.name, outcome)
                 text = f"{wanted.name}: {outcome}: {'; '.join(problem.splitlines())}"
-                self._events.record(time.time(), text, is_error=True)
+                self._events.of_cluster(wanted.name).record(time.time(), text, is_error=True)
             member.problem = problem
             self._route()
 
@@ -328,7 +328,12 @@ class Clusters:
             health.publish()
         try:
             cluster = Cluster(
-                settings, self._shared, health, self._events, wanted.name, self._open_store
+                settings,
+                self._shared,
+                health,
+                self._events.of_cluster(wanted.name),
+                wanted.name,
+                self._open_store,
             )
         except BaseException:
             health.close()

@@ -21,26 +21,42 @@ MAX_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationEvent:
-    """Something that happened; an error asks the operator to do something."""
+    """Something that happened; an error asks the operator to do something.
+
+    Attributes:
+        cluster: The one of several that it is of; "" if it is of all.
+        is_own: Whether it is of this process alone, such as of its seats.
+    """
 
     unix_s: float
     message: str
     is_error: bool
+    cluster: str = ""
+    is_own: bool = False
 
 
 class ConfigurationEvents:
     """The last `MAX_EVENTS`; written by the loader of the configuration."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: str = "") -> None:
+        self._cluster = cluster
         self._events: deque[ConfigurationEvent] = deque(maxlen=MAX_EVENTS)
+
+    def of_cluster(self, name: str) -> ConfigurationEvents:
+        """The same events; those that are recorded there are of one of several clusters."""
+        found = ConfigurationEvents(name)
+        found._events = self._events
+        return found
 
     def __iter__(self) -> Iterator[ConfigurationEvent]:
         return iter(self._events)
 
-    def record(self, unix_s: float, message: str, *, is_error: bool = False) -> None:
+    def record(
+        self, unix_s: float, message: str, *, is_error: bool = False, is_own: bool = False
+    ) -> None:
         if len(message) > MAX_MESSAGE_CHARACTERS:
             message = f"{message[: MAX_MESSAGE_CHARACTERS - 1]}…"
-        self._events.append(ConfigurationEvent(unix_s, message, is_error))
+        self._events.append(ConfigurationEvent(unix_s, message, is_error, self._cluster, is_own))
 
     def loaded(
         self,
@@ -50,19 +66,17 @@ class ConfigurationEvents:
         dangling: Sequence[str],
         *,
         is_whole: bool,
-        cluster: str = "",
     ) -> None:
-        """Record one load of the objects, after which a generation is in force; see `shortfall`.
-
-        `cluster` is its name where there are several.
-        """
+        """Record one load of the objects, after which a generation is in force; see `shortfall`."""
         lacking = shortfall(problems, dangling, is_whole=is_whole)
         text = f"Generation {generation} is in force"
         if problems and is_whole:
             text = f"{lacking[0].upper()}{lacking[1:]}"
         elif lacking:
             text += f", but for: {lacking}" if dangling else f", but {lacking}"
-        self.record(unix_s, f"{cluster}: {text}" if cluster else text, is_error=bool(lacking))
+        if self._cluster:
+            text = f"{self._cluster}: {text}"
+        self.record(unix_s, text, is_error=bool(lacking))
 
 
 def shortfall(problems: Sequence[str], dangling: Sequence[str], *, is_whole: bool) -> str:

@@ -450,13 +450,14 @@ class MembershipWords:
         if state is LeaseState.HELD:
             self._logged_problems.clear()
             seats = f"{self._ledger.in_force()} of {self._ledger.limit} seats"
-            text = f"{self._prefix}holds {seats}{self._of_fleet} for now; they follow its requests"
+            held = f"{seats}{self._of_fleet} for now; they follow its requests"
+            text = f"{self._prefix}this member holds {held}"
             log.info("%s", text)
         else:
             self._logged_problems.add(self.problem)
             text = f"{self._prefix}{self.trouble() or state.value}"
             log.warning("%s", text)
-        self._events.record(time.time(), text, is_error=state is not LeaseState.HELD)
+        self._events.record(time.time(), text, is_error=state is not LeaseState.HELD, is_own=True)
 
     def _is_new(self) -> bool:
         """Whether the problem has not been logged; where they alternate, each is once."""

@@ -18,7 +18,7 @@ from apfproxy.settings.change import NO_CHANGE, Change
 from apfproxy.upstream.dns_endpoints import DnsEndpoints, Resolver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from apfproxy.base.health_checks import HealthChecks
     from apfproxy.settings import EndpointAddress, Settings, UpstreamSettings
@@ -108,6 +108,11 @@ class EndpointSource:
         """Do not wait for endpoints that are yet to come."""
         if self._current is not None:
             self._current.source.found.stop_waiting()
+
+    def leave(self, servers: Collection[str]) -> None:
+        """Ask none of these servers behind, which do not work, for the endpoints."""
+        if self._current is not None:
+            self._current.source.leave(servers)
 
     async def prepare(self, settings: Settings) -> Change:
         """Find the endpoints that other settings mean.

@@ -50,8 +50,8 @@ MAX_MESSAGE = 300
 
 CONNECT_S = 10.0
 LONGEST_S = 30.0
+"""For a list or a write, from beginning to end; for the head of a response that is a watch."""
 LIMITS = aiohttp.ClientTimeout(total=LONGEST_S, sock_connect=CONNECT_S)
-"""For a list or a write, from beginning to end."""
 PATIENCE_S = 1.0
 """For a response's head where another server could be asked; longer after all were too slow."""
 MOST_ASKED = 4
@@ -303,7 +303,7 @@ class KubernetesApi:
         if name is None and server != self._first:
             name = self._others().get(server)
         is_repeatable = method == "GET"
-        patience_s = self._patience_s if len(self._known()) > 1 else None
+        patience_s = self._patience_s if len(self._known()) > 1 else LONGEST_S
         try:
             async with asyncio.timeout(patience_s):
                 response = await self._session.request(

@@ -42,7 +42,7 @@ from apfproxy.sources.servers_behind import OF_THE_API
 from apfproxy.upstream.found_endpoints import FoundEndpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 
     from apfproxy.settings import ServiceSettings
     from apfproxy.sources.kubernetes_api import Json
@@ -122,6 +122,10 @@ class ServiceEndpoints:
             if problem not in before:
                 logger.warning("%s: left out: %s", self.name, problem)
         self.found.put(found.endpoints)
+
+    def leave(self, servers: Collection[str]) -> None:
+        """Follow the slices at none of these servers, which do not work, if at another."""
+        self._api.leave(servers)
 
     async def close(self) -> None:
         """Ask the API nothing more."""

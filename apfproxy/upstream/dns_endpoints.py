@@ -23,7 +23,7 @@ from apfproxy.settings import Address, EndpointAddress
 from apfproxy.upstream.found_endpoints import FoundEndpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable
 
     Answer = tuple[str, ...] | Exception
 
@@ -141,8 +141,11 @@ class DnsEndpoints:
         if before != what:
             logger.warning("%s: %s; %s", self.name, what, self.found.kept)
 
+    def leave(self, servers: Collection[str]) -> None:
+        """Ask none of the servers anyway; a source that asks an API does more here, and below."""
+
     async def close(self) -> None:
-        """End nothing, as nothing is left; a source that asks an API does more."""
+        """End nothing, as nothing is left."""
 
     def __repr__(self) -> str:
         return f"<DnsEndpoints {self.problem() or self.name}>"

@@ -297,18 +297,6 @@ async def test_explain(client: Client) -> None:
     assert "say what is asked for" in await read(client, "/debug/explain?method=GET", 400)
 
 
-@pytest.mark.parametrize("path", ["/debug/limits?cluster=x", "/clusters/x/debug/explain?target=/"])
-async def test_no_clusters(client: Client, path: str) -> None:
-    """A proxy without clusters does not respond for one that is named."""
-    assert "this proxy has no clusters with names; leave out --cl" in await read(client, path, 404)
-
-
-@pytest.mark.parametrize("path", ["/debug/limits?worker=1", f"{DUMPS}/dump_queues?worker=1"])
-async def test_no_workers(client: Client, path: str) -> None:
-    """A process without workers does not respond for one that is named."""
-    assert "worker: there is none named '1'; there are none\n" == await read(client, path, 404)
-
-
 async def test_requests_of_a_level(client: Client) -> None:
     """What executes, and the hand of a flow; an unknown level is named."""
     found = await read(client, "/debug/live/requests?priorityLevel=catch-all")
@@ -496,6 +484,96 @@ async def test_a_silent_worker(workers: tuple[Process, Process]) -> None:
     }
     assert 'apfproxy_worker_up{worker="2"} 0.0' in metrics
     assert "no worker answers\nworker 1: it has no process: it crashed\n" == nobody
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/metrics",
+        "/metrics?workers=each",
+        *(
+            path
+            for path in OF_A_CLUSTER
+            if path not in {"/debug/explain", "/debug/live/hand", "/debug/live/requests"}
+        ),
+        "/debug/live/hand?priorityLevel=catch-all",
+        "/debug/live/requests?priorityLevel=catch-all",
+        "/debug/explain?target=/",
+    ],
+)
+async def test_missing_workers_are_named(workers: tuple[Process, Process], path: str) -> None:
+    """Each page that lacks a worker says which one, and only then."""
+    one, two = workers
+    for process in workers:
+        process.scenes[""].top_flows = TopFlows(8, process.scenes[""].clock)  # type: ignore[union-attr]
+    parent = Parent(one.told(1), two.told(2, state="silent"))
+    async with talking_to(parent.states) as client:
+        lacking = await client.get(path, headers=PLAIN)
+        lacking.close()
+        parent.workers = (one.told(1),)
+        whole = await client.get(path, headers=PLAIN)
+        whole.close()
+
+    assert (200, "2") == (lacking.status, lacking.headers.get(MISSING))
+    assert (200, None) == (whole.status, whole.headers.get(MISSING))
+
+
+async def test_a_worker_that_replies_to_no_question(workers: tuple[Process, Process]) -> None:
+    """A page that lacks only its reply names it, too."""
+
+    async def no_reply(_question: str, _arguments: bytes, _within_s: float) -> bytes:
+        raise OSError
+
+    one, two = workers
+    async with talking_to(Parent(one.told(1), two.told(2, ask=no_reply)).states) as client:
+        response = await client.get(f"{DUMPS}/dump_requests", headers=PLAIN)
+
+    assert (200, "2") == (response.status, response.headers.get(MISSING))
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/debug/limits?cluster=x", 404, "cluster: this proxy has no clusters with names"),
+        ("/clusters/x/debug/limits", 404, "cluster: this proxy has no clusters with names"),
+        ("/?cluster=x", 404, "cluster: this proxy has no clusters with names"),
+        ("/metrics?cluster=x", 400, "cluster: /metrics is of the whole process"),
+        ("/readyz?cluster=x", 400, "cluster: /readyz is of the whole process"),
+        ("/?worker=1", 404, "worker: there is none named '1'"),
+        ("/metrics?worker=1", 404, "worker: there is none named '1'"),
+        ("/debug/limits?worker=1", 404, "worker: there is none named '1'"),
+        ("/readyz?worker=1", 404, "worker: there is none named '1'"),
+        ("/livez/ping?worker=1", 404, "worker: there is none named '1'"),
+    ],
+)
+async def test_neither_clusters_nor_workers(
+    client: Client, path: str, status: int, text: str
+) -> None:
+    """A name that means nothing here is refused rather than left out."""
+    assert text in await read(client, path, status)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/?worker=2",
+        "/metrics?worker=2",
+        "/debug/limits?worker=2",
+        "/readyz?worker=2",
+        f"{DUMPS}/dump_queues?worker=2",
+    ],
+)
+async def test_only_a_silent_worker(workers: tuple[Process, Process], path: str) -> None:
+    """A page of a worker that tells nothing says why; one of a worker that is not there, that."""
+    one, two = workers
+    parent = Parent(one.told(1), two.told(2, state="silent"))
+    async with talking_to(parent.states) as client:
+        silent = await read(client, path, 503)
+        unknown = await read(client, path.replace("2", "9"), 404)
+
+    assert "worker 2" in silent
+    assert "shows no life" in silent
+    assert "worker: there is none named '9'; there are 1, 2" in unknown
 
 
 async def test_counts_outlive_a_worker(workers: tuple[Process, Process]) -> None:

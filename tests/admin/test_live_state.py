@@ -278,6 +278,35 @@ def test_who_has_a_problem(workers: list[str], expected: str) -> None:
     assert [expected] == [each["message"] for each in state["configuration"]["events"]]
 
 
+def test_events_of_each_worker() -> None:
+    """What is of each by itself, such as its seats, names them even where all say the same."""
+    process = parent("1", "2")
+    event = EventState(message="this member holds 4 of 8 seats", workers=["1", "2"], is_own=True)
+    process.events = [event]
+    process.clusters = Scene(()).state().clusters
+    state = live_state(process, process.clusters[0], History())
+
+    assert ["worker 1, 2: this member holds 4 of 8 seats"] == [
+        each["message"] for each in state["configuration"]["events"]
+    ]
+
+
+def test_events_of_a_cluster() -> None:
+    """Those of other clusters are not on its page; those of all are."""
+    events = ConfigurationEvents()
+    for name in ("a", "b"):
+        events.of_cluster(name).loaded(1.0, 2, [], [], is_whole=True)
+    events.record(2.0, "Settings changed")
+    *_, process = gathered(ProcessParts(started_s=1.0, health=(), events=events))
+    [cluster] = Scene(()).state().clusters
+    cluster.name = "b"
+
+    assert ["b: Generation 2 is in force", "Settings changed"] == [
+        each["message"]
+        for each in live_state(process, cluster, History())["configuration"]["events"]
+    ]
+
+
 def test_workers_that_end_or_are_silent() -> None:
     """One that makes room for another is no problem; one that is silent is."""
     process = parent("1", "2", silent="3")

@@ -73,16 +73,21 @@ def test_worst_first() -> None:
     )
     state = process.json()
 
+    out = "1 of 2 servers is out: http://1:1: connection refused"
+
     assert ["bad", "dead", "partly", "well"] == [each["name"] for each in state["clusters"]]
     assert [
         ("error", "1 of 4 clusters cannot be used: bad"),
         ("error", "1 of 4 clusters has no server that answers: dead"),
-        ("warning", "1 of 4 clusters has a problem: partly"),
+        (
+            "warning",
+            f"1 of 4 clusters has a problem: partly ({out})",
+        ),
     ] == [(each["severity"], each["text"]) for each in state["verdict"]]
     assert [
         "x" * MAX_PROBLEM,
         "all fail",
-        "1 of 2 servers is out: http://1:1: connection refused",
+        out,
         "",
     ] == [each["problem"] for each in state["clusters"]]
 
@@ -152,6 +157,23 @@ def test_rates() -> None:
     process.sample()
 
     assert 0.0 == process.json()["clusters"][0]["servedPerSecond"]
+
+
+def test_failures() -> None:
+    """A cluster whose servers are up but fail requests says so."""
+    busy = Still("up")
+    process = Process(busy=busy)
+    process.sample()
+    busy.scene.controller.levels["catch-all"].failed_total += 2
+    process.now_ns = S
+    process.sample()
+    state = process.json()
+
+    assert "its servers fail 2 requests/s" == state["clusters"][0]["problem"]
+    assert (
+        "1 of 1 cluster has a problem: busy (its servers fail 2 requests/s)"
+        == (state["verdict"][0]["text"])
+    )
 
 
 def test_busy_first() -> None:

@@ -22,7 +22,6 @@ from apfproxy.admin.responses import (
     own_names_only,
     page_files,
     page_response,
-    plain_errors,
     qualities,
     sliced_response,
     wants_json,
@@ -51,19 +50,6 @@ async def test_compression(size: int, headers: dict[str, str], encoding: str | N
     assert encoding == response.headers.get("Content-Encoding")
     assert isinstance(response.body, bytes)
     assert b"x" * size == (gzip.decompress(response.body) if encoding else response.body)
-
-
-async def test_unknown_page() -> None:
-    """An unknown page points to the index; no page is kept or guessed at."""
-
-    async def nothing(_request: web.Request) -> web.StreamResponse:
-        raise web.HTTPNotFound
-
-    response = await plain_errors(make_mocked_request("GET", "/x"), nothing)
-
-    assert 404 == response.status
-    assert "nosniff" == response.headers["X-Content-Type-Options"]
-    assert "no-cache, private" == response.headers["Cache-Control"]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +140,7 @@ async def test_page_of_another_site(
         return web.Response(text="users")
 
     monkeypatch.setattr(responses, "is_loopback", lambda _: is_local)
-    app = web.Application(middlewares=[plain_errors, own_names_only])
+    app = web.Application(middlewares=[own_names_only])
     app.router.add_get("/", page)
     async with TestClient(TestServer(app)) as client:
         response = await client.request(method, "/", headers={"Host": "rebound.example:8081"})
@@ -222,8 +208,6 @@ async def test_sliced(headers: dict[str, str]) -> None:
         body = gzip.decompress(body)
 
     assert [b"%09d" % number for number in range(100)] == body.splitlines()
-    assert "nosniff" == response.headers["X-Content-Type-Options"]
-    assert "no-cache, private" == response.headers["Cache-Control"]
     assert all(after > before for before, after in pairwise(sliced.turns[1:]))
 
 

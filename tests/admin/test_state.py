@@ -234,6 +234,26 @@ def test_processes() -> None:
     )
 
 
+def test_counters_of_fleets_never_fall() -> None:
+    """What a worker that ended wrote, lost and saw stays; its seats go with it."""
+    view = fleet(member("a", is_self=True), refreshes=90, lost=3)
+    young = fleet(member("b", is_self=True), refreshes=1, conflicts=0, lost=0)
+    ended = summed([ClusterState(fleet=view), ClusterState(fleet=view)])
+    found = summed([ClusterState(fleet=young)], [ended]).fleet
+    assert found is not None
+
+    assert (181, 8, 3, 200) == (found.refreshes, found.conflicts, found.lost, found.claim)
+    assert None is summed([ClusterState()], [ended]).fleet
+
+
+def test_seats_given_per_seat_wanted() -> None:
+    """Each worker counts by what it wanted; one that had nothing to divide does not count."""
+    busy, other, idle = (ClusterState(fair=each) for each in ([0.5, 30.0], [2.0, 10.0], []))
+
+    assert 0.875 == summed([busy, idle, other]).seat_fair_frac
+    assert 0.0 == summed([idle, idle]).seat_fair_frac
+
+
 def test_fleets() -> None:
     """It is as a member says that holds its claim; each of this machine is as it says."""
     views = [

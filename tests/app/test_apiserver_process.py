@@ -54,7 +54,7 @@ async def test_serves_and_shows_itself() -> None:
     [
         ("/healthz", (200, "no-cache, private", "nosniff")),
         ("/readyz?verbose", (200, "no-cache, private", "nosniff")),
-        ("/livez/ping", (200, "no-cache, private", None)),
+        ("/livez/ping", (200, "no-cache, private", "nosniff")),
         ("/livez/bogus", (404, "no-cache, private", "nosniff")),
         ("/nowhere", (404, "no-cache, private", "nosniff")),
         ("/apis/nowhere", (404, "no-cache, private", "nosniff")),

@@ -26,6 +26,7 @@ class SlicesApi:
         service: Its name.
 
     Attributes:
+        unwell: Addresses of servers that say so when they are asked for `/readyz`.
         asked: `list` or `watch`, with the address of the server that was asked, for each question.
     """
 
@@ -39,6 +40,7 @@ class SlicesApi:
         self._news = asyncio.Condition()
         self._watches: set[asyncio.Transport] = set()
         self.asked: list[tuple[str, str]] = []
+        self.unwell: set[str] = set()
 
     async def put(self, name: str, port: int, *hosts: str, draining: tuple[str, ...] = ()) -> None:
         """Have a slice with these addresses, of which some are about to go."""
@@ -103,6 +105,11 @@ class SlicesApi:
             )
         return await self._watch(request)
 
+    async def _readyz(self, request: web.Request) -> web.Response:
+        assert request.transport is not None
+        host = request.transport.get_extra_info("sockname")[0]
+        return web.Response(status=500 if host in self.unwell else 200)
+
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         at = int(request.query["resourceVersion"])
         response = web.StreamResponse()
@@ -132,6 +139,7 @@ class SlicesApi:
         """Listen: the port."""
         app = web.Application()
         app.router.add_get(self._path, self._answer)
+        app.router.add_get("/readyz", self._readyz)
         runner = web.AppRunner(app, shutdown_timeout=0.0, handler_cancellation=True)
         await runner.setup()
         site = web.TCPSite(runner, host, port, ssl_context=tls)

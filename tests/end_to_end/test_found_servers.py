@@ -26,6 +26,7 @@ from apfproxy.settings import (
     ServiceSettings,
     Settings,
     UpstreamSettings,
+    UpstreamTlsSettings,
 )
 from apfproxy.sources import endpoint_source
 from apfproxy.upstream import dns_endpoints
@@ -286,7 +287,7 @@ def test_other_sources_under_load(tmp_path: Path, names: Names) -> None:
 
 
 @on_uvloop
-async def api_of_its_own(folder: Path) -> None:
+async def api_of_its_own(folder: Path, *, is_gone: bool) -> None:
     """The API that is asked for its servers loses the one that is in the kubeconfig."""
     authority, port = Authority("ca"), free_port()
     issued = authority.issue("api", usage="server", hosts=(ONE, "kubernetes.default.svc"))
@@ -299,16 +300,23 @@ async def api_of_its_own(folder: Path) -> None:
             service=ServiceSettings(
                 name="kubernetes",
                 kubeconfig=kubeconfig(folder, f"https://{ONE}:{port}", authority.write(folder)),
-            )
+            ),
+            tls=UpstreamTlsSettings(ca_file=authority.write(folder)),
         )
     )
+    if not is_gone:
+        asked = HealthCheckSettings(path="/readyz", interval_s=0.1, unhealthy_threshold=1)
+        settings = replace(settings, upstream=replace(settings.upstream, health_check=asked))
     async with contextlib.AsyncExitStack() as stack:
         first = await stack.enter_async_context(contextlib.AsyncExitStack())
         await first.enter_async_context(api.served(ONE, port, tls))
         await stack.enter_async_context(api.served(TWO, port, tls))
         process = await stack.enter_async_context(running(settings))
         await until(lambda: hosts(process) == [ONE, TWO])
-        await first.aclose()
+        if is_gone:
+            await first.aclose()
+        else:  # as a server that hangs, whose connections stay
+            api.unwell = {ONE}
         await until(lambda: ("watch", TWO) in api.asked)
         await api.put("kubernetes", port, TWO, THREE)
         await until(lambda: hosts(process) == [TWO, THREE])
@@ -316,10 +324,11 @@ async def api_of_its_own(folder: Path) -> None:
     assert ("list", ONE) == api.asked[0]
 
 
+@pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "unwell"])
 @pytest.mark.usefixtures("prompt")
-def test_api_of_its_own(tmp_path: Path) -> None:
-    """Where one server of an API dies, the next one tells which there are."""
-    api_of_its_own(tmp_path)
+def test_api_of_its_own(tmp_path: Path, *, is_gone: bool) -> None:
+    """Where one server of an API dies, or is not well, the next one tells which there are."""
+    api_of_its_own(tmp_path, is_gone=is_gone)
 
 
 @on_uvloop

@@ -324,7 +324,7 @@ def test_words(caplog: pytest.LogCaptureFixture) -> None:
     assert [
         f"{trouble}on fire; {means}",
         f"{trouble}gone; {means}",
-        "c: holds 0 of 20 seats of the fleet f for now; they follow its requests",
+        "c: this member holds 0 of 20 seats of the fleet f for now; they follow its requests",
         slow,
         "c: the fleet's record can be used again",
         slow,

@@ -466,3 +466,18 @@ async def test_bad_watch(content: bytes, expected: str, monkeypatch: pytest.Monk
         with pytest.raises(KubernetesApiError, match=expected):
             await events_of(api)
         is_over.set()
+
+
+async def test_watch_that_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The head of a watch's response is awaited for less time than its events."""
+    monkeypatch.setattr(kubernetes_api, "LONGEST_S", 0.1)
+    is_over = asyncio.Event()
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        await is_over.wait()
+        return web.Response()
+
+    async with api_of(answer) as api:
+        with pytest.raises(KubernetesApiError, match="no response in time"):
+            await events_of(api)
+        is_over.set()

@@ -1,6 +1,6 @@
 // The overview of several clusters: a line each, those with problems first.
 
-import { ask } from "./ask.js";
+import { address, ask, showWorker } from "./ask.js";
 import { byId, element, setText, visible } from "./dom.js";
 import { count, duration, rate } from "./numbers.js";
 import { showStale, showVerdict } from "./verdict.js";
@@ -17,7 +17,7 @@ class Row {
     this.numbers = LABELS.map(() => element("b"));
     this.row = element("tr", { role: "row" },
       element("th", { role: "rowheader", scope: "row" },
-        element("a", { class: "name", href: `clusters/${encodeURIComponent(name)}/` }, name), this.where),
+        element("a", { class: "name", href: address(`clusters/${encodeURIComponent(name)}/`) }, name), this.where),
       element("td", { role: "cell", class: "how" }, this.state, this.why),
       ...this.numbers.map((number, place) =>
         element("td", { role: "cell", class: "number", "data-label": LABELS[place] }, number)));
@@ -72,7 +72,7 @@ function connection(now, text) {
 async function look() {
   if (!document.hidden) {
     try {
-      state = await ask("debug/clusters", "");
+      state = await ask("debug/clusters");
       connection("live", "live");
       showVerdict(state.verdict);
       show();
@@ -84,5 +84,6 @@ async function look() {
   setTimeout(look, PERIOD_MS);
 }
 
+showWorker();
 byId("part").addEventListener("input", show);
 look();

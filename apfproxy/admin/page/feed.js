@@ -1,5 +1,7 @@
 // What comes from the server: the connection, and what to do without it.
 
+import { address } from "./ask.js";
+
 const RETRY_MS = 5000;
 
 /**
@@ -35,7 +37,7 @@ export class Feed {
 
   #open() {
     this.handlers.onConnection("connecting");
-    const source = (this.#source = new EventSource("events"));
+    const source = (this.#source = new EventSource(address("events")));
     const on = (name, handler) =>
       source.addEventListener(name, (event) => handler(JSON.parse(event.data)));
     source.addEventListener("open", () => this.handlers.onConnection("live"));

@@ -1,6 +1,6 @@
 // Puts the parts of the page together, and draws at most once a frame.
 
-import { ask } from "./ask.js";
+import { ask, showWorker } from "./ask.js";
 import { showCards } from "./cards.js";
 import { byId, setShown, setText } from "./dom.js";
 import { Endpoints } from "./endpoints.js";
@@ -34,6 +34,8 @@ await breath();
 const flows = new Flows(showHandOf);
 new Explain((hand) => queues.showHand(hand));
 await breath();
+
+showWorker();
 
 let state = null;
 let isDue = false;
