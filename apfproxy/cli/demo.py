@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import re
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
-import httptools
 from rich import box
 from rich.console import Console, Group
 from rich.live import Live
@@ -20,6 +20,7 @@ from rich.text import Text
 from apfproxy.app.running import run_in_loop
 from apfproxy.base.held_signals import INTERRUPTED
 from apfproxy.base.signals import Hangup, Signals
+from apfproxy.base.tasks import spawn
 from apfproxy.cli.demo_servers import LOCALHOST, SEATS, SERVICE_S, Ports, demo_servers
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.parameters import Number
@@ -39,6 +40,7 @@ PAUSE_AFTER_REJECTION_S = 0.1
 """Shorter than the Retry-After that it gets: the greedy client is no polite one."""
 BUCKETS_PER_E = 50
 """Latencies are counted in buckets 2 % wide: bounded memory, however long the demo runs."""
+LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 A_LITTLE = 0.01
 """Part of a throughput: less of a difference is none."""
 
@@ -139,90 +141,33 @@ class Tally:
         else:
             self.failed += 1
 
-    def percentile_s(self, percent: float) -> float | None:
-        """The latency that `percent` of the served requests did not exceed; None without any."""
+    def percentile_ms(self, percent: float) -> str:
+        """The latency that `percent` of the served requests did not exceed; "-" without any."""
         needed = math.ceil(self.served * percent / 100)
         for bucket in sorted(self._latencies):
             needed -= self._latencies[bucket]
             if needed <= 0:
-                return math.exp(bucket / BUCKETS_PER_E)
-        return None
-
-
-class ClientConnection(asyncio.Protocol):
-    """Keeps one request in flight, as one user, until it is closed; counts responses in `tally`."""
-
-    def __init__(self, user: str, path: str, tally: Tally) -> None:
-        self.tally = tally
-        self._request = (
-            f"GET {path} HTTP/1.1\r\nHost: demo\r\nX-Remote-User: {user}\r\n\r\n"
-        ).encode()
-        self._parser = httptools.HttpResponseParser(self)
-        self._transport: asyncio.Transport | None = None
-        self._sent_s = 0.0
-        self._is_closed = False
-
-    async def connect(self, port: int) -> None:
-        """Connect and send the first request; raises `OSError`."""
-        await asyncio.get_running_loop().create_connection(lambda: self, LOCALHOST, port)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports only behave like asyncio's, they do not inherit.
-        self._transport = cast("asyncio.Transport", transport)
-        self._send()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """Count the request that got no response; the connection stays away."""
-        self._transport = None
-        if not self._is_closed:
-            self.tally.failed += 1
-
-    def data_received(self, data: bytes) -> None:
-        """Parse; what is no HTTP ends the connection."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError:
-            if self._transport is not None:
-                self._transport.abort()
-
-    def on_message_complete(self) -> None:
-        """Count a response and send the next request, after a pause if it was a rejection."""
-        status = self._parser.get_status_code()
-        self.tally.add(status, time.perf_counter() - self._sent_s)
-        if status == SUCCESS:
-            self._send()
-        else:
-            asyncio.get_running_loop().call_later(PAUSE_AFTER_REJECTION_S, self._send)
-
-    def _send(self) -> None:
-        if self._transport is not None and not self._is_closed:
-            self._sent_s = time.perf_counter()
-            self._transport.write(self._request)
-
-    def close(self) -> None:
-        """Close at once; what is in flight does not count."""
-        self._is_closed = True
-        if self._transport is not None:
-            self._transport.abort()
+                return f"{math.exp(bucket / BUCKETS_PER_E) * 1000:.1f}"
+        return "-"
 
 
 class Arm:
     """One half of the demo: all clients against one proxy, `without` or `with` flow control.
 
     Attributes:
-        tallies: What each kind of client got, by its name.
+        tallies: What each kind of client got.
         duration_s: How long that was measured.
     """
 
     def __init__(self, name: str, port: int) -> None:
         self.name = name
-        self.tallies = {kind.name: Tally() for kind in KINDS}
+        self.tallies = {kind: Tally() for kind in KINDS}
         self.duration_s = 0.0
         self._port = port
 
     def rate(self, kind: ClientKind) -> float:
         """Requests served a second to all clients of a kind."""
-        return self.tallies[kind.name].served / self.duration_s if self.duration_s else 0.0
+        return self.tallies[kind].served / self.duration_s if self.duration_s else 0.0
 
     async def run(
         self, duration_s: float, interrupted: asyncio.Event, show: Callable[[str], None]
@@ -232,31 +177,59 @@ class Arm:
         CommandError if the proxy cannot be reached.
         """
         clients = [
-            (kind.name, ClientConnection(user, kind.path, self.tallies[kind.name]))
-            for kind in KINDS
-            for user in kind.users
-            for _ in range(kind.in_flight)
+            (kind, user) for kind in KINDS for user in kind.users for _ in range(kind.in_flight)
         ]
         try:
-            await asyncio.gather(*(client.connect(self._port) for _, client in clients))
+            connections = await asyncio.gather(
+                *(asyncio.open_connection(LOCALHOST, self._port) for _ in clients)
+            )
+        except OSError as error:
+            raise CommandError(
+                f"no connection to the proxy of the demo: {error.strerror}"
+            ) from error
+        asking = [
+            spawn(self.ask(*client, *connection), name="client of the demo")
+            for client, connection in zip(clients, connections, strict=True)
+        ]
+        try:
             show(f"{self.name} flow control: warming up (Ctrl-C ends)")
             await wait(interrupted, duration_s * WARM_UP_PART)
-            self.tallies = {kind.name: Tally() for kind in KINDS}
-            for name, client in clients:
-                client.tally = self.tallies[name]
+            self.tallies = {kind: Tally() for kind in KINDS}
             since_s, measured_s = time.perf_counter(), duration_s * (1 - WARM_UP_PART)
             while not interrupted.is_set() and self.duration_s < measured_s:
                 await wait(interrupted, min(REFRESH_S, measured_s - self.duration_s))
                 self.duration_s = time.perf_counter() - since_s
                 left_s = max(0.0, measured_s - self.duration_s)
                 show(f"{self.name} flow control: {left_s:.0f} s left (Ctrl-C ends)")
-        except OSError as error:
-            raise CommandError(
-                f"no connection to the proxy of the demo: {error.strerror}"
-            ) from error
         finally:
-            for _, client in clients:
-                client.close()
+            for each in asking:
+                each.cancel()
+            for _, writer in connections:
+                writer.close()
+
+    async def ask(
+        self,
+        kind: ClientKind,
+        user: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        """Keep one request in flight until cancelled; ends if the connection does."""
+        head = f"GET {kind.path} HTTP/1.1\r\nHost: demo\r\nX-Remote-User: {user}\r\n\r\n".encode()
+        while True:
+            sent_s = time.perf_counter()
+            writer.write(head)
+            try:
+                response = await reader.readuntil(b"\r\n\r\n")
+                if length := LENGTH.search(response):
+                    await reader.readexactly(int(length[1]))
+            except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                self.tallies[kind].add(0, 0.0)
+                return
+            status = int(response[9:12])
+            self.tallies[kind].add(status, time.perf_counter() - sent_s)
+            if status != SUCCESS:
+                await asyncio.sleep(PAUSE_AFTER_REJECTION_S)
 
 
 async def wait(event: asyncio.Event, duration_s: float) -> None:
@@ -284,14 +257,14 @@ def table_of(arms: list[Arm]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for kind in KINDS:
         for arm in arms:
-            tally, rate = arm.tallies[kind.name], arm.rate(kind)
+            tally, rate = arm.tallies[kind], arm.rate(kind)
             table.add_row(
                 kind.name if arm is arms[0] else "",
                 arm.name,
                 f"{rate:.0f}",
                 f"{rate / len(kind.users):.0f}",
-                milliseconds(tally.percentile_s(50)),
-                milliseconds(tally.percentile_s(99)),
+                tally.percentile_ms(50),
+                tally.percentile_ms(99),
                 str(tally.rejected),
                 str(tally.failed),
                 style="" if arm is arms[0] else "bold",
@@ -300,30 +273,25 @@ def table_of(arms: list[Arm]) -> Table:
     return table
 
 
-def milliseconds(duration_s: float | None) -> str:
-    """A latency as the table shows it."""
-    return "-" if duration_s is None else f"{duration_s * 1000:.1f}"
-
-
 def summary(without: Arm, limited: Arm, *, is_whole: bool) -> str:
     """The numbers in words: what a modest client gains, and what the greedy one pays."""
-    waits = [arm.tallies[MODEST.name].percentile_s(50) for arm in (without, limited)]
-    if None in waits:
+    waits = [arm.tallies[MODEST].percentile_ms(50) for arm in (without, limited)]
+    if "-" in waits:
         reason = "no modest client got an answer in both" if is_whole else "interrupted"
         return f"Nothing to compare: {reason}."
     before, after = without.rate(GREEDY), limited.rate(GREEDY)
     costs = []
     if after < before * (1 - A_LITTLE):
         costs.append(f"{1 - after / before:.0%} of its throughput")
-    if rejected := limited.tallies[GREEDY.name].rejected:
+    if rejected := limited.tallies[GREEDY].rejected:
         costs.append(counted(rejected, "rejected request"))
     if costs:
         price = f"with {' and '.join(costs)}"
     else:
         price = f"nothing{', as a server that is not overloaded does more' * (after > before)}"
     return (
-        f"Half of a modest client's requests took at most {milliseconds(waits[0])} ms without flow"
-        f" control, and {milliseconds(waits[1])} ms with it.\n"
+        f"Half of a modest client's requests took at most {waits[0]} ms without flow control,"
+        f" and {waits[1]} ms with it.\n"
         f"The greedy client got {before:,.0f} answers/s without flow control, and {after:,.0f} with"
         f" it: it pays {price}.{'' if is_whole else chr(10) + '(Interrupted.)'}"
     )

@@ -33,20 +33,16 @@ from apfproxy.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator
     from multiprocessing.connection import Connection
 
     from apfproxy.objects.types import Object
 
 SEATS = 20
 SERVICE_S = 0.01
-START_TIMEOUT_S = 30.0
-END_TIMEOUT_S = 5.0
-
+START_TIMEOUT_S, END_TIMEOUT_S = (30.0, 5.0)
 LOCALHOST = "127.0.0.1"
 ANY_PORT = Address(host=LOCALHOST, port=0)
-FLOW_CONTROL = "flowcontrol.apiserver.k8s.io/v1"
-
 API_SERVER = ApiServerSettings(
     listen=ANY_PORT,
     load=LoadSettings({EVERY_VERB: Latency(Shape.FIXED, SERVICE_S)}, SEATS),
@@ -54,42 +50,37 @@ API_SERVER = ApiServerSettings(
 )
 
 
+def object_of(kind: str, spec: Object) -> Object:
+    """An object named `demo`."""
+    version = "flowcontrol.apiserver.k8s.io/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "demo"}, "spec": spec}
+
+
 def flow_schema(level: str) -> Object:
-    """The FlowSchema `demo`, which sends all requests to a level, each user's as a flow."""
+    """The FlowSchema that sends all requests to a level, each user's as a flow."""
     everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
     rule = {
         "subjects": [{"kind": "Group", "group": {"name": "*"}}],
         "resourceRules": [{**everything, "namespaces": ["*"], "clusterScope": True}],
         "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
     }
-    return {
-        "apiVersion": FLOW_CONTROL,
-        "kind": "FlowSchema",
-        "metadata": {"name": "demo"},
-        "spec": {
-            "matchingPrecedence": 2,
-            "distinguisherMethod": {"type": "ByUser"},
-            "priorityLevelConfiguration": {"name": level},
-            "rules": [rule],
-        },
+    spec = {
+        "matchingPrecedence": 2,
+        "distinguisherMethod": {"type": "ByUser"},
+        "priorityLevelConfiguration": {"name": level},
+        "rules": [rule],
     }
+    return object_of("FlowSchema", spec)
 
 
 # Nearly all of the server's seats.  A flow is dealt 6 of 128 queues: the greedy one fills its six,
 # and a modest one has nearly always a queue that is its own.
 QUEUING = {"queues": 128, "handSize": 6, "queueLengthLimit": 50}
-LEVEL: Object = {
-    "apiVersion": FLOW_CONTROL,
-    "kind": "PriorityLevelConfiguration",
-    "metadata": {"name": "demo"},
-    "spec": {
-        "type": "Limited",
-        "limited": {
-            "nominalConcurrencyShares": 10000,
-            "limitResponse": {"type": "Queue", "queuing": QUEUING},
-        },
-    },
+LIMIT = {
+    "nominalConcurrencyShares": 10000,
+    "limitResponse": {"type": "Queue", "queuing": QUEUING},
 }
+LEVEL = object_of("PriorityLevelConfiguration", {"type": "Limited", "limited": LIMIT})
 EXEMPT = (flow_schema("exempt"),)
 LIMITED = (LEVEL, flow_schema("demo"))
 """The objects of the two proxies, beside the mandatory ones."""
@@ -101,20 +92,6 @@ class Ports(NamedTuple):
     without: int
     limited: int
     admin: int
-
-
-def proxy_settings(server_port: int, store: str) -> Settings:
-    """Settings of a proxy before the API server; clients say who they are."""
-    return Settings(
-        downstream=DownstreamSettings(
-            listen=ANY_PORT, identity_headers_from=(ipaddress.ip_network("127.0.0.0/8"),)
-        ),
-        upstream=UpstreamSettings(url=Address(host=LOCALHOST, port=server_port)),
-        flow_control=FlowControlSettings(
-            server_concurrency_limit=SEATS, store=store, suggested_objects=False
-        ),
-        admin=ANY_PORT,
-    )
 
 
 async def start_api_server() -> tuple[int, ...]:
@@ -129,21 +106,27 @@ async def start_proxies(server_port: int, directory: str) -> tuple[int, ...]:
     ports: list[int] = []
     admin_port = 0
     for name, objects in (("without", EXEMPT), ("limited", LIMITED)):
-        process = ProxyProcess(proxy_settings(server_port, f"{directory}/{name}.db"))
+        local = (ipaddress.ip_network("127.0.0.0/8"),)  # clients say who they are
+        settings = Settings(
+            downstream=DownstreamSettings(listen=ANY_PORT, identity_headers_from=local),
+            upstream=UpstreamSettings(url=Address(host=LOCALHOST, port=server_port)),
+            flow_control=FlowControlSettings(
+                server_concurrency_limit=SEATS,
+                store=f"{directory}/{name}.db",
+                suggested_objects=False,
+            ),
+            admin=ANY_PORT,
+        )
+        process = ProxyProcess(settings)
         await process.start()
         ports.append(process.port)
         admin_port = process.admin_port or 0
-        await create(admin_port, objects)
+        async with aiohttp.ClientSession(f"http://{LOCALHOST}:{admin_port}") as session:
+            for obj in objects:
+                path = f"/apis/{obj['apiVersion']}/{obj['kind'].lower()}s"
+                async with session.post(path, json=obj) as response:
+                    response.raise_for_status()
     return (*ports, admin_port)
-
-
-async def create(admin_port: int, objects: Sequence[Object]) -> None:
-    """Create objects in the store of a proxy, as kubectl would; ClientError if it takes none."""
-    async with aiohttp.ClientSession(f"http://{LOCALHOST}:{admin_port}") as session:
-        for obj in objects:
-            path = f"/apis/{FLOW_CONTROL}/{obj['kind'].lower()}s"
-            async with session.post(path, json=obj) as response:
-                response.raise_for_status()
 
 
 @contextlib.contextmanager
@@ -173,11 +156,10 @@ def server_process(
     finally:
         signal.signal(signal.SIGINT, handler)
     theirs.close()
+    ports: tuple[int, ...] = ()
     try:
-        try:
-            ports: tuple[int, ...] = pipe.recv() if pipe.poll(START_TIMEOUT_S) else ()
-        except EOFError:
-            ports = ()
+        with contextlib.suppress(EOFError):  # it ended
+            ports = pipe.recv() if pipe.poll(START_TIMEOUT_S) else ()
         if not ports:
             raise CommandError(
                 "the demo's servers did not start; try again, or see the lines above"
