@@ -29,7 +29,7 @@ from apfproxy.admin.history import SAMPLE_S, History
 from apfproxy.admin.live_feed import LiveFeed
 from apfproxy.admin.live_state import flow_json, live_state
 from apfproxy.admin.overview import Overview
-from apfproxy.admin.questions import Question, RefusedError, joined, merged_live
+from apfproxy.admin.questions import Question, RefusedError, joined, merged_live, read
 from apfproxy.admin.responses import (
     SAFETY,
     header,
@@ -70,6 +70,8 @@ MISSING: Final = "X-Apfproxy-Missing-Workers"
 missing: Final[ContextVar[Sequence[str]]] = ContextVar("missing", default=())
 MAX_VIEWS: Final = 16
 """Clusters whose history is kept, in 700 kB each: those that were asked for last."""
+MAX_DUMPS: Final = 8
+"""At a time, of which one is made while the others wait."""
 MOST_NAMED: Final = 20
 """Names in an error."""
 MEASURED_WITHIN_S: Final = 3.0
@@ -171,6 +173,8 @@ class AdminPages:
         self._views: OrderedDict[tuple[str, str], View] = OrderedDict()
         self._has_several = False
         self._asked_s = -math.inf
+        self._dumping = asyncio.Lock()
+        self._dumps_wanted = 0
 
     def app(self) -> web.Application:
         """The application, which takes a look each second while it runs."""
@@ -311,6 +315,12 @@ class AdminPages:
         return Shown(process, cluster)
 
     async def _ask(self, request: web.Request, kind: str, **words: str) -> dict[str, list[Any]]:
+        replies = await self._replies(request, kind, words)
+        return {name: read(each) for name, each in replies.items()}
+
+    async def _replies(
+        self, request: web.Request, kind: str, words: dict[str, str]
+    ) -> dict[str, bytes]:
         shown = await self._shown(request)
         question = Question(kind, shown.cluster.name, words)
         found = await self._states.ask(question, request.query.get(ONE))
@@ -441,15 +451,27 @@ class AdminPages:
 
     async def dump_queues(self, request: web.Request) -> web.StreamResponse:
         """Respond with every queue."""
-        found = await self._ask(request, "queues")
-        return await table(request, tables.QUEUE_COLUMNS, joined(found.values()))
+        return await self._dump(request, tables.QUEUE_COLUMNS, "queues", {})
 
     async def dump_requests(self, request: web.Request) -> web.StreamResponse:
         """Respond with every request that waits or executes."""
         with_details = bool(request.query.get("includeRequestDetails"))
-        found = await self._ask(request, "requests", details="1" * with_details)
         columns = tables.request_columns(with_details=with_details)
-        return await table(request, columns, joined(found.values()))
+        return await self._dump(request, columns, "requests", {"details": "1" * with_details})
+
+    async def _dump(
+        self, request: web.Request, columns: Sequence[str], kind: str, words: dict[str, str]
+    ) -> web.StreamResponse:
+        """One at a time: each may take a part of a second, and many megabytes."""
+        if self._dumps_wanted == MAX_DUMPS:
+            raise RefusedError(503, f"{MAX_DUMPS} dumps are being made; ask again soon\n")
+        self._dumps_wanted += 1
+        try:
+            async with self._dumping:
+                found = await self._replies(request, kind, words)
+                return await table(request, columns, joined(found.values()))
+        finally:
+            self._dumps_wanted -= 1
 
     async def requests(self, request: web.Request) -> web.StreamResponse:
         """Respond with what waits and executes in a level."""
@@ -524,14 +546,18 @@ async def table(
 
     It is laid out in a thread: there may be many thousands of rows.
     """
-    if not wants_json(header(request, "Accept")):
-        text = await asyncio.to_thread(tables.table_text, columns, rows)
-        # A user's name may have bytes that are no UTF-8, which Python keeps as lone surrogates.
-        return await page_response(request, text.encode(errors="backslashreplace"), TEXT)
-    if found is not None:
+    is_json = wants_json(header(request, "Accept"))
+    if is_json and found is not None:
         return await page_response(request, encoded(found), JSON)
-    text = await asyncio.to_thread(tables.table_json, columns, rows)
-    return await page_response(request, text.encode(), JSON)
+
+    def laid_out() -> bytes:
+        text = (tables.table_json if is_json else tables.table_text)(columns, rows)
+        # A user's name may have bytes that are no UTF-8, which Python keeps as lone surrogates.
+        return text.encode(errors="backslashreplace")
+
+    return await page_response(
+        request, await asyncio.to_thread(laid_out), JSON if is_json else TEXT
+    )
 
 
 def cluster_of(process: ProcessState, name: str) -> ClusterState | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 from itertools import chain, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -84,9 +85,9 @@ def replies(question: Question, asked: Asked) -> Iterator[bytes]:
         yield json.dumps({"refused": [error.status, error.text]}).encode() + b"\n"
 
 
-def read(lines: Iterable[bytes]) -> list[Any]:
-    """What the lines say; RefusedError."""
-    found = [json.loads(line) for line in lines if line]
+def read(reply: bytes) -> list[Any]:
+    """What the lines of a reply say; RefusedError."""
+    found = list(map(json.loads, reply.splitlines()))
     if found and isinstance(found[0], dict) and "refused" in found[0]:
         raise RefusedError(*found[0]["refused"])
     return found
@@ -290,6 +291,7 @@ REPLIES: Final[dict[str, Callable[..., Iterator[Any]]]] = {
 }
 
 
-def joined(lists: Iterable[list[list[Any]]]) -> list[list[Any]]:
-    """The rows of several processes, level by level, as those of one."""
-    return sorted(chain.from_iterable(chain(*lists)), key=lambda row: str(row[0]))
+def joined(replies: Iterable[bytes]) -> Iterator[list[Any]]:
+    """The rows of several processes, level by level, as those of one; read as they are taken."""
+    rows = (chain.from_iterable(map(json.loads, each.splitlines())) for each in replies)
+    return heapq.merge(*rows, key=itemgetter(0))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from apfproxy.admin.gathering import gathered
 from apfproxy.admin.live_state import of_whole_server
-from apfproxy.admin.questions import ASK, Question, RefusedError, read, replies
+from apfproxy.admin.questions import ASK, Question, RefusedError, replies
 from apfproxy.admin.state import ProcessState, WorkerState, of_worker, summed
 from apfproxy.base.health_checks import HealthCheck, HealthRegistry
 
@@ -41,11 +41,11 @@ class States(ABC):
 
     @abstractmethod
     async def each(self) -> dict[str, ProcessState]:
-        """That of each worker by its name, "" for this process."""
+        """That of this process, "", and of each worker that tells something, by its name."""
 
     @abstractmethod
-    async def ask(self, question: Question, worker: str | None = None) -> dict[str, list[Any]]:
-        """What each worker replies by its name, or that one alone; RefusedError."""
+    async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
+        """What each worker replies by its name, or that one alone, in lines; RefusedError."""
 
     @abstractmethod
     def health(
@@ -88,14 +88,14 @@ class OwnStates(States):
     async def one(self, worker: str) -> ProcessState:
         raise no_worker(worker)
 
-    async def ask(self, question: Question, worker: str | None = None) -> dict[str, list[Any]]:
+    async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
         if worker is not None:
             raise no_worker(worker)
         lines = []
         for line in self.replies(question):
             lines.append(line)
             await asyncio.sleep(0)
-        return {"": read(lines)}
+        return {"": b"".join(lines)}
 
     def health(self, *_: object, worker: str | None = None) -> HealthRegistry:
         if worker is not None:
@@ -144,11 +144,13 @@ class Told(NamedTuple):
             reason = "it has told nothing yet"
         return f"{reason}: {self.trouble}" if reason and self.trouble else reason
 
+    def state_last(self) -> ProcessState | None:
+        """What it told last."""
+        return None if self.last is None else msgspec.msgpack.decode(self.last, type=ProcessState)
+
     def state_now(self) -> ProcessState | None:
-        """What it told last, unless it tells nothing now."""
-        if self.last is None or self.why_not:
-            return None
-        return msgspec.msgpack.decode(self.last, type=ProcessState)
+        """The same, unless it tells nothing now."""
+        return None if self.why_not else self.state_last()
 
 
 class WorkersStates(States):
@@ -209,18 +211,14 @@ class WorkersStates(States):
         return of_worker(state, worker)
 
     async def state(self) -> ProcessState:
-        own, *states = (await self._all()).values()
-        ended = [] if self._ended is None else [self._ended]
-        found = summed([*states, own], ended)
+        own, *states = (await self.each()).values()
+        silent = [each.state_last() for each in self.named().values() if each.why_not]
+        found = summed([*states, own], [each for each in (self._ended, *silent) if each])
         for cluster in found.clusters:
             of_whole_server(cluster)
         return found
 
     async def each(self) -> dict[str, ProcessState]:
-        return await self._all()
-
-    async def _all(self) -> dict[str, ProcessState]:
-        """Of this process first, then of each worker that tells something."""
         *_, own = gathered(self._parts())
         found = {"": own}
         for name, worker in self.named().items():
@@ -232,18 +230,14 @@ class WorkersStates(States):
         own.restarts = self._restarts()
         return found
 
-    async def ask(self, question: Question, worker: str | None = None) -> dict[str, list[Any]]:
+    async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
         workers = self.named() if worker is None else {worker: self.told(worker)}
         data = msgspec.msgpack.encode(question)
-        found, problems = {}, {}
         asked = [self._ask(each, data) for each in workers.values()]
-        for name, reply in zip(workers, await asyncio.gather(*asked), strict=True):
-            if isinstance(reply, str):
-                problems[name] = reply
-            else:
-                found[name] = read(reply.splitlines())
+        replies = dict(zip(workers, await asyncio.gather(*asked), strict=True))
+        found = {name: each for name, each in replies.items() if isinstance(each, bytes)}
         if not found:
-            lines = [f"worker {name}: {problem}\n" for name, problem in problems.items()]
+            lines = (f"worker {name}: {problem!s}\n" for name, problem in replies.items())
             raise RefusedError(503, "no worker answers\n" + "".join(lines))
         return found
 

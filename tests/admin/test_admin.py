@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import re
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from apfproxy.admin.admin import DUMPS, MISSING, OF_A_CLUSTER, OF_ALL, AdminPages
+from apfproxy.admin.admin import DUMPS, MAX_DUMPS, MISSING, OF_A_CLUSTER, OF_ALL, AdminPages
 from apfproxy.admin.explain_page import USAGE, explained
 from apfproxy.admin.gathering import ClusterParts, ProcessParts, gathered
 from apfproxy.admin.questions import Asked
@@ -433,6 +434,9 @@ def workers(scene: Scene, health: HealthRegistry) -> tuple[Process, Process]:
 DISPATCHED = "apiserver_flowcontrol_dispatched_requests_total{"
 
 
+EXECUTING = "apiserver_flowcontrol_current_executing_requests{"
+
+
 async def test_sums(workers: tuple[Process, Process]) -> None:
     """Pages have the sums, or one worker's; the metrics may have each one's."""
     one, two = workers
@@ -483,6 +487,8 @@ async def test_a_silent_worker(workers: tuple[Process, Process]) -> None:
         each["problem"] for each in state["problems"]
     }
     assert 'apfproxy_worker_up{worker="2"} 0.0' in metrics
+    counts = lines(metrics, DISPATCHED), lines(metrics, EXECUTING)
+    assert [[2.0], [1.0]] == [[float(line.split()[-1]) for line in each] for each in counts]
     assert "no worker answers\nworker 1: it has no process: it crashed\n" == nobody
 
 
@@ -587,8 +593,31 @@ async def test_counts_outlive_a_worker(workers: tuple[Process, Process]) -> None
         metrics = await read(client, "/metrics")
 
     assert [3.0] == [float(line.split()[-1]) for line in lines(metrics, DISPATCHED)]
-    executing = "apiserver_flowcontrol_current_executing_requests{"
-    assert [1.0] == [float(line.split()[-1]) for line in lines(metrics, executing)]
+    assert [1.0] == [float(line.split()[-1]) for line in lines(metrics, EXECUTING)]
+
+
+async def test_dumps_at_once(workers: tuple[Process, Process]) -> None:
+    """One is made at a time, some wait, and more are refused."""
+    one, _ = workers
+    asked: list[bytes] = []
+    may_reply = asyncio.Event()
+
+    async def ask(_question: str, arguments: bytes, _within_s: float) -> bytes:
+        asked.append(arguments)
+        await may_reply.wait()
+        return b""
+
+    async with talking_to(Parent(one.told(1, ask=ask)).states) as client:
+        path = f"{DUMPS}/dump_queues"
+        dumps = [asyncio.ensure_future(client.get(path)) for _ in range(MAX_DUMPS + 1)]
+        (first,), _ = await asyncio.wait(dumps, return_when=asyncio.FIRST_COMPLETED)
+        at_once = len(asked)
+        may_reply.set()
+        statuses = [each.status for each in await asyncio.gather(*dumps)]
+
+    assert (503, "1") == (first.result().status, first.result().headers["Retry-After"])
+    assert 1 == at_once
+    assert [200] * MAX_DUMPS + [503] == sorted(statuses)
 
 
 @pytest.mark.parametrize(

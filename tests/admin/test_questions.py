@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -82,7 +83,7 @@ def ask(scene: Scene, kind: str, **words: str) -> Any:  # noqa: ANN401 - any JSO
         top_flows=scene.top_flows,
         explain=lambda query: {"query": query} if query else int("no number"),
     )
-    found = read(replies(Question(kind, words=words), asked))
+    found = read(b"".join(replies(Question(kind, words=words), asked)))
     return found[0] if len(found) == 1 else found
 
 
@@ -297,11 +298,13 @@ def test_lines(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long replies come in lines; those of several workers are one dump, level by level."""
     monkeypatch.setattr(questions, "ITEMS_AT_ONCE", 1)
     found = ask(scene, "requests")
-    both = joined([found, found])
+    reply = b"".join(json.dumps(each).encode() + b"\n" for each in found)
+    both = [row[0] for row in joined([reply, reply])]
 
     assert 4 == len(found)
-    assert sorted(row[0] for row in both) == [row[0] for row in both]
+    assert sorted(both) == both
     assert 8 == len(both)
+    assert found[0] == [next(joined([reply + b"not read before it is taken"]))]
 
 
 def test_live_requests_of_workers() -> None:
