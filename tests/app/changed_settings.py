@@ -5,214 +5,152 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from apfproxy.settings import Record, Settings
 from apfproxy.settings.file import settings_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BASE: dict[str, Any] = {
-    "downstream": {
-        "listen": "127.0.0.1:0",
-        "tls": {"certificateFile": "a.crt", "keyFile": "a.key"},
-    },
-    "upstream": {
-        "url": "https://127.0.0.1:9",
-        "tls": {"caFile": "ca1.crt", "certificateFile": "a.crt", "keyFile": "a.key"},
-        "tokenFile": "token1",
-    },
-    "authentication": {
-        "clientCaFile": "ca1.crt",
-        "frontProxy": {"caFile": "ca1.crt", "allowedNames": ["front"]},
-        "tokenFile": "tokens1",
-        "tokenReview": {"enabled": True},
-        "impersonation": {"accessReview": {"enabled": True}},
-    },
-    "flowControl": {"hashSeed": 1, "objectCountsFrom": "http://127.0.0.1:9/metrics"},
-    "accessLog": {"path": "log1"},
-    "tracing": {"endpoint": "http://127.0.0.1:9", "samplingRatePerMillion": 1},
-    "admin": "127.0.0.1:0",
-}
+BASE: dict[str, Any] = yaml.safe_load("""
+downstream: {listen: 127.0.0.1:0, tls: {certificateFile: a.crt, keyFile: a.key}}
+upstream:
+  url: https://127.0.0.1:9
+  tokenFile: token1
+  tls: {caFile: ca1.crt, certificateFile: a.crt, keyFile: a.key}
+authentication:
+  clientCaFile: ca1.crt
+  tokenFile: tokens1
+  frontProxy: {caFile: ca1.crt, allowedNames: [front]}
+  tokenReview: {enabled: true}
+  impersonation: {accessReview: {enabled: true}}
+flowControl: {hashSeed: 1, objectCountsFrom: http://127.0.0.1:9/metrics}
+accessLog: {path: log1}
+tracing: {endpoint: http://127.0.0.1:9, samplingRatePerMillion: 1}
+admin: 127.0.0.1:0
+""")
 """Settings of a process that uses most of what it can; files lie in the directory of a test."""
 
-OTHERS: dict[str, Any] = {
-    "request.pathPrefixes": ["/clusters/{workspace}"],
-    "request.longRunning.verbs": ["watch"],
-    "request.longRunning.subresources": ["console"],
-    "request.longRunning.pathPrefixes": ["/events"],
-    "downstream.listen": ":0",
-    "downstream.socketMode": "0600",
-    "downstream.tls.certificateFile": "b.crt",
-    "downstream.tls.keyFile": "b.key",
-    "downstream.tls.requireClientCertificate": True,
-    "downstream.tls.handshakeTimeout": "1s",
-    "downstream.headTimeout": "1s",
-    "downstream.idleTimeout": "2s",
-    "downstream.keepAlive.idle": "21s",
-    "downstream.keepAlive.timeout": "22s",
-    "downstream.requestTimeout": "3s",
-    "downstream.maxHeadBytes": 4096,
-    "downstream.maxHeaderFields": 5,
-    "downstream.maxTargetBytes": 600,
-    "downstream.identityHeadersFrom": ["10.0.0.0/8"],
-    "downstream.trustedProxies": ["11.0.0.0/8"],
-    "downstream.proxyProtocol": True,
-    "downstream.explainAnswersTo.users": ["*"],
-    "downstream.explainAnswersTo.groups": ["a"],
-    "downstream.http2.enabled": False,
-    "downstream.http2.cleartext": True,
-    "downstream.http2.maxConcurrentStreams": 7,
-    "downstream.http2.goawayChance": 0.01,
-    "downstream.limits.maxConnections": 700,
-    "downstream.limits.maxConnectionsPerAddress": 8,
-    "downstream.limits.maxPipelinedRequests": 9,
-    "downstream.limits.maxBodyBytes": 10,
-    "downstream.limits.maxHeldBytes": "11MiB",
-    "downstream.limits.maxHeldBytesPerAddress": "10MiB",
-    "downstream.limits.maxHeldBytesPerConnection": "9MiB",
-    "downstream.limits.gatheredBodyBytes": 11,
-    "downstream.limits.minBodyRateBytes": 12,
-    "downstream.limits.bodyRateGrace": "13s",
-    "downstream.limits.slowReaderGrace": "14s",
-    "downstream.limits.slowReadersPerLevel": 15,
-    "downstream.overload.loopDelay": "15s",
-    "downstream.overload.memoryBytes": "16MiB",
-    "upstream.url": "https://127.0.0.1:10",
-    "upstream.endpoints": [{"url": "https://127.0.0.1:10"}, {"url": "https://127.0.0.1:11"}],
-    "upstream.dns": "https://localhost:10",
-    "upstream.resolveInterval": "31s",
-    "upstream.service.namespace": "a",
-    "upstream.service.name": "b",
-    "upstream.service.port": "c",
-    "upstream.service.scheme": "http",
-    "upstream.service.kubeconfig": "kubeconfig",
-    "upstream.service.context": "d",
-    "upstream.tls.caFile": "ca2.crt",
-    "upstream.tls.serverName": "a.example",
-    "upstream.tls.certificateFile": "b.crt",
-    "upstream.tls.keyFile": "b.key",
-    "upstream.tls.handshakeTimeout": "1s",
-    "upstream.identity": "impersonate",
-    "upstream.tokenFile": "token2",
-    "upstream.hostHeader": "a.example",
-    "upstream.maxConnections": 17,
-    "upstream.idleTimeout": "18s",
-    "upstream.connectTimeout": "19s",
-    "upstream.answerTimeout": "20s",
-    "upstream.abandonedWait": "20s",
-    "upstream.healthCheck.path": "/readyz",
-    "upstream.healthCheck.interval": "21s",
-    "upstream.healthCheck.timeout": "22s",
-    "upstream.healthCheck.healthyThreshold": 3,
-    "upstream.healthCheck.unhealthyThreshold": 4,
-    "upstream.ejection.failures": 6,
-    "upstream.ejection.pause": "7s",
-    "upstream.ejection.maxPause": "8s",
-    "upstream.rebalance.percentPerMinute": 9,
-    "upstream.maxRequestsPerEndpoint": 17,
-    "upstream.upgrades.allow": ["/sockets/*"],
-    "upstream.upgrades.deny": ["/apis/a.example/*"],
-    "upstream.slowStart": "18s",
-    "upstream.failsReadiness": True,
-    "authentication.clientCaFile": "ca2.crt",
-    "authentication.frontProxy.caFile": "ca2.crt",
-    "authentication.frontProxy.allowedNames": ["b"],
-    "authentication.frontProxy.usernameHeaders": ["X-A"],
-    "authentication.frontProxy.uidHeaders": ["X-A"],
-    "authentication.frontProxy.groupHeaders": ["X-A"],
-    "authentication.frontProxy.extraHeaderPrefixes": ["X-A-"],
-    "authentication.tokenFile": "tokens2",
-    "authentication.jwt": [{"issuer": "https://a", "audiences": ["b"]}],
-    "authentication.tokenReview.enabled": False,
-    "authentication.tokenReview.cache": "1s",
-    "authentication.tokenReview.grace": "2s",
-    "authentication.tokenReview.maxCached": 3,
-    "authentication.tokenReview.maxConcurrent": 4,
-    "authentication.tokenReview.timeout": "5s",
-    "authentication.apiKeys.file": "keys",
-    "authentication.apiKeys.header": "X-Key",
-    "authentication.apiKeys.bearer": True,
-    "authentication.apiKeys.basic": True,
-    "authentication.apiKeys.unknown": "anonymous",
-    "authentication.unverified.basic": True,
-    "authentication.unverified.secretHeaders": ["X-S"],
-    "authentication.unverified.headers": ["X-H"],
-    "authentication.unverified.address": True,
-    "authentication.unverified.namesPerAddress": 7,
-    "authentication.anonymous": False,
-    "authentication.impersonation.users": ["a"],
-    "authentication.impersonation.groups": ["b"],
-    "authentication.impersonation.accessReview.enabled": False,
-    "authentication.impersonation.accessReview.cache": "1s",
-    "authentication.impersonation.accessReview.grace": "2s",
-    "authentication.impersonation.accessReview.maxCached": 3,
-    "authentication.impersonation.accessReview.maxConcurrent": 4,
-    "authentication.impersonation.accessReview.timeout": "5s",
-    "preset": "http",
-    "tunnel.idleTimeout": "21s",
-    "watch.silence": "22s",
-    "watch.limit": "23s",
-    "watch.bookmarkLimit": "24s",
-    "drain.shutdownDelay": "25s",
-    "drain.idleGrace": "26s",
-    "drain.timeout": "27s",
-    "flowControl.enforcement": "observe",
-    "flowControl.serverConcurrencyLimit": 28,
-    "flowControl.perEndpoint": 29,
-    "flowControl.limitAdjustment": "kubernetes",
-    "flowControl.objects": ["objects"],
-    "flowControl.store": "store.db",
-    "flowControl.kubernetes.enabled": True,
-    "flowControl.kubernetes.kubeconfig": "kubeconfig",
-    "flowControl.kubernetes.context": "c",
-    "flowControl.kubernetes.firstSyncTimeout": "1s",
-    "flowControl.kubernetes.writeStatus": True,
-    "flowControl.suggestedObjects": False,
-    "flowControl.hashSeed": 2,
-    "flowControl.objectCountsFrom": "http://127.0.0.1:10/metrics",
-    "flowControl.objectCountsInterval": "1s",
-    "fleet.store": "rediss://127.0.0.1:9",
-    "fleet.name": "a",
-    "fleet.member": "b",
-    "fleet.replicas": 3,
-    "fleet.refreshInterval": "500ms",
-    "fleet.lease": "6s",
-    "fleet.passwordFile": "token1",
-    "fleet.sentinelPasswordFile": "token1",
-    "fleet.caFile": "ca1.crt",
-    "fleet.certificateFile": "a.crt",
-    "fleet.keyFile": "a.key",
-    "fleet.kubeconfig": "kubeconfig",
-    "fleet.context": "d",
-    "accessLog.path": "log2",
-    "accessLog.requests": "errors",
-    "accessLog.sampledPercent": 29,
-    "accessLog.refusedPerSecond": 31,
-    "accessLog.maxBytesPerSecond": 5000,
-    "accessLog.maxQueued": 30,
-    "accessLog.auditIds": False,
-    "tracing.endpoint": "http://127.0.0.1:10",
-    "tracing.samplingRatePerMillion": 29,
-    "tracing.parentsFrom.users": ["*"],
-    "tracing.parentsFrom.groups": ["a"],
-    "tracing.serviceName": "a",
-    "tracing.maxQueued": 30,
-    "topFlows.enabled": False,
-    "topFlows.capacity": 31,
-    "workers": 2,
-    "admin": None,
-    "adminSocketMode": "0600",
-    "adminTls.certificateFile": "b.crt",
-    "adminTls.keyFile": "b.key",
-    "adminTls.clientCaFile": "ca2.crt",
-    "adminReadTokenFile": "token2",
-    "adminTokenFile": "token2",
-    "metrics": "full",
-    "logLevel": "error",
-    "logFormat": "json",
-    "clusters": [{"name": "a", "hosts": ["a"]}],
-}
+CHANGED = yaml.safe_load("""
+request:
+  pathPrefixes: ["/clusters/{workspace}"]
+  longRunning: {verbs: [watch], subresources: [console], pathPrefixes: [/events]}
+downstream:
+  listen: ":0"
+  socketMode: "0600"
+  headTimeout: 1s
+  idleTimeout: 2s
+  requestTimeout: 3s
+  maxHeadBytes: 4096
+  maxHeaderFields: 5
+  maxTargetBytes: 600
+  identityHeadersFrom: [10.0.0.0/8]
+  trustedProxies: [11.0.0.0/8]
+  proxyProtocol: true
+  tls: {certificateFile: b.crt, keyFile: b.key, requireClientCertificate: true, handshakeTimeout:
+    1s}
+  keepAlive: {idle: 21s, timeout: 22s}
+  explainAnswersTo: {users: ["*"], groups: [a]}
+  http2: {enabled: false, cleartext: true, maxConcurrentStreams: 7, goawayChance: 0.01}
+  limits: {maxConnections: 700, maxConnectionsPerAddress: 8, maxPipelinedRequests: 9,
+    maxBodyBytes: 10, maxHeldBytes: 11MiB, maxHeldBytesPerAddress: 10MiB,
+    maxHeldBytesPerConnection: 9MiB, gatheredBodyBytes: 11, minBodyRateBytes: 12, bodyRateGrace:
+    13s, slowReaderGrace: 14s, slowReadersPerLevel: 15}
+  overload: {loopDelay: 15s, memoryBytes: 16MiB}
+upstream:
+  url: https://127.0.0.1:10
+  endpoints: [{url: https://127.0.0.1:10}, {url: https://127.0.0.1:11}]
+  dns: https://localhost:10
+  resolveInterval: 31s
+  identity: impersonate
+  tokenFile: token2
+  hostHeader: a.example
+  maxConnections: 17
+  idleTimeout: 18s
+  connectTimeout: 19s
+  answerTimeout: 20s
+  abandonedWait: 20s
+  maxRequestsPerEndpoint: 17
+  slowStart: 18s
+  failsReadiness: true
+  service: {namespace: a, name: b, port: c, scheme: http, kubeconfig: kubeconfig, context: d}
+  tls: {caFile: ca2.crt, serverName: a.example, certificateFile: b.crt, keyFile: b.key,
+    handshakeTimeout: 1s}
+  healthCheck: {path: /readyz, interval: 21s, timeout: 22s, healthyThreshold: 3,
+    unhealthyThreshold: 4}
+  ejection: {failures: 6, pause: 7s, maxPause: 8s}
+  rebalance: {percentPerMinute: 9}
+  upgrades: {allow: ["/sockets/*"], deny: ["/apis/a.example/*"]}
+authentication:
+  clientCaFile: ca2.crt
+  tokenFile: tokens2
+  jwt: [{issuer: https://a, audiences: [b]}]
+  anonymous: false
+  frontProxy: {caFile: ca2.crt, allowedNames: [b], usernameHeaders: [X-A], uidHeaders: [X-A],
+    groupHeaders: [X-A], extraHeaderPrefixes: [X-A-]}
+  tokenReview: {enabled: false, cache: 1s, grace: 2s, maxCached: 3, maxConcurrent: 4, timeout: 5s}
+  apiKeys: {file: keys, header: X-Key, bearer: true, basic: true, unknown: anonymous}
+  unverified: {basic: true, secretHeaders: [X-S], headers: [X-H], address: true, namesPerAddress:
+    7}
+  impersonation:
+    users: [a]
+    groups: [b]
+    accessReview: {enabled: false, cache: 1s, grace: 2s, maxCached: 3, maxConcurrent: 4, timeout:
+      5s}
+preset: http
+tunnel: {idleTimeout: 21s}
+watch: {silence: 22s, limit: 23s, bookmarkLimit: 24s}
+drain: {shutdownDelay: 25s, idleGrace: 26s, timeout: 27s}
+flowControl:
+  enforcement: observe
+  serverConcurrencyLimit: 28
+  perEndpoint: 29
+  limitAdjustment: kubernetes
+  objects: [objects]
+  store: store.db
+  suggestedObjects: false
+  hashSeed: 2
+  objectCountsFrom: http://127.0.0.1:10/metrics
+  objectCountsInterval: 1s
+  kubernetes: {enabled: true, kubeconfig: kubeconfig, context: c, firstSyncTimeout: 1s,
+    writeStatus: true}
+fleet: {store: rediss://127.0.0.1:9, name: a, member: b, replicas: 3, refreshInterval: 500ms,
+  lease: 6s, passwordFile: token1, sentinelPasswordFile: token1, caFile: ca1.crt, certificateFile:
+  a.crt, keyFile: a.key, kubeconfig: kubeconfig, context: d}
+accessLog: {path: log2, requests: errors, sampledPercent: 29, refusedPerSecond: 31,
+  maxBytesPerSecond: 5000, maxQueued: 30, auditIds: false}
+tracing:
+  endpoint: http://127.0.0.1:10
+  samplingRatePerMillion: 29
+  serviceName: a
+  maxQueued: 30
+  parentsFrom: {users: ["*"], groups: [a]}
+topFlows: {enabled: false, capacity: 31}
+workers: 2
+admin: ~
+adminSocketMode: "0600"
+adminTls: {certificateFile: b.crt, keyFile: b.key, clientCaFile: ca2.crt}
+adminReadTokenFile: token2
+adminTokenFile: token2
+metrics: full
+logLevel: error
+logFormat: json
+clusters: [{name: a, hosts: [a]}]
+""")
 """Every setting with another value than that of `BASE`."""
+
+
+def leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of a file by their paths."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from leaves(value, f"{prefix}.{key}")
+    else:
+        yield prefix[1:], node
+
+
+OTHERS = dict(leaves(CHANGED))
 
 WITH = {
     "downstream.tls.certificateFile": "downstream.tls.keyFile",
