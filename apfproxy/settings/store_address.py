@@ -16,22 +16,20 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass, field
-from urllib.parse import SplitResult, unquote
+from dataclasses import dataclass, field, replace
+from urllib.parse import unquote
 
 from apfproxy.settings.values import (
     LABEL,
     Form,
     is_text,
     matching,
-    parse_host,
+    parse_address,
     parse_socket_path,
     shown,
-    split_url,
+    unlike,
 )
 
-REDIS_PORT = 6379
-SENTINEL_PORT = 26379
 MAX_DATABASE = 65535
 MAX_NODES = 64
 
@@ -59,6 +57,14 @@ class Kind(enum.StrEnum):
     def is_redis(self) -> bool:
         """Whether it speaks Redis' protocol."""
         return self not in {Kind.KUBERNETES, Kind.PARENT}
+
+
+NETWORKED = {Kind.REDIS: 6379, Kind.SENTINEL: 26379, Kind.CLUSTER: 6379}
+"""The ports where each of these listens unless it is told otherwise."""
+PARTS = re.compile(
+    r"(?:(?P<user>[^/?#]*)@)?(?P<places>[^/?#@]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?"
+)
+"""What is behind the scheme; urlsplit takes a list of IPv6 addresses for a wrong one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,73 +109,67 @@ class StoreAddress:
 def parse_store(text: str) -> str:
     """Check the URL of a store, as settings and flags have it."""
     if store_address(text).kind is Kind.PARENT:
-        raise ValueError(f"expected {A_STORE}, not {shown(text)}")
+        raise _no_store(text)
     return text
 
 
 def store_address(text: str) -> StoreAddress:
     """Read where a store is; ValueError with what was expected."""
     scheme, _, rest = text.partition(":")
+    plain = scheme.replace("rediss", "redis", 1)
     if not is_text(text) or not rest:
-        raise ValueError(f"expected {A_STORE}, not {shown(text)}")
-    if scheme == Kind.KUBERNETES:
-        return _config_map(rest)
+        raise _no_store(text)
     if scheme == Kind.PARENT:
         return StoreAddress(kind=Kind.PARENT)
-    plain = scheme.replace("rediss", "redis", 1)
-    if plain == Kind.SOCKET == scheme:
-        return _socket(text)
-    if plain not in {Kind.REDIS, Kind.SENTINEL, Kind.CLUSTER} or not rest.startswith("//"):
-        raise ValueError(f"expected {A_STORE}, not {shown(text)}")
-    return _redis(Kind(plain), text, is_tls=plain != scheme)
+    if scheme == Kind.KUBERNETES:
+        namespace, _, name = rest.partition("/")
+        if CONFIG_MAP.fullmatch(name) is None:
+            raise ValueError(
+                "expected kubernetes:NAMESPACE/NAME, of a ConfigMap, such as"
+                f" kubernetes:apfproxy/fleet, not {shown(text)}"
+            )
+        return StoreAddress(kind=Kind.KUBERNETES, namespace=LABEL.parse(namespace), name=name)
+    if scheme == Kind.SOCKET or (plain in NETWORKED and rest.startswith("//")):
+        return _redis(Kind(plain), text, rest.removeprefix("//"), is_tls=plain != scheme)
+    raise _no_store(text)
 
 
-def _config_map(rest: str) -> StoreAddress:
-    namespace, slash, name = rest.partition("/")
-    if not slash or CONFIG_MAP.fullmatch(name) is None:
+def _no_store(text: str) -> ValueError:
+    return ValueError(f"expected {A_STORE}, not {shown(text)}")
+
+
+def _redis(kind: Kind, text: str, rest: str, *, is_tls: bool) -> StoreAddress:
+    found = PARTS.fullmatch(rest)
+    if found is None or "@" in (found["path"] or ""):
         raise ValueError(
-            "expected kubernetes:NAMESPACE/NAME, of a ConfigMap, such as"
-            f" kubernetes:apfproxy/fleet, not {shown(f'kubernetes:{rest}')}"
+            "expected a URL without # and with one @ at most; in a password # is %23 and / is %2F,"
+            " or rather have it in fleet.passwordFile"
         )
-    return StoreAddress(kind=Kind.KUBERNETES, namespace=LABEL.parse(namespace), name=name)
-
-
-def _socket(text: str) -> StoreAddress:
-    # The user may stand where a URL with a host has it.
-    url = _split(text, Kind.SOCKET)
-    key, _, number = url.query.partition("=")
-    if url.query and key != "db":
-        raise ValueError(f"expected redis+unix:/PATH?db=NUMBER, not {shown(text)}")
-    if url.hostname:
-        raise ValueError("expected redis+unix:/PATH, with the whole path and without a host")
-    user, password = _user(url.netloc.rpartition("@")[0])
-    return StoreAddress(
-        kind=Kind.SOCKET,
-        path=parse_socket_path(unquote(url.path)),
-        database=_database(number) if url.query else 0,
-        user=user,
-        password=password,
-    )
-
-
-def _redis(kind: Kind, text: str, *, is_tls: bool) -> StoreAddress:
-    scheme = "rediss" if is_tls else "redis"
-    url = _split(text, kind)
-    if url.query:
+    user, _, password = (found["user"] or "").partition(":")
+    address = StoreAddress(kind=kind, is_tls=is_tls, user=unquote(user), password=unquote(password))
+    places, path, query = found["places"], found["path"] or "", found["query"]
+    if kind is Kind.SOCKET:
+        key, _, number = (query or "db=0").partition("=")
+        if key != "db":
+            raise ValueError(f"expected redis+unix:/PATH?db=NUMBER, not {shown(text)}")
+        if places:
+            raise ValueError("expected redis+unix:/PATH, with the whole path and without a host")
+        path = parse_socket_path(unquote(path))
+        return replace(address, path=path, database=_database(number))
+    scheme, nodes = "rediss" if is_tls else "redis", places.split(",")
+    if not places:
+        raise _no_store(text)
+    if query:
         raise ValueError(
             f"expected a URL without a query, not {shown(text)}?...; the section fleet has all else"
         )
-    before, _, places = url.netloc.rpartition("@")
-    user, password = _user(before)
-    port = SENTINEL_PORT if kind is Kind.SENTINEL else REDIS_PORT
-    nodes = tuple(_node(each, port) for each in places.split(","))
     if kind is Kind.REDIS and len(nodes) > 1:
         raise ValueError(
             f"expected one host; several are {scheme}+sentinel:// or {scheme}+cluster://"
         )
     if len(nodes) > MAX_NODES:
         raise ValueError(f"expected at most {MAX_NODES} hosts")
-    parts = [unquote(each) for each in url.path.split("/") if each]
+    parts = [unquote(each) for each in path.split("/") if each]
     service = parts.pop(0) if kind is Kind.SENTINEL and parts else ""
     if kind is Kind.SENTINEL and SERVICE_NAME.fullmatch(service) is None:
         raise ValueError(
@@ -179,62 +179,26 @@ def _redis(kind: Kind, text: str, *, is_tls: bool) -> StoreAddress:
     if len(parts) > (kind is not Kind.CLUSTER):
         what = "a database: a cluster has only one" if kind is Kind.CLUSTER else "more of a path"
         raise ValueError(f"expected a URL without {what}")
-    return StoreAddress(
-        kind=kind,
-        is_tls=is_tls,
-        nodes=nodes,
+    return replace(
+        address,
+        nodes=tuple(_node(each, NETWORKED[kind]) for each in nodes),
         service=service,
         database=_database(parts[0]) if parts else 0,
-        user=user,
-        password=password,
     )
 
 
-def _split(text: str, kind: Kind) -> SplitResult:
-    """The parts of a URL; its port is not checked, as there may be several hosts."""
-    try:
-        url = split_url(text) if kind is Kind.SOCKET else SplitResult(*_parts(text))
-    except ValueError:
-        raise ValueError(f"expected {A_STORE}, not {shown(text)}") from None
-    if url.fragment:
-        raise ValueError(
-            "expected a URL without #; a # in a password is %23, or rather fleet.passwordFile"
-        )
-    return url
-
-
-def _parts(text: str) -> tuple[str, str, str, str, str]:
-    # Not urlsplit, which takes a list of IPv6 addresses for a wrong one.
-    scheme, _, rest = text.partition("://")
-    rest, _, fragment = rest.partition("#")
-    rest, _, query = rest.partition("?")
-    netloc, slash, path = rest.partition("/")
-    return scheme, netloc, slash + path, query, fragment
-
-
 def _node(text: str, port: int) -> tuple[str, int]:
-    host, colon, number = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        host, number = text, str(port)
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError("expected an IPv6 address in brackets, such as [::1]:6379")
-    if re.fullmatch(r"[0-9]{1,5}", number) is None or not 0 < int(number) < 1 << 16:
-        raise ValueError(f"expected a port from 1 to 65535, not {number!r}")
-    return parse_host(host), int(number)
+    has_port = ":" in text.rpartition("]")[2]
+    address = parse_address(text if has_port else f"{text}:{port}")
+    if not address.port:
+        raise unlike("a port from 1 to 65535", "0")
+    return address.host, address.port
 
 
 def _database(text: str) -> int:
     if re.fullmatch(r"[0-9]{1,5}", text) is None or int(text) > MAX_DATABASE:
-        raise ValueError(f"expected the number of a database, such as 0, not {text!r}")
+        raise unlike("the number of a database, such as 0", text)
     return int(text)
-
-
-def _user(text: str) -> tuple[str, str]:
-    """User and password, as they stand in front of the host; empty ones without."""
-    user, _, password = text.partition(":")
-    return unquote(user), unquote(password)
 
 
 STORE = Form(parse_store, A_STORE, metavar="URL")

@@ -285,8 +285,7 @@ def parse_dns_url(text: str) -> Address:
         try:
             ipaddress.ip_address(upstream.host)
         except ValueError:
-            if not upstream.path:
-                return upstream
+            return upstream
     raise ValueError(
         f"expected a URL with a host name, such as https://api.example:6443, not {shown(text)}"
     )
