@@ -19,19 +19,17 @@ from apfproxy.request.rules import APISERVER, SETTING
 from apfproxy.settings import (
     FRONT_PROXY,
     HTTP_API,
-    IMPERSONATE,
     MAX_ENDPOINTS,
     OF_A_CLUSTER,
     PASS_THROUGH,
     REFUSE,
     UNSAID,
-    ApiKeySettings,
-    FlowControlSettings,
     ServiceSettings,
     Settings,
     wire_name,
     with_values,
 )
+from apfproxy.settings.file import settings_in
 from apfproxy.settings.lines import SettingsLines
 from apfproxy.settings.store_address import Kind, store_address
 
@@ -41,19 +39,68 @@ if TYPE_CHECKING:
 
     from apfproxy.settings import (
         Address,
-        AdminTlsSettings,
         AuthenticationSettings,
-        Certificate,
         ClusterSettings,
-        DownstreamTlsSettings,
         EndpointSettings,
         FleetSettings,
         JwtSettings,
         UpstreamSettings,
-        UpstreamTlsSettings,
     )
 
-TLS_FLAGS = (" (--tls-cert-file)", " (--tls-private-key-file)")
+OWN_CERTIFICATE = """
+downstream.tls: certificateFile (--tls-cert-file) and keyFile (--tls-private-key-file) go together;
+  give both
+"""
+OF_THE_WHOLE = f"""
+{OWN_CERTIFICATE.strip()}
+adminTls: certificateFile and keyFile go together; give both
+adminTls.clientCaFile needs adminTls.certificateFile and adminTls.keyFile
+fleet: certificateFile and keyFile go together; give both
+fleet.replicas (--fleet-replicas) needs fleet.store (--fleet)
+fleet.context needs fleet.kubeconfig, which has the contexts
+"""
+OF_AN_API = """
+upstream.service needs upstream.service.name, which says whose servers to forward to
+upstream.service.context needs upstream.service.kubeconfig, which has the contexts
+give either flowControl.perEndpoint (--per-endpoint) or flowControl.serverConcurrencyLimit
+  (--server-concurrency-limit): seats are of each server, or of the whole
+give either flowControl.store (--store) or flowControl.objects (--objects): with both, what is in
+  force would depend on which changed last; to move files into a store: kubectl --server
+  http://ADMIN apply -f PATH
+give either flowControl.kubernetes.enabled (--objects-from-kubernetes) or flowControl.store
+  (--store): with both, what is in force would depend on which changed last
+give either flowControl.kubernetes.enabled (--objects-from-kubernetes) or flowControl.objects
+  (--objects): with both, what is in force would depend on which changed last
+flowControl.kubernetes.kubeconfig (--kubeconfig) needs flowControl.kubernetes.enabled
+  (--objects-from-kubernetes)
+flowControl.kubernetes.context (--context) needs flowControl.kubernetes.enabled
+  (--objects-from-kubernetes)
+flowControl.kubernetes.writeStatus (--write-status) needs flowControl.kubernetes.enabled
+  (--objects-from-kubernetes)
+flowControl.kubernetes.context (--context) needs flowControl.kubernetes.kubeconfig (--kubeconfig),
+  which has the contexts
+flowControl.store (--store) needs admin (--admin), the listener by which objects are read and
+  changed
+upstream.tls: certificateFile and keyFile go together; give both
+authentication.clientCaFile (--client-ca-file) needs downstream.tls.certificateFile
+  (--tls-cert-file): clients show their certificates over TLS
+authentication.frontProxy.caFile needs downstream.tls.certificateFile (--tls-cert-file): front
+  proxies show their certificates over TLS
+downstream.tls.requireClientCertificate needs downstream.tls.certificateFile (--tls-cert-file):
+  clients show their certificates over TLS
+upstream.identity impersonate needs upstream.tokenFile (--upstream-token-file), the proxy's own
+authentication.apiKeys needs authentication.apiKeys.file, which has the keys
+authentication.apiKeys.unknown anonymous needs authentication.anonymous
+authentication.unverified.namesPerAddress needs authentication.unverified.address, by which
+  clients of an address that shows more names count
+"""
+"""Rules in the words of their messages.  `A needs B`: B is unset though A is set, or has the value
+that stands behind it.  `S: A and B`: only one of these in a section is set.  `either A or B`: both
+are."""
+RULE = re.compile(
+    r"(?:give either )?(?:(?P<section>\S+): )?(?P<one>[\w.]+)(?: (?P<value>\w+))?(?: \(\S+\))?"
+    r" (?P<kind>needs|and|or) (?P<other>[\w.]+)"
+)
 AUTHORIZATION = "authorization"
 SECRETS_OF_PLAIN_APIS = ("Authorization", "X-API-Key", "Api-Key", "apikey", "X-Auth-Token")
 """Fields by which clients of HTTP APIs say who they are, by the words of most such APIs."""
@@ -108,12 +155,7 @@ def contradictions(settings: Settings) -> list[str]:
 
     Clusters are checked by themselves: the top level may have a part of what they have in common.
     """
-    tls, fleet, admin_tls = settings.downstream.tls, settings.fleet, settings.admin_tls
-    problems = list(_certificate_problems("downstream.tls", tls, TLS_FLAGS))
-    problems += _certificate_problems("adminTls", admin_tls)
-    if admin_tls.client_ca_file is not None and admin_tls.certificate_file is None:
-        problems.append("adminTls.clientCaFile needs adminTls.certificateFile and adminTls.keyFile")
-    problems += _of_fleet(fleet)
+    problems = [*_broken(OF_THE_WHOLE, settings), *_of_fleet(settings.fleet)]
     downstream, limits = settings.downstream, settings.downstream.limits
     largest = downstream.max_head_bytes + limits.gathered_body_bytes
     if limits.max_held_bytes_per_connection < largest:
@@ -152,26 +194,40 @@ def _covers(host: str, other: str) -> bool:
     return host in {"", "::" if ":" in other else "0.0.0.0"}  # noqa: S104 - a question
 
 
-def _certificate_problems(
-    section: str,
-    record: Certificate
-    | AdminTlsSettings
-    | DownstreamTlsSettings
-    | FleetSettings
-    | UpstreamTlsSettings,
-    flags: tuple[str, str] = ("", ""),
-) -> Iterator[str]:
-    """That a certificate has no key, or a key no certificate."""
-    if (record.certificate_file is None) != (record.key_file is None):
-        yield f"{section}: certificateFile{flags[0]} and keyFile{flags[1]} go together; give both"
+def _broken(rules: str, settings: Settings) -> Iterator[str]:
+    for rule in re.sub(r"\n +", " ", rules.strip()).splitlines():
+        found = RULE.match(rule)
+        assert found is not None, rule
+        section = f"{found['section']}." if found["section"] else ""
+        one, default = _value(settings, section + found["one"])
+        other, usual = _value(settings, section + found["other"])
+        has_one = one == found["value"] if found["value"] else one != default
+        has_other = other != usual if found["kind"] == "or" else bool(other)
+        is_broken = {
+            "needs": has_one and not has_other,
+            "and": has_one != has_other,
+            "or": has_one and has_other,
+        }
+        if is_broken[found["kind"]]:
+            yield rule
+
+
+def _value(settings: Settings, path: str) -> tuple[object, object]:
+    """The value of a setting or a section, and its default."""
+    value, default = settings, Settings()
+    for key in path.split("."):
+        name = settings_in(type(value))[key].name
+        value, default = getattr(value, name), getattr(default, name)
+    return value, default
 
 
 def _of_an_api(settings: Settings) -> list[str]:
     """The same of what each API behind has of its own."""
+    settings = as_preset(settings)
     return [
+        *_broken(OF_AN_API, settings),
         *_of_upstream(settings.upstream),
         *_of_requests(settings),
-        *_of_objects(settings),
         *_of_identities(settings),
     ]
 
@@ -196,13 +252,8 @@ def ways_to_servers(upstream: UpstreamSettings) -> list[str]:
 
 
 def _of_upstream(upstream: UpstreamSettings) -> Iterator[str]:
-    service, ways = upstream.service, ways_to_servers(upstream)
-    if len(ways) > 1:
+    if len(ways := ways_to_servers(upstream)) > 1:
         yield f"give only one of {' and '.join(ways)}: each says where to forward"
-    if service != ServiceSettings() and service.name is None:
-        yield "upstream.service: needs name, which says whose servers to forward to"
-    if service.context is not None and service.kubeconfig is None:
-        yield "upstream.service.context: needs upstream.service.kubeconfig, which has the contexts"
     if upstream.ejection.max_pause_s < upstream.ejection.pause_s:
         yield "upstream.ejection: maxPause is shorter than pause"
     if len(upstream.endpoints) > MAX_ENDPOINTS:
@@ -289,83 +340,18 @@ def _left_out(key: str, given: tuple[str, ...] | None, own: Iterable[str]) -> It
         )
 
 
-# ------------------------------------------------------------------ seats and objects
-
-
-def _of_objects(settings: Settings) -> Iterator[str]:
-    flow_control, whole = settings.flow_control, FlowControlSettings().server_concurrency_limit
-    store, objects, kubernetes = flow_control.store, flow_control.objects, flow_control.kubernetes
-    if flow_control.per_endpoint is not None and flow_control.server_concurrency_limit != whole:
-        yield (
-            "give either flowControl.perEndpoint (--per-endpoint) or"
-            " flowControl.serverConcurrencyLimit (--server-concurrency-limit): seats are of each"
-            " server, or of the whole"
-        )
-    if store is not None and objects:
-        yield (
-            "give either flowControl.store (--store) or flowControl.objects (--objects): with both,"
-            " what is in force would depend on which changed last; to move files into"
-            " a store: kubectl --server http://ADMIN apply -f PATH"
-        )
-    if kubernetes.is_enabled and (store is not None or objects):
-        other = "store" if store is not None else "objects"
-        yield (
-            "give either flowControl.kubernetes.enabled (--objects-from-kubernetes) or"
-            f" flowControl.{other} (--{other}): with both, what is in force would depend on which"
-            " changed last"
-        )
-    if not kubernetes.is_enabled:
-        for name, value in (
-            ("kubeconfig (--kubeconfig)", kubernetes.kubeconfig),
-            ("context (--context)", kubernetes.context),
-            ("writeStatus (--write-status)", kubernetes.write_status or None),
-        ):
-            if value is not None:
-                yield (
-                    f"flowControl.kubernetes.{name} needs flowControl.kubernetes.enabled"
-                    " (--objects-from-kubernetes)"
-                )
-    elif kubernetes.context is not None and kubernetes.kubeconfig is None:
-        yield (
-            "flowControl.kubernetes.context (--context) needs flowControl.kubernetes.kubeconfig"
-            " (--kubeconfig), which has the contexts"
-        )
-    if store is not None and settings.admin is None:
-        yield (
-            "flowControl.store (--store) needs an admin listener (--admin): without it nobody could"
-            " read or change the objects"
-        )
-
-
 # ------------------------------------------------------------------ identities
 
 
 def _of_identities(settings: Settings) -> Iterator[str]:
     downstream, upstream = settings.downstream, settings.upstream
     authentication = settings.authentication
-    yield from _certificate_problems("upstream.tls", upstream.tls)
-    client_ca, proxy_ca = authentication.client_ca_file, authentication.front_proxy.ca_file
-    is_required = downstream.tls.require_client_certificate
-    if downstream.tls.certificate_file is None:
-        for name, value in (
-            ("authentication.clientCaFile (--client-ca-file)", client_ca),
-            ("authentication.frontProxy.caFile", proxy_ca),
-            ("downstream.tls.requireClientCertificate", is_required or None),
-        ):
-            if value is not None:
-                yield (
-                    f"{name}: needs downstream.tls (--tls-cert-file), over which clients show their"
-                    " certificates"
-                )
-    elif is_required and not (client_ca or proxy_ca):
+    tls = downstream.tls
+    client_cas = (authentication.client_ca_file, authentication.front_proxy.ca_file)
+    if tls.certificate_file and tls.require_client_certificate and not any(client_cas):
         yield (
             "downstream.tls.requireClientCertificate: needs authentication.clientCaFile or"
             " authentication.frontProxy.caFile, which say whose certificates count"
-        )
-    if upstream.identity == IMPERSONATE and upstream.token_file is None:
-        yield (
-            "upstream.identity: impersonate needs upstream.tokenFile (--upstream-token-file), the"
-            " proxy's own"
         )
     is_unknown = upstream.address.is_tls and upstream.tls.certificate_file is None
     if upstream.identity == FRONT_PROXY and is_unknown:
@@ -374,15 +360,15 @@ def _of_identities(settings: Settings) -> Iterator[str]:
             " the server knows the proxy"
         )
     is_plain = upstream.address != UNSAID and not upstream.address.is_tls
-    tls = (upstream.tls.ca_file, upstream.tls.server_name, upstream.tls.certificate_file)
-    if is_plain and any(tls):
+    own = upstream.tls
+    if is_plain and (own.ca_file or own.server_name or own.certificate_file):
         yield (
             f"upstream.tls: {upstream.address.url} is without TLS; write https, or leave"
             " upstream.tls out"
         )
     yield from _of_front_proxy(authentication)
     yield from _of_api_keys(authentication)
-    yield from _of_unverified(as_preset(settings).authentication)
+    yield from _of_unverified(authentication)
     for index, jwt in enumerate(authentication.jwt):
         for name, problem in jwt_problems(jwt):
             yield f"authentication.jwt[{index}].{name}: {problem}"
@@ -427,8 +413,6 @@ def _taken(
 def _of_api_keys(authentication: AuthenticationSettings) -> Iterator[str]:
     keys, section = authentication.api_keys, "authentication.apiKeys"
     if keys.file is None:
-        if keys != ApiKeySettings():
-            yield f"{section}: needs file, which has the keys"
         return
     if keys.header is None and not keys.is_bearer and not keys.is_basic:
         yield f"{section}: no request can have a key; give header, bearer or basic"
@@ -436,12 +420,10 @@ def _of_api_keys(authentication: AuthenticationSettings) -> Iterator[str]:
         yield f"{section}.header: bearer and basic are for keys in Authorization"
     elif keys.header is not None:
         yield from _taken(f"{section}.header", (keys.header,), authentication)
-    if keys.unknown == REFUSE:
-        return
-    if not authentication.anonymous:
-        yield f"{section}.unknown: anonymous needs authentication.anonymous"
-    others = (authentication.token_file, *authentication.jwt)
-    if keys.is_bearer and (any(others) or authentication.token_review.is_enabled):
+    others = (
+        authentication.token_file or authentication.jwt or authentication.token_review.is_enabled
+    )
+    if keys.unknown != REFUSE and keys.is_bearer and others:
         yield (
             f"{section}.unknown: anonymous does not go with bearer and another method for tokens:"
             " a token that none of them knows is refused"
@@ -453,11 +435,6 @@ def _of_unverified(authentication: AuthenticationSettings) -> Iterator[str]:
     if unverified.is_any and not authentication.anonymous:
         yield (
             f"{section}: needs authentication.anonymous; whoever names only themselves is anonymous"
-        )
-    if unverified.names_per_address is not None and not unverified.is_by_address:
-        yield (
-            f"{section}.namesPerAddress: needs address, by which clients of an address that shows"
-            " more names count"
         )
     keys, secret_headers = authentication.api_keys, unverified.secret_headers or ()
     secret = {AUTHORIZATION, "x-api-key", *(name.lower() for name in secret_headers)}
@@ -654,10 +631,7 @@ def _of_fleet(fleet: FleetSettings) -> Iterator[str]:
             f"fleet.lease: must be at least {REFRESHES_PER_LEASE} times fleet.refreshInterval, as a"
             " member that misses one look at the record has not gone"
         )
-    yield from _certificate_problems("fleet", fleet)
     if fleet.store is None:
-        if fleet.replicas is not None:
-            yield "fleet.replicas (--fleet-replicas) needs fleet.store (--fleet)"
         return
     address = store_address(fleet.store)
     if address.password and fleet.password_file is not None:
@@ -673,8 +647,6 @@ def _of_fleet(fleet: FleetSettings) -> Iterator[str]:
     ):  # fmt: skip
         if value is not None and not is_so:
             yield f"fleet.{key}: is for a store whose URL begins with {kind}, not for {address}"
-    if fleet.context is not None and fleet.kubeconfig is None:
-        yield "fleet.context: needs fleet.kubeconfig, which has the contexts"
 
 
 def fleet_warnings(settings: Settings, workers: int) -> Iterator[str]:
@@ -753,7 +725,7 @@ def _of_cluster(cluster: ClusterSettings, whole: Settings) -> list[str]:
     tls = settings.downstream.tls
     problems = [WITHOUT_UPSTREAM] if lacks_server(settings) else []
     problems += _of_an_api(settings)
-    problems += _certificate_problems("downstream.tls", tls, TLS_FLAGS)
+    problems += _broken(OWN_CERTIFICATE, settings)
     if whole.downstream.tls.certificate_file is None and tls.certificate_file is not None:
         problems.append(
             "downstream.tls: needs downstream.tls of the whole proxy, the certificate for clients"

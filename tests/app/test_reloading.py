@@ -229,7 +229,7 @@ async def test_parts_that_cannot_be_put_in_force(monkeypatch: pytest.MonkeyPatch
     [
         pytest.param("downstream.tls.keyFile", "b.key", "is not the key of", id="key"),
         pytest.param("authentication.tokenFile", "nowhere", "nowhere", id="tokens"),
-        pytest.param("flowControl.objects", ["broken.yaml"], "broken.yaml:1", id="objects"),
+        pytest.param("flowControl.objects", ["broken.yaml"], "broken.yaml:2", id="objects"),
         pytest.param("accessLog.path", "nowhere/log", "cannot be opened", id="log"),
     ],
 )
@@ -244,7 +244,7 @@ async def test_all_or_nothing(
 
     It is said at each signal, but once while it is tried again and again.
     """
-    (folder / "broken.yaml").write_text("broken: yes")
+    (folder / "broken.yaml").write_text("[")
     document = other(other(other(BASE, "accessLog.path"), "topFlows.capacity"), "upstream.url")
     section = document
     *sections, key = path.split(".")
@@ -307,7 +307,7 @@ async def test_what_goes_only_with_what_is_fixed(
         "restart to change downstream.tls.certificateFile, downstream.tls.keyFile; the rest does"
         " not go without it" in caplog.messages
     )
-    assert "authentication.clientCaFile (--client-ca-file): needs downstream.tls" in caplog.text
+    assert "authentication.clientCaFile (--client-ca-file) needs downstream.tls" in caplog.text
     assert process.settings == read(plain, folder)
 
 

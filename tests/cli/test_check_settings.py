@@ -62,7 +62,7 @@ def test_ok(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
         pytest.param(
             "upstream:\n  identity: impersonate\n",
             2,
-            ["f.yaml:1: upstream.url: say", "f.yaml:2: upstream.identity: impersonate needs"],
+            ["f.yaml:1: upstream.url: say", "f.yaml:2: upstream.identity impersonate needs"],
             id="contradiction",
         ),
         pytest.param(

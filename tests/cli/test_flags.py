@@ -159,7 +159,7 @@ def test_variables_win_over_the_settings_file(
     monkeypatch.setenv("APFPROXY_SERVE_STORE", "a.db")
 
     assert run(["serve"]) == 2
-    assert "flowControl.store (--store) needs an admin listener" in capsys.readouterr().err
+    assert "flowControl.store (--store) needs admin (--admin)" in capsys.readouterr().err
 
 
 def test_sections() -> None:

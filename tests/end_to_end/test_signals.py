@@ -177,7 +177,7 @@ def test_files_are_read_again(site: Site) -> None:
             lambda text: text.replace(
                 "{tokenFile: tokens}", "{tokenFile: tokens, clientCaFile: a}"
             ),
-            "authentication.clientCaFile (--client-ca-file): needs downstream.tls",
+            "authentication.clientCaFile (--client-ca-file) needs downstream.tls",
         ),
     ],
 )

@@ -51,9 +51,9 @@ upstream: {endpoints: [{url: http://a}, {url: 'unix:/a'}, {url: http://a}, {}]}
 > upstream.endpoints[2]: http://a:80 is upstream.endpoints[0] already; give a server that...
 > upstream.endpoints[3]: needs url
 upstream: {service: {namespace: a}}
-> upstream.service: needs name, which says whose servers to forward to
+> upstream.service needs upstream.service.name, which says whose servers to forward to
 upstream: {service: {name: a, context: b}}
-> upstream.service.context: needs upstream.service.kubeconfig, which has the contexts
+> upstream.service.context needs upstream.service.kubeconfig, which has the contexts
 upstream: {ejection: {pause: 2s, maxPause: 1s}}
 > upstream.ejection: maxPause is shorter than pause
 upstream: {upgrades: {allow: [/a, /b/*], deny: [/b/*]}}
@@ -74,7 +74,7 @@ flowControl: {store: a, kubernetes: {enabled: true, context: c}}
 admin: ~
 > give either flowControl.kubernetes.enabled (--objects-from-kubernetes) or flowControl.store...
 > flowControl.kubernetes.context (--context) needs flowControl.kubernetes.kubeconfig...
-> flowControl.store (--store) needs an admin listener (--admin): without it nobody could read...
+> flowControl.store (--store) needs admin (--admin), the listener by which objects are read...
 flowControl: {kubernetes: {writeStatus: true}}
 > flowControl.kubernetes.writeStatus (--write-status) needs flowControl.kubernetes.enabled...
 adminTokenFile: a
@@ -106,13 +106,13 @@ upstream: {url: https://a, tls: {keyFile: a}}
 > upstream.tls: certificateFile and keyFile go together; give both
 authentication: {clientCaFile: a, frontProxy: {caFile: a}}
 downstream: {tls: {requireClientCertificate: true}}
-> authentication.clientCaFile (--client-ca-file): needs downstream.tls (--tls-cert-file), over...
-> authentication.frontProxy.caFile: needs downstream.tls (--tls-cert-file), over which clients...
-> downstream.tls.requireClientCertificate: needs downstream.tls (--tls-cert-file), over which...
+> authentication.clientCaFile (--client-ca-file) needs downstream.tls.certificateFile...
+> authentication.frontProxy.caFile needs downstream.tls.certificateFile (--tls-cert-file)...
+> downstream.tls.requireClientCertificate needs downstream.tls.certificateFile...
 downstream: {tls: {certificateFile: c, keyFile: k, requireClientCertificate: true}}
 > downstream.tls.requireClientCertificate: needs authentication.clientCaFile or...
 upstream: {url: http://a, identity: impersonate}
-> upstream.identity: impersonate needs upstream.tokenFile (--upstream-token-file), the proxy's own
+> upstream.identity impersonate needs upstream.tokenFile (--upstream-token-file), the proxy's own
 upstream: {url: https://a, identity: frontProxy}
 > upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which the...
 upstream: {url: http://a, tls: {caFile: ca}}
@@ -142,7 +142,7 @@ authentication: {frontProxy: {extraHeaderPrefixes: [Imp]}}
 authentication: {frontProxy: {extraHeaderPrefixes: [Impersonate-Extra-]}}
 > authentication.frontProxy.extraHeaderPrefixes: Impersonate-Extra- is the start of...
 authentication: {apiKeys: {basic: true}}
-> authentication.apiKeys: needs file, which has the keys
+> authentication.apiKeys needs authentication.apiKeys.file, which has the keys
 authentication: {apiKeys: {file: k, header: ~}}
 > authentication.apiKeys: no request can have a key; give header, bearer or basic
 authentication: {apiKeys: {file: k, header: Host}}
@@ -152,7 +152,7 @@ authentication: {apiKeys: {file: k, header: X-Remote-User}}
 authentication: {apiKeys: {file: k, header: Authorization}}
 > authentication.apiKeys.header: bearer and basic are for keys in Authorization
 authentication: {apiKeys: {file: k, unknown: anonymous}, anonymous: false}
-> authentication.apiKeys.unknown: anonymous needs authentication.anonymous
+> authentication.apiKeys.unknown anonymous needs authentication.anonymous
 authentication: {tokenFile: t, apiKeys: {file: k, bearer: true, unknown: anonymous}}
 > authentication.apiKeys.unknown: anonymous does not go with bearer and another method for...
 authentication: {tokenReview: {enabled: true}, apiKeys: {file: k, bearer: true, unknown:
@@ -174,13 +174,13 @@ authentication: {apiKeys: {file: k, header: X-Own}, unverified: {secretHeaders: 
   [X-a]}}
 > authentication.unverified.headers: X-a has a secret, and names are in logs; secretHeaders is...
 authentication: {unverified: {namesPerAddress: 9}}
-> authentication.unverified.namesPerAddress: needs address, by which clients of an address...
+> authentication.unverified.namesPerAddress needs authentication.unverified.address, by which...
 authentication: {jwt: [{issuer: https://a, audiences: [b]}, {issuer: b}]}
 > authentication.jwt[1].issuer: no https URL; without keysFile or jwksUrl its discovery is asked
 > authentication.jwt[1].audiences: missing: any token of the issuer would do, for whomever
 fleet: {lease: 2.9s, replicas: 3}
-> fleet.lease: must be at least 3 times fleet.refreshInterval, as a member that misses one...
 > fleet.replicas (--fleet-replicas) needs fleet.store (--fleet)
+> fleet.lease: must be at least 3 times fleet.refreshInterval, as a member that misses one...
 fleet: {store: rediss://a, certificateFile: a}
 > fleet: certificateFile and keyFile go together; give both
 fleet: {store: 'redis://:b@a', passwordFile: c}
@@ -194,7 +194,7 @@ fleet: {store: 'redis://a', caFile: c}
 fleet: {store: 'rediss://a', kubeconfig: c}
 > fleet.kubeconfig: is for a store whose URL begins with kubernetes, not for rediss://a:6379
 fleet: {store: 'kubernetes:a/b', context: c}
-> fleet.context: needs fleet.kubeconfig, which has the contexts
+> fleet.context needs fleet.kubeconfig, which has the contexts
 upstream: {endpoints: [{url: http://a}, {url: 'unix:/a'}]}
 >
 upstream: {url: http://a, identity: frontProxy}
@@ -483,7 +483,7 @@ GOOD = "upstream: {url: 'http://all'}\nclusters:\n- {name: good, hosts: [good]}\
         ("- {name: a}", ["clusters[a]: needs hosts"]),
         (
             "- {name: a, hosts: [a], authentication: {clientCaFile: a}}",
-            ["clusters[a].authentication.clientCaFile (--client-ca-file): needs downstream.tls"],
+            ["clusters[a].authentication.clientCaFile (--client-ca-file) needs downstream.tls"],
         ),
         (
             "- {name: a, hosts: [a], upstream: {url: http://a, dns: http://b}}",
@@ -540,8 +540,8 @@ def test_what_clusters_complete(tmp_path: Path) -> None:
     assert one.problems == ()
     assert [
         "clusters[b].flowControl.kubernetes.writeStatus (--write-status) needs flowControl",
+        "clusters[b].upstream.identity impersonate needs upstream",
         "clusters[b]: downstream.tls.requireClientCertificate: needs authentication",
-        "clusters[b].upstream.identity: impersonate needs upstream",
         (
             "clusters[b].flowControl.store: is for one cluster alone; name flowControl.objects or"
             " flowControl.kubernetes"
