@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import resource
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_origin, get_type_hints
+
+import msgspec
 
 from apfproxy.admin.state import (
     DRAINING,
+    NOTHING,
     OUT,
     AccessLogState,
     AdminState,
-    AuthenticationState,
     CheckState,
     ClusterState,
     EndpointState,
@@ -25,11 +26,8 @@ from apfproxy.admin.state import (
     FlowSchemaState,
     Health,
     Holder,
-    Http2State,
     LevelState,
     ListenerState,
-    LoadsState,
-    MeterState,
     ProcessState,
     RequestsState,
     ReviewState,
@@ -49,16 +47,13 @@ from apfproxy.flowcontrol.level_summary import (
     Sums,
     reachable_levels,
 )
-from apfproxy.flowcontrol.meters import Histogram, RatioHistogram
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.flowcontrol.queue_set import NS_PER_TICK
 from apfproxy.objects.types import stable_uid
 from apfproxy.objects.validation import PRIORITY_LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    import msgspec
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from apfproxy.admin.access_log import AccessLog
     from apfproxy.admin.places import Places
@@ -72,7 +67,7 @@ if TYPE_CHECKING:
     from apfproxy.base.tls_files import Expiries, Lifetime
     from apfproxy.fleet.view import FleetView
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.meters import KindMeter
+    from apfproxy.flowcontrol.meters import Histogram, KindMeter, RatioHistogram
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.flowcontrol.queue_set import QueueSet
     from apfproxy.objects.types import FlowSchema
@@ -82,6 +77,7 @@ if TYPE_CHECKING:
     from apfproxy.upstream.pool import Pool
 
     P = TypeVar("P", bound=msgspec.Struct)
+    T = TypeVar("T")
 
 NS_PER_S: Final = 1_000_000_000
 TICKS_PER_SEAT_SECOND: Final = NS_PER_S // NS_PER_TICK
@@ -178,59 +174,77 @@ class ProcessParts:
 
 def gathered(parts: ProcessParts) -> Iterator[ProcessState]:
     """The state now, which is whole at the end: cluster by cluster, so that others can run."""
-    log, traces, listener = parts.access_log, parts.traces, parts.listener
-    checks, events = list(parts.health), parts.events or ()
-    problems = [each.problem for each in checks]
+    log, left_out, traces = parts.access_log, parts.left_out, parts.traces
     state = ProcessState(
         version=[build.short_version()],
         is_full=parts.is_full,
         has_several=parts.has_several,
         used=used_state(parts.started_s),
         health=[
-            _read(CheckState, check, problems={} if text is None else {displayable(text): [""]})
-            for check, text in zip(checks, problems, strict=True)
+            read(CheckState, each, problems={displayable(problem): [""]} if problem else {})
+            for each, problem in [(check, check.problem) for check in parts.health]
         ],
         events=[
-            _read(EventState, each, message=displayable(each.message), workers=[])
-            for each in events
+            read(EventState, each, message=displayable(each.message), workers=[])
+            for each in parts.events or ()
         ],
-        faults={} if parts.faults is None else _plain(parts.faults.totals),
+        faults={} if parts.faults is None else by_text(parts.faults.totals),
         shortages=parts.shortages,
-        access_log=None
-        if log is None
-        else _read(AccessLogState, log, left_out=_plain(parts.left_out)),
-        traces=None if traces is None else _read(TracesState, traces),
+        access_log=None if log is None else read(AccessLogState, log, left_out=by_text(left_out)),
+        traces=None if traces is None else read(TracesState, traces),
         admin=parts.admin,
     )
-    if listener is not None:
-        http2 = _read(Http2State, listener.http2)
-        state.listener = _read(ListenerState, listener, http2=http2)
+    if parts.listener is not None:
+        state.listener = read(ListenerState, parts.listener)
     yield state
     for each in parts.clusters:
         state.clusters.append(cluster_state(each, is_full=parts.is_full))
         yield state
 
 
-async def process_state(parts: ProcessParts) -> ProcessState:
-    """The state now; other tasks run meanwhile."""
-    for state in gathered(parts):  # noqa: B007 - the last one is whole
-        await asyncio.sleep(0)
-    return state
+def read(part: type[P], *owners: object, **others: Any) -> P:  # noqa: ANN401 - fields of the part
+    """A part whose fields are attributes of some objects by the same names, but for some."""
+    names = (name for name in part.__struct_fields__ if name not in others)
+    return part(**others, **values(part, names, *owners))
 
 
-def _read(part: type[P], owner: object, **others: Any) -> P:  # noqa: ANN401 - fields of the part
-    """A part whose fields are attributes of a class, by the same names, but for some."""
-    names = part.__struct_fields__
-    found = {name: _plain(getattr(owner, name)) for name in names if name not in others}
-    return part(**found, **others)
+def fill(state: msgspec.Struct, names: Iterable[str], *owners: object) -> None:
+    """Have fields of a part be as some objects have them."""
+    for name, value in values(type(state), names, *owners).items():
+        setattr(state, name, value)
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - of any field
-    if isinstance(value, Histogram | RatioHistogram):
-        return times(value)
-    if isinstance(value, Mapping):
-        return {str(key): each for key, each in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+def values(part: type[msgspec.Struct], names: Iterable[str], *owners: object) -> dict[str, Any]:
+    """Fields of a part as the first of some objects has them that has an attribute of the name."""
+    found, converters = {}, converters_of(part)
+    for name in names:
+        for owner in owners:
+            value = getattr(owner, name, NOTHING)
+            if value is not NOTHING:
+                break
+        assert value is not NOTHING, f"{name} of {part.__name__}"
+        convert = converters[name]
+        found[name] = value if convert is None else convert(value)
+    return found
+
+
+@cache
+def converters_of(part: type[msgspec.Struct]) -> dict[str, Callable[[Any], Any] | None]:
+    """What makes the values of fields, by name, of attributes; None where they are the same."""
+    found: dict[str, Callable[[Any], Any] | None] = {}
+    for name, hint in get_type_hints(part).items():
+        if hint is Times:
+            found[name] = times
+        elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            found[name] = partial(read, hint)
+        else:
+            found[name] = {dict: by_text, list: list}.get(get_origin(hint))
+    return found
+
+
+def by_text(numbers: Mapping[Any, T]) -> dict[str, T]:
+    """A dictionary whose keys are texts or numbers, by texts."""
+    return {str(key): each for key, each in numbers.items()}
 
 
 def times(histogram: Histogram | RatioHistogram) -> Times:
@@ -261,7 +275,9 @@ def used_state(started_s: float) -> UsedState:
 
 def admin_state(places: Places, refused: Mapping[str, int]) -> AdminState:
     """The connections of an admin listener, and requests that were refused, by reason."""
-    return AdminState(connections=len(places), ended=_plain(places.ended), refused=_plain(refused))
+    return AdminState(
+        connections=len(places), ended=by_text(places.ended), refused=by_text(refused)
+    )
 
 
 def cluster_state(parts: ClusterParts, *, is_full: bool = False) -> ClusterState:
@@ -270,61 +286,50 @@ def cluster_state(parts: ClusterParts, *, is_full: bool = False) -> ClusterState
     serving = parts.serving
     if serving is None:
         return ClusterState(name=parts.name, where=where, problem=problem)
-    controller, counters = serving.controller, serving.counters
+    controller, kinds = serving.controller, serving.kinds
     now_ns = controller.now_ns()
     schemas = controller.flow_schemas()
     reachable = reachable_levels(
         schemas, knows_users=serving.knows_users, is_plain=serving.is_plain
     ).union(PRIORITY_LEVELS)
     limit, members = serving.shared or (None, None)
-    return ClusterState(
+    levels = sorted(controller.levels.items())
+    fair, wanted = controller.seat_fair_frac, sum(level.target for _, level in levels)
+    return read(
+        ClusterState,
+        serving,
+        controller,
         name=parts.name,
         where=where,
         problem=problem,
         is_serving=True,
-        enforcement=serving.enforcement,
-        limit=controller.server_concurrency_limit,
         shared_limit=limit,
         members=members,
-        fair=[controller.seat_fair_frac, sum(each.target for each in controller.levels.values())]
-        if controller.seat_fair_frac
-        else [],
-        generation=controller.generation,
-        source=serving.source,
+        fair=[fair, wanted] if fair else [],
         client_problems=list(serving.client_problems),
         dangling=len(controller.in_force.dangling),
-        unused_additions=controller.unused_additions,
-        loads=_read(LoadsState, serving.loads),
         levels=[
             level_state(level, now_ns, is_full=is_full, is_reachable=name in reachable)
-            for name, level in sorted(controller.levels.items())
+            for name, level in levels
         ],
         flow_schemas=list(flow_schema_states(controller, schemas)),
-        in_flight=serving.kinds.in_flight(now_ns),
-        in_queue=serving.kinds.in_queue(now_ns),
+        in_flight=kinds.in_flight(now_ns),
+        in_queue=kinds.in_queue(now_ns),
         usages=[
             UsageState(
                 phase=each.phase,
                 kind=each.request_kind,
                 times=Times(counts=list(each.bucket_ns), sum=each.ratio_ns),
             )
-            for each in serving.kinds.usages(now_ns)
+            for each in kinds.usages(now_ns)
             if is_full or each.ratio_ns
         ],
-        top_flows=None if serving.top_flows is None else serving.top_flows.state(),
-        fleet=serving.fleet,
+        top_flows=serving.top_flows and serving.top_flows.state(),
+        workers=[],
         upstream=upstream_state(serving),
-        requests=_read(RequestsState, counters),
-        authentications=_read(AuthenticationState, serving.authentications),
+        requests=read(RequestsState, serving.counters),
         reviews=[
-            _read(
-                ReviewState,
-                api,
-                kind=kind,
-                waiting=api.line.waiting,
-                under_way=api.line.under_way,
-            )
-            for kind, api in serving.reviews.items()
+            read(ReviewState, api, api.line, kind=kind) for kind, api in serving.reviews.items()
         ],
         certificates=[
             Expiry(setting=setting, file=path, until_s=each.next_unix_s(time.time()))
@@ -343,25 +348,23 @@ def level_state(
 ) -> LevelState:
     """A priority level as it is now."""
     queue_set = level.queue_set
-    shares, lendable_percent, borrowing_percent = level_shares(level.configuration)
+    shares, lendable_percent, borrowing_limit_percent = level_shares(level.configuration)
     state = LevelState(
+        **values(LevelState, FACTS, level),
         is_reachable=is_reachable,
         shares=shares,
         lendable_percent=lendable_percent,
-        borrowing_percent=borrowing_percent,
+        borrowing_limit_percent=borrowing_limit_percent,
         priority=level.additions.priority,
         queue_count=len(queue_set.queues),
     )
-    for name in LEVEL_FIELDS:
-        setattr(state, name, getattr(level, name))
     state.is_used = is_full or bool(
         queue_set.dispatched_total + queue_set.rejected_total + queue_set.requests_waiting
     )
     if not state.is_used:
         return state
     queue_set.sync()
-    for name in QUEUE_SET_FIELDS:
-        setattr(state, name, getattr(queue_set, name))
+    fill(state, USE, queue_set, level.demand, level.demand.stats)
     if not state.is_idle:
         queues = queue_set.queues[:MAX_QUEUES]
         state.queues = [queue.requests_waiting for queue in queues]
@@ -371,24 +374,20 @@ def level_state(
         if state.requests_waiting or is_full_up:
             state.holders = greatest_holder(queue_set)
             state.oldest_wait_s = oldest_wait_ns(queue_set, now_ns) / NS_PER_S
-    stats = level.demand.stats
-    state.high_watermark = stats.high_watermark
-    state.average, state.stddev, state.smoothed = stats.average, stats.stddev, level.demand.smoothed
     bounds = *queue_set.next_s_bounds(), *queue_set.next_discounted_s_bounds()
     ticks = queue_set.current_r, queue_set.dispatch_r, queue_set.latest_s, *bounds
     state.r = [each / TICKS_PER_SEAT_SECOND for each in ticks]
-    state.meter = _read(MeterState, queue_set.meter)
     return state
 
 
-LEVEL_FIELDS: Final = (
-    *("name", "uid", "is_exempt", "is_quiescing", "failed_total", "target"),
-    *("nominal_limit", "lower_limit", "upper_limit", "current_limit"),
-)
-QUEUE_SET_FIELDS: Final = (
-    *("is_idle", "seats_in_use", "requests_executing", "requests_waiting"),
-    *("dispatched_total", "rejected_total", "timed_out_total", "cancelled_total"),
-)
+def _fields(part: type[msgspec.Struct], first: str, last: str) -> tuple[str, ...]:
+    names = part.__struct_fields__
+    return names[names.index(first) : names.index(last) + 1]
+
+
+FACTS: Final = _fields(LevelState, "name", "target")
+USE: Final = _fields(LevelState, "is_idle", "meter")
+COUNTED: Final = _fields(FlowSchemaState, "has_counted", "watch_count")
 
 
 def greatest_holder(queue_set: QueueSet) -> list[Holder]:
@@ -430,7 +429,7 @@ def flow_schema_states(
             name=schema.metadata.name,
             priority_level=schema.spec.priority_level_configuration.name,
             uid=stable_uid(schema),
-            precedence=schema.spec.matching_precedence,
+            matching_precedence=schema.spec.matching_precedence,
             place=place,
             kind=flow_kind(schema),
             is_in_force=True,
@@ -445,14 +444,8 @@ def flow_schema_states(
     for state in states:
         counters = counted.get((state.priority_level, state.name))
         if counters is not None and counters.has_counted:
-            for field_name in COUNTED_FIELDS:
-                setattr(state, field_name, _plain(getattr(counters, field_name)))
+            fill(state, COUNTED, counters)
         yield state
-
-
-COUNTED_FIELDS: Final = FlowSchemaState.__struct_fields__[
-    FlowSchemaState.__struct_fields__.index("has_counted") :
-]
 
 
 def flow_kind(schema: FlowSchema) -> str:
@@ -466,44 +459,35 @@ def upstream_state(serving: ServingParts) -> UpstreamState:
     upstream, pool, counters = serving.upstream, serving.pool, serving.counters.pool
     watches = upstream.watches.values()
     drawn = sum(each.share for each in pool.endpoints if each.is_drawn)
-    return UpstreamState(
-        address=upstream.address,
+    return read(
+        UpstreamState,
+        upstream,
+        pool,
+        counters,
+        serving,
         health=_health(upstream),
-        awaiting=upstream.awaiting,
-        silent_s=upstream.silent_s,
         endpoint_count=len(watches),
         healthy_count=sum(watch.state not in OUT for watch in watches),
-        seats_per_endpoint=serving.seats_per_endpoint,
-        served=_read(ServedState, counters.total()),
+        served=read(ServedState, counters.total()),
         endpoints=[
             *(endpoint_state(watch.endpoint, watch, drawn) for watch in watches),
             *(endpoint_state(endpoint, None, drawn) for endpoint in pool.draining),
         ],
-        open_count=pool.open_count,
-        idle_count=pool.idle_count,
-        waiting_count=pool.waiting_count,
-        bytes_received=counters.bytes_received,
-        bytes_sent=counters.bytes_sent,
-        connections_opened=counters.connections_opened,
-        rebalanced=counters.rebalanced,
-        handshakes=_plain(counters.handshakes),
     )
 
 
 def endpoint_state(endpoint: Endpoint, watch: EndpointHealth | None, drawn: float) -> EndpointState:
     """An endpoint; `drawn` is the share of all that get requests, and without watch it drains."""
-    return EndpointState(
-        url=endpoint.url,
+    return read(
+        EndpointState,
+        endpoint,
         health=Health(state=DRAINING) if watch is None else _health(watch),
         weight=endpoint.address.weight,
-        ramp=endpoint.ramp,
         share=endpoint.share / drawn if endpoint.is_drawn and drawn else 0.0,
-        seats=endpoint.seats,
-        busy_count=endpoint.busy_count,
         open_count=len(endpoint.open),
         idle_count=len(endpoint.idle),
         ejections_total=0 if watch is None else watch.ejections_total,
-        served=_read(ServedState, endpoint.counters),
+        served=read(ServedState, endpoint.counters),
     )
 
 
@@ -516,16 +500,16 @@ def summary_of(cluster: ClusterState) -> LevelsSummary:
     levels = tuple(
         LevelSummary(
             name=level.name,
-            type="Exempt" if level.is_exempt else "Limited",
+            type=level.type,
             is_quiescing=level.is_quiescing,
             shares=level.shares,
             lendable_percent=level.lendable_percent,
-            borrowing_limit_percent=level.borrowing_percent,
+            borrowing_limit_percent=level.borrowing_limit_percent,
             nominal=level.nominal_limit,
             lendable=level.nominal_limit - level.lower_limit,
             borrowing=None if level.is_exempt else level.upper_limit - level.nominal_limit,
             minimum=level.lower_limit,
-            maximum=None if level.is_exempt else level.upper_limit,
+            maximum=level.maximum,
             current=level.current_limit,
             seats_in_use=level.seats_in_use,
             is_reachable=level.is_reachable,
@@ -535,7 +519,7 @@ def summary_of(cluster: ClusterState) -> LevelsSummary:
     )
     sums = {name: sum(getattr(each, name) for each in levels) for name in Sums.__struct_fields__}
     return LevelsSummary(
-        server_concurrency_limit=cluster.limit,
+        server_concurrency_limit=cluster.server_concurrency_limit,
         levels=levels,
         sums=Sums(**sums),
         shared_limit=cluster.shared_limit,

@@ -7,12 +7,14 @@ level lends what its current limit is below its nominal limit, and borrows what 
 from __future__ import annotations
 
 import heapq
+import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from apfproxy.admin.gathering import MAX_QUEUES
 from apfproxy.admin.history import Rates, ServedRates
-from apfproxy.admin.state import DRAINING, NS_PER_S, UP, by_class, is_silent, total_demand
-from apfproxy.admin.top_flows import largest
+from apfproxy.admin.state import NS_PER_S, UP, by_class, is_silent, total_demand
+from apfproxy.admin.top_flows import MEASURES, largest
 from apfproxy.flowcontrol.limits import level_limits, nominal_limits
 
 if TYPE_CHECKING:
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
         EndpointState,
         Flow,
         FlowSchemaState,
-        Holder,
+        Health,
         LevelState,
         ProcessState,
+        Share,
         UpstreamState,
     )
     from apfproxy.fleet.view import FleetView, MemberView
@@ -55,11 +58,9 @@ REJECTS, WAITS, WORKS, IDLE = "rejects", "waits", "works", "idle"
 def live_state(process: ProcessState, cluster: ClusterState, history: History) -> State:
     """The current state, without the time; rates are those of the last look."""
     listener, kinds = process.listener, {each.name: each.kind for each in cluster.flow_schemas}
-    limit = cluster.limit
-    if process.workers and cluster.fleet is not None:
-        limit = cluster.fleet.limit
+    fleet, flows = cluster.fleet, cluster.top_flows
     state = {
-        "serverConcurrencyLimit": limit,
+        "serverConcurrencyLimit": cluster.server_concurrency_limit,
         "seatFairFrac": cluster.seat_fair_frac,
         "enforcement": cluster.enforcement,
         "proxy": {
@@ -75,9 +76,12 @@ def live_state(process: ProcessState, cluster: ClusterState, history: History) -
         "levels": [_level(each, history, kinds) for each in cluster.levels],
         "flowSchemas": _flow_schemas(cluster.flow_schemas, history),
         "flowSchemaCount": sum(each.is_in_force for each in cluster.flow_schemas),
-        "topFlows": _top_flows(cluster, kinds),
+        "topFlows": [
+            {**flow_json(each), "kind": kinds.get(each.flow_schema, ""), "isWhole": each.is_whole}
+            for each in ([] if flows is None else largest(flows))
+        ],
         "upstream": upstream_json(cluster.upstream, history),
-        "fleet": None if cluster.fleet is None else fleet_json(cluster.fleet),
+        "fleet": None if fleet is None else fleet_json(fleet),
         "configuration": {
             "generation": cluster.generation,
             "source": cluster.source,
@@ -93,8 +97,25 @@ def live_state(process: ProcessState, cluster: ClusterState, history: History) -
         },
     }
     if process.workers:
-        state["workers"] = _workers(process, cluster, history)
+        if fleet is not None:
+            state["serverConcurrencyLimit"] = fleet.limit
+        state["workers"] = [
+            *(_share(each, history) for each in cluster.workers),
+            *(picked(each, "name", "problem") for each in process.workers if each.problem),
+        ]
     return state
+
+
+def picked(part: object, *names: str) -> State:
+    """Some fields of a part, by their names in JSON."""
+    return {page_name(name): getattr(part, name) for name in names}
+
+
+@cache
+def page_name(name: str) -> str:
+    """A field's name in JSON, such as `seatsInUse`; `nominal_limit` is `nominal` there."""
+    first, *others = re.sub("^requests_|_(limit|total)$", "", name).split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def _of_workers(
@@ -139,48 +160,9 @@ def problems(process: ProcessState, cluster: str = "") -> list[State]:
 
 
 def _level(level: LevelState, history: History, kinds: dict[str, str]) -> State:
-    rates = history.levels.get(level.name)
-    shown = level.queues or [0] * min(level.queue_count, MAX_QUEUES)
-    return {
-        "name": level.name,
-        "uid": level.uid,
-        "type": "Exempt" if level.is_exempt else "Limited",
-        "isQuiescing": level.is_quiescing,
-        "shares": level.shares,
-        "lendablePercent": level.lendable_percent,
-        "borrowingLimitPercent": level.borrowing_percent,
-        "nominal": level.nominal_limit,
-        "min": level.lower_limit,
-        "max": None if level.is_exempt else level.upper_limit,
-        "current": level.current_limit,
-        "seatsInUse": level.seats_in_use,
-        "executing": level.requests_executing,
-        "waiting": level.requests_waiting,
-        "lent": max(0, level.nominal_limit - level.current_limit),
-        "borrowed": max(0, level.current_limit - level.nominal_limit),
-        "dispatched": level.dispatched_total,
-        "rejected": level.rejected_total,
-        "timedOut": level.timed_out_total,
-        "cancelled": level.cancelled_total,
-        "failed": level.failed_total,
-        "queueCount": level.queue_count,
-        "queues": shown,
-        "queueSeats": level.queue_seats or [0] * len(shown),
-        **_lately(level, rates or NO_RATES),
-        "oldestWaitSeconds": round(level.oldest_wait_s, 3),
-        "holder": _holder(level.holders, kinds) if _is_pressed(level, rates) else None,
-    }
-
-
-NO_RATES: Final = Rates()
-
-
-def _is_pressed(level: LevelState, rates: Rates | None) -> bool:
-    return bool(level.requests_waiting or (rates is not None and rates.rejected))
-
-
-def _lately(level: LevelState, rates: Rates) -> State:
-    """What a level did lately."""
+    rates = history.levels.get(level.name, NO_RATES)
+    queues = level.queues or [0] * min(level.queue_count, MAX_QUEUES)
+    is_pressed = level.requests_waiting or rates.rejected
     if rates.rejected:
         condition = REJECTS
     elif level.requests_waiting:
@@ -188,25 +170,39 @@ def _lately(level: LevelState, rates: Rates) -> State:
     else:
         condition = WORKS if rates.matched or level.requests_executing else IDLE
     return {
+        **picked(level, *LEVEL),
+        "min": level.lower_limit,
+        "max": level.maximum,
+        "lent": max(0, level.nominal_limit - level.current_limit),
+        "borrowed": max(0, level.current_limit - level.nominal_limit),
+        "queues": queues,
+        "queueSeats": level.queue_seats or [0] * len(queues),
         "condition": condition,
         "dispatchedPerSecond": round(rates.dispatched, 2),
         "servedPerSecond": round(max(0.0, rates.dispatched - rates.failed), 2),
         "failedPerSecond": round(rates.failed, 2),
         "leftPerSecond": round(rates.left, 2),
         "rejectedPerSecond": {reason: round(rate, 2) for reason, rate in rates.rejected.items()},
+        "oldestWaitSeconds": round(level.oldest_wait_s, 3),
+        "holder": next(
+            (
+                {**picked(each, *HOLDER), "kind": kinds.get(each.flow_schema, "")}
+                for each in level.holders
+                if is_pressed
+            ),
+            None,
+        ),
     }
 
 
-def _holder(holders: Sequence[Holder], kinds: dict[str, str]) -> State | None:
-    for holder in holders:
-        return {
-            "flowSchema": holder.flow_schema,
-            "flow": holder.flow,
-            "kind": kinds.get(holder.flow_schema, ""),
-            "seats": holder.seats,
-            "waitsFor": holder.waits_for,
-        }
-    return None
+LEVEL: Final = (
+    *("name", "uid", "type", "is_quiescing", "shares", "lendable_percent"),
+    *("borrowing_limit_percent", "nominal_limit", "current_limit", "seats_in_use"),
+    *("requests_executing", "requests_waiting", "dispatched_total", "rejected_total"),
+    *("timed_out_total", "cancelled_total", "failed_total", "queue_count"),
+)
+HOLDER: Final = ("flow_schema", "flow", "seats", "waits_for")
+NO_RATES: Final = Rates()
 
 
 def _flow_schemas(schemas: Sequence[FlowSchemaState], history: History) -> list[State]:
@@ -221,11 +217,7 @@ def _flow_schemas(schemas: Sequence[FlowSchemaState], history: History) -> list[
     found.sort(key=lambda each: each[1].place)
     return [
         {
-            "name": schema.name,
-            "uid": schema.uid,
-            "priorityLevel": schema.priority_level,
-            "matchingPrecedence": schema.precedence,
-            "kind": schema.kind,
+            **picked(schema, "name", "uid", "priority_level", "matching_precedence", "kind"),
             "matchedPerSecond": round(rates.matched, 2),
             "rejectedPerSecond": round(sum(rates.rejected.values()), 2),
         }
@@ -233,90 +225,59 @@ def _flow_schemas(schemas: Sequence[FlowSchemaState], history: History) -> list[
     ]
 
 
-def _top_flows(cluster: ClusterState, kinds: dict[str, str]) -> list[State]:
-    if cluster.top_flows is None:
-        return []
-    return [
-        {**flow_json(each), "kind": kinds.get(each.flow_schema, ""), "isWhole": each.is_whole}
-        for each in largest(cluster.top_flows)
-    ]
-
-
 def flow_json(flow: Flow) -> State:
     """A flow that used much, by its names and its numbers."""
+    return picked(flow, "flow_schema", "priority_level", "flow", *MEASURES)
+
+
+def _share(worker: Share, history: History) -> State:
     return {
-        "flowSchema": flow.flow_schema,
-        "priorityLevel": flow.priority_level,
-        "flow": flow.flow,
-        "seatSeconds": flow.seat_seconds,
-        "waitSeconds": flow.wait_seconds,
-        "rejected": flow.rejected,
+        **picked(worker, "name", "seats_in_use", "executing", "waiting"),
+        "problem": "",
+        "dispatchedPerSecond": round(history.workers.get(worker.name, 0.0), 2),
+        "loopDelaySeconds": round(worker.loop_delay_s, 2),
     }
-
-
-def _workers(process: ProcessState, cluster: ClusterState, history: History) -> list[State]:
-    heard = [
-        {
-            "name": each.name,
-            "problem": "",
-            "seatsInUse": each.seats_in_use,
-            "executing": each.executing,
-            "waiting": each.waiting,
-            "dispatchedPerSecond": round(history.workers.get(each.name, 0.0), 2),
-            "loopDelaySeconds": round(each.loop_delay_s, 2),
-        }
-        for each in cluster.workers
-    ]
-    silent = [each for each in process.workers if each.problem]
-    return heard + [{"name": each.name, "problem": each.problem} for each in silent]
 
 
 def upstream_json(upstream: UpstreamState, history: History) -> State:
     """The servers behind: totals since the start, and rates a second of the last seconds."""
     return {
-        "address": upstream.address,
-        "state": upstream.health.state,
-        "problem": upstream.health.problem,
-        "since": upstream.health.since_s,
+        **picked(upstream, "address", "awaiting", "endpoint_count", "healthy_count"),
+        **picked(upstream, "seats_per_endpoint"),
+        **_health(upstream.health),
         "answers": by_class(upstream.served.answers),
         "failures": upstream.served.failures,
         **_served(history.upstream),
-        "awaiting": upstream.awaiting,
         "silentSeconds": round(upstream.silent_s, 1),
         "connections": {"open": upstream.open_count, "idle": upstream.idle_count},
         "endpoints": [
             endpoint_json(each, history.endpoints.get(each.url)) for each in shown(upstream)
         ],
-        "endpointCount": upstream.endpoint_count,
-        "healthyCount": upstream.healthy_count,
-        "seatsPerEndpoint": upstream.seats_per_endpoint,
     }
+
+
+def _health(health: Health) -> State:
+    return {"state": health.state, "problem": health.problem, "since": health.since_s}
 
 
 def _served(rates: ServedRates) -> State:
     return {
         "answersPerSecond": rates.answers,
         "failuresPerSecond": rates.failures,
-        "p50": rates.p50,
-        "p99": rates.p99,
+        **picked(rates, "p50", "p99"),
     }
 
 
 def endpoint_json(endpoint: EndpointState, rates: ServedRates | None) -> State:
     """One endpoint; `share` is the part of all requests that it should have, from 0 to 1."""
-    is_drained = endpoint.health.state == DRAINING
     return {
-        "url": endpoint.url,
-        "state": endpoint.health.state,
-        "problem": endpoint.health.problem,
-        "since": endpoint.health.since_s,
-        "weight": endpoint.weight,
+        **picked(endpoint, "url", "weight", "seats"),
+        **_health(endpoint.health),
         "ramp": round(endpoint.ramp, 2),
         "share": round(endpoint.share, 4),
-        "seats": endpoint.seats,
         "inFlight": endpoint.busy_count,
         "connections": {"open": endpoint.open_count, "idle": endpoint.idle_count},
-        **_served(NOT_SERVED if is_drained else rates or ServedRates()),
+        **_served(NOT_SERVED if endpoint.is_drained else rates or ServedRates()),
         "ejections": endpoint.ejections_total,
     }
 
@@ -345,43 +306,28 @@ def fleet_json(view: FleetView) -> State:
 
     members = view.members
     return {
-        "store": view.store,
-        "name": view.name,
+        **picked(view, "store", "name", "state", "problem", "limit", "claims", "claim"),
+        **picked(view, "in_force", "safe_share", "failures", "lost"),
         "isOfWorkers": view.store == OF_WORKERS,
-        "state": view.state,
-        "problem": view.problem,
         "age": None if view.age_s is None else int(view.age_s),
-        "limit": view.limit,
-        "claims": view.claims,
-        "claim": view.claim,
-        "inForce": view.in_force,
-        "safeShare": view.safe_share,
         "used": sum(member.used for member in members),
-        "demand": sum(total_demand(member) for member in members),
-        "failures": view.failures,
-        "lost": view.lost,
+        "demand": sum(map(total_demand, members)),
         "lostAge": None if view.lost_age_s is None else int(view.lost_age_s),
         "memberCount": len(members),
         "silentCount": sum(map(is_silent, members)),
         "unlikeCount": sum(not member.is_alike for member in members),
-        "members": [_member(each) for each in sorted(members, key=rank)[:MAX_MEMBERS]],
+        "members": [
+            {
+                **picked(each, "name", "is_self", "is_alike", "limit", "claim", "used"),
+                "isSilent": is_silent(each),
+                "demand": total_demand(each),
+                "age": int(each.age_s),
+                "lease": each.lease_s,
+                **({"state": each.state} if each.state else {}),
+            }
+            for each in sorted(members, key=rank)[:MAX_MEMBERS]
+        ],
     }
-
-
-def _member(member: MemberView) -> State:
-    found = {
-        "name": member.name,
-        "isSelf": member.is_self,
-        "isSilent": is_silent(member),
-        "isAlike": member.is_alike,
-        "limit": member.limit,
-        "claim": member.claim,
-        "used": member.used,
-        "demand": total_demand(member),
-        "age": int(member.age_s),
-        "lease": member.lease_s,
-    }
-    return {**found, "state": member.state} if member.state else found
 
 
 def of_whole_server(cluster: ClusterState) -> None:
@@ -395,8 +341,8 @@ def of_whole_server(cluster: ClusterState) -> None:
     nominal = nominal_limits(limit, {each.name: each.shares for each in cluster.levels})
     for each in cluster.levels:
         bounds = level_limits(
-            nominal[each.name], limit, each.lendable_percent, each.borrowing_percent
+            nominal[each.name], limit, each.lendable_percent, each.borrowing_limit_percent
         )
         each.nominal_limit, each.lower_limit = bounds.nominal, bounds.lower
         each.upper_limit = bounds.upper
-    cluster.limit, cluster.shared_limit, cluster.members = limit, None, None
+    cluster.server_concurrency_limit, cluster.shared_limit, cluster.members = limit, None, None

@@ -85,7 +85,7 @@ class Overview:
             "healthyCount": upstream.healthy_count,
             "endpointCount": upstream.endpoint_count,
             "seatsInUse": sum(level.seats_in_use for level in cluster.levels),
-            "serverConcurrencyLimit": cluster.limit,
+            "serverConcurrencyLimit": cluster.server_concurrency_limit,
             "executing": sum(level.requests_executing for level in cluster.levels),
             "waiting": sum(level.requests_waiting for level in cluster.levels),
             "servedPerSecond": served,

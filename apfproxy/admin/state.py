@@ -12,7 +12,7 @@ defaults, so that a parent and a worker of different versions understand each ot
 from __future__ import annotations
 
 from functools import cache
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from operator import attrgetter
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
@@ -39,11 +39,7 @@ MAX_RECORDS: Final = 10_000
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """How the values of a field become one.
-
-    Attributes:
-        add: Makes one of the values of processes that live, and of processes that ended.
-    """
+    """How the values of a field become one: those of processes that live, and that ended."""
 
     add: Callable[[Values, Values], Any]
 
@@ -56,25 +52,25 @@ def _all(add: Callable[[Values], Any]) -> Rule:
     return Rule(lambda living, ended: add([*living, *ended]))
 
 
-def _by(key: Callable[[Any], Hashable], *, outlives: bool = False) -> Rule:
-    """Records with the same key are one.
+def _by(*key: str, outlives: bool = False) -> Rule:
+    """Records of which some attributes are the same are one.
 
     Args:
-        key: Tells them apart.
+        key: The paths of these attributes.
         outlives: Whether records stay that only processes had which ended.
     """
+    name_of = attrgetter(*key)
 
     def add(living: Values, ended: Values) -> list[Any]:
         groups: dict[Hashable, tuple[list[Any], list[Any]]] = {}
         for place, lists in enumerate((living, ended)):
-            for each in lists:
-                for record in each:
-                    name = key(record)
-                    if name not in groups:
-                        if (place and not outlives) or len(groups) >= MAX_RECORDS:
-                            continue
-                        groups[name] = [], []
-                    groups[name][place].append(record)
+            for record in chain.from_iterable(lists):
+                name = name_of(record)
+                if name not in groups:
+                    if (place and not outlives) or len(groups) >= MAX_RECORDS:
+                        continue
+                    groups[name] = [], []
+                groups[name][place].append(record)
         return [summed(*group) for group in groups.values()]
 
     return Rule(add)
@@ -82,15 +78,13 @@ def _by(key: Callable[[Any], Hashable], *, outlives: bool = False) -> Rule:
 
 def _by_key(dicts: Values) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for each in dicts:
-        for key, value in each.items():
-            found[key] = found.get(key, 0) + value
+    for key, value in chain.from_iterable(each.items() for each in dicts):
+        found[key] = found.get(key, 0) + value
     return found
 
 
 def _by_place(lists: Values) -> list[Any]:
-    longest = list(zip_longest(*lists, fillvalue=0))
-    return list(map(sum, longest))
+    return list(map(sum, zip_longest(*lists, fillvalue=0)))
 
 
 def _largest(lists: Values) -> list[float]:
@@ -102,12 +96,12 @@ def _either(dicts: Values) -> dict[str, bool]:
     return {key: any(each.get(key, False) for each in dicts) for some in dicts for key in some}
 
 
-def _union(lists: Values) -> list[Any]:
-    return list(dict.fromkeys(each for some in lists for each in some))
-
-
 def _joined(lists: Values) -> list[Any]:
-    return [each for some in lists for each in some]
+    return list(chain.from_iterable(lists))
+
+
+def _union(lists: Values) -> list[Any]:
+    return list(dict.fromkeys(chain.from_iterable(lists)))
 
 
 def _by_text(dicts: Values) -> dict[str, list[str]]:
@@ -120,18 +114,16 @@ MAX: Final = _living(max)
 MIN: Final = _living(min)
 ANY: Final = _living(any)
 ALL: Final = _living(all)
-COUNT: Final = _all(sum)
-
-BY_NAME: Final = _by(attrgetter("name"))
-BY_LEVEL_AND_NAME: Final = _by(attrgetter("priority_level", "name"), outlives=True)
-BY_PHASE_AND_KIND: Final = _by(attrgetter("phase", "kind"), outlives=True)
-BY_FLOW: Final = _by(attrgetter("flow_schema", "priority_level", "flow"))
-BY_KIND: Final = _by(attrgetter("kind"), outlives=True)
-BY_FILE: Final = _by(attrgetter("setting", "file"))
 MEAN: Final = _living(fmean)
+COUNT: Final = _all(sum)
+BY_NAME: Final = _by("name")
+BY_KIND: Final = _by("kind", outlives=True)
+BY_FILE: Final = _by("setting", "file")
+JOINED, UNION = _living(_joined), _living(_union)
 
 First = Annotated[T, FIRST]
 Amount = Annotated[int, SUM]
+Total = Annotated[float, SUM]
 Amounts = Annotated[dict[str, int], _living(_by_key)]
 Places = Annotated[list[int], _living(_by_place)]
 Count = Annotated[int, COUNT]
@@ -148,25 +140,18 @@ class Growing(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 @cache
-def plan(part: type[msgspec.Struct]) -> list[tuple[str, Callable[[Values, Values], Any]]]:
-    """The names of a part's fields with their rules; a part within it adds up by its own rules."""
-    found = []
-    for name, hint in get_type_hints(part, include_extras=True).items():
-        rules = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Rule)]
-        found.append((name, rules[0].add if rules else _summed_or_nothing))
-    return found
-
-
-def _summed_or_nothing(living: Values, ended: Values) -> Any:  # noqa: ANN401 - a part, or None
-    return summed(living, ended) if living or ended else NOTHING
+def plan(part: type[msgspec.Struct]) -> dict[str, Rule]:
+    """The fields of a part with their rules; a part within it adds up by its own rules."""
+    hints = get_type_hints(part, include_extras=True)
+    return {name: getattr(hint, "__metadata__", [OF_ITS_OWN])[0] for name, hint in hints.items()}
 
 
 def summed(living: Sequence[S], ended: Sequence[S] = ()) -> S:
     """The sum of states or of parts, of which there is at least one."""
     part: Any = type((*living, *ended)[0])
     values = {}
-    for name, add in plan(part):
-        value = add(
+    for name, rule in plan(part).items():
+        value = rule.add(
             [value for each in living if (value := getattr(each, name)) is not None],
             [value for each in ended if (value := getattr(each, name)) is not None],
         )
@@ -174,6 +159,9 @@ def summed(living: Sequence[S], ended: Sequence[S] = ()) -> S:
             values[name] = value
     found: S = part(**values)
     return found
+
+
+OF_ITS_OWN: Final = Rule(lambda *both: summed(*both) if any(both) else NOTHING)
 
 
 class Times(State, frozen=True):
@@ -196,7 +184,7 @@ class Holder(State, frozen=True):
 
 
 def _greatest(lists: Values) -> list[Holder]:
-    found: list[Holder] = _by(attrgetter("flow_schema", "flow")).add(lists, ())
+    found = _by("flow_schema", "flow").add(lists, ())
     return sorted(found, key=lambda each: -each.seats - each.waits_for)[:1]
 
 
@@ -227,15 +215,18 @@ class LevelState(Growing):
     uid: First[str] = ""
     is_exempt: First[bool] = False
     is_quiescing: Annotated[bool, ALL] = False
-    is_reachable: Annotated[bool, ANY] = True
-    shares: First[int] = 0
-    lendable_percent: First[int] = 0
-    borrowing_percent: First[int | None] = None
-    priority: First[int | None] = None
     nominal_limit: Amount = 0
     lower_limit: Amount = 0
     upper_limit: Amount = 0
     current_limit: Amount = 0
+    failed_total: Count = 0
+    target: Total = 0.0
+
+    is_reachable: Annotated[bool, ANY] = True
+    shares: First[int] = 0
+    lendable_percent: First[int] = 0
+    borrowing_limit_percent: First[int | None] = None
+    priority: First[int | None] = None
     queue_count: Annotated[int, MAX] = 0
 
     is_used: Annotated[bool, ANY] = False
@@ -247,19 +238,26 @@ class LevelState(Growing):
     rejected_total: Count = 0
     timed_out_total: Count = 0
     cancelled_total: Count = 0
-    failed_total: Count = 0
+    high_watermark: Amount = 0
+    average: Total = 0.0
+    stddev: Total = 0.0
+    smoothed: Total = 0.0
+    meter: MeterState = MeterState()
+
     active_queues: Amount = 0
     queues: Places = []
     queue_seats: Places = []
     oldest_wait_s: Annotated[float, MAX] = 0.0
     holders: Annotated[list[Holder], _living(_greatest)] = []
-    target: Annotated[float, SUM] = 0.0
-    high_watermark: Amount = 0
-    average: Annotated[float, SUM] = 0.0
-    stddev: Annotated[float, SUM] = 0.0
-    smoothed: Annotated[float, SUM] = 0.0
     r: Annotated[list[float], _living(_largest)] = []
-    meter: MeterState = MeterState()
+
+    @property
+    def type(self) -> str:
+        return "Exempt" if self.is_exempt else "Limited"
+
+    @property
+    def maximum(self) -> int | None:
+        return None if self.is_exempt else self.upper_limit
 
 
 class FlowSchemaState(Growing):
@@ -275,7 +273,7 @@ class FlowSchemaState(Growing):
     name: First[str] = ""
     priority_level: First[str] = ""
     uid: First[str] = ""
-    precedence: First[int] = 0
+    matching_precedence: First[int] = 0
     place: First[int] = 0
     kind: First[str] = ""
     is_in_force: Annotated[bool, ANY] = False
@@ -322,9 +320,9 @@ class Flow(State, frozen=True):
     priority_level: First[str] = ""
     flow: First[str] = ""
     is_whole: First[bool] = True
-    seat_seconds: Annotated[float, SUM] = 0.0
-    wait_seconds: Annotated[float, SUM] = 0.0
-    rejected: Annotated[float, SUM] = 0.0
+    seat_seconds: Total = 0.0
+    wait_seconds: Total = 0.0
+    rejected: Total = 0.0
 
 
 class FlowsState(State, frozen=True):
@@ -333,7 +331,7 @@ class FlowsState(State, frozen=True):
     capacity: First[int] = 0
     totals: Annotated[list[float], _living(_by_place)] = []
     errors: Annotated[list[float], _living(_by_place)] = []
-    flows: Annotated[list[Flow], BY_FLOW] = []
+    flows: Annotated[list[Flow], _by("flow_schema", "priority_level", "flow")] = []
 
 
 # Servers behind.
@@ -351,14 +349,14 @@ class Health(State, frozen=True):
     problem: str | None = None
     since_s: float | None = None
 
-    @property
-    def badness(self) -> int:
-        return BEST_FIRST.index(self.state)
+
+def _badness(health: Health) -> int:
+    return BEST_FIRST.index(health.state)
 
 
-WORST: Final = _living(lambda found: max(found, key=attrgetter("badness")))
+WORST: Final = _living(lambda found: max(found, key=_badness))
 """An endpoint is as the worker sees it that sees it worst."""
-BEST: Final = _living(lambda found: min(found, key=attrgetter("badness")))
+BEST: Final = _living(lambda found: min(found, key=_badness))
 """The servers together fail only where they fail for all workers."""
 
 
@@ -371,7 +369,10 @@ class ServedState(State, frozen=True):
 
 
 class EndpointState(State, frozen=True):
-    """One address of the upstream; `share` is the part of all requests that it should have."""
+    """One address of the upstream; `share` is the part of all requests that it should have.
+
+    One that is drained may have come back meanwhile, and then is there twice.
+    """
 
     url: First[str] = ""
     health: Annotated[Health, WORST] = Health()
@@ -385,9 +386,9 @@ class EndpointState(State, frozen=True):
     ejections_total: Count = 0
     served: ServedState = ServedState()
 
-
-BY_ENDPOINT: Final = _by(lambda each: (each.url, each.health.state == DRAINING))
-"""One that is drained may have come back meanwhile, and then is there twice."""
+    @property
+    def is_drained(self) -> bool:
+        return self.health.state == DRAINING
 
 
 class UpstreamState(State, frozen=True):
@@ -405,7 +406,7 @@ class UpstreamState(State, frozen=True):
     healthy_count: Annotated[int, MIN] = 0
     seats_per_endpoint: First[int | None] = None
     served: ServedState = ServedState()
-    endpoints: Annotated[list[EndpointState], BY_ENDPOINT] = []
+    endpoints: Annotated[list[EndpointState], _by("url", "is_drained")] = []
     open_count: Amount = 0
     idle_count: Amount = 0
     waiting_count: Amount = 0
@@ -493,7 +494,7 @@ def _weighted(lists: Values) -> list[float]:
     )
 
 
-def _fleet(views: Sequence[FleetView], ended: Sequence[FleetView]) -> Any:  # noqa: ANN401 - or nothing
+def _fleet(views: Values, ended: Values) -> Any:  # noqa: ANN401 - a `FleetView`, or nothing
     """The fleet as a member that holds its claim says; each member of this machine as it says.
 
     What this machine may use is the sum of what its workers may.
@@ -526,7 +527,7 @@ class ClusterState(Growing):
         where: Its hosts and its path prefix.
         problem: Why its settings are not in force; "" if they are.
         is_serving: Whether all that follows is known.
-        limit: Seats; of those that others share, `shared_limit`, its part of now.
+        server_concurrency_limit: Seats; of those that others share, `shared_limit`, its part.
         members: How many share it.
         source: Where the objects come from, in a few words.
         client_problems: Why clients are not told apart as they could be.
@@ -541,24 +542,26 @@ class ClusterState(Growing):
     is_serving: Annotated[bool, ANY] = False
 
     enforcement: First[str] = "enforce"
-    limit: Amount = 0
+    server_concurrency_limit: Amount = 0
     shared_limit: First[int | None] = None
     members: First[int | None] = None
     fair: Annotated[list[float], _living(_weighted)] = []
     generation: Annotated[int, MAX] = 0
     source: First[str] = ""
-    client_problems: Annotated[list[str], _living(_union)] = []
+    client_problems: Annotated[list[str], UNION] = []
     dangling: Annotated[int, MAX] = 0
     unused_additions: Annotated[int, MAX] = 0
     loads: LoadsState = LoadsState()
     levels: Annotated[list[LevelState], BY_NAME] = []
-    flow_schemas: Annotated[list[FlowSchemaState], BY_LEVEL_AND_NAME] = []
+    flow_schemas: Annotated[
+        list[FlowSchemaState], _by("priority_level", "name", outlives=True)
+    ] = []
     in_flight: Amounts = {}
     in_queue: Amounts = {}
-    usages: Annotated[list[UsageState], BY_PHASE_AND_KIND] = []
+    usages: Annotated[list[UsageState], _by("phase", "kind", outlives=True)] = []
     top_flows: FlowsState | None = None
     fleet: Annotated[FleetView | None, Rule(_fleet)] = None
-    workers: Annotated[list[Share], _living(_joined)] = []
+    workers: Annotated[list[Share], JOINED] = []
 
     upstream: UpstreamState = UpstreamState()
     requests: RequestsState = RequestsState()
@@ -712,7 +715,7 @@ class ProcessState(Growing):
         restarts: Workers that were started again since they had ended by themselves.
     """
 
-    version: Annotated[list[str], _living(_union)] = []
+    version: Annotated[list[str], UNION] = []
     is_full: Annotated[bool, ANY] = False
     has_several: Annotated[bool, ANY] = False
     used: UsedState = UsedState()
@@ -725,7 +728,7 @@ class ProcessState(Growing):
     traces: TracesState | None = None
     admin: AdminState | None = None
     clusters: Annotated[list[ClusterState], BY_NAME] = []
-    workers: Annotated[list[WorkerState], _living(_joined)] = []
+    workers: Annotated[list[WorkerState], JOINED] = []
     restarts: Count = 0
 
 
