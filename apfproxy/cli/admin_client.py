@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from apfproxy.base.errors import OperatorError
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.parameters import AdminAddress
-from apfproxy.cli.terminal_text import shown
+from apfproxy.objects.field_errors import one_line
 from apfproxy.sources.token_file import read_token
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 TIMEOUT_S = 10.0
 """To connect, for the head of an answer, and for the whole of it."""
 LARGEST_ANSWER_BYTES = 64 << 20
-Shape = TypeVar("Shape")
 
 MAX_SHOWN = 600
 """Characters of an error's text that are passed on."""
@@ -50,7 +49,7 @@ def fetch_json(address: Address, target: str, remedy: str = REMEDY) -> Any:  # n
         body = whole(response)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        reason = shown(" ".join(reason.split()))
+        reason = one_line(" ".join(reason.split()))
         remedy = tls_remedy(address, error) or remedy
         raise CommandError(f"no proxy answers at {url}: {reason}; {remedy}") from error
     finally:
@@ -67,7 +66,7 @@ def fetch_json(address: Address, target: str, remedy: str = REMEDY) -> Any:  # n
 
 def _refusal(status: int, target: str, body: bytes) -> str:
     """The words about a response that is an error, which follow the listener's URL."""
-    said = shown(" ".join(body[:MAX_SHOWN].decode(errors="replace").split()))
+    said = one_line(" ".join(body[:MAX_SHOWN].decode(errors="replace").split()))
     if said.startswith("cluster: "):
         return f": {said}"
     if status == http.client.NOT_FOUND:
@@ -155,15 +154,10 @@ def context_for(address: Address) -> ssl.SSLContext:
     return context
 
 
-def fetch_as(address: Address, target: str, shape: type[Shape]) -> Shape:
-    """Get a page as a record of a type of msgspec; CommandError as of `fetch_json`."""
-    return read_as(address, fetch_json(address, target), shape)
-
-
-def read_as(address: Address, answer: object, shape: type[Shape]) -> Shape:
-    """An answer as a record; CommandError if it is none of them."""
+def fetch(address: Address, target: str, shape: Any, remedy: str = REMEDY) -> Any:  # noqa: ANN401 - of this shape
+    """Get a page as a type of msgspec; CommandError as of `fetch_json`, or if it is none."""
     try:
-        return msgspec.convert(answer, shape)
+        return msgspec.convert(fetch_json(address, target, remedy), shape)
     except msgspec.ValidationError as error:
         raise CommandError(
             f"{address.url} is no admin listener of this version of apfproxy: {error}"

@@ -19,7 +19,7 @@ from apfproxy.admin.explain_page import (
 )
 from apfproxy.admin.raw_request import RawRequest, read_raw_request, request_of_line
 from apfproxy.authn.impersonation import effective
-from apfproxy.cli.admin_client import fetch_as, of_cluster
+from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explanation_text import explanation_lines
 from apfproxy.cli.kubectl_phrases import (
@@ -246,4 +246,5 @@ def explained_by(admin: Address, cluster: str | None, asked: RawRequest) -> Expl
         named += [("user", asked.user.name), *(("group", group) for group in asked.user.groups)]
     if named:
         data += "&" + urlencode(named, quote_via=quote, errors="surrogateescape")
-    return fetch_as(admin, of_cluster(cluster, f"{PATH}?{data}"), Explanation)
+    found: Explanation = fetch(admin, of_cluster(cluster, f"{PATH}?{data}"), Explanation)
+    return found

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from apfproxy.cli.kubectl_phrases import IS_NAMESPACED
-from apfproxy.cli.terminal_text import aligned, shown
-from apfproxy.objects.field_errors import counted
+from apfproxy.cli.parameters import aligned
+from apfproxy.objects.field_errors import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,23 +29,23 @@ def explanation_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator
     outcome = explanation.outcome
     yield click.style(verdict(explanation), fg=COLOURS.get(outcome.decision), bold=True)
     _, _, because = outcome.text.partition(": ")
-    yield _labelled("because", shown(because))
+    yield _labelled("because", one_line(because))
     for line in explanation.notes:
-        yield _labelled("note", shown(line))
+        yield _labelled("note", one_line(line))
     yield ""
     yield from _request_lines(explanation)
     yield ""
     yield "FlowSchemas in the order in which they are tried:"
     yield from _flow_schema_lines(explanation, is_verbose=is_verbose)
     for name, level in explanation.dangling.items():
-        yield f"  not used: {shown(name)}, whose priority level {shown(level)} does not exist"
+        yield f"  not used: {one_line(name)}, whose priority level {one_line(level)} does not exist"
     yield ""
-    yield _labelled("FlowSchema", click.style(shown(explanation.flow_schema), bold=True))
+    yield _labelled("FlowSchema", click.style(one_line(explanation.flow_schema), bold=True))
     yield from _level_lines(explanation)
     yield from _flow_lines(explanation)
     yield from _estimate_lines(explanation)
     for line in explanation.additions:
-        yield _labelled("addition", shown(line))
+        yield _labelled("addition", one_line(line))
 
 
 def verdict(explanation: Explanation) -> str:
@@ -59,7 +59,7 @@ def verdict(explanation: Explanation) -> str:
         "reject": f"would be {outcome.text.partition(':')[0]}, by level {level}",
     }.get(outcome.decision, outcome.text)
     whose = f"as flow {flow.distinguisher} of" if flow.distinguisher else "by"
-    return shown(f"{what}, {whose} FlowSchema {explanation.flow_schema}")
+    return one_line(f"{what}, {whose} FlowSchema {explanation.flow_schema}")
 
 
 def _labelled(label: str, text: str) -> str:
@@ -74,17 +74,17 @@ def _request_lines(explanation: Explanation) -> Iterator[str]:
         resource += f"/{request.subresource}" if request.subresource else ""
         words = [request.verb or "(no verb)", resource]
         words += [request.name] if request.name else []
-        yield _labelled("request", shown(f"{' '.join(words)} {_where(request)}"))
-        yield _labelled("path", shown(request.path))
+        yield _labelled("request", one_line(f"{' '.join(words)} {_where(request)}"))
+        yield _labelled("path", one_line(request.path))
     else:
-        yield _labelled("request", shown(f"{request.verb} {request.path}, which is no resource"))
+        yield _labelled("request", one_line(f"{request.verb} {request.path}, which is no resource"))
     if request.path_prefix:
-        yield _labelled("below", shown(request.path_prefix))
+        yield _labelled("below", one_line(request.path_prefix))
     groups = ", ".join(user.groups) or "no group"
-    yield _labelled("user", shown(f"{user.name} of {groups}"))
+    yield _labelled("user", one_line(f"{user.name} of {groups}"))
     if request.long_running:
         why = request.long_running_by or "as kube-apiserver has it"
-        yield _labelled("long-running", shown(why))
+        yield _labelled("long-running", one_line(why))
 
 
 def _where(request: RequestPart) -> str:
@@ -99,19 +99,19 @@ def _where(request: RequestPart) -> str:
 
 def _flow_schema_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator[str]:
     schemas = explanation.flow_schemas
-    names = [shown(schema.name) for schema in schemas]
+    names = [one_line(schema.name) for schema in schemas]
     width = max(map(len, names), default=0)
     for name, schema in zip(names, schemas, strict=True):
         mark, first, *more = _schema_verdict(schema, is_verbose=is_verbose)
         start = f"{mark:>3} {schema.matching_precedence:>5}  {name:<{width}}  "
-        line = f"{start}{shown(first)}"
+        line = f"{start}{one_line(first)}"
         if schema.is_chosen:
             line = click.style(line, fg="green", bold=True)
         elif not schema.matches:
             line = click.style(line, dim=True)
         yield line
         for text in more:
-            yield click.style(f"{'':<{len(start)}}{shown(text)}", dim=True)
+            yield click.style(f"{'':<{len(start)}}{one_line(text)}", dim=True)
 
 
 def _schema_verdict(schema: FlowSchemaPart, *, is_verbose: bool) -> list[str]:
@@ -133,7 +133,7 @@ def _level_lines(explanation: Explanation) -> Iterator[str]:
         "reject": "rejects what does not fit",
         "queue": f"{level.queues} queues of {level.queue_length_limit}, hands of {level.hand_size}",
     }.get(level.kind, level.kind)
-    yield _labelled("priority level", shown(f"{level.name} ({what})"))
+    yield _labelled("priority level", one_line(f"{level.name} ({what})"))
     if level.kind == "exempt":
         seats = f"{level.seats_in_use} in use, without a limit; nominal {level.nominal_limit}"
     else:
@@ -158,7 +158,7 @@ def _flow_lines(explanation: Explanation) -> Iterator[str]:
         text = f"no {by} tells it apart"
     else:
         text = f"{by} {flow.distinguisher}"
-    yield _labelled("flow", shown(f"{text} (hash {flow.hash})"))
+    yield _labelled("flow", one_line(f"{text} (hash {flow.hash})"))
     if not flow.hand:
         return
     rows = [
@@ -187,4 +187,4 @@ def _estimate_lines(explanation: Explanation) -> Iterator[str]:
         text = "no seats: it may last as long as its client likes"
     yield _labelled("estimate", text)
     if estimate.takes_seats:
-        yield _labelled("  because", shown(estimate.source))
+        yield _labelled("  because", one_line(estimate.source))

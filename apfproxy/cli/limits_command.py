@@ -1,4 +1,4 @@
-"""`apfproxy limits`: how the server's seats are divided among the priority levels."""
+"""`apfproxy limits`: how the server's seats are divided among priority levels, or a fleet."""
 
 from __future__ import annotations
 
@@ -7,36 +7,42 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from apfproxy.cli.admin_client import fetch_as, of_cluster
+from apfproxy.admin.amounts import duration_text, number_text
+from apfproxy.admin.live_state import OF_WORKERS, fleet_json
+from apfproxy.admin.state import total_demand
+from apfproxy.admin.tables import how_seen, share_text
+from apfproxy.admin.verdict import fleet_findings
+from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.fleet_table import fetch_fleet, fleet_table
 from apfproxy.cli.offline import is_offline, objects_options, offline_controller
-from apfproxy.cli.parameters import admin_option, cluster_option, output_option
-from apfproxy.cli.terminal_text import aligned, shown
+from apfproxy.cli.parameters import admin_option, aligned, cluster_option, output_option
+from apfproxy.fleet.ledger import LeaseState
+from apfproxy.fleet.view import FleetView
 from apfproxy.flowcontrol.level_summary import (
     LevelsSummary,
     kept_for_nobody,
     shortfalls,
     summarize_levels,
 )
-from apfproxy.objects.field_errors import counted, suggestion
+from apfproxy.objects.field_errors import counted, one_line, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from apfproxy.fleet.view import MemberView
     from apfproxy.flowcontrol.level_summary import LevelSummary
     from apfproxy.settings import Address
 
-NO_LIMIT = "any"
+LONGEST_NAME = 60
 
 
 def or_any(value: int | None) -> str:
     """A number of seats or percent, of which None is no limit."""
-    return NO_LIMIT if value is None else str(value)
+    return "any" if value is None else str(value)
 
 
 COLUMNS: dict[str, tuple[Callable[[LevelSummary], str], str]] = {
-    "LEVEL": (lambda each: shown(each.name) + " (draining)" * each.is_quiescing, ""),
+    "LEVEL": (lambda each: one_line(each.name) + " (draining)" * each.is_quiescing, ""),
     "PRIORITY": (lambda each: str(each.priority or "-"), ""),
     "SHARES": (lambda each: str(each.shares), "shares"),
     "LEND %": (lambda each: str(each.lendable_percent), ""),
@@ -53,6 +59,13 @@ COLUMNS: dict[str, tuple[Callable[[LevelSummary], str], str]] = {
     "IN USE": (lambda each: str(each.seats_in_use), "seats_in_use"),
 }
 """The cell of a level, and the field of the sums of all levels."""
+MEMBER_COLUMNS = ("MEMBER", "CLAIM", "SHARE %", "USED", "DEMAND", "LIMIT", "SEEN")
+STANDS: dict[str, str] = {
+    LeaseState.JOINING: "this one has not joined yet, and",
+    LeaseState.EXPIRED: "the lease of this one is over; without the record it",
+    LeaseState.PARTITIONED: "this one is without the record, and",
+}
+"""How a member stands that holds nothing."""
 
 EPILOG = f"""\b
 Examples:
@@ -104,38 +117,31 @@ def limits(
     """
     del offline  # `is_offline` sees it
     is_idle = is_offline(*objects)
+    where = admin.url if cluster is None else f"{admin.url}, cluster {cluster}"
+    found: FleetView | LevelsSummary
     if fleet:
         if levels or is_idle:
             raise click.UsageError(
                 "--fleet shows the members of a running proxy's fleet: leave out LEVEL, --offline,"
                 " and flags that say what the proxy has, such as --objects"
             )
-        view = fetch_fleet(admin, cluster)
-        show(view, fleet_table(view, place_of(admin, cluster)), output)
-        return OK
-    if is_idle:
-        summary = summarize_levels(offline_controller(objects.pop("objects"), **objects))
-        where = "an idle proxy"
+        found = fetch_fleet(admin, cluster)
+        lines = fleet_table(found, where)
     else:
-        summary = fetch_as(admin, of_cluster(cluster, "/debug/limits"), LevelsSummary)
-        where = place_of(admin, cluster)
-    summary = with_levels(summary, levels)
-    show(summary, table(summary, where), output)
-    return OK
-
-
-def show(found: object, lines: Iterator[str], output: str) -> None:
-    """Print a record as JSON, or its lines."""
+        if is_idle:
+            whole: LevelsSummary = summarize_levels(
+                offline_controller(objects.pop("objects"), **objects)
+            )
+            where = "an idle proxy"
+        else:
+            whole = fetch(admin, of_cluster(cluster, "/debug/limits"), LevelsSummary)
+        found = with_levels(whole, levels)
+        lines = table(found, where)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
-        return
-    for line in lines:
-        click.echo(line)
-
-
-def place_of(admin: Address, cluster: str | None) -> str:
-    """Which proxy is asked, and of which cluster."""
-    return admin.url if cluster is None else f"{admin.url}, cluster {cluster}"
+    else:
+        click.echo("\n".join(lines))
+    return OK
 
 
 def with_levels(summary: LevelsSummary, names: Collection[str]) -> LevelsSummary:
@@ -145,7 +151,7 @@ def with_levels(summary: LevelsSummary, names: Collection[str]) -> LevelsSummary
     """
     known = [level.name for level in summary.levels]
     problems = [
-        shown(f'there is no priority level "{name}"; {suggestion(name, known)}')
+        one_line(f'there is no priority level "{name}"; {suggestion(name, known)}')
         for name in names
         if name not in known
     ]
@@ -165,8 +171,6 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
         del columns["PRIORITY"]
     rows = [[cell(level) for cell, _ in columns.values()] for level in summary.levels]
     sums = [str(getattr(summary.sums, field)) if field else "" for _, field in columns.values()]
-    rows.append(["sum of all", *sums[1:]])
-    header, *lines, last = aligned(tuple(columns), rows, frozenset(range(1, len(columns))))
     shared = summary.shared_limit
     whole = "in all"
     if shared is not None:
@@ -174,9 +178,7 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
         whole = f"now, of {shared} that {members} members share"
     yield f"{counted(summary.server_concurrency_limit, 'seat')} {whole} ({where})"
     yield ""
-    yield click.style(header, bold=True)
-    yield from lines
-    yield click.style(last, bold=True)
+    yield from with_sums(tuple(columns), rows, sums[1:])
     if shared is None:
         notes = shortfalls(summary)
         if (kept := kept_for_nobody(summary)) is not None:
@@ -189,4 +191,71 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
         ]
     if notes:
         yield ""
-        yield from map(shown, notes)
+        yield from map(one_line, notes)
+
+
+def with_sums(columns: Sequence[str], rows: list[list[str]], sums: Sequence[str]) -> Iterator[str]:
+    """The lines of a table, the last of which has the sums of all rows."""
+    rows = [*rows, ["sum of all", *sums]]
+    header, *lines, last = aligned(columns, rows, frozenset(range(1, len(columns))))
+    yield click.style(header, bold=True)
+    yield from lines
+    yield click.style(last, bold=True)
+
+
+def fetch_fleet(admin: Address, cluster: str | None) -> FleetView:
+    """The fleet of a running proxy; CommandError if there is no proxy, or it has no fleet."""
+    target = of_cluster(cluster, "/debug/fleet")
+    found: FleetView | None = fetch(admin, target, FleetView | None, "give its own --admin address")
+    if found is None:
+        raise CommandError(
+            f"the proxy at {admin.url} shares its seats with no other; serve --workers or --fleet"
+            " makes it one of several"
+        )
+    return found
+
+
+def fleet_table(view: FleetView, where: str) -> Iterator[str]:
+    """The lines: what is shared, the members, their sums, and what is wrong.
+
+    `where` says which member is asked.
+    """
+    is_of_workers = view.store == OF_WORKERS  # whose parent is asked, which is none of them
+
+    def row(member: MemberView) -> list[str]:
+        silent = ", silent" if how_seen(view, member) == "silent" else ""
+        is_own = member.is_self and not is_of_workers
+        return [
+            one_line(member.name[:LONGEST_NAME]),
+            str(member.claim),
+            share_text(member.claim, view.limit),
+            str(member.used),
+            str(total_demand(member)),
+            str(member.limit) + ("" if member.is_alike else " (unlike)"),
+            "this one" if is_own else f"{duration_text(member.age_s)} ago{silent}",
+        ]
+
+    members = counted(len(view.members), "worker" if is_of_workers else "member")
+    of = "" if is_of_workers else f" of the fleet {one_line(view.name)}"
+    yield f"{counted(view.limit, 'seat')} for {members}{of} ({where})"
+    if not is_of_workers:
+        yield f"record in {one_line(view.store)}"
+    yield ""
+    used = sum(member.used for member in view.members)
+    demand = sum(map(total_demand, view.members))
+    sums = (view.claims, share_text(view.claims, view.limit), used, demand, "", "")
+    yield from with_sums(MEMBER_COLUMNS, list(map(row, view.members)), list(map(str, sums)))
+    yield ""
+    if not is_of_workers:
+        yield own_line(view)
+    for _, text in fleet_findings(fleet_json(view)):
+        yield one_line(text)
+
+
+def own_line(view: FleetView) -> str:
+    """How the member that is asked stands."""
+    seats = f"uses at most {counted(view.in_force, 'seat')}"
+    if view.state == LeaseState.HELD:
+        written = "" if view.age_s is None else f", written {duration_text(view.age_s)} ago"
+        return f"this one holds {number_text(view.claim)} and {seats}{written}"
+    return f"{STANDS.get(view.state, 'this one')} {seats}"

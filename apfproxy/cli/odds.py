@@ -7,8 +7,7 @@ import json
 import click
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.parameters import Number, Parsed, WholeNumber, output_option
-from apfproxy.cli.terminal_text import aligned
+from apfproxy.cli.parameters import Number, Parsed, WholeNumber, aligned, output_option
 from apfproxy.flowcontrol.dealer import MAX_HASH_BITS
 from apfproxy.flowcontrol.odds import (
     MAX_ELEPHANTS,

@@ -1,4 +1,4 @@
-"""Types of flags that say in one line what they expect, and flags of several commands."""
+"""Flags of several commands, types of flags that say what they expect, and tables as text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apfproxy.settings.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     ParamType = click.ParamType[Any]
 else:
@@ -108,6 +108,22 @@ def parse_admin(text: str) -> Address:
 
 ADDRESS = Parsed("host:port", parse_address)
 LISTEN_ADDRESS = Parsed("[host]:port", parse_listen_address)
+
+
+def aligned(
+    header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int]
+) -> list[str]:
+    """A table as lines, two spaces between columns and none at the end; `numbers` set right."""
+    lines = [tuple(header), *map(tuple, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if index in numbers else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
 
 output_option = click.option(
     "-o",

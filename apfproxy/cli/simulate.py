@@ -29,12 +29,11 @@ from apfproxy.cli.parameters import (
     preset_option,
 )
 from apfproxy.cli.simulate_tables import print_report
-from apfproxy.cli.terminal_text import shown
 from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS
 from apfproxy.lint.known_resources import is_of_kubernetes
 from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT
 from apfproxy.objects.decode import parts_of
-from apfproxy.objects.field_errors import counted
+from apfproxy.objects.field_errors import counted, one_line
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
 from apfproxy.settings.values import parse_duration
 from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
@@ -273,7 +272,7 @@ def simulate(  # noqa: PLR0913  flags
                 is_prompt=limit_adjustment != AS_KUBERNETES,
             )
         for problem in simulation.problems:
-            click.echo(f"apfproxy simulate: {shown(problem)}", err=True)
+            click.echo(f"apfproxy simulate: {one_line(problem)}", err=True)
         reports.append(configuration_report(each.name, simulation))
     report: dict[str, Any] = {
         "input": described,
@@ -324,7 +323,7 @@ def mix_of(path: str, preset: Preset = KUBERNETES) -> Mix:
         raise CommandError(f"{name} cannot be read: {error.strerror or error}") from None
     except MixError as error:
         where = name if error.line is None else f"{name}:{error.line}"
-        raise CommandError(f"{where}: {shown(str(error))}") from None
+        raise CommandError(f"{where}: {one_line(str(error))}") from None
 
 
 def records_of(
@@ -341,10 +340,10 @@ def records_of(
         raise CommandError(f"{name} cannot be unpacked: {error}") from None
     except TooManyBrokenError as error:
         raise CommandError(
-            *(f"{name}: {shown(line)}" for line in str(error).splitlines())
+            *(f"{name}: {one_line(line)}" for line in str(error).splitlines())
         ) from None
     if not len(records):
-        lines = [f"{name}:{line}: {shown(message)}" for line, message in records.problems]
+        lines = [f"{name}:{line}: {one_line(message)}" for line, message in records.problems]
         reasons = (
             (records.early, "event", NOT_COMPLETE),
             (records.misfits, "line", f" of the other kind of log: give it with {other}"),
@@ -422,7 +421,7 @@ def _file_size(file: BinaryIO) -> int:
 
 def _warn_of_records(path: str, records: Records) -> None:
     for line, message in records.problems:
-        click.echo(f"{path}:{line}: {shown(message)}", err=True)
+        click.echo(f"{path}:{line}: {one_line(message)}", err=True)
     for count, noun, message in (
         (records.broken, "broken line", "left out"),
         (records.left_out, "line", "of other programs left out"),

@@ -14,8 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from apfproxy.cli.terminal_text import shown as one_line
-from apfproxy.objects.field_errors import counted
+from apfproxy.objects.field_errors import counted, one_line
 from apfproxy.simulation.report import BOTH, MOVED
 
 if TYPE_CHECKING:

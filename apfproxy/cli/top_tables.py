@@ -19,7 +19,7 @@ from rich.text import Text
 
 from apfproxy.admin.amounts import counted, duration_text
 from apfproxy.cli.errors import CommandError
-from apfproxy.cli.terminal_text import shown
+from apfproxy.objects.field_errors import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -173,7 +173,7 @@ def readable(url: str, found: Any) -> Json:  # noqa: ANN401 - any JSON
             each["ago"] = state["time"] - (each["since"] or state["time"])
         render(View(url, state), None)
     except UNREADABLE as error:
-        why = shown(f"{type(error).__name__}: {error}"[:LONGEST])
+        why = one_line(f"{type(error).__name__}: {error}"[:LONGEST])
         raise CommandError(
             f"{url} answers {PATH} in another way than this version ({why});"
             " is that the admin listener of a proxy?"
@@ -306,7 +306,7 @@ def line(*parts: str | tuple[str, str]) -> Text:
 
 def name_text(name: str, style: str = "") -> Text:
     """A name from anywhere."""
-    return line((shown(name[:LONGEST]), style))
+    return line((one_line(name[:LONGEST]), style))
 
 
 def alarm(value: float) -> Text:
@@ -329,7 +329,7 @@ def sentences(view: View, width: int | None, height: int | None) -> list[Text]:
     is_high = height is None or height >= ENOUGH_FOR_ALL_SENTENCES
     lines = []
     for place, (severity, text) in enumerate(found[: MOST_SENTENCES if is_high else 2]):
-        wrapped = [shown(text[:LONGEST])]
+        wrapped = [one_line(text[:LONGEST])]
         if width is not None:
             most = None if height is None else 1 if place else 2
             wrapped = textwrap.wrap(wrapped[0], max(width, 10), max_lines=most, placeholder=" …")
@@ -382,12 +382,12 @@ def _server_line(upstream: Json, unix_s: float) -> Text:
     if count > 1 and healthy:
         text.append(f"{healthy} of {count} up", GOOD if healthy == count else BAD)
     else:
-        text.append(shown(state), STATES.get(state, ""))
+        text.append(one_line(state), STATES.get(state, ""))
     if state == "failing":
         if upstream["since"] is not None:
             text.append(f" for {duration_text(max(0.0, unix_s - upstream['since']))}", WORSE)
         if upstream["problem"]:
-            text.append(f": {shown(upstream['problem'])}", WORSE)
+            text.append(f": {one_line(upstream['problem'])}", WORSE)
     if total := sum(answers.values()):
         text.append(f"  {rate(total)} answers/s")
     if answers.get("5xx"):
@@ -397,7 +397,7 @@ def _server_line(upstream: Json, unix_s: float) -> Text:
     for name in ("p50", "p99"):
         if upstream[name] is not None:
             text.append(f"  {name} {duration_text(upstream[name])}")
-    return text if count > 1 else text.append(f"  {shown(upstream['address'])}")
+    return text if count > 1 else text.append(f"  {one_line(upstream['address'])}")
 
 
 def _fleet_line(fleet: Json) -> Text:
@@ -407,7 +407,7 @@ def _fleet_line(fleet: Json) -> Text:
     problem = f"  {number(fleet['unlikeCount'])} unlike" * bool(fleet["unlikeCount"])
     if fleet["problem"]:
         lasting = "" if fleet["age"] is None else f" for {duration_text(fleet['age'])}"
-        problem = f"  not written{lasting}: {shown(fleet['problem'])}"
+        problem = f"  not written{lasting}: {one_line(fleet['problem'])}"
     seen = f"{number(count - silent)}{f' of {number(count)}' * bool(silent)} seen"
     used = f"  {number(fleet['used'])} in use, {number(claims)} claimed of {number(limit)}"
     return line(
@@ -415,7 +415,7 @@ def _fleet_line(fleet: Json) -> Text:
         (seen, BAD if silent else GOOD if state == "held" else ""),
         (used, WORSE * (claims > limit)),
         f"  here {number(fleet['inForce'])} ",
-        (shown(state), STATES.get(state, "")),
+        (one_line(state), STATES.get(state, "")),
         (problem, BAD),
     )
 
@@ -510,7 +510,7 @@ def _endpoint_state(endpoint: Json) -> Text:
     if state == "up" and ramp < 1:
         return line((f"starting {ramp:.0%}", GOOD))
     lasting = f" {duration_text(ago)}" if ago > 0 and state != "up" else ""
-    return line((shown(state), STATES.get(state, "")), lasting)
+    return line((one_line(state), STATES.get(state, "")), lasting)
 
 
 ENDPOINTS = (
@@ -554,7 +554,7 @@ NO_FLOW = "None yet: a flow counts once a request of it ends; see topFlows.enabl
 
 
 def _cluster_state(cluster: Json) -> Text:
-    return line((shown(cluster["state"]), SEVERITIES.get(cluster["severity"], "")))
+    return line((one_line(cluster["state"]), SEVERITIES.get(cluster["severity"], "")))
 
 
 def _cluster_seats(cluster: Json) -> str:
@@ -613,7 +613,7 @@ def _last_event(state: Json) -> list[Text]:
     return [
         line(
             (
-                f"{_clock(last['time'])} {shown(last['message'][:LONGEST])}",
+                f"{_clock(last['time'])} {one_line(last['message'][:LONGEST])}",
                 WORSE if last["isError"] else "dim",
             )
         )
@@ -624,11 +624,11 @@ def _last_event(state: Json) -> list[Text]:
 def _keys(view: View) -> Text:
     """The last line: the keys, or the part of a name that is being typed."""
     if view.is_typing:
-        text = line(("only names with: ", "bold"), f"{shown(view.part)}_")
+        text = line(("only names with: ", "bold"), f"{one_line(view.part)}_")
         return text.append("   Enter keeps it, Esc clears it", "dim")
     text = line(("q quit  h help  / find", "dim"))
     if view.part:
-        text.append(f"  only {shown(view.part)}", BAD)
+        text.append(f"  only {one_line(view.part)}", BAD)
     if not view.is_of_clusters:
         text.append("  sort:", "dim")
         for key, sort in SORTS.items():

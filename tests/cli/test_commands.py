@@ -15,7 +15,7 @@ from apfproxy.base import build
 from apfproxy.cli import main as main_module
 from apfproxy.cli.commands import COMMANDS, cli
 from apfproxy.cli.main import main
-from apfproxy.cli.terminal_text import aligned, shown
+from apfproxy.cli.parameters import aligned
 from apfproxy.proxy.http2 import available
 
 if TYPE_CHECKING:
@@ -244,20 +244,6 @@ def test_completion_imports_no_command() -> None:
 
     assert sorted(COMMANDS) == [each.value for each in cli.shell_complete(context, "")]
     assert set() == {name for name in set(sys.modules) - before if name.startswith("apfproxy.cli.")}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("plain \u00e9", "plain \u00e9", id="plain"),
-        pytest.param("a\x1b[2Jb\n", "a\\x1b[2Jb\\n", id="escapes"),
-        pytest.param("a\udcff", "a\\udcff", id="no-unicode"),
-        pytest.param("\u202eabc", "\\u202eabc", id="right-to-left"),
-    ],
-)
-def test_shown(text: str, expected: str) -> None:
-    """Characters that could move the cursor, or hide something, are escaped."""
-    assert expected == shown(text)
 
 
 def test_aligned() -> None:

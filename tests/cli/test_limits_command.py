@@ -6,15 +6,18 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+import click
 import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy.cli.limits_command import table
+from apfproxy.cli.limits_command import fleet_table, own_line, table
 from apfproxy.cli.main import main
 from apfproxy.cli.offline import offline_controller
+from apfproxy.fleet.view import FleetView
 from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
+from tests.fleet.views import fleet, member
 from tests.sources.test_object_files import level
 
 if TYPE_CHECKING:
@@ -79,38 +82,30 @@ def test_draining_level() -> None:
     assert lines[3].split()[4] == "30"
 
 
-async def ask(answer: object, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Run the command with the admin listener of a proxy that answers so."""
+async def ask(answer: object, *arguments: str) -> int:
+    """The exit code of the command, with the admin listener of a proxy that answers so."""
 
-    async def handle(request: web.Request) -> web.Response:
-        del request
-        return web.json_response(answer)
+    async def handle(_: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
     application = web.Application()
-    application.router.add_get("/debug/limits", handle)
+    for page in ("limits", "fleet"):
+        application.router.add_get(f"/debug/{page}", handle)
     async with TestServer(application) as server:
-        code = await asyncio.to_thread(
-            main, ["limits", "--admin", f"http://127.0.0.1:{server.port}", "-o", "json"]
-        )
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
+        url = f"http://127.0.0.1:{server.port}"
+        return await asyncio.to_thread(main, ["limits", "--admin", url, *arguments])
 
 
 async def test_online(capsys: pytest.CaptureFixture[str]) -> None:
-    """A running proxy is asked for its own."""
-    controller = offline_controller([], suggested_objects=None, server_concurrency_limit=7)
-    expected = summarize_levels(controller)
-    code, out, _ = await ask(msgspec.to_builtins(expected), capsys)
+    """A running proxy is asked for its own; an answer of another shape is told in one line."""
+    expected = summarize_levels(
+        offline_controller([], suggested_objects=None, server_concurrency_limit=7)
+    )
 
-    assert (0, expected) == (code, msgspec.json.decode(out, type=LevelsSummary))
-
-
-async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """An answer of another shape is told in one line."""
-    code, _, err = await ask({"levels": 1}, capsys)
-
-    assert (1, 1) == (code, len(err.splitlines()))
-    assert "is no admin listener of this version" in err
+    assert 0 == await ask(expected, "-o", "json")
+    assert expected == msgspec.json.decode(capsys.readouterr().out, type=LevelsSummary)
+    assert 1 == await ask({"levels": 1})
+    assert "is no admin listener of this version" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -121,6 +116,10 @@ async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:
             "--server-concurrency-limit 0", 2, "from 1 to 2147483647, not '0'", id="seats"
         ),
         pytest.param("--offline --cluster x", 2, "leave out --cluster or --offline", id="cluster"),
+        *(
+            pytest.param(f"--fleet {more}", 2, "running proxy's fleet: leave out LEVEL", id=more)
+            for more in ("--offline", "workload-low", "--objects x")
+        ),
         pytest.param("--admin x", 2, "HOST:PORT, :PORT or unix:/PATH", id="admin"),
         pytest.param(
             "--admin a:1 --server-concurrency-limit 5", 2, "no proxy is asked: leave", id="both"
@@ -176,3 +175,87 @@ def test_priorities(capsys: pytest.CaptureFixture[str]) -> None:
         line[0]: line[1] for line in lines
     }.items()
     assert ["sum", "of", "all", "10000"] == lines[-1][:4]
+
+
+def test_fleet() -> None:
+    """Each member has a line, and the last ones have the sums and what is wrong."""
+    view = fleet(
+        member("a", is_self=True),
+        member("b\x1b", demand={"batch": 250}),
+        member("c", 100, 40),
+    )
+    lines = map(click.unstyle, fleet_table(view, "http://127.0.0.1:8081"))
+    first, record, empty, header, a, b, c, sums, _, own = lines
+
+    assert "" == empty
+    assert "600 seats for 3 members of the fleet apfproxy (http://127.0.0.1:8081)" == first
+    assert "record in redis://10.0.0.5:6379" == record
+    assert ["MEMBER", "CLAIM", "SHARE", "%", "USED", "DEMAND", "LIMIT", "SEEN"] == header.split()
+    assert ["a", "200", "33.3", "150", "150", "600", "this", "one"] == a.split()
+    assert ["b\\x1b", "200", "33.3", "150", "250", "600", "400", "ms", "ago"] == b.split()
+    assert ["c", "100", "16.7", "40", "40", "600", "400", "ms", "ago"] == c.split()
+    assert ["sum", "of", "all", "500", "83.3", "340", "440"] == sums.split()
+    assert "this one holds 200 and uses at most 200 seats, written 400 ms ago" == own
+
+
+def test_workers() -> None:
+    """What is wrong stands below, as the live page has it."""
+    view = fleet(
+        member("a", is_self=True),
+        member("b", age_s=4.0, is_alike=False, limit=500),
+        store="the parent process",
+    )
+    first, *others, silent = fleet_table(view, "here")
+
+    assert "this one" not in "".join(others)
+    assert "600 seats for 2 workers (here)" == first
+    assert "nothing is heard of b for 4 s: 200 seats may be idle until its lease ends" == silent
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_silent"),
+    [
+        pytest.param({}, True, id="known"),
+        pytest.param({"problem": "refused"}, False, id="away"),
+        pytest.param({"state": "partitioned"}, False, id="partitioned"),
+    ],
+)
+def test_silence_while_the_record_is_away(changes: dict[str, str], *, is_silent: bool) -> None:
+    """Whoever reads nothing cannot say that others are silent."""
+    view = fleet(member("a", is_self=True), member("b", age_s=40.0), **changes)
+    (b,) = [line for line in fleet_table(view, "here") if line.startswith("b ")]
+
+    assert b.endswith("40 s ago, silent" if is_silent else "40 s ago")
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        pytest.param(fleet(), "holds 200 and uses at most 200 seats, written 400 ms", id="well"),
+        pytest.param(fleet(age_s=None), "this one holds 200 and uses at most 200 seats", id="new"),
+        pytest.param(
+            fleet(state="partitioned", in_force=1),
+            "this one is without the record, and uses at most 1 seat",
+            id="away",
+        ),
+        pytest.param(
+            fleet(state="expired", in_force=200),
+            "the lease of this one is over; without the record it uses at most 200 seats",
+            id="expired",
+        ),
+        pytest.param(fleet(state="of later"), "this one uses at most 200 seats", id="unknown"),
+    ],
+)
+def test_own_line(view: FleetView, expected: str) -> None:
+    """It says how many seats the proxy that was asked uses now."""
+    assert expected in own_line(view)
+
+
+async def test_fleet_online(capsys: pytest.CaptureFixture[str]) -> None:
+    """A running proxy is asked for what it sees; one that shares with nobody says so."""
+    assert 0 == await ask(fleet(), "--fleet")
+    assert "3 members of the fleet apfproxy" in capsys.readouterr().out
+    assert 0 == await ask(fleet(), "--fleet", "-o", "json")
+    assert fleet() == msgspec.json.decode(capsys.readouterr().out, type=FleetView)
+    assert 1 == await ask(None, "--fleet")
+    assert "shares its seats with no other; serve --workers or --fleet" in capsys.readouterr().err
