@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import signal
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +20,6 @@ from apfproxy.cli.main import main
 from apfproxy.cli.serve import run
 from apfproxy.settings import (
     Address,
-    DownstreamSettings,
     DrainSettings,
     EndpointSettings,
     FlowControlSettings,
@@ -33,6 +31,7 @@ from apfproxy.settings import (
 from apfproxy.settings.contradictions import as_preset
 from apfproxy.settings.file import parse_settings
 from tests.app.test_process import settings_for
+from tests.settings.cases import cases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,83 +59,72 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     return seen
 
 
-HERE = __file__
-TLS = f"downstream: {{tls: {{certificateFile: {HERE}, keyFile: {HERE}}}}}\n"
+FLAGS = """
+--upstream http://a:1
+> upstream: {url: http://a:1}
+--upstream http://b:2 --upstream http://a:1
+> upstream: {endpoints: [{url: http://b:2}, {url: http://a:1}]}
+--upstream-dns http://b:2
+> upstream: {dns: http://b:2}
+--upstream-service a/b
+> upstream: {service: {namespace: a, name: b}}
+--upstream https://a --upstream-ca-file HERE --upstream-token-file HERE --no-rebalance
+> upstream: {url: https://a, tls: {caFile: HERE}, tokenFile: HERE, rebalance: {percentPerMinute: 0}}
+"""
+MORE_FLAGS = """
+--listen :80
+> downstream: {listen: ':80'}
+--admin none
+> admin: ~
+--admin unix:/a
+> admin: 'unix:/a'
+--tls-cert-file HERE --tls-private-key-file HERE --client-ca-file HERE
+> downstream: {tls: {certificateFile: HERE, keyFile: HERE}}
+> authentication: {clientCaFile: HERE}
+--token-auth-file HERE --token-review
+> authentication: {tokenFile: HERE, tokenReview: {enabled: true}}
+--identity-headers-from 10.0.0.0/8 --identity-headers-from ::1
+> downstream: {identityHeadersFrom: [10.0.0.0/8, '::1']}
+--preset http
+> preset: http
+--server-concurrency-limit 20 --enforcement observe --no-suggested-objects
+> flowControl: {serverConcurrencyLimit: 20, enforcement: observe, suggestedObjects: false}
+--per-endpoint 7 --objects HERE --objects /
+> flowControl: {perEndpoint: 7, objects: [HERE, /]}
+--store b.db --admin-token-file HERE
+> flowControl: {store: b.db}
+> adminTokenFile: HERE
+--objects-from-kubernetes --kubeconfig HERE --context c --write-status
+> flowControl: {kubernetes: {enabled: true, kubeconfig: HERE, context: c, writeStatus: true}}
+--object-counts-from http://a/m
+> flowControl: {objectCountsFrom: http://a/m}
+--fleet redis://a --fleet-replicas 3
+> fleet: {store: redis://a, replicas: 3}
+--workers auto --access-log -
+> workers: auto
+> accessLog: {path: '-'}
+--log-level debug --log-format json --metrics full
+> logLevel: debug
+> logFormat: json
+> metrics: full
+"""
 
 
 @pytest.mark.parametrize(
-    ("flags", "text"),
+    ("flags", "lines"),
     [
-        ("--upstream http://a:1", "upstream: {url: http://a:1}"),
-        (
-            "--upstream http://b:2 --upstream http://a:1",
-            "upstream: {endpoints: [{url: http://b:2}, {url: http://a:1}]}",
-        ),
-        ("--upstream-dns http://b:2", "upstream: {dns: http://b:2}"),
-        ("--upstream-service a/b", "upstream: {service: {namespace: a, name: b}}"),
-        (
-            "--upstream http://a --listen :80",
-            "upstream: {url: http://a}\ndownstream: {listen: ':80'}",
-        ),
+        *cases(FLAGS),
         *(
-            (f"--upstream http://a {flags}", f"upstream: {{url: http://a}}\n{text}")
-            for flags, text in (
-                ("--admin none", "admin: ~"),
-                ("--admin unix:/a", "admin: 'unix:/a'"),
-                (f"--tls-cert-file {HERE} --tls-private-key-file {HERE}", TLS),
-                (
-                    f"--tls-cert-file {HERE} --tls-private-key-file {HERE} --client-ca-file {HERE}",
-                    f"{TLS}authentication: {{clientCaFile: {HERE}}}",
-                ),
-                (f"--token-auth-file {HERE}", f"authentication: {{tokenFile: {HERE}}}"),
-                ("--token-review", "authentication: {tokenReview: {enabled: true}}"),
-                (
-                    "--identity-headers-from 10.0.0.0/8 --identity-headers-from ::1",
-                    "downstream: {identityHeadersFrom: [10.0.0.0/8, '::1']}",
-                ),
-                ("--preset http", "preset: http"),
-                ("--server-concurrency-limit 20", "flowControl: {serverConcurrencyLimit: 20}"),
-                ("--per-endpoint 7", "flowControl: {perEndpoint: 7}"),
-                ("--enforcement observe", "flowControl: {enforcement: observe}"),
-                ("--no-suggested-objects", "flowControl: {suggestedObjects: false}"),
-                (f"--objects {HERE} --objects /", f"flowControl: {{objects: [{HERE}, /]}}"),
-                (
-                    f"--store b.db --admin-token-file {HERE}",
-                    f"flowControl: {{store: b.db}}\nadminTokenFile: {HERE}",
-                ),
-                (
-                    f"--objects-from-kubernetes --kubeconfig {HERE} --context c --write-status",
-                    (
-                        "flowControl: {kubernetes: {enabled: true, context: c, writeStatus: true,"
-                        f" kubeconfig: {HERE}}}}}"
-                    ),
-                ),
-                ("--object-counts-from http://a/m", "flowControl: {objectCountsFrom: http://a/m}"),
-                (
-                    "--fleet redis://a --fleet-replicas 3",
-                    "fleet: {store: redis://a, replicas: 3}",
-                ),
-                ("--workers auto", "workers: auto"),
-                ("--access-log -", "accessLog: {path: '-'}"),
-                ("--log-level debug --log-format json", "logLevel: debug\nlogFormat: json"),
-                ("--metrics full", "metrics: full"),
-            )
-        ),
-        (
-            (
-                f"--upstream https://a --upstream-ca-file {HERE} --upstream-token-file {HERE}"
-                " --no-rebalance"
-            ),
-            (
-                f"upstream: {{url: https://a, tls: {{caFile: {HERE}}}, tokenFile: {HERE},"
-                " rebalance: {percentPerMinute: 0}}"
-            ),
+            (f"--upstream http://a {flags}", ["upstream: {url: http://a}", *lines])
+            for flags, lines in cases(MORE_FLAGS)
         ),
     ],
 )
-def test_flags(served: list[Settings], flags: str, text: str) -> None:
+def test_flags(served: list[Settings], flags: str, lines: list[str]) -> None:
     """Each flag sets its setting as the settings file does; all others have their defaults."""
-    assert main(["serve", *flags.split()]) == 0
+    text = "\n".join(lines).replace("HERE", __file__)
+
+    assert main(["serve", *flags.replace("HERE", __file__).split()]) == 0
     assert [as_preset(parse_settings(text.encode(), "f"))] == served
 
 
@@ -176,26 +164,6 @@ def test_servers_in_the_environment(
 
     assert main(["serve"]) == 0
     assert served[0].upstream.endpoints == (EndpointSettings(url=A), EndpointSettings(url=B))
-
-
-@pytest.mark.parametrize(
-    ("file", "flag", "limits"),
-    [
-        ("serverConcurrencyLimit: 9", "--per-endpoint 7", (600, 7)),
-        ("perEndpoint: 9", "--server-concurrency-limit 7", (7, None)),
-        ("perEndpoint: 9", "--no-rebalance", (600, 9)),
-    ],
-)
-def test_flags_of_limits(
-    served: list[Settings], tmp_path: Path, file: str, flag: str, limits: tuple[int, int | None]
-) -> None:
-    """A limit of one kind takes the place of the other kind in the file."""
-    path = tmp_path / "settings.yaml"
-    path.write_text(f"flowControl: {{{file}}}\n")
-
-    assert main(["serve", "--settings", str(path), "--upstream", "http://a:1", *flag.split()]) == 0
-    flow_control = served[0].flow_control
-    assert limits == (flow_control.server_concurrency_limit, flow_control.per_endpoint)
 
 
 @pytest.mark.parametrize(
@@ -369,17 +337,6 @@ def test_wrong_flags(
     assert served == []
 
 
-async def test_no_way_to_the_api(tmp_path: Path) -> None:
-    """A kubeconfig that cannot be used ends the start, with what to do."""
-    path = tmp_path / "config"
-    path.write_text("{}")
-    kubernetes = KubernetesSettings(is_enabled=True, kubeconfig=str(path))
-    settings = settings_for(9, FlowControlSettings(kubernetes=kubernetes))
-
-    with pytest.raises(CommandError, match="has no current-context"):
-        await run(settings)
-
-
 @pytest.mark.parametrize("timeout_s", [0, 1000], ids=["in-time", "while-it-waits"])
 async def test_signal_before_the_objects_come(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, timeout_s: float
@@ -457,20 +414,6 @@ async def test_second_signal_stops_at_once() -> None:
         again()
 
     assert await run(with_drain(DrainSettings(shutdown_delay_s=3600)), on_started) == 1
-
-
-async def test_port_in_use() -> None:
-    """A port in use ends the command with what to do about it."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = Address(host="127.0.0.1", port=taken.getsockname()[1])
-        settings = Settings(downstream=DownstreamSettings(listen=address))
-        with pytest.raises(CommandError) as caught:
-            await run(settings)
-
-    assert caught.value.message == (
-        f"cannot listen on {address}: address already in use;"
-        " stop what listens there, or choose another address with --listen"
-    )
 
 
 async def test_broken_objects(tmp_path: Path) -> None:
