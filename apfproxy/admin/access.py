@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
+    from aiohttp import web
+
     from apfproxy.authn.certificates import ClientCertificates
     from apfproxy.settings import Settings
 
-TLS: Final = "adminTls"
 ADMIN_ACCESS = "admin-access"
 """The health check."""
 OPEN: Final = tuple(f"/{page}" for page in PAGES)
@@ -59,8 +60,8 @@ class Credentials:
     """
 
     def __init__(self, settings: Settings) -> None:
-        files, tls = FileChanges(), settings.admin_tls
-        self.files = files
+        tls = settings.admin_tls
+        self.files = files = FileChanges()
         self.tokens: tuple[bytes, ...] = ()
         self.tls: ServerTls | None = None
         self.certificates: ClientCertificates | None = None
@@ -69,17 +70,11 @@ class Credentials:
         self._token_files = tuple(each for each in paths if each is not None)
         self._client_ca = tls.client_ca_file
         if tls.certificate_file is not None:
-            cas = (
-                ()
-                if self._client_ca is None
-                else (TlsFile("adminTls.clientCaFile", self._client_ca),)
+            cas = [TlsFile("adminTls.clientCaFile", each) for each in [self._client_ca] if each]
+            own = DownstreamTlsSettings(
+                certificate_file=tls.certificate_file, key_file=tls.key_file
             )
-            self.tls = ServerTls(
-                DownstreamTlsSettings(certificate_file=tls.certificate_file, key_file=tls.key_file),
-                cas,
-                section="adminTls",
-            )
-        if self.tls is not None:
+            self.tls = ServerTls(own, cas, section="adminTls")
             files.add(self.tls.paths, self._load_tls)
         if self.asks_for_tokens:
             files.add(self._token_files, self._load_tokens)
@@ -105,12 +100,9 @@ class Credentials:
         """Whether a token is one of them; compared with all, each in constant time."""
         return True in [hmac.compare_digest(token, each) for each in self.tokens]
 
-    def accept_certificate(self, transport: asyncio.BaseTransport | None) -> bool:
-        """Whether the client of a connection shows a certificate of one of the CAs, valid now."""
-        if self.certificates is None or transport is None:
-            return False
-        leaf, chain = peer_certificates(transport)
-        return leaf is not None and self.certificates.judge(leaf, chain).is_front_proxy
+    def accept(self, leaf: bytes, chain: Sequence[bytes]) -> bool:
+        """Whether a client's certificate is of one of the CAs, and valid now."""
+        return self.certificates is not None and self.certificates.judge(leaf, chain).is_front_proxy
 
 
 class AdminAccess:
@@ -141,42 +133,31 @@ class AdminAccess:
 
     @property
     def asks_for_tokens(self) -> bool:
-        """Whether a token is among what gives access."""
         return self._credentials.asks_for_tokens
 
-    def may_read(
-        self, path: str, shown: Sequence[str], transport: asyncio.BaseTransport | None
-    ) -> bool:
-        """Whether a request may.
-
-        Args:
-            path: What it asks for.
-            shown: The values of its fields `Authorization`.
-            transport: Of its connection; None if that is gone.
-        """
-        credentials = self._credentials
-        if not credentials.are_asked_for or is_open(path) or is_over_unix(transport):
-            return True
+    def refusal(self, request: web.Request) -> Refusal | None:
+        """Why a request may not read; None if it may."""
+        credentials, transport = self._credentials, request.transport
+        if not credentials.are_asked_for or is_open(request.path) or is_over_unix(transport):
+            return None
+        shown = request.headers.getall("Authorization", [])
         token = token_of(shown)
         if token is not None and credentials.have(token):
-            return True
-        return credentials.accept_certificate(transport)
+            return None
+        leaf, chain = (None, ()) if transport is None else peer_certificates(transport)
+        if leaf is not None and credentials.accept(leaf, chain):
+            return None
+        return Refusal.WRONG_CREDENTIALS if shown or leaf else Refusal.NO_CREDENTIALS
 
-    @staticmethod
-    def has_certificate(transport: asyncio.BaseTransport | None) -> bool:
-        """Whether the client of a connection shows a certificate, of use or not."""
-        return transport is not None and peer_certificates(transport)[0] is not None
-
-    def refuse(self, address: str, *, has_credentials: bool) -> None:
+    def record(self, refusal: Refusal, address: str) -> None:
         """Count a request that may not read, and log it now and then."""
-        reason = Refusal.WRONG_CREDENTIALS if has_credentials else Refusal.NO_CREDENTIALS
-        self.refused[reason] += 1
+        self.refused[refusal] += 1
         self._log.log(
             logging.WARNING,
-            reason,
+            refusal,
             "the admin listener refused a request of %s: %s",
             address or "this machine",
-            "wrong credentials" if has_credentials else "no credentials",
+            refusal.replace("-", " "),
         )
 
     def problem(self) -> str | None:
@@ -188,12 +169,10 @@ class AdminAccess:
         return "; ".join(problems) or None
 
     def start(self) -> None:
-        """Watch the files."""
         self._is_started = True
         self._credentials.files.start("the admin listener's files")
 
     def stop(self) -> None:
-        """Watch no more."""
         self._credentials.files.stop()
 
     async def read_again(self) -> None:
@@ -201,11 +180,7 @@ class AdminAccess:
         await self._credentials.files.check()
 
     async def prepare(self, settings: Settings) -> Change:
-        """Load what other settings name.
-
-        Raises:
-            OperatorError: It cannot be used.
-        """
+        """Load what other settings name; OperatorError if it cannot be used."""
         if parts_of(settings) == parts_of(self._settings):
             return NO_CHANGE
         made = await asyncio.to_thread(Credentials, settings)

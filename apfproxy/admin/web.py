@@ -1,11 +1,9 @@
 """Serves an application of aiohttp on listening sockets, with bounds on what clients may do.
 
-1. `Places` bound how many connections there are, and say which is closed for another; a connection
-   without a whole request head is closed, whether nothing or too little came.
-2. A connection whose client takes nothing of what is written for it ends after `LOOKS` times
-   `LOOK_S`: a watch would keep its memory for as long as it lasts, another response for ever.
-3. Each handshake takes the certificate of the moment.
-4. Bodies stay as they are encoded: Kubernetes decodes none, and a small one may unfold to any size.
+1. `Places` bound how many connections there are, and say which is closed for another, or as it is
+   late.
+2. Each handshake takes the certificate of the moment.
+3. Bodies stay as they are encoded: Kubernetes decodes none, and a small one may unfold to any size.
 """
 
 from __future__ import annotations
@@ -13,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web, web_response
 
-from apfproxy.admin.places import BACKLOG, IDLE_S, LASTING_TEXT, RETRY_S, Place, Places
+from apfproxy.admin.places import BACKLOG, IDLE_S, Ending, Place, Places
 from apfproxy.admin.responses import SAFETY
 from apfproxy.base.faults import Part
 from apfproxy.base.health_checks import PAGES
@@ -28,7 +25,7 @@ from apfproxy.request.attributes import AttributesError, parse_attributes
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from aiohttp.typedefs import Handler
 
@@ -42,10 +39,6 @@ EVENTS_PATH = "/events"
 """Of the live page, which has a response that lasts."""
 SWEEP_S = 1.0
 """Between two looks for connections whose time is over."""
-LOOK_S = 20.0
-"""Between two looks at what clients have taken."""
-LOOKS = 3
-"""In a row at which nothing was taken; fewer could be a coincidence of sizes."""
 HANDSHAKE_S = 10.0
 
 LINE_BYTES = 64 * 1024
@@ -62,29 +55,9 @@ asks who may read it, so that a second of processor time would pass over 64 KiB 
 # responses to what is no request pass by it.
 web_response.SERVER_SOFTWARE = "apfproxy"  # type: ignore[attr-defined]  # it is not listed
 
+TOO_MANY = "as many watches and event streams are open as may be; close one, or try again\n"
+
 log = logging.getLogger(__name__)
-
-
-class StalledClients:
-    """Cuts connections of clients that take nothing."""
-
-    def __init__(self) -> None:
-        self._seen: dict[asyncio.Transport, tuple[int, int]] = {}  # bytes to be taken, looks so far
-
-    def look(self, transports: Iterable[asyncio.Transport]) -> None:
-        """Compare all connections with the looks before."""
-        seen: dict[asyncio.Transport, tuple[int, int]] = {}
-        for transport in transports:
-            size = transport.get_write_buffer_size()
-            if size == 0:
-                continue
-            before, looks = self._seen.get(transport, (0, 0))
-            looks = looks + 1 if size == before else 0
-            if looks == LOOKS:
-                transport.abort()
-            else:
-                seen[transport] = size, looks
-        self._seen = seen
 
 
 class WebListener:
@@ -126,11 +99,7 @@ class WebListener:
         self._loop = loop = asyncio.get_running_loop()
         # One at once: what makes way has to be gone, or there are no descriptors for clients.
         self._acceptor = Acceptor(loop, self._take, lambda: round(loop.time() * 1e9), at_once=1)
-        self._clients = StalledClients()
-        self._duties = (
-            Recurring(Part.ADMIN, loop, LOOK_S, math.inf, self._look),
-            Recurring(Part.ADMIN, loop, SWEEP_S, math.inf, places.sweep),
-        )
+        self._sweeping = Recurring(Part.ADMIN, loop, SWEEP_S, math.inf, places.sweep)
 
     def __repr__(self) -> str:
         return f"<WebListener: {self.places}>"
@@ -162,8 +131,7 @@ class WebListener:
             listener.setblocking(False)
             listener.listen(backlog)
         self._acceptor.listen(listeners)
-        for duty in self._duties:
-            duty.start()
+        self._sweeping.start()
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections go on."""
@@ -174,23 +142,21 @@ class WebListener:
         """Let responses that are under way have their time, then cut all connections."""
         self.stop_accepting()
         await self._runner.cleanup()
-        for duty in self._duties:
-            duty.stop()
-        for place in list(self.places):
+        self._sweeping.stop()
+        for place in self.places:
             place.abort()
 
     def _take(self, client: socket.socket) -> None:
         """Begin with a connection that was accepted."""
         server = self._runner.server
         assert server is not None, "it was started"
-        place = Place(self.places, server())
-        task = spawn(self._begin(client, place), name="beginning a connection")
         try:
             peer = client.getpeername()
         except OSError:
             peer = None  # it is gone, as the loop will see
-        place.await_handshake(str(peer[0]) if isinstance(peer, tuple) else "", task.cancel)
-        task.add_done_callback(partial(self._on_begun, client, place))
+        place = Place(self.places, server(), str(peer[0]) if isinstance(peer, tuple) else "")
+        place.handshake = spawn(self._begin(client, place), name="beginning a connection")
+        place.handshake.add_done_callback(lambda _: self._on_begun(client, place))
 
     async def _begin(self, client: socket.socket, place: Place) -> None:
         context = None if self._access is None or is_unix(client) else self._access.context
@@ -205,31 +171,26 @@ class WebListener:
         except OSError as error:
             log.debug("no connection with %s: %s", place.address, error)
 
-    def _on_begun(self, client: socket.socket, place: Place, _task: asyncio.Task[None]) -> None:
+    def _on_begun(self, client: socket.socket, place: Place) -> None:
         if place.transport is None:
-            self.places.end_handshake(place)
+            if self.places.give_back(place):
+                self.places.count(Ending.HANDSHAKE)
             client.close()
-
-    def _look(self) -> None:
-        self._clients.look(each.transport for each in self.places if each.transport is not None)
 
     @web.middleware
     async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Keep account of a request; the outermost middleware of the application."""
-        place = self.places.of(request.transport)
-        if self._access is not None:
-            shown = request.headers.getall("Authorization", [])
-            if not self._access.may_read(request.path, shown, request.transport):
-                has_credentials = bool(shown) or self._access.has_certificate(request.transport)
-                address = "" if place is None else place.address
-                self._access.refuse(address, has_credentials=has_credentials)
-                return unauthorized(asks_for_tokens=self._access.asks_for_tokens)
+        place = self.places.of(request.protocol)
+        access = self._access
+        if access is not None and (refusal := access.refusal(request)) is not None:
+            access.record(refusal, "" if place is None else place.address)
+            return unauthorized(asks_for_tokens=access.asks_for_tokens)
         if place is None:
             return await handler(request)  # its client is gone
         is_lasting = lasts(request)
         if is_lasting and not self.places.has_room_for_lasting:
-            self.places.refuse_lasting()
-            return web.Response(text=LASTING_TEXT, status=503, headers={"Retry-After": RETRY_S})
+            self.places.count(Ending.LONG_LIVED)
+            return web.Response(text=TOO_MANY, status=503, headers={"Retry-After": "1"})
         with self.places.handling(place, is_lasting=is_lasting):
             return await handler(request)
 

@@ -6,7 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 from msgspec.structs import replace
+from multidict import CIMultiDict
 
 from apfproxy.admin.access import AdminAccess, Refusal, token_of
 from apfproxy.base.errors import OperatorError
@@ -14,6 +16,7 @@ from apfproxy.settings import AdminTlsSettings, Settings
 from loadtest.certificates import Authority
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 TOKEN, WRITERS = "token-of-32-characters-and-so-on", "writers-token-of-32-characters-x"
@@ -21,9 +24,13 @@ NOWHERE = "/nowhere"
 TCP, UNIX = ("127.0.0.1", 1), "/run/socket"
 
 
-def transport(own_address: object = TCP) -> asyncio.Transport:
-    """A connection without TLS."""
-    return asyncio.Transport({"sockname": own_address})
+def refusal(
+    access: AdminAccess, path: str, shown: Sequence[str] = (), own_address: object = TCP
+) -> Refusal | None:
+    """Why a request over a connection without TLS may not read."""
+    headers = CIMultiDict(("Authorization", each) for each in shown)
+    transport = asyncio.Transport({"sockname": own_address})
+    return access.refusal(make_mocked_request("GET", path, headers, transport=transport))
 
 
 @pytest.fixture
@@ -55,16 +62,19 @@ def test_tokens(settings: Settings, path: str, shown: list[str], may: bool) -> N
     """One of them opens all pages; health is open."""
     access = AdminAccess(settings)
 
-    assert may == access.may_read(path, shown, transport())
+    assert may == (refusal(access, path, shown) is None)
     assert TOKEN not in repr(access)
 
 
 def test_unix_socket_and_nothing_asked_for(settings: Settings) -> None:
     """Its mode says who may connect; and without tokens and CAs all may read."""
-    assert AdminAccess(settings).may_read("/metrics", [], transport(UNIX))
-    assert not AdminAccess(settings).may_read("/metrics", [], None)
-    assert not AdminAccess(settings).may_read("/metrics", [], transport(None))
-    assert AdminAccess(Settings()).may_read("/metrics", [], transport())
+    access = AdminAccess(settings)
+    refused = [
+        refusal(each, "/metrics", own_address=own_address)
+        for each, own_address in ((access, UNIX), (access, None), (AdminAccess(Settings()), TCP))
+    ]
+
+    assert [None, Refusal.NO_CREDENTIALS, None] == refused
 
 
 @pytest.mark.parametrize(
@@ -115,19 +125,20 @@ async def test_other_settings(settings: Settings, tmp_path: Path) -> None:
     same = await access.prepare(settings)
     other = await access.prepare(Settings())
     same.commit()
-    before = access.may_read("/", [], transport())
+    before = refusal(access, "/")
     other.commit()
-    after = access.may_read("/", [], transport())
+    after = refusal(access, "/")
     authority = Authority("a")
     certificate, key = authority.issue("s", usage="server").write(tmp_path, "s")
     tls = AdminTlsSettings(
         certificate_file=certificate, key_file=key, client_ca_file=authority.write(tmp_path)
     )
     (await access.prepare(Settings(admin_tls=tls))).commit()
-    by_certificate = access.may_read("/", [], transport()), access.context is not None
+    by_certificate = refusal(access, "/"), access.context is not None
     access.stop()
 
-    assert (False, True, (False, True)) == (before, after, by_certificate)
+    missing = Refusal.NO_CREDENTIALS
+    assert (missing, None, (missing, True)) == (before, after, by_certificate)
 
 
 async def test_problems(settings: Settings, tmp_path: Path) -> None:
@@ -147,8 +158,8 @@ async def test_problems(settings: Settings, tmp_path: Path) -> None:
 def test_refusals(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     """They are counted, and logged once a minute of each kind."""
     access = AdminAccess(settings)
-    for has_credentials in (False, True, True, True):
-        access.refuse("192.0.2.1", has_credentials=has_credentials)
+    for shown in ([], *[[f"Bearer {WRITERS}x"]] * 3):
+        access.record(refusal(access, "/", shown) or pytest.fail("may read"), "192.0.2.1")
 
     assert {Refusal.NO_CREDENTIALS: 1, Refusal.WRONG_CREDENTIALS: 3} == access.refused
     assert [

@@ -12,6 +12,7 @@ from apfproxy.admin.places import (
     ANSWER_NS,
     HEAD_NS,
     IDLE_NS,
+    STALLED_NS,
     Ending,
     Place,
     Places,
@@ -21,15 +22,10 @@ from apfproxy.base.rare_log import PERIOD_S
 
 
 class Transport(asyncio.Transport):
-    """A connection of a client.
+    """A connection of a client."""
 
-    Args:
-        address: Of the client.
-        on_close: Called when it ends.
-    """
-
-    def __init__(self, address: str) -> None:
-        super().__init__({"peername": (address, 1)})
+    def __init__(self) -> None:
+        super().__init__()
         self.unsent = 0
         self.is_cut = False
 
@@ -43,6 +39,8 @@ class Transport(asyncio.Transport):
 
 class Inner(asyncio.Protocol):
     """What the loop tells aiohttp's protocol."""
+
+    ssl_context = peername = sockname = transport = None  # a request asks for them
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -95,8 +93,8 @@ class Client:
 
     def __init__(self, site: Site, address: str) -> None:
         self.inner = Inner()
-        self.transport = Transport(address)
-        self.place = Place(site.places, self.inner)
+        self.transport = Transport()
+        self.place = Place(site.places, self.inner, address)
         self._site = site
         self._answered = asyncio.Event()
         self.place.connection_made(self.transport)
@@ -108,7 +106,7 @@ class Client:
             await self._answered.wait()
             return web.Response(text="well")
 
-        request = make_mocked_request("GET", target, transport=self.transport)
+        request = make_mocked_request("GET", target, transport=self.transport, protocol=self.inner)
         return asyncio.ensure_future(self._site.listener.handle(request, handler))
 
     def answer(self) -> None:
@@ -245,27 +243,49 @@ async def test_late(target: str, is_answered: bool, unsent: int, cut_after_ns: i
 async def test_handshakes() -> None:
     """One has a place from its beginning, makes way as others do, and is cut if it takes long."""
     site = Site(connections=2)
-    ended: list[str] = []
-    stalled, late = (Place(site.places, Inner()) for _ in range(2))
-    stalled.await_handshake("192.0.2.9", lambda: ended.append("stalled"))
-    site.now_ns += 1
-    late.await_handshake("192.0.2.9", lambda: ended.append("late"))
+    stalled, late = (Place(site.places, Inner(), "192.0.2.9") for _ in range(2))
+    for each in (stalled, late):
+        each.handshake = asyncio.get_running_loop().create_future()
+    late.began_ns = late.idle_ns = site.now_ns = 1001
     client = site.connect()
-    assert ["stalled"] == ended
+    first = [each.handshake is not None and each.handshake.cancelled() for each in (stalled, late)]
     # It came to its end nevertheless, in the same moment.
-    transport = Transport("192.0.2.9")
+    transport = Transport()
     stalled.connection_made(transport)
     stalled.connection_lost(None)
-    assert transport.is_cut
     site.now_ns += HEAD_NS + 1
     client.place.connection_lost(None)
     site.places.sweep()
 
-    assert ["stalled", "late"] == ended
+    assert [True, False] == first
+    assert transport.is_cut
+    assert late.handshake is not None
+    assert late.handshake.cancelled()
     assert 0 == len(site.places)
     assert {Ending.REPLACED: 1, Ending.LATE: 1, Ending.HANDSHAKE: 0, Ending.LONG_LIVED: 0} == (
         site.places.ended
     )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_cut"),
+    [((7, 7, 7), True), ((7, 5, 7), False), ((7, 0, 7), False), ((0, 0, 0), False)],
+)
+async def test_stalled(sizes: tuple[int, ...], is_cut: bool) -> None:
+    """A client that takes nothing of what lasts is cut; one that takes some of it is not."""
+    site = Site()
+    client = site.connect()
+    task = client.ask("/events")
+    await asyncio.sleep(0)
+    for size in sizes:
+        client.transport.unsent = size
+        site.places.sweep()
+        site.now_ns += STALLED_NS // 2 + 1
+    site.places.sweep()
+    client.answer()
+    await task
+
+    assert is_cut == client.transport.is_cut
 
 
 async def test_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,60 +13,17 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
+from apfproxy.admin import places as places_module
 from apfproxy.admin import web as web_module
 from apfproxy.admin.access import AdminAccess
 from apfproxy.admin.places import Places
-from apfproxy.admin.web import LINE_BYTES, LOOKS, MAX_SLASHES, StalledClients, WebListener, lasts
+from apfproxy.admin.web import LINE_BYTES, MAX_SLASHES, WebListener, lasts
 from apfproxy.settings import Settings
 from tests.end_to_end.peer import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-
-class Transport(asyncio.Transport):
-    """A transport whose client takes what a test wants.
-
-    Args:
-        sizes: Bytes that are to be taken, look by look; the last one for good.
-    """
-
-    def __init__(self, *sizes: int) -> None:
-        super().__init__()
-        self._sizes = list(sizes)
-        self.is_cut = False
-
-    def get_write_buffer_size(self) -> int:
-        return self._sizes.pop(0) if len(self._sizes) > 1 else self._sizes[0]
-
-    def abort(self) -> None:
-        self.is_cut = True
-
-
-@pytest.mark.parametrize(
-    ("sizes", "cut_at"),
-    [
-        ((5,), LOOKS + 1),
-        ((7, 5), LOOKS + 2),
-        ((5, 5, 0, 5), LOOKS + 4),
-        ((0,), None),
-        ((5, 4, 5, 4, 5, 4, 5, 4, 0), None),
-    ],
-)
-def test_stalled(sizes: tuple[int, ...], cut_at: int | None) -> None:
-    """A connection is cut once nothing was taken for some looks, and others are left alone."""
-    transport, idle = Transport(*sizes), Transport(0)
-    clients = StalledClients()
-    found = None
-    for look in range(1, 12):
-        clients.look([transport, idle])
-        if transport.is_cut:
-            found = look
-            break
-
-    assert cut_at == found
-    assert not idle.is_cut
 
 
 @contextlib.asynccontextmanager
@@ -82,7 +39,8 @@ async def listening_with(app: web.Application) -> AsyncIterator[tuple[str, int]]
 
 async def test_clients_that_take_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that reads nothing of a large response loses its connection."""
-    monkeypatch.setattr(web_module, "LOOK_S", 0.001)
+    monkeypatch.setattr(web_module, "SWEEP_S", 0.001)
+    monkeypatch.setattr(places_module, "STALLED_NS", 5_000_000)
     ended = asyncio.Event()
 
     async def endless(request: web.Request) -> web.StreamResponse:
@@ -105,30 +63,21 @@ async def test_clients_that_take_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ended.is_set()
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "period"),
-    [(StalledClients, "look", "LOOK_S"), (Places, "sweep", "SWEEP_S")],
-    ids=["stalled", "late"],
-)
-async def test_an_error_does_not_end_the_looks(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    owner: type,
-    name: str,
-    period: str,
+async def test_an_error_does_not_end_the_sweeps(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A look that fails is followed by others."""
-    monkeypatch.setattr(web_module, period, 0.001)
-    looks: list[int] = []
+    """A sweep that fails is followed by others."""
+    monkeypatch.setattr(web_module, "SWEEP_S", 0.001)
+    sweeps: list[int] = []
     again = asyncio.Event()
 
-    def look(*_: object) -> None:
-        looks.append(1)
-        if len(looks) == 1:
+    def sweep(*_: object) -> None:
+        sweeps.append(1)
+        if len(sweeps) == 1:
             raise ValueError("a bug")
         again.set()
 
-    monkeypatch.setattr(owner, name, look)
+    monkeypatch.setattr(Places, "sweep", sweep)
     async with listening_with(web.Application()), asyncio.timeout(WAIT_S):
         await again.wait()
 
