@@ -14,24 +14,25 @@ from apfproxy.cli.check_report import (
     finding_entry,
     kinds_as_json,
     kinds_as_text,
-    left_out_entry,
     problem_entries,
 )
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK
 from apfproxy.cli.parameters import Parsed, WholeNumber, output_option, preset_option
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.differences import differences
-from apfproxy.lint.findings import FINDING_KINDS, GIVEN_UP, INVALID, NOTHING_GIVEN, Severity
+from apfproxy.lint.findings import (
+    FINDING_KINDS,
+    GIVEN_UP,
+    INVALID,
+    LEFT_OUT,
+    NOTHING_GIVEN,
+    Severity,
+)
 from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT, lint, other_api
 from apfproxy.objects.documents import LARGEST_INPUT_BYTES
 from apfproxy.settings import KUBERNETES_API
 from apfproxy.settings.file import is_settings
-from apfproxy.sources.object_files import (
-    FileContents,
-    decode_files,
-    effective_objects,
-    read_files,
-)
+from apfproxy.sources.object_files import FileContents, decode_files, effective_objects, read_files
 
 if TYPE_CHECKING:
     from apfproxy.sources.object_files import ObjectsRead
@@ -93,10 +94,7 @@ FINDING_ID = Parsed("id", parse_finding_id)
 )
 @click.option("--diff", is_flag=True, help="Show how the objects differ from the built-in ones.")
 @click.option(
-    "--ignore",
-    multiple=True,
-    type=FINDING_ID,
-    help="Leave out findings of this kind.  Repeatable.",
+    "--ignore", multiple=True, type=FINDING_ID, help="Leave out findings of this kind.  Repeatable."
 )
 @click.option(
     "--fail-on",
@@ -180,7 +178,11 @@ def check(  # noqa: PLR0913  flags
     differing = [each for each in differing if each.finding().found.id not in ignore]
 
     entries = [entry for problem in read.problems for entry in problem_entries(problem)]
-    entries += [left_out_entry(each, strict=strict) for each in read.left_out]
+    severity = {"severity": str(Severity.ERROR)} if strict else {}
+    entries += [
+        entry_of(LEFT_OUT, each.source, each.message, line=each.line, **severity)
+        for each in read.left_out
+    ]
     entries += [
         entry_of(NOTHING_GIVEN, path, "there is no object in it")
         for path in paths
@@ -192,7 +194,8 @@ def check(  # noqa: PLR0913  flags
         key=lambda each: (each["file"] is None, places.get(each["file"], -1), each["line"] or 0)
     )
     kept = [entry for entry in entries if entry["id"] not in ignore]
-    report = Report(contents, read, kept, differing, len(entries) - len(kept))
+    ignored = len(entries) - len(kept)
+    report = Report(len(contents.files), len(read.objects), kept, differing, ignored)
     click.echo(report.as_json() if output == "json" else report.as_text())
     worst = Severity(fail_on).rank
     return FAILED if any(Severity(entry["severity"]).rank <= worst for entry in kept) else OK

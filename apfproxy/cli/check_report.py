@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,6 @@ from apfproxy.lint.findings import (
     CHANGED,
     FINDING_KINDS,
     INVALID,
-    LEFT_OUT,
     MISSING,
     Finding,
     FindingKind,
@@ -27,9 +27,9 @@ from apfproxy.objects.field_errors import counted, one_line
 
 if TYPE_CHECKING:
     from apfproxy.lint.differences import Difference
-    from apfproxy.objects.decode import LeftOut, Problem
+    from apfproxy.objects.decode import Problem
     from apfproxy.objects.field_errors import FieldError
-    from apfproxy.sources.object_files import FileContents, ObjectsRead
+    from apfproxy.sources.object_files import ObjectsRead
 
 BUILT_IN = "(built in)"
 COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -57,61 +57,46 @@ class Report:
         ignored: How many findings were to be ignored.
     """
 
-    contents: FileContents
-    read: ObjectsRead
+    files: int
+    objects: int
     entries: Sequence[Entry]
     differences: Sequence[Difference]
     ignored: int
 
     def as_text(self) -> str:
-        """Lines for people."""
-        lines = [entry_line(entry) for entry in self.entries] + self.advice()
+        """Lines for people: findings, the remedy of each kind once, diffs, and a summary."""
+        remedies = {
+            each["id"]: each["advice"]
+            for each in self.entries
+            if "advice" in each and each["id"] not in DIFFERENCES
+        }
+        lines = [entry_line(entry) for entry in self.entries]
+        lines += ["", "What to do:"] if remedies else []
+        lines += [wrapped(f"{id_}  {advice}", 2, 10) for id_, advice in remedies.items()]
         for difference in self.differences:
             lines += ["", *map(diff_line, difference.lines)]
         # Blocks of several lines are set apart, and from the summary too.
-        if "" in lines:
-            lines.append("")
-        return "\n".join([*lines, self.summary()])
-
-    def advice(self) -> list[str]:
-        """The remedy of each kind of finding, once; nothing about a difference."""
-        kinds = {
-            entry["id"]: entry["advice"]
-            for entry in self.entries
-            if "advice" in entry and entry["id"] not in DIFFERENCES
-        }
-        lines = [
-            textwrap.fill(
-                f"{id_}  {advice}", WIDTH, initial_indent="  ", subsequent_indent=" " * 10
-            )
-            for id_, advice in kinds.items()
+        lines += [""] if "" in lines else []
+        valid = counted(self.objects, "valid object")
+        problems, warnings, infos = (len(self.of(each)) for each in Severity)
+        summary = [
+            f"{valid} in {counted(self.files, 'file')}",
+            counted(problems, "problem"),
+            counted(warnings, "warning"),
         ]
-        return ["", "What to do:", *lines] if lines else []
-
-    def summary(self) -> str:
-        """The last line."""
-        valid = counted(len(self.read.objects), "valid object")
-        parts = [
-            f"{valid} in {counted(len(self.contents.files), 'file')}",
-            counted(len(self.of(Severity.ERROR)), "problem"),
-            counted(len(self.of(Severity.WARNING)), "warning"),
-        ]
-        if infos := self.of(Severity.INFO):
-            parts.append(counted(len(infos), "info"))
-        if self.ignored:
-            parts.append(f"{self.ignored} ignored")
-        return ", ".join(parts)
+        summary += [counted(infos, "info")] if infos else []
+        summary += [f"{self.ignored} ignored"] if self.ignored else []
+        return "\n".join([*lines, ", ".join(summary)])
 
     def of(self, severity: Severity) -> list[Entry]:
-        """The findings of one severity."""
         return [entry for entry in self.entries if entry["severity"] == severity]
 
     def as_json(self) -> str:
         """One document for programs."""
         report = {
             "valid": not self.of(Severity.ERROR),
-            "files": len(self.contents.files),
-            "objects": len(self.read.objects),
+            "files": self.files,
+            "objects": self.objects,
             "problems": self.of(Severity.ERROR),
             "warnings": self.of(Severity.WARNING),
             "infos": self.of(Severity.INFO),
@@ -122,6 +107,11 @@ class Report:
             ],
         }
         return json.dumps(report, indent=2)
+
+
+def wrapped(text: str, first: int, rest: int) -> str:
+    """A paragraph, its first line and the others indented by so many blanks."""
+    return textwrap.fill(text, WIDTH, initial_indent=" " * first, subsequent_indent=" " * rest)
 
 
 def entry_of(found: FindingKind, file: str | None, message: str, /, **more: object) -> Entry:
@@ -138,21 +128,17 @@ def entry_of(found: FindingKind, file: str | None, message: str, /, **more: obje
 
 def problem_entries(problem: Problem) -> list[Entry]:
     """A problem's messages, each as one entry; the field's path apart from what is wrong there."""
-    of = {"kind": problem.kind or None, "name": problem.name or None}
+    entry = partial(
+        entry_of, INVALID, problem.source, kind=problem.kind or None, name=problem.name or None
+    )
     if not problem.errors:
-        return [
-            entry_of(INVALID, problem.source, text, line=problem.line, **of)
-            for text in problem.messages
-        ]
+        return [entry(text, line=problem.line) for text in problem.messages]
     return [
-        entry_of(
-            INVALID,
-            problem.source,
+        entry(
             error.message,
             line=line,
             field=error.field or None,
             reason=str(error.reason),
-            **of,
             **_method_advice(error),
         )
         for error, line in zip(problem.errors, problem.lines, strict=True)
@@ -166,14 +152,9 @@ def _method_advice(error: FieldError) -> Entry:
     methods = [str(verb).upper() for verb in error.value if str(verb).upper() in NO_VERBS]
     if not methods:
         return {}
-    chosen = ", ".join(methods)
-    return {"advice": f'Write verbs: ["*"], and the annotation {MATCH_METHODS}: {chosen}.'}
-
-
-def left_out_entry(left_out: LeftOut, *, strict: bool) -> Entry:
-    """The entry of what is no object of flow control."""
-    severity = {"severity": str(Severity.ERROR)} if strict else {}
-    return entry_of(LEFT_OUT, left_out.source, left_out.message, line=left_out.line, **severity)
+    return {
+        "advice": f'Write verbs: ["*"], and the annotation {MATCH_METHODS}: {", ".join(methods)}.'
+    }
 
 
 def finding_entry(finding: Finding, read: ObjectsRead) -> Entry:
@@ -194,8 +175,7 @@ def finding_entry(finding: Finding, read: ObjectsRead) -> Entry:
 
 def entry_line(entry: Entry) -> str:
     """An entry as a line: file and line, kind and name, field, message, severity and id."""
-    line = entry["line"]
-    file = entry["file"] or BUILT_IN
+    line, file = entry["line"], entry["file"] or BUILT_IN
     parts = [
         file if line is None else f"{file}:{line}",
         "/".join(part for part in (entry["kind"], entry["name"]) if part),
@@ -217,15 +197,11 @@ def diff_line(line: str) -> str:
 
 def kinds_as_text() -> str:
     """All kinds of findings, explained."""
-    blocks = []
-    for kind in FINDING_KINDS.values():
-        heading = f"{click.style(kind.id, bold=True)}  {kind.severity}  {kind.title}"
-        wrapped = [
-            textwrap.fill(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
-            for text in (kind.meaning, f"What to do: {kind.advice}")
-        ]
-        blocks.append("\n".join([heading, *wrapped]))
-    return "\n\n".join(blocks)
+    return "\n\n".join(
+        f"{click.style(kind.id, bold=True)}  {kind.severity}  {kind.title}\n"
+        f"{wrapped(kind.meaning, 4, 4)}\n{wrapped(f'What to do: {kind.advice}', 4, 4)}"
+        for kind in FINDING_KINDS.values()
+    )
 
 
 def kinds_as_json() -> str:

@@ -57,12 +57,6 @@ class Findings:
     unusable: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def exit_code(self, *, fails_on_warnings: bool) -> int:
-        """As `apfproxy serve` would end, or 1 for warnings if they count."""
-        if self.wrong:
-            return USAGE
-        return FAILED if self.unusable or (fails_on_warnings and self.warnings) else OK
-
 
 class Warnings(logging.Handler):
     """Gathers what is logged as a warning."""
@@ -72,26 +66,21 @@ class Warnings(logging.Handler):
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the text."""
         self.texts.append(record.getMessage())
 
 
 def findings_of(path: Path) -> Findings:
     """Try everything that the start of a proxy would."""
-    found = Findings()
     try:
         settings = load_settings(path)
     except SettingsError as error:
-        found.wrong += error.problems
-        return found
+        return Findings(wrong=[*error.problems])
     lines = SettingsLines(path)
-    problems = [WITHOUT_UPSTREAM] if lacks_server(settings) else []
-    problems += contradictions(settings)
-    found.wrong += map(lines.located, problems)
-    if found.wrong:
-        return found
+    wrong = [WITHOUT_UPSTREAM] if lacks_server(settings) else []
+    if wrong := [*map(lines.located, [*wrong, *contradictions(settings)])]:
+        return Findings(wrong)
     settings = checked_clusters(settings, path)
-    found.wrong += [problem for cluster in settings.clusters for problem in cluster.problems]
+    wrong += [problem for cluster in settings.clusters for problem in cluster.problems]
     unusable, warnings = Texts(lines), Texts(lines)
     whole = look_at(whole_proxy(settings) if settings.clusters else settings)
     unusable.add("", whole.unusable)
@@ -108,11 +97,9 @@ def findings_of(path: Path) -> Findings:
             own = look_at(cluster.settings)
             unusable.add(cluster.name, own.unusable)
             warnings.add(cluster.name, own.warnings)
-    found.unusable += unusable.located()
-    found.warnings += warnings.located()
     # How many `auto` is, the machine says that serves.
-    found.warnings += map(lines.located, fleet_warnings(settings, max(settings.workers or 1, 1)))
-    return found
+    of_fleet = map(lines.located, fleet_warnings(settings, max(settings.workers or 1, 1)))
+    return Findings(wrong, [*unusable.located()], [*warnings.located(), *of_fleet])
 
 
 def whole_proxy(settings: Settings) -> Settings:
@@ -187,27 +174,26 @@ def of_objects(settings: Settings) -> Iterator[str]:
         suggested_objects=flow_control.suggested_objects,
         server_concurrency_limit=flow_control.seats(len(settings.upstream.addresses)),
     )
-    preset = PRESETS[settings.preset]
-    kept = kept_for_nobody(
-        summarize_levels(controller, knows_users=verifies_users(settings), is_plain=preset.is_plain)
-    )
-    if kept is not None:
+    is_plain = PRESETS[settings.preset].is_plain
+    levels = summarize_levels(controller, knows_users=verifies_users(settings), is_plain=is_plain)
+    if (kept := kept_for_nobody(levels)) is not None:
         setting = "serverConcurrencyLimit" if flow_control.per_endpoint is None else "perEndpoint"
         yield f"flowControl.{setting}: {kept}"
-    by_prefix = [
-        schema.metadata.name
-        for schema in controller.flow_schemas()
-        if distinguished_by(schema) == DistinguisherKind.PATH_PREFIX.value
-    ]
-    if by_prefix and not settings.request.path_prefixes:
+    prefix = DistinguisherKind.PATH_PREFIX.value
+    schemas = [each for each in controller.flow_schemas() if distinguished_by(each) == prefix]
+    if schemas and not settings.request.path_prefixes:
         yield (
-            f"request.pathPrefixes: is empty, but {DISTINGUISHER} of {', '.join(by_prefix)} is"
-            f" {DistinguisherKind.PATH_PREFIX.value}: all their requests are one flow"
+            f"request.pathPrefixes: is empty, but {DISTINGUISHER} of"
+            f" {', '.join(each.metadata.name for each in schemas)} is {prefix}:"
+            " all their requests are one flow"
         )
 
 
 def check_settings(path: Path, output: str, *, fails_on_warnings: bool) -> int:
-    """Show what is wrong with a settings file, or that it is ok; returns the exit code."""
+    """Show what is wrong with a settings file, or that it is ok; returns the exit code of `serve`.
+
+    That is 2 where the file itself is wrong, 1 where what it names is, or a warning is to count.
+    """
     found = findings_of(path)
     problems = [*found.wrong, *found.unusable]
     if output == "json":
@@ -216,8 +202,8 @@ def check_settings(path: Path, output: str, *, fails_on_warnings: bool) -> int:
     else:
         lines = [f"{problem} (error)" for problem in problems]
         lines += [f"{warning} (warning)" for warning in found.warnings]
-        if not problems:
-            lines.append(f"{path}: ok")
-        for line in lines:
+        for line in lines if problems else [*lines, f"{path}: ok"]:
             click.echo(CONTROLS.sub(escaped, line))
-    return found.exit_code(fails_on_warnings=fails_on_warnings)
+    if found.wrong:
+        return USAGE
+    return FAILED if found.unusable or (fails_on_warnings and found.warnings) else OK

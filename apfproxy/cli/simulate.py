@@ -148,8 +148,7 @@ number_option = partial(click.option, metavar="N", show_default=True)
     help="Seats of the whole server.",
 )
 @objects_option(
-    "--compare",
-    help="Objects of a second configuration, to compare with the first.  Repeatable.",
+    "--compare", help="Objects of a second configuration, to compare with the first.  Repeatable."
 )
 @seats_option(
     "--compare-server-concurrency-limit",

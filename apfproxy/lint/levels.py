@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.limits import (
-    enough_for_a_seat,
-    level_limits,
-    levelled,
-    nominal_limits,
-)
+from apfproxy.flowcontrol.limits import enough_for_a_seat, level_limits, levelled, nominal_limits
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.lint.findings import (

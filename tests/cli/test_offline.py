@@ -25,10 +25,7 @@ def test_controller(tmp_path: Path) -> None:
     )
 
     assert (600, True) == (whole.server_concurrency_limit, "workload-low" in whole.levels)
-    assert (50, {"a", "catch-all", "exempt"}) == (
-        small.server_concurrency_limit,
-        set(small.levels),
-    )
+    assert (50, {"a", "catch-all", "exempt"}) == (small.server_concurrency_limit, set(small.levels))
 
 
 def test_problems(tmp_path: Path) -> None:

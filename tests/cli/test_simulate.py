@@ -427,11 +427,7 @@ def test_a_new_level_without_requests(
     ],
 )
 def test_wrong_input(
-    arguments: list[str],
-    code: int,
-    message: str,
-    mix: str,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], code: int, message: str, mix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is wrong is said in a line, with its place."""
     folder = Path(mix).parent
@@ -473,10 +469,7 @@ def test_unused_objects_are_told(
 
 
 def test_progress(
-    mix: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a terminal a bar shows how far it is, and is gone at the end."""
     monkeypatch.setattr(
@@ -520,12 +513,7 @@ def test_samples(report: Callable[..., dict[str, Any]]) -> None:
     ],
 )
 def test_requests_to_another_api(
-    request_: str,
-    flags: list[str],
-    mix: str,
-    capsys: pytest.CaptureFixture[str],
-    *,
-    has_hint: bool,
+    request_: str, flags: list[str], mix: str, capsys: pytest.CaptureFixture[str], *, has_hint: bool
 ) -> None:
     """Where nothing looks like Kubernetes and no preset is chosen, a note names the other one."""
     Path(mix).write_text(MIX.replace("GET /api/v1/pods", request_))

@@ -63,11 +63,7 @@ def test_numbers_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """However narrow a terminal is, a number that it shows has all its digits and its unit."""
     first, second = report_of("a", 10), report_of("b", 5)
     changes = difference(first, second, top=10)
-    report = {
-        "warnings": [],
-        "configurations": [first, second],
-        "difference": changes,
-    }
+    report = {"warnings": [], "configurations": [first, second], "difference": changes}
     whole = cells_of_levels(report, 200, monkeypatch)
 
     assert set() == {

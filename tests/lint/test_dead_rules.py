@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -34,112 +34,74 @@ from tests.flowcontrol.plain_walk import resource_rule_matches
 from tests.lint.configurations import some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        pytest.param("alice", "", id="plain"),
-        pytest.param("*", "", id="all"),
-        pytest.param("team-*", "", id="somebody-may-be-called-so"),
-        pytest.param("system:kube-scheduler", "", id="component"),
-        pytest.param("system:node:node-1", "", id="node"),
-        pytest.param("system:serviceaccount:ci:builder", "", id="account"),
-        pytest.param("system:node:*", "no user has a *", id="pattern"),
-        pytest.param("system:masters", "a group, and no user", id="group"),
-        pytest.param("system:serviceaccounts:ci", "a group, and no user", id="group-of-accounts"),
-        pytest.param("system:serviceaccount:ci", "no service account", id="half-an-account"),
-        pytest.param("system:serviceaccount:CI:builder", "no service account", id="capitals"),
-        pytest.param(
-            "system:kube-schedular", 'did you mean "system:kube-scheduler"?', id="misspelt"
+FINE = {
+    "user": """alice * team-* system:kube-scheduler system:node:node-1
+        system:serviceaccount:ci:builder system:cloud-controller-manager""",
+    "group": """devs * system:masters system:serviceaccounts system:serviceaccounts:ci
+        system:serviceaccounts:a system:aggregators""",
+    "url": """* / /api /api/v1 /api/* /api/v1/ /apis/apps/* /apis/apps/v1""",
+    "API group": "* apps example.com",
+}
+"""Names of which nothing is told, by what they are of."""
+DEAD = {
+    "user": {
+        "system:node:*": "no user has a *",
+        "system:masters": "a group, and no user",
+        "system:serviceaccounts:ci": "a group, and no user",
+        "system:serviceaccount:ci": "no service account",
+        "system:serviceaccount:CI:builder": "no service account",
+        "system:kube-schedular": 'did you mean "system:kube-scheduler"?',
+    },
+    "group": {
+        "system:serviceaccounts:*": "no group has a *",
+        "system:anonymous": "a user, and no group",
+        "system:serviceaccount:ci:x": "a user, and no group",
+        "system:node:node-1": "a user, and no group",
+        "system:serviceaccounts:CI": "no group",
+        "system:node": 'did you mean "system:nodes"?',
+    },
+    "url": {
+        **dict.fromkeys(("/api/v1/*", "/api/shop/*", "/apis/apps/v1/*"), "what is below are paths"),
+        **dict.fromkeys(
+            ("/api/v1/pods", "/api/v1/pods/*", "/api/v1/watch", "/apis/apps/v1/deployments"),
+            "this is a path of resources",
         ),
-        pytest.param("system:cloud-controller-manager", "", id="another-component"),
-    ],
-)
-def test_users(name: str, expected: str) -> None:
-    """A user's name is compared as it is, and some names are known to be no user's."""
-    message = why_no_subject(user_subject(name))
-
-    assert (bool(expected), True) == (bool(message), expected in message)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        pytest.param("devs", "", id="plain"),
-        pytest.param("*", "", id="all"),
-        pytest.param("system:masters", "", id="masters"),
-        pytest.param("system:serviceaccounts", "", id="all-accounts"),
-        pytest.param("system:serviceaccounts:ci", "", id="accounts"),
-        pytest.param("system:serviceaccounts:*", "no group has a *", id="pattern"),
-        pytest.param("system:anonymous", "a user, and no group", id="user"),
-        pytest.param("system:serviceaccount:ci:x", "a user, and no group", id="account"),
-        pytest.param("system:node:node-1", "a user, and no group", id="node"),
-        pytest.param("system:serviceaccounts:CI", "no group", id="no-namespace"),
-        pytest.param("system:serviceaccounts:a", "", id="short-namespace"),
-        pytest.param("system:node", 'did you mean "system:nodes"?', id="misspelt"),
-        pytest.param("system:aggregators", "", id="another-group"),
-    ],
-)
-def test_groups(name: str, expected: str) -> None:
-    """A group's name is compared as it is, and some names are known to be no group's."""
-    message = why_no_subject(group_subject(name))
-
-    assert (bool(expected), True) == (bool(message), expected in message)
+        **dict.fromkeys(("/healthz?verbose", "/healthz#top"), "a path ends before"),
+    },
+    "API group": {
+        "core": 'the name of the core group is ""',
+        **dict.fromkeys(("v1", "apps/v1"), "without its version"),
+        **dict.fromkeys(("Apps", "ap ps"), "small letters"),
+    },
+}
+"""Names that nothing has, with what is told of them."""
+WHY: dict[str, Callable[[str], str]] = {
+    "user": lambda name: why_no_subject(user_subject(name)),
+    "group": lambda name: why_no_subject(group_subject(name)),
+    "url": why_no_url,
+    "API group": why_no_api_group,
+}
 
 
-def test_service_account() -> None:
-    """A service account that is valid may exist."""
+@pytest.mark.parametrize("of", FINE)
+def test_names(of: str) -> None:
+    """Names are compared as they are, and some are known to be nobody's."""
+    names = dict.fromkeys(FINE[of].split(), "") | DEAD[of]
+    told = {name: WHY[of](name) for name in names}
+
+    assert {name for name in names if names[name]} == {name for name in names if told[name]}
+    assert [] == [(name, told[name]) for name in names if names[name] not in told[name]]
+
+
+def test_empty_names() -> None:
+    """The core group has an empty name; a service account that is valid may exist."""
     account = ServiceAccountSubject(namespace="ci", name="*")
 
-    assert why_no_subject(Subject(kind="ServiceAccount", service_account=account)) == ""
-
-
-@pytest.mark.parametrize(
-    ("url", "is_dead"),
-    [
-        pytest.param("*", False, id="all"),
-        pytest.param("/", False, id="root"),
-        pytest.param("/api", False, id="api"),
-        pytest.param("/api/v1", False, id="discovery"),
-        pytest.param("/api/*", False, id="below-api"),
-        pytest.param("/api/v1/", False, id="discovery-with-a-slash"),
-        pytest.param("/api/v1/*", True, id="below-a-version"),
-        pytest.param("/api/shop/*", True, id="below-what-only-looks-like-one"),
-        pytest.param("/apis/apps/*", False, id="below-a-group"),
-        pytest.param("/apis/apps/v1/*", True, id="below-a-version-of-a-group"),
-        pytest.param("/api/v1/pods", True, id="resource"),
-        pytest.param("/api/v1/pods/*", True, id="below-a-resource"),
-        pytest.param("/api/v1/watch", True, id="refused"),
-        pytest.param("/apis/apps/v1", False, id="discovery-of-a-group"),
-        pytest.param("/apis/apps/v1/deployments", True, id="resource-of-a-group"),
-        pytest.param("/healthz?verbose", True, id="query"),
-        pytest.param("/healthz#top", True, id="fragment"),
-    ],
-)
-def test_urls(*, url: str, is_dead: bool) -> None:
-    """A URL below which all is a resource matches nothing; so does what is no path."""
-    assert is_dead == bool(why_no_url(url))
-
-
-@pytest.mark.parametrize(
-    ("group", "is_dead"),
-    [
-        pytest.param("*", False, id="all"),
-        pytest.param("", False, id="core"),
-        pytest.param("apps", False, id="known"),
-        pytest.param("example.com", False, id="others"),
-        pytest.param("core", True, id="core-by-name"),
-        pytest.param("v1", True, id="version"),
-        pytest.param("apps/v1", True, id="with-version"),
-        pytest.param("Apps", True, id="capital"),
-        pytest.param("ap ps", True, id="space"),
-    ],
-)
-def test_api_groups(*, group: str, is_dead: bool) -> None:
-    """A group is named without version, in small letters."""
-    assert is_dead == bool(why_no_api_group(group))
+    assert "" == why_no_api_group("")
+    assert "" == why_no_subject(Subject(kind="ServiceAccount", service_account=account))
 
 
 def rule(
@@ -159,111 +121,94 @@ def rule(
     )
 
 
-@pytest.mark.parametrize(
-    ("resource", "groups", "expected"),
-    [
-        pytest.param("*", ("",), "", id="all"),
-        pytest.param("pods", ("",), "", id="known"),
-        pytest.param("pods/log", ("",), "", id="known-subresource"),
-        pytest.param("events", ("", "events.k8s.io"), "", id="in-both"),
-        pytest.param("deployments", ("", "apps"), "", id="in-one"),
-        pytest.param("widgets", ("",), "", id="unknown"),
-        pytest.param("deployments", ("extensions",), "", id="in-an-unknown-group"),
-        pytest.param("pods", ("*",), "", id="in-any-group"),
-        pytest.param("pods/*", ("",), "* is for all only", id="pattern"),
-        pytest.param("*/status", ("*",), "* is for all only", id="pattern-of-resources"),
-        pytest.param("pods/", ("*",), "RESOURCE/SUBRESOURCE", id="no-subresource"),
-        pytest.param("", ("*",), "RESOURCE/SUBRESOURCE", id="no-name"),
-        pytest.param("pods/log/x", ("*",), "RESOURCE/SUBRESOURCE", id="two-slashes"),
-        pytest.param("Pods", ("*",), "small letters", id="capital"),
-        pytest.param("po ds", ("*",), "small letters", id="space"),
-        pytest.param("pods/logs", ("",), "pods are attach, binding, ", id="no-such-subresource"),
-        pytest.param("secrets/status", ("",), "no subresources", id="no-subresources"),
-        pytest.param("deployments", ("",), "of the core group, but of apps", id="in-another-group"),
-        pytest.param("pod", ("",), "here pods (core group)", id="singular"),
-        pytest.param("deployment", ("",), "deployments (apps)", id="singular-of-another-group"),
-        pytest.param(
-            "ingress",
-            ("networking.k8s.io",),
-            "here ingresses (",
-            id="singular-es",
-        ),
-        pytest.param(
-            "networkpolicy", ("networking.k8s.io",), "here networkpolicies (", id="singular-ies"
-        ),
-    ],
-)
-def test_resources(resource: str, groups: tuple[str, ...], expected: str) -> None:
+RESOURCES = {
+    ("*", ("",)): "",
+    ("pods", ("",)): "",
+    ("pods/log", ("",)): "",
+    ("events", ("", "events.k8s.io")): "",
+    ("deployments", ("", "apps")): "",
+    ("widgets", ("",)): "",
+    ("deployments", ("extensions",)): "",
+    ("pods", ("*",)): "",
+    ("pods/*", ("",)): "* is for all only",
+    ("*/status", ("*",)): "* is for all only",
+    ("pods/", ("*",)): "RESOURCE/SUBRESOURCE",
+    ("", ("*",)): "RESOURCE/SUBRESOURCE",
+    ("pods/log/x", ("*",)): "RESOURCE/SUBRESOURCE",
+    ("Pods", ("*",)): "small letters",
+    ("po ds", ("*",)): "small letters",
+    ("pods/logs", ("",)): "pods are attach, binding, ",
+    ("secrets/status", ("",)): "no subresources",
+    ("deployments", ("",)): "of the core group, but of apps",
+    ("pod", ("",)): "here pods (core group)",
+    ("deployment", ("",)): "deployments (apps)",
+    ("ingress", ("networking.k8s.io",)): "here ingresses (",
+    ("networkpolicy", ("networking.k8s.io",)): "here networkpolicies (",
+}
+
+
+@pytest.mark.parametrize(("resource", "groups"), RESOURCES)
+def test_resources(resource: str, groups: tuple[str, ...]) -> None:
     """Only resources of Kubernetes' own groups are doubted, and whatever cannot be a name."""
     found, is_alive = dead_in_resource_rule(rule(resource, *groups))
+    expected = RESOURCES[resource, groups]
 
     assert is_alive == (not expected)
     assert [NO_SUCH_RESOURCE] * bool(expected) == [kind for kind, _, _ in found]
     assert [] == [message for _, _, message in found if expected not in message]
 
 
+CLUSTER, NAMESPACED = {"namespaces": ()}, {"cluster_scope": False}
+
+
 @pytest.mark.parametrize(
-    ("dead", "is_dead"),
+    ("resource", "verbs", "scope", "is_dead"),
     [
-        pytest.param(rule("nodes", "", cluster_scope=False), True, id="nodes-in-namespaces"),
-        pytest.param(rule("nodes", ""), False, id="nodes"),
-        pytest.param(rule("namespaces", "", cluster_scope=False), False, id="namespace"),
-        pytest.param(
-            rule("namespaces", "", verbs=("get", "delete"), namespaces=()),
-            True,
-            id="a-namespace-in-none",
-        ),
-        pytest.param(
-            rule("namespaces", "", verbs=("get", "list"), namespaces=()),
-            False,
-            id="namespaces-in-none",
-        ),
-        pytest.param(
-            rule("namespaces", "", verbs=("list", "create"), cluster_scope=False),
-            True,
-            id="namespaces-in-one",
-        ),
-        pytest.param(
-            rule("namespaces/finalize", "", namespaces=()), True, id="part-of-a-namespace-in-none"
-        ),
-        pytest.param(
-            rule("namespaces/finalize", "", cluster_scope=False), False, id="part-of-a-namespace"
-        ),
-        pytest.param(rule("nodes", "*", cluster_scope=False), False, id="any-group"),
-        pytest.param(rule("widgets", "", cluster_scope=False), False, id="unknown"),
-        pytest.param(
-            rule("pods", "", verbs=("get",), namespaces=()), True, id="pods-in-no-namespace"
-        ),
-        pytest.param(
-            rule("pods", "", verbs=("get", "list"), namespaces=()), False, id="pods-of-all"
-        ),
-        pytest.param(rule("pods/log", "", namespaces=()), True, id="logs-in-no-namespace"),
-        pytest.param(rule("pods", "", verbs=("get",)), False, id="pods-of-both"),
+        ("nodes", "*", NAMESPACED, True),
+        ("nodes", "*", {}, False),
+        ("namespaces", "*", NAMESPACED, False),
+        ("namespaces", "get delete", CLUSTER, True),
+        ("namespaces", "get list", CLUSTER, False),
+        ("namespaces", "list create", NAMESPACED, True),
+        ("namespaces/finalize", "*", CLUSTER, True),
+        ("namespaces/finalize", "*", NAMESPACED, False),
+        ("widgets", "*", NAMESPACED, False),
+        ("pods", "get", CLUSTER, True),
+        ("pods", "get list", CLUSTER, False),
+        ("pods/log", "*", CLUSTER, True),
+        ("pods", "get", {}, False),
     ],
 )
-def test_scopes(*, dead: ResourcePolicyRule, is_dead: bool) -> None:
+def test_scopes(resource: str, verbs: str, scope: dict[str, Any], *, is_dead: bool) -> None:
     """Objects of the cluster are in no namespace, others are in one unless all are asked for."""
-    found, is_alive = dead_in_resource_rule(dead)
+    found, is_alive = dead_in_resource_rule(
+        structs.replace(rule(resource, "", verbs=tuple(verbs.split())), **scope)
+    )
 
     assert (not is_dead, [NO_SUCH_SCOPE] * is_dead) == (is_alive, [kind for kind, _, _ in found])
+
+
+def test_scopes_of_any_group() -> None:
+    """A rule for all groups may be for one with such a resource."""
+    assert ([], True) == dead_in_resource_rule(rule("nodes", "*", cluster_scope=False))
 
 
 @pytest.mark.parametrize(
     ("verbs", "urls", "fields", "alive"),
     [
-        pytest.param(("get",), ("/a",), [], True, id="alive"),
-        pytest.param(("*",), ("*",), [], True, id="wildcards"),
-        pytest.param(("get", "list"), ("/a",), ["verbs[1]"], True, id="a-verb"),
-        pytest.param(("update",), ("/a",), ["verbs[0]"], False, id="all-verbs"),
-        pytest.param(("get",), ("/api/v1/a", "/a"), ["nonResourceURLs[0]"], True, id="a-url"),
-        pytest.param(("get",), ("/api/v1/a",), ["nonResourceURLs[0]"], False, id="all-urls"),
+        ("get", "/a", [], True),
+        ("*", "*", [], True),
+        ("get list", "/a", ["verbs[1]"], True),
+        ("update", "/a", ["verbs[0]"], False),
+        ("get", "/api/v1/a /a", ["nonResourceURLs[0]"], True),
+        ("get", "/api/v1/a", ["nonResourceURLs[0]"], False),
     ],
 )
-def test_url_rules(
-    *, verbs: tuple[str, ...], urls: tuple[str, ...], fields: list[str], alive: bool
-) -> None:
+def test_url_rules(*, verbs: str, urls: str, fields: list[str], alive: bool) -> None:
     """A rule is dead if all of its verbs are, or all of its URLs."""
-    found, is_alive = dead_in_url_rule(NonResourcePolicyRule(verbs=verbs, non_resource_urls=urls))
+    found, is_alive = dead_in_url_rule(
+        NonResourcePolicyRule(verbs=tuple(verbs.split()), non_resource_urls=tuple(urls.split()))
+    )
 
     assert (fields, alive) == ([field for _, field, _ in found], is_alive)
 
@@ -329,49 +274,35 @@ def test_dead_parts_match_no_request(tried: ResourcePolicyRule) -> None:
     ]
 
 
-NOBODY = user_subject("system:masters")
 DEAD_URLS = NonResourcePolicyRule(verbs=("list",), non_resource_urls=("*",))
 DEAD_RESOURCES = rule("pods", "core")
 
 
 @pytest.mark.parametrize(
-    ("rules", "ids"),
+    ("subjects", "resources", "urls", "ids"),
     [
-        pytest.param((), ["APF110"], id="no-rules"),
-        pytest.param(
-            (
-                PolicyRulesWithSubjects(
-                    subjects=(user_subject("alice"), NOBODY),
-                    resource_rules=(DEAD_RESOURCES, EVERY_RESOURCE),
-                    non_resource_rules=(DEAD_URLS,),
-                ),
-            ),
-            ["APF111", "APF114", "APF112"],
-            id="partly",
-        ),
-        pytest.param(
-            (PolicyRulesWithSubjects(subjects=(NOBODY,), non_resource_rules=(EVERY_URL,)),),
-            ["APF111", "APF110"],
-            id="no-subject",
-        ),
-        pytest.param(
-            (
-                PolicyRulesWithSubjects(
-                    subjects=(user_subject("alice"),),
-                    resource_rules=(DEAD_RESOURCES,),
-                    non_resource_rules=(DEAD_URLS,),
-                ),
-            ),
-            ["APF114", "APF112", "APF110"],
-            id="no-rule-of-a-subject",
-        ),
+        ("alice system:masters", [DEAD_RESOURCES, EVERY_RESOURCE], [DEAD_URLS], "111 114 112"),
+        ("system:masters", [], [EVERY_URL], "111 110"),
+        ("alice", [DEAD_RESOURCES], [DEAD_URLS], "114 112 110"),
     ],
+    ids=["partly", "no-subject", "no-rule-of-a-subject"],
 )
-def test_flow_schema(rules: tuple[PolicyRulesWithSubjects, ...], ids: list[str]) -> None:
+def test_flow_schema(
+    subjects: str,
+    resources: list[ResourcePolicyRule],
+    urls: list[NonResourcePolicyRule],
+    ids: str,
+) -> None:
     """A FlowSchema matches nothing if each of its rules lacks subjects or requests."""
-    schema = FlowSchema(spec=FlowSchemaSpec(rules=rules))
+    rules = PolicyRulesWithSubjects(
+        subjects=tuple(map(user_subject, subjects.split())),
+        resource_rules=tuple(resources),
+        non_resource_rules=tuple(urls),
+    )
+    told = dead_rules(FlowSchema(spec=FlowSchemaSpec(rules=(rules,))))
 
-    assert ids == [each.found.id for each in dead_rules(schema)]
+    assert [f"APF{each}" for each in ids.split()] == [each.found.id for each in told]
+    assert ["APF110"] == [each.found.id for each in dead_rules(FlowSchema())]
 
 
 def test_known_resources() -> None:

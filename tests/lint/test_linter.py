@@ -46,34 +46,24 @@ spec: {type: Limited, limited: {nominalConcurrencyShares: SHARES, limitResponse:
 ALICE = "{kind: User, user: {name: alice}}"
 
 
-def schema(  # noqa: PLR0913 - one for each field
-    rules: str = RULE,
-    *,
-    name: str = "a",
-    precedence: int = 700,
-    level: str = "workload-low",
-    subject: str = ALICE,
-    group: str = '"*"',
-    resource: str = '"*"',
-    scope: str = 'namespaces: ["*"]',
-    verbs: str = "[get]",
-    url: str = "/version",
-) -> str:
+DEFAULTS = {
+    "name": "a",
+    "precedence": "700",
+    "level": "workload-low",
+    "subject": ALICE,
+    "group": '"*"',
+    "resource": '"*"',
+    "scope": 'namespaces: ["*"]',
+    "verbs": "[get]",
+    "path": "/version",
+}
+
+
+def schema(rules: str = RULE, **values: str) -> str:
     """A FlowSchema; by default it matches what a user asks about resources in namespaces."""
-    values = {
-        "NAME": name,
-        "PRECEDENCE": str(precedence),
-        "LEVEL": level,
-        "SUBJECT": subject,
-        "GROUP": group,
-        "RESOURCE": resource,
-        "SCOPE": scope,
-        "VERBS": verbs,
-        "PATH": url,
-    }
     text = SCHEMA + rules
-    for key, value in values.items():
-        text = text.replace(key, value)
+    for key, value in (DEFAULTS | values).items():
+        text = text.replace(key.upper(), value)
     return text
 
 
@@ -103,66 +93,36 @@ def user(name: str) -> str:
     return f'{ALICE}, {{kind: User, user: {{name: "{name}"}}}}'
 
 
+IN_RULE = "spec.rules[0].resourceRules[0]"
+IN_URL_RULE = "spec.rules[0].nonResourceRules[0]"
+LEVEL_NAME = "spec.priorityLevelConfiguration.name"
+PRECEDENCE = "spec.matchingPrecedence"
+DEVELOPERS = "{kind: Group, group: {name: developers}}"
+NODES = "{kind: Group, group: {name: 'system:nodes'}}"
+LEASES = {"group": "coordination.k8s.io", "resource": "leases"}
+AUTO = f"metadata.annotations[{AUTO_UPDATE}]"
+RATE = "apfproxy.io/request-rate"
 EXAMPLES = {
-    "APF101": (schema(level="nowhere"), "a", "spec.priorityLevelConfiguration.name"),
+    "APF101": (schema(level="nowhere"), "a", LEVEL_NAME),
     "APF102": (
-        schema() + "---\n" + schema(name="b", precedence=701, resource="pods"),
-        "b",
-        "spec.matchingPrecedence",
+        f"{schema()}---\n{schema(name='b', precedence='701', resource='pods')}",
+        *("b", PRECEDENCE),
     ),
-    "APF104": (
-        schema() + "---\n" + schema(name="b", subject="{kind: Group, group: {name: developers}}"),
-        "b",
-        "spec.matchingPrecedence",
-    ),
+    "APF104": (f"{schema()}---\n{schema(name='b', subject=DEVELOPERS)}", "b", PRECEDENCE),
     "APF110": (schema("").replace("  rules:\n", ""), "a", "spec.rules"),
     "APF111": (schema(subject=user("system:masters")), "a", "spec.rules[0].subjects[1]"),
-    "APF112": (
-        schema(URLS, verbs="[get, create]"),
-        "a",
-        "spec.rules[0].nonResourceRules[0].verbs[1]",
-    ),
+    "APF112": (schema(URLS, verbs="[get, create]"), "a", f"{IN_URL_RULE}.verbs[1]"),
     "APF113": (
-        schema(URLS, url="/version, /api/v1/pods"),
-        "a",
-        "spec.rules[0].nonResourceRules[0].nonResourceURLs[1]",
+        schema(URLS, path="/version, /api/v1/pods"),
+        *("a", f"{IN_URL_RULE}.nonResourceURLs[1]"),
     ),
-    "APF114": (
-        schema(group="apps, apps/v1"),
-        "a",
-        "spec.rules[0].resourceRules[0].apiGroups[1]",
-    ),
-    "APF115": (
-        schema(group='""', resource="pods, pods/logs"),
-        "a",
-        "spec.rules[0].resourceRules[0].resources[1]",
-    ),
-    "APF116": (
-        schema(group='""', resource="pods, nodes"),
-        "a",
-        "spec.rules[0].resourceRules[0].resources[1]",
-    ),
-    "APF117": (
-        annotated(level(), "apf.kubernetes.io/autoupdate-spec", "true"),
-        "workload-low",
-        "metadata.annotations[apf.kubernetes.io/autoupdate-spec]",
-    ),
+    "APF114": (schema(group="apps, apps/v1"), "a", f"{IN_RULE}.apiGroups[1]"),
+    "APF115": (schema(group='""', resource="pods, pods/logs"), "a", f"{IN_RULE}.resources[1]"),
+    "APF116": (schema(group='""', resource="pods, nodes"), "a", f"{IN_RULE}.resources[1]"),
+    "APF117": (annotated(level(), AUTO_UPDATE, "true"), "workload-low", AUTO),
     "APF204": (level("a"), "a", ""),
-    "APF301": (
-        schema(
-            subject="{kind: Group, group: {name: 'system:nodes'}}",
-            precedence=150,
-            group="coordination.k8s.io",
-            resource="leases",
-        ),
-        "a",
-        "spec.priorityLevelConfiguration.name",
-    ),
-    "APF401": (
-        annotated(schema(), "apfproxy.io/request-rate", "fast"),
-        "a",
-        "metadata.annotations[apfproxy.io/request-rate]",
-    ),
+    "APF301": (schema(subject=NODES, precedence="150", **LEASES), "a", LEVEL_NAME),
+    "APF401": (annotated(schema(), RATE, "fast"), "a", f"metadata.annotations[{RATE}]"),
 }
 """Id to objects that have this finding alone, with the name and field of where it is."""
 
@@ -196,8 +156,8 @@ def test_every_kind_has_an_example() -> None:
 def test_seats_for_nobody(lendable: str, *, expected: bool) -> None:
     """A level whose only FlowSchema is out of reach, and that lends not all of its seats."""
     own = level("own").replace("limited: {", f"limited: {{lendablePercent: {lendable}, ")
-    text = f"{schema(level='own', precedence=9999)}---\n{own}"
-    first = schema(name="first", precedence=3, subject="{kind: User, user: {name: '*'}}")
+    text = f"{schema(level='own', precedence='9999')}---\n{own}"
+    first = schema(name="first", precedence="3", subject="{kind: User, user: {name: '*'}}")
 
     ids = {(id_, name) for id_, name, _ in found(f"{first}---\n{text}")}
 
@@ -277,35 +237,22 @@ CROWDED_BY_LEASES = (
 SCHEDULER = flow_schema("a", "system", user_subject("system:kube-scheduler"))
 
 
+WITHOUT_LEASES = [each for each in SUGGESTED if each.metadata.name not in KEPT]
+FIRST = flow_schema("first", "exempt", group_subject("system:authenticated"), precedence=1)
+LEVELS = [each for each in SUGGESTED if not isinstance(each, FlowSchema)]
+
+
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
-        pytest.param(SUGGESTED, [], id="suggested"),
         pytest.param(mandatory_objects(), [("APF301", "catch-all", CROWDED)], id="mandatory"),
+        pytest.param(WITHOUT_LEASES, [], id="no-leases"),
+        pytest.param([*SUGGESTED, FIRST], [], id="exempt"),
         pytest.param(
-            [each for each in SUGGESTED if each.metadata.name not in KEPT],
-            [],
-            id="no-leases",
-        ),
-        pytest.param(
-            [
-                *SUGGESTED,
-                flow_schema("first", "exempt", group_subject("system:authenticated"), precedence=1),
-            ],
-            [],
-            id="exempt",
-        ),
-        pytest.param(
-            [*SUGGESTED, LEASES_OF_ALL],
-            [("APF301", "a", CROWDED_BY_LEASES)],
-            id="leases-of-all",
+            [*SUGGESTED, LEASES_OF_ALL], [("APF301", "a", CROWDED_BY_LEASES)], id="leases-of-all"
         ),
         pytest.param([], [], id="nothing"),
-        pytest.param(
-            [*(each for each in SUGGESTED if not isinstance(each, FlowSchema)), SCHEDULER],
-            [],
-            id="others-are-not-classified",
-        ),
+        pytest.param([*LEVELS, SCHEDULER], [], id="others-are-not-classified"),
     ],
 )
 def test_leases(objects: Iterable[FlowControlObject], expected: list[tuple[str, str, str]]) -> None:

@@ -10,12 +10,7 @@ from msgspec import structs
 
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.lint import reachability
-from apfproxy.lint.reachability import (
-    MOST_LOOKED_AT,
-    same_precedence,
-    tried_in_order,
-    unreachable,
-)
+from apfproxy.lint.reachability import MOST_LOOKED_AT, same_precedence, tried_in_order, unreachable
 from apfproxy.lint.request_sets import MOST_PIECES
 from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule, Subject

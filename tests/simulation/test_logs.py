@@ -222,11 +222,7 @@ def test_access_lines(
     records = read_access_log(lines_of(LINE | changes), 0)
     ((_, kind, its_service_ns),) = records.requests()
 
-    assert (verb, seats, namespace) == (
-        kind.attributes.verb,
-        kind.seats,
-        kind.attributes.namespace,
-    )
+    assert (verb, seats, namespace) == (kind.attributes.verb, kind.seats, kind.attributes.namespace)
     assert service_ns == its_service_ns
 
 

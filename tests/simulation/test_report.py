@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.simulation.report import (
-    NOTHING,
-    compared,
-    configuration_report,
-    difference,
-    listed,
-)
+from apfproxy.simulation.report import NOTHING, compared, configuration_report, difference, listed
 from apfproxy.simulation.simulation import Sequence, Simulation
 from tests.simulation.scene import objects
 from tests.simulation.test_simulation import MS, kind
@@ -38,11 +32,7 @@ def test_report() -> None:
     assert (11, 11, 1, 0) == tuple(
         report["total"][name] for name in ("requests", "executed", "queued", "rejectedTotal")
     )
-    assert ("level", "schema", "many") == (
-        many["priorityLevel"],
-        many["flowSchema"],
-        many["flow"],
-    )
+    assert ("level", "schema", "many") == (many["priorityLevel"], many["flowSchema"], many["flow"])
     assert (1.0, 0.05) == (many["seatSeconds"], one["seatSeconds"])
     assert 0.1 == one["waitMean"] == round(one["waitP99"], 2)
     assert (10, 10, 10, 0) == tuple(

@@ -51,11 +51,7 @@ def test_seats_and_queues_are_those_of_the_configuration() -> None:
     assert 200 * MS == simulation.clock.time_ns
     assert [("u", "level", "schema", "u")] == list(simulation.tallies)
     view = simulation.views["level"]
-    assert (10, 1_800 * MS, 0) == (
-        view.meter.max_seats,
-        view.meter.seat_ns,
-        view.meter.borrowed_ns,
-    )
+    assert (10, 1_800 * MS, 0) == (view.meter.max_seats, view.meter.seat_ns, view.meter.borrowed_ns)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +199,7 @@ def test_problems_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_prompt", "times_s"),
-    [(True, [0.5, 1, 2, 5, 10, 20, 30]), (False, [10, 20, 30])],
+    ("is_prompt", "times_s"), [(True, [0.5, 1, 2, 5, 10, 20, 30]), (False, [10, 20, 30])]
 )
 def test_limits_are_adjusted_as_in_the_proxy(
     times_s: list[float], monkeypatch: pytest.MonkeyPatch, *, is_prompt: bool
