@@ -52,56 +52,29 @@ def lines_of(*entries: dict[str, Any]) -> list[bytes]:
     return [json.dumps(entry).encode() + b"\n" for entry in entries]
 
 
+REFUSED = {"status": "Failure", "reason": "TooManyRequests", "code": 429}
+
+
 @pytest.mark.parametrize(
-    ("changes", "user", "verb", "service_ns"),
+    ("changes", "user", "service_ns"),
     [
-        pytest.param({}, User("u", ("g",)), "list", 250 * MS, id="list"),
-        pytest.param(
-            {"user": {"username": "u"}},
-            User("u", ("system:authenticated",)),
-            "list",
-            250 * MS,
-            id="no-groups",
-        ),
-        pytest.param(
-            {"impersonatedUser": {"username": "v", "groups": ["h"]}},
-            User("v", ("h",)),
-            "list",
-            250 * MS,
-            id="impersonated",
-        ),
-        pytest.param(
-            {"annotations": {"apiserver.latency.k8s.io/apf-queue-wait": "50ms", "a": "b"}},
-            User("u", ("g",)),
-            "list",
-            200 * MS,
-            id="waited",
-        ),
-        pytest.param(
-            {"annotations": {"apiserver.latency.k8s.io/apf-queue-wait": "2s"}},
-            User("u", ("g",)),
-            "list",
-            0,
-            id="waited-longer-than-it-took",
-        ),
-        pytest.param({"responseStatus": None}, User("u", ("g",)), "list", 250 * MS, id="no-code"),
-        pytest.param({"stage": "Panic"}, User("u", ("g",)), "list", 250 * MS, id="panic"),
-        pytest.param(
-            {"responseStatus": {"status": "Failure", "reason": "TooManyRequests", "code": 429}},
-            User("u", ("g",)),
-            "list",
-            250 * MS,
-            id="refused-by-the-api-itself",
-        ),
+        ({}, User("u", ("g",)), 250 * MS),
+        ({"user": {"username": "u"}}, User("u", ("system:authenticated",)), 250 * MS),
+        ({"impersonatedUser": {"username": "v", "groups": ["h"]}}, User("v", ("h",)), 250 * MS),
+        ({"annotations": {QUEUE_WAIT: "50ms", "a": "b"}}, User("u", ("g",)), 200 * MS),
+        ({"annotations": {QUEUE_WAIT: "2s"}}, User("u", ("g",)), 0),
+        ({"responseStatus": None}, User("u", ("g",)), 250 * MS),
+        ({"stage": "Panic"}, User("u", ("g",)), 250 * MS),
+        ({"responseStatus": REFUSED}, User("u", ("g",)), 250 * MS),
     ],
 )
-def test_audit_events(changes: dict[str, Any], user: User, verb: str, service_ns: int) -> None:
+def test_audit_events(changes: dict[str, Any], user: User, service_ns: int) -> None:
     """An event says who asked for what, and how long that took."""
     records = read_audit_log(lines_of(EVENT | changes), 0)
     ((at_ns, kind, its_service_ns),) = records.requests()
 
     assert (0, service_ns) == (at_ns, its_service_ns)
-    assert (user, verb, 0) == (kind.user, kind.attributes.verb, kind.seats)
+    assert (user, "list", 0) == (kind.user, kind.attributes.verb, kind.seats)
     assert 1_767_323_045_000_100_000 == records.start_ns
 
 
@@ -136,46 +109,30 @@ def test_other_stages_are_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("changes", "message"),
     [
-        pytest.param(b"{", "Input data was truncated", id="cut"),
-        pytest.param(b"{}", "Object missing required field `stage`", id="other-object"),
-        pytest.param(lines_of(EVENT | {"kind": "Pod"})[0], "no audit event", id="kind"),
-        pytest.param(lines_of(EVENT | {"stage": "x"})[0], "no audit event", id="stage"),
-        pytest.param(lines_of(EVENT | {"verb": ""})[0], "verb is missing", id="verb"),
-        pytest.param(
-            lines_of(EVENT | {"requestURI": ""})[0], "requestURI is missing", id="no-target"
-        ),
-        pytest.param(lines_of(EVENT | {"requestURI": "x"})[0], "", id="target"),
-        pytest.param(lines_of(EVENT | {"user": {}})[0], "user.username is missing", id="user"),
-        pytest.param(
-            lines_of(EVENT | {"stageTimestamp": "x"})[0], "stageTimestamp: 'x' is no", id="time"
-        ),
-        pytest.param(
-            lines_of(EVENT | {"stageTimestamp": "2026-01-02T03:04:04Z"})[0],
-            "stageTimestamp is before",
-            id="order",
-        ),
-        pytest.param(
-            lines_of(EVENT | {"stageTimestamp": "2999-01-02T03:04:04Z"})[0],
+        ({"kind": "Pod"}, "no audit event"),
+        ({"stage": "x"}, "no audit event"),
+        ({"verb": ""}, "verb is missing"),
+        ({"requestURI": ""}, "requestURI is missing"),
+        ({"requestURI": "x"}, ""),
+        ({"user": {}}, "user.username is missing"),
+        ({"stageTimestamp": ""}, "stageTimestamp is missing"),
+        ({"stageTimestamp": "x"}, "stageTimestamp: 'x' is no"),
+        ({"stageTimestamp": "2026-01-02T03:04:04Z"}, "stageTimestamp is before"),
+        (
+            {"stageTimestamp": "2999-01-02T03:04:04Z"},
             "stageTimestamp: '2999-01-02T03:04:04Z' lies outside years",
-            id="year",
         ),
-        pytest.param(
-            lines_of({key: EVENT[key] for key in EVENT if key != "stageTimestamp"})[0],
-            "stageTimestamp is missing",
-            id="no-time",
-        ),
-        pytest.param(
-            lines_of(EVENT | {"annotations": {QUEUE_WAIT: "-2562047h"}})[0],
-            "apiserver.latency.k8s.io/apf-queue-wait is below 0",
-            id="negative-wait",
-        ),
-        pytest.param(b'{"x":' * 100_000, "maximum recursion depth exceeded", id="deep"),
+        ({"annotations": {QUEUE_WAIT: "-2562047h"}}, f"{QUEUE_WAIT} is below 0"),
+        (b"{", "Input data was truncated"),
+        (b"{}", "Object missing required field `stage`"),
+        (b'{"x":' * 100_000, "maximum recursion depth exceeded"),
     ],
 )
-def test_broken_events(line: bytes, message: str) -> None:
+def test_broken_events(changes: dict[str, Any] | bytes, message: str) -> None:
     """A broken line is counted with its number, and the others count."""
+    line = changes if isinstance(changes, bytes) else lines_of(EVENT | changes)[0]
     records = read_audit_log([*lines_of(EVENT), line, *lines_of(EVENT)], 1)
 
     assert (2, 1) == (len(records), records.broken)
@@ -196,33 +153,23 @@ def test_too_many_broken_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "verb", "seats", "service_ns", "namespace"),
+    ("changes", "verb", "seats", "service_ns"),
     [
-        pytest.param({}, "list", 3, 250 * MS, "a b", id="list"),
-        pytest.param({"query": None, "groups": None}, "list", 3, 250 * MS, "a b", id="plain"),
-        pytest.param(
-            {"method": "POST", "verb": "create"}, "create", 0, 250 * MS, "a b", id="write"
-        ),
-        pytest.param({"reason": "cancelled"}, "list", 3, 250 * MS, "a b", id="cancelled"),
-        pytest.param(
-            {"reason": "queue-full", "executionSeconds": 0}, "list", 3, 0, "a b", id="rejected"
-        ),
-        pytest.param({"flowSchema": "a"}, "list", 3, 250 * MS, "a b", id="classified"),
-        pytest.param(
-            {"userAgent": None, "auditId": "x", "traceparent": "00-", "why": "waited"},
-            *("list", 3, 250 * MS, "a b"),
-            id="found-by",
-        ),
+        ({}, "list", 3, 250 * MS),
+        ({"query": None, "groups": None}, "list", 3, 250 * MS),
+        ({"method": "POST", "verb": "create"}, "create", 0, 250 * MS),
+        ({"reason": "cancelled", "flowSchema": "a"}, "list", 3, 250 * MS),
+        ({"reason": "queue-full", "executionSeconds": 0}, "list", 3, 0),
+        ({"userAgent": None, "auditId": "x", "why": "waited"}, "list", 3, 250 * MS),
     ],
 )
-def test_access_lines(
-    changes: dict[str, Any], verb: str, seats: int, service_ns: int, namespace: str
-) -> None:
+def test_access_lines(changes: dict[str, Any], verb: str, seats: int, service_ns: int) -> None:
     """A line says what the proxy knew of a request."""
     records = read_access_log(lines_of(LINE | changes), 0)
     ((_, kind, its_service_ns),) = records.requests()
+    attributes = kind.attributes
 
-    assert (verb, seats, namespace) == (kind.attributes.verb, kind.seats, kind.attributes.namespace)
+    assert (verb, seats, "a b") == (attributes.verb, kind.seats, attributes.namespace)
     assert service_ns == its_service_ns
 
 
@@ -248,9 +195,9 @@ def test_groups_that_the_log_has_cut() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"user": None, "groups": None}, id="nobody-known"),
-        pytest.param({"method": None, "path": None}, id="no-request"),
-        pytest.param({"flowSchema": None, "reason": "malformed"}, id="never-classified"),
+        {"user": None, "groups": None},
+        {"method": None, "path": None},
+        {"flowSchema": None, "reason": "malformed"},
     ],
 )
 def test_lines_about_no_request_are_skipped(changes: dict[str, Any]) -> None:
@@ -305,16 +252,14 @@ def test_any_values(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("changes", "held"),
     [
-        pytest.param({"waitSeconds": 0}, 0, id="at-once"),
-        pytest.param({"waitSeconds": 0.001}, 1, id="waited"),
-        pytest.param(
-            {"waitSeconds": 0, "executionSeconds": 0, "reason": "queue-full"}, 1, id="rejected"
-        ),
-        pytest.param({"waitSeconds": 0, "reason": "queue-full"}, 0, id="only-observed"),
-        pytest.param({"stage": "Panic"}, 0, id="audit-at-once"),
-        pytest.param({"annotations": {QUEUE_WAIT: "0s"}}, 0, id="audit-no-wait"),
-        pytest.param({"annotations": {QUEUE_WAIT: "5ms"}}, 1, id="audit-waited"),
-        pytest.param({"responseStatus": {"code": 429}}, 1, id="audit-rejected"),
+        ({"waitSeconds": 0}, 0),
+        ({"waitSeconds": 0.001}, 1),
+        ({"waitSeconds": 0, "executionSeconds": 0, "reason": "queue-full"}, 1),
+        ({"waitSeconds": 0, "reason": "queue-full"}, 0),
+        ({"stage": "Panic"}, 0),
+        ({"annotations": {QUEUE_WAIT: "0s"}}, 0),
+        ({"annotations": {QUEUE_WAIT: "5ms"}}, 1),
+        ({"responseStatus": {"code": 429}}, 1),
     ],
 )
 def test_held(changes: dict[str, Any], held: int) -> None:

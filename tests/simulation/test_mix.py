@@ -14,7 +14,8 @@ from apfproxy.simulation.mix import LEAST_SERVICE_NS, Mix, MixError, Times, pars
 
 MS = 1_000_000
 S = 1_000_000_000
-FLOW = "name: a\n  request: GET /api/v1/pods\n  rate: 10\n  serviceTime: 5ms"
+REQUEST = "request: GET /api/v1/pods"
+FLOW = f"name: a\n  {REQUEST}\n  rate: 10\n  serviceTime: 5ms"
 
 
 def mix_of(*flows: str, top: str = "duration: 10s") -> Mix:
@@ -71,23 +72,17 @@ def test_what_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("fields", "groups"),
     [
-        pytest.param("user: a", (), id="user"),
-        pytest.param("user: a\n  groups: [b]", ("b",), id="user-with-groups"),
-        pytest.param(
-            "user: system:serviceaccount:x:y",
-            ("system:serviceaccounts", "system:serviceaccounts:x"),
-            id="account",
-        ),
-        pytest.param(
-            "user: system:serviceaccount:x:y\n  groups: [b]", ("b",), id="account-with-groups"
-        ),
+        ("user: a", ""),
+        ("user: a\n  groups: [b]", "b"),
+        ("user: system:serviceaccount:x:y", "system:serviceaccounts system:serviceaccounts:x"),
+        ("user: system:serviceaccount:x:y\n  groups: [b]", "b"),
     ],
 )
-def test_groups(fields: str, groups: tuple[str, ...]) -> None:
+def test_groups(fields: str, groups: str) -> None:
     """Whoever is named is authenticated, and a service account is one of its namespace."""
     (flow,) = mix_of(f"{FLOW}\n  {fields}").flows
 
-    assert (*groups, "system:authenticated") == flow.kind.user.groups
+    assert (*groups.split(), "system:authenticated") == flow.kind.user.groups
 
 
 def test_numbered_names() -> None:
@@ -100,22 +95,15 @@ def test_numbered_names() -> None:
 @pytest.mark.parametrize(
     ("fields", "verb", "path"),
     [
-        pytest.param("verb: list\n  resource: pods", "list", "/api/v1/pods", id="list"),
-        pytest.param("verb: watch\n  resource: pods", "watch", "/api/v1/pods", id="watch"),
-        pytest.param(
+        ("verb: list\n  resource: pods", "list", "/api/v1/pods"),
+        ("verb: watch\n  resource: pods", "watch", "/api/v1/pods"),
+        (
             "verb: get\n  resource: deployments.apps\n  namespace: x",
-            "get",
-            "/apis/apps/v1/namespaces/x/deployments/some",
-            id="get",
+            *("get", "/apis/apps/v1/namespaces/x/deployments/some"),
         ),
-        pytest.param(
-            "verb: patch\n  resource: nodes\n  objectName: one",
-            "patch",
-            "/api/v1/nodes/one",
-            id="patch",
-        ),
-        pytest.param("verb: create\n  resource: pods", "create", "/api/v1/pods", id="create"),
-        pytest.param("request: GET /healthz", "get", "/healthz", id="no-resource"),
+        ("verb: patch\n  resource: nodes\n  objectName: one", "patch", "/api/v1/nodes/one"),
+        ("verb: create\n  resource: pods", "create", "/api/v1/pods"),
+        ("request: GET /healthz", "get", "/healthz"),
     ],
 )
 def test_requests(fields: str, verb: str, path: str) -> None:
@@ -165,140 +153,91 @@ def test_times(text: str, mean_ns: float, least_ns: int, greatest_ns: int) -> No
     assert least_ns <= min(drawn) <= max(drawn) <= greatest_ns
 
 
-WRONG_TIMES = "'x' is not a duration such as 30s or 1m30s"
+WRONG_TIMES = {
+    "x": "'x' is not a duration such as 30s or 1m30s",
+    "exp(x)": "'x' is not a duration such as 30s or 1m30s",
+    "exp(5ms,1)": "expected a service time, not",
+    "normal(5ms,2)": "'2' is not a duration such as 30s or 1m30s",
+    "lognormal(5ms)": "expected a service time, not",
+    "lognormal(5ms,99)": "expected a service time, not",
+    "5ms-1ms": "expected the shorter time first",
+    "-5ms": "'' is not a duration",
+    "999h": "expected a time from 0s to 604800 s",
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param("x", WRONG_TIMES, id="no-duration"),
-        pytest.param("exp(x)", WRONG_TIMES, id="no-duration-inside"),
-        pytest.param("exp(5ms,1)", "expected a service time, not", id="too-many"),
-        pytest.param("normal(5ms,2)", WRONG_TIMES.replace("x", "2"), id="no-deviation"),
-        pytest.param("lognormal(5ms)", "expected a service time, not", id="too-few"),
-        pytest.param("lognormal(5ms,99)", "expected a service time, not", id="too-wide"),
-        pytest.param("5ms-1ms", "expected the shorter time first", id="order"),
-        pytest.param("-5ms", "'' is not a duration", id="negative"),
-        pytest.param("999h", "expected a time from 0s to 604800 s", id="too-long"),
-    ],
-)
-def test_wrong_times(text: str, message: str) -> None:
+@pytest.mark.parametrize("text", WRONG_TIMES)
+def test_wrong_times(text: str) -> None:
     """What is no time is refused with what would be one."""
     with pytest.raises(ValueError, match=r"expected|duration") as error:
         parse_times(text)
 
-    assert str(error.value).startswith(message)
+    assert str(error.value).startswith(WRONG_TIMES[text])
+
+
+ADDED = {
+    "more: 5": "more: unknown; known are name",
+    "think: 5": "think: unknown; did you mean thinkTime?",
+    "groups: a": "groups: expected a list, not 'a'",
+    "count: 0": "count: expected a whole number >= 1, not '0'",
+    "seats: 2.5": "seats: expected a whole number, not '2.5'",
+    "headers: [X-Priority]": "headers: expected a header such as X-Team: red, not 'X-Priority'",
+    "clients: 5": "rate: give either rate",
+    "arrivals: x": "arrivals: expected poisson or constant, not 'x'",
+    "thinkTime: x": "thinkTime: 'x' is not",
+    "start: 10s": "start: has to be before",
+    "verb: get": "request: give either",
+}
+"""What is wrong with a flow that has one more field."""
+REPLACED = {
+    ("10", "0"): "rate: expected a number > 0.0, not '0'",
+    ("10", "true"): "rate: expected a number, not 'True'",
+    ("10", "fast"): "rate: expected a number, not 'fast'",
+    ("10", ".nan"): "rate: expected a number, not '.nan'",
+    ("5ms", "5"): "serviceTime: '5' is not a duration",
+    ("5ms", "[5]"): "serviceTime: expected a time, not '[5]'",
+    ("5ms", "exp(5ms,3)"): "serviceTime: expected a service time, not 'exp(5ms,3)'; service times",
+    ("GET ", ""): "request: expected a method and",
+    ("pods", "pods?timeout=x"): "request: 'x' is not a duration",
+    (REQUEST, "groups: []"): "request: is missing; or give verb and resource",
+    (REQUEST, "verb: x\n  resource: pods"): "verb: expected one of get, list",
+    (REQUEST, "verb: list\n  resource: pods\n  objectName: some"): "objectName: means nothing to",
+    (REQUEST, "verb: get\n  resource: pods/status"): "resource: expected a name, not 'pods/status'",
+    (
+        REQUEST,
+        "verb: get\n  resource: a\n  namespace: a?b",
+    ): "namespace: expected a name, not 'a?b'",
+    ("rate: 10", "clients: 90000\n  count: 2"): "clients: more than 100,000 clients in all",
+    ("rate: 10", "rate: 1000000\n  count: 101"): "rate: more than 1,000,000,000 requests in all",
+}
+"""What is wrong with a flow that has something in the place of something else."""
+WRONG = {
+    **{f"{FLOW}\n  {field}": message for field, message in ADDED.items()},
+    **{FLOW.replace(*each): message for each, message in REPLACED.items()},
+    "name: a": "serviceTime: is missing; give one such as 50ms",
+    "name: ''": "name: expected text of length >= 1, not ''",
+    "user: a": "name: is missing",
+}
+
+
+@pytest.mark.parametrize("fields", WRONG)
+def test_wrong_flows(fields: str) -> None:
+    """A wrong field is named, with its place and what would be right."""
+    with pytest.raises(MixError) as error:
+        mix_of(fields)
+
+    assert str(error.value).startswith(f"flows[0].{WRONG[fields]}")
+    assert error.value.line is not None
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        pytest.param(
-            FLOW.replace("request: GET /api/v1/pods", "groups: []"),
-            "flows[0].request: is missing; or give verb and resource",
-            id="no-request",
-        ),
-        pytest.param(FLOW + "\n  more: 5", "flows[0].more: unknown; known are name", id="odd"),
-        pytest.param(
-            "name: a", "flows[0].serviceTime: is missing; give one such as 50ms", id="no-service"
-        ),
-        pytest.param(
-            "name: ''", "flows[0].name: expected text of length >= 1, not ''", id="no-name"
-        ),
-        pytest.param("user: a", "flows[0].name: is missing", id="nameless"),
-        pytest.param(
-            FLOW + "\n  groups: a", "flows[0].groups: expected a list, not 'a'", id="groups"
-        ),
-        pytest.param(
-            FLOW + "\n  count: 0",
-            "flows[0].count: expected a whole number >= 1, not '0'",
-            id="count",
-        ),
-        pytest.param(
-            FLOW + "\n  headers: [X-Priority]",
-            "flows[0].headers: expected a header such as X-Team: red, not 'X-Priority'",
-            id="headers",
-        ),
-        pytest.param(
-            FLOW + "\n  seats: 2.5",
-            "flows[0].seats: expected a whole number, not '2.5'",
-            id="seats",
-        ),
-        pytest.param(FLOW + "\n  clients: 5", "flows[0].rate: give either rate", id="both"),
-        pytest.param(
-            FLOW + "\n  think: 5", "flows[0].think: unknown; did you mean thinkTime?", id="unknown"
-        ),
-        pytest.param(
-            FLOW + "\n  arrivals: x",
-            "flows[0].arrivals: expected poisson or constant, not 'x'",
-            id="arrivals",
-        ),
-        pytest.param(FLOW + "\n  thinkTime: x", "flows[0].thinkTime: 'x' is not", id="think"),
-        pytest.param(FLOW + "\n  start: 10s", "flows[0].start: has to be before", id="start"),
-        pytest.param(FLOW + "\n  verb: get", "flows[0].request: give either", id="two-requests"),
-        pytest.param(
-            FLOW.replace("10", "0"), "flows[0].rate: expected a number > 0.0, not '0'", id="no-rate"
-        ),
-        pytest.param(
-            FLOW.replace("10", "true"), "flows[0].rate: expected a number, not 'True'", id="rate"
-        ),
-        pytest.param(
-            FLOW.replace("5ms", "5"), "flows[0].serviceTime: '5' is not a duration", id="service"
-        ),
-        pytest.param(
-            FLOW.replace("GET ", ""), "flows[0].request: expected a method and", id="method"
-        ),
-        pytest.param(
-            FLOW.replace("pods", "pods?timeout=x"),
-            "flows[0].request: 'x' is not a duration",
-            id="timeout",
-        ),
-        pytest.param(
-            FLOW.replace("request: GET /api/v1/pods", "verb: x\n  resource: pods"),
-            "flows[0].verb: expected one of get, list",
-            id="verb",
-        ),
-        pytest.param(
-            FLOW.replace(
-                "request: GET /api/v1/pods", "verb: list\n  resource: pods\n  objectName: some"
-            ),
-            "flows[0].objectName: means nothing to list",
-            id="object-name",
-        ),
-        pytest.param(
-            FLOW.replace("request: GET /api/v1/pods", "verb: get\n  resource: pods/status"),
-            "flows[0].resource: expected a name, not 'pods/status'; or give the whole request",
-            id="subresource",
-        ),
-        pytest.param(
-            FLOW.replace(
-                "request: GET /api/v1/pods", "verb: list\n  resource: pods\n  namespace: a?b"
-            ),
-            "flows[0].namespace: expected a name, not 'a?b'",
-            id="query",
-        ),
-        pytest.param("[]", "flows[0]: expected a mapping", id="no-mapping"),
-        pytest.param(FLOW + "\n  count: 10000\n- " + FLOW, "flows[1].count: more than", id="many"),
-        pytest.param(
-            FLOW.replace("rate: 10", "clients: 90000") + "\n  count: 2",
-            "flows[0].clients: more than 100,000 clients in all",
-            id="many-clients",
-        ),
-        pytest.param(
-            FLOW.replace("rate: 10", "rate: 1000000") + "\n  count: 101",
-            "flows[0].rate: more than 1,000,000,000 requests in all",
-            id="many-requests",
-        ),
-        pytest.param(
-            FLOW.replace("5ms", "exp(5ms,3)"),
-            "flows[0].serviceTime: expected a service time, not 'exp(5ms,3)'; service times are"
-            " such as 50ms",
-            id="service-times",
-        ),
+        ("[]", "flows[0]: expected a mapping"),
+        (f"{FLOW}\n  count: 10000\n- {FLOW}", "flows[1].count: more than"),
     ],
 )
-def test_wrong_flows(fields: str, message: str) -> None:
-    """A wrong field is named, with its place and what would be right."""
+def test_wrong_lists_of_flows(fields: str, message: str) -> None:
     with pytest.raises(MixError) as error:
         mix_of(fields)
 
@@ -309,21 +248,14 @@ def test_wrong_flows(fields: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("data", "line", "message"),
     [
-        pytest.param(b"", None, "expected one document with `flows`, not 0", id="empty"),
-        pytest.param(b"a: [", 2, "not YAML", id="no-yaml"),
-        pytest.param(b"[]", 1, "the document: expected a mapping", id="a-list"),
-        pytest.param(
-            b"flows: []", 1, "flows: expected a list of length >= 1, not '[]'", id="no-duration"
-        ),
-        pytest.param(
-            b"duration: 5\nflows: [a]",
-            1,
-            "duration: '5' is not a duration such as 30s or 1m30s",
-            id="no-unit",
-        ),
-        pytest.param(b"duration: 0s\nflows: [a]", 1, "duration: has to be above 0", id="no-time"),
-        pytest.param(b"duration: 5s", 1, "flows: is missing", id="no-flows"),
-        pytest.param(b"duration: 5s\nx: 1\nflows: [a]", 2, "x: unknown", id="unknown"),
+        (b"", None, "expected one document with `flows`, not 0"),
+        (b"a: [", 2, "not YAML"),
+        (b"[]", 1, "the document: expected a mapping"),
+        (b"flows: []", 1, "flows: expected a list of length >= 1, not '[]'"),
+        (b"duration: 5\nflows: [a]", 1, "duration: '5' is not a duration such as 30s or 1m30s"),
+        (b"duration: 0s\nflows: [a]", 1, "duration: has to be above 0"),
+        (b"duration: 5s", 1, "flows: is missing"),
+        (b"duration: 5s\nx: 1\nflows: [a]", 2, "x: unknown"),
     ],
 )
 def test_wrong_documents(data: bytes, line: int | None, message: str) -> None:
