@@ -12,8 +12,10 @@ from apfproxy.simulation.simulation import Sequence, Simulation
 from tests.simulation.scene import objects
 from tests.simulation.test_simulation import MS, kind
 
+Row = dict[str, Any]
 
-def report_of(name: str, seats: int, top: int = 10) -> dict[str, Any]:
+
+def report_of(name: str, seats: int, top: int = 10) -> Row:
     """The report of ten requests of one client and one of another, at once."""
     simulation = Simulation(objects(), seats)
     Sequence(simulation, [(0, kind("many"), 100 * MS)] * 10 + [(0, kind("<one>"), 50 * MS)])
@@ -62,7 +64,7 @@ def test_difference() -> None:
     }
 
 
-def rows(**executed: int) -> list[dict[str, Any]]:
+def rows(**executed: int) -> list[Row]:
     """A row for each name, with so many executed requests."""
     return [{"name": name} | NOTHING | {"executed": number} for name, number in executed.items()]
 
@@ -70,33 +72,15 @@ def rows(**executed: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("before", "after", "top", "expected"),
     [
-        pytest.param(
-            rows(a=1), rows(b=2), None, [("b", "new", 2), ("a", "gone", -1)], id="new-and-gone"
-        ),
-        pytest.param(
-            rows(a=1, b=1),
-            rows(b=3, a=2),
-            1,
-            [("b", "both", 2), ("a", "both", 1)],
-            id="listed-in-one",
-        ),
-        pytest.param(
-            rows(a=1, b=1), rows(a=3, c=2), 1, [("a", "both", 2)], id="not-listed-in-either"
-        ),
-        pytest.param(
-            rows(a=1, b=1),
-            rows(c=3, a=2),
-            1,
-            [("c", "new", 3), ("a", "both", 1)],
-            id="in-both-but-listed-in-one",
-        ),
+        (rows(a=1), rows(b=2), None, [("b", "new", 2), ("a", "gone", -1)]),
+        (rows(a=1, b=1), rows(b=3, a=2), 1, [("b", "both", 2), ("a", "both", 1)]),
+        (rows(a=1, b=1), rows(a=3, c=2), 1, [("a", "both", 2)]),
+        (rows(a=1, b=1), rows(c=3, a=2), 1, [("c", "new", 3), ("a", "both", 1)]),
     ],
+    ids=["new-and-gone", "listed-in-one", "not-listed-in-either", "in-both-but-listed-in-one"],
 )
 def test_compared(
-    before: list[dict[str, Any]],
-    after: list[dict[str, Any]],
-    top: int | None,
-    expected: list[tuple[str, str, int]],
+    before: list[Row], after: list[Row], top: int | None, expected: list[tuple[str, str, int]]
 ) -> None:
     """What only one has is new, or gone; what one does not list is still there."""
     found = compared(before, after, ("name",), top)
@@ -113,58 +97,38 @@ def test_a_run_of_no_time() -> None:
     assert [0.0] * len(report["levels"]) == [row["seatsMean"] for row in report["levels"]]
 
 
-def flow_rows(*keys: tuple[str, str]) -> list[dict[str, Any]]:
+def flow_rows(flows: str) -> list[Row]:
     """A flow for each FlowSchema and user."""
     return [
         {"priorityLevel": f"level-{schema}", "flowSchema": schema, "flow": flow, "requests": 5}
         | NOTHING
         | {"executed": 5}
-        for schema, flow in keys
+        for schema, _, flow in (each.partition("/") for each in flows.split())
     ]
 
 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        pytest.param([("a", "ann")], [("b", "ann")], [("b", "ann", "moved")], id="moved"),
-        pytest.param(
-            [("a", "ann"), ("a", "bob")],
-            [("a", "bob"), ("b", "ann")],
-            [("a", "bob", "both"), ("b", "ann", "moved")],
-            id="one-of-two",
-        ),
-        pytest.param([("a", "")], [("b", "")], [("b", "", "new"), ("a", "", "gone")], id="no-name"),
-        pytest.param(
-            [("a", "ann"), ("c", "ann")],
-            [("b", "ann")],
-            [("b", "ann", "new"), ("a", "ann", "gone"), ("c", "ann", "gone")],
-            id="of-two",
-        ),
-        pytest.param(
-            [("a", "ann")],
-            [("b", "ann"), ("c", "ann")],
-            [("b", "ann", "new"), ("c", "ann", "new"), ("a", "ann", "gone")],
-            id="to-two",
-        ),
+        ("a/ann", "b/ann", "b/ann=moved"),
+        ("a/ann a/bob", "a/bob b/ann", "a/bob=both b/ann=moved"),
+        ("a/", "b/", "b/=new a/=gone"),
+        ("a/ann c/ann", "b/ann", "b/ann=new a/ann=gone c/ann=gone"),
+        ("a/ann", "b/ann c/ann", "b/ann=new c/ann=new a/ann=gone"),
     ],
+    ids=["moved", "one-of-two", "no-name", "of-two", "to-two"],
 )
-def test_moved_flows(
-    before: list[tuple[str, str]],
-    after: list[tuple[str, str]],
-    expected: list[tuple[str, str, str]],
-) -> None:
+def test_moved_flows(before: str, after: str, expected: str) -> None:
     """A user's flow that has another FlowSchema is one row, if it is clear which one it was."""
     names = ("priorityLevel", "flowSchema", "flow")
-    found = compared(flow_rows(*before), flow_rows(*after), names, can_move=True)
+    found = compared(flow_rows(before), flow_rows(after), names, can_move=True)
+    told = [f"{row['flowSchema']}/{row['flow']}={row['presence']}" for row in found]
 
-    assert expected == [(row["flowSchema"], row["flow"], row["presence"]) for row in found]
+    assert expected.split() == told
     for row in found:
         if row["presence"] == "moved":
             assert row["movedFrom"] == {"priorityLevel": "level-a", "flowSchema": "a"}
-            assert (0, 5, 5) == (
-                row["executed"],
-                row["before"]["executed"],
-                row["after"]["executed"],
-            )
+            executed = (row["executed"], *(row[side]["executed"] for side in ("before", "after")))
+            assert (0, 5, 5) == executed
         elif row["presence"] == "new":
             assert row["before"] is None

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.objects.decode import decode_documents
 from apfproxy.request.attributes import User
 from apfproxy.simulation import simulation as module
 from apfproxy.simulation.measures import MOST_BINS, Tally
 from apfproxy.simulation.mix import parse_mix, parse_times
 from apfproxy.simulation.records import Kind, kind_of
 from apfproxy.simulation.simulation import ClosedClient, Sequence, SimulatedRequest, Simulation
-from tests.simulation.scene import LEVEL, objects
+from tests.simulation.scene import objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,12 +56,13 @@ def test_seats_and_queues_are_those_of_the_configuration() -> None:
 @pytest.mark.parametrize(
     ("each", "seats"),
     [
-        pytest.param(kind(), 1, id="get"),
-        pytest.param(kind(target="/api/v1/pods"), 1, id="list"),
-        pytest.param(kind(target="/api/v1/pods", seats=2), 2, id="given"),
-        pytest.param(kind(target="/api/v1/pods", seats=100), 2, id="more-than-allowed"),
-        pytest.param(kind(method="PUT"), 1, id="write"),
+        (kind(), 1),
+        (kind(target="/api/v1/pods"), 1),
+        (kind(target="/api/v1/pods", seats=2), 2),
+        (kind(target="/api/v1/pods", seats=100), 2),
+        (kind(method="PUT"), 1),
     ],
+    ids=["get", "list", "given", "more-than-allowed", "write"],
 )
 def test_seats_of_requests(each: Kind, seats: int) -> None:
     """Seats are as given, within the level's bound, or as the proxy estimates them."""
@@ -316,42 +316,53 @@ def test_errors_are_not_hidden() -> None:
         request.fail(ZeroDivisionError())
 
 
+def of_clients(
+    simulation: Simulation,
+    each: Kind,
+    service_ns: int,
+    stop_ns: int,
+    *,
+    clients: int = 1,
+    think_ns: int = 0,
+    start_ns: int = 0,
+) -> Tally:
+    """The outcomes of clients who ask for the same, one request at a time."""
+    for _ in range(clients):
+        ClosedClient(
+            simulation,
+            each,
+            lambda: service_ns,
+            think_ns=think_ns,
+            start_ns=start_ns,
+            stop_ns=stop_ns,
+        )
+    simulation.run()
+    (tally,) = simulation.tallies.values()
+    return tally
+
+
 def test_a_client_waits_for_answers() -> None:
     """With one request at a time and a pause, a client makes so many as fit until its end."""
     simulation = Simulation(objects(), 10)
-    ClosedClient(simulation, kind(), lambda: 60 * MS, think_ns=40 * MS, start_ns=S, stop_ns=2 * S)
-    simulation.run()
+    tally = of_clients(simulation, kind(), 60 * MS, 2 * S, think_ns=40 * MS, start_ns=S)
 
-    (tally,) = simulation.tallies.values()
     assert (10, 10) == (tally.executed, simulation.arrivals)
     assert 1_960 * MS == simulation.clock.time_ns
 
 
 def test_a_rejected_client_stays_away() -> None:
     """It comes back after the seconds that the proxy tells it."""
-    simulation = Simulation(objects(), 1)
-    for _ in range(6):  # one executes, four wait in two queues of two
-        ClosedClient(simulation, kind(), lambda: 600 * MS, think_ns=0, start_ns=0, stop_ns=900 * MS)
-    simulation.run()
+    # One executes, four wait in two queues of two.
+    tally = of_clients(Simulation(objects(), 1), kind(), 600 * MS, 900 * MS, clients=6)
 
-    (tally,) = simulation.tallies.values()
     assert {"queue-full": 1} == tally.rejected
 
 
 def test_clients_of_requests_without_seats() -> None:
     """They go on as well."""
     simulation = Simulation(objects(), 1)
-    ClosedClient(
-        simulation,
-        kind(target="/api/v1/namespaces/a/pods/b/log?follow=1"),
-        lambda: 100 * MS,
-        think_ns=0,
-        start_ns=0,
-        stop_ns=S,
-    )
-    simulation.run()
+    tally = of_clients(simulation, kind(target=f"{GET}/log?follow=1"), 100 * MS, S)
 
-    (tally,) = simulation.tallies.values()
     assert 10 == tally.without_seats
     assert 900 * MS == simulation.clock.time_ns
 
@@ -359,17 +370,8 @@ def test_clients_of_requests_without_seats() -> None:
 def test_clients_of_watches() -> None:
     """They watch again once a watch has ended, not when it has given its seats back."""
     simulation = Simulation(objects(), 1)
-    ClosedClient(
-        simulation,
-        kind(target="/api/v1/pods?watch=1"),
-        lambda: 10 * S,
-        think_ns=0,
-        start_ns=0,
-        stop_ns=30 * S,
-    )
-    simulation.run()
+    tally = of_clients(simulation, kind(target="/api/v1/pods?watch=1"), 10 * S, 30 * S)
 
-    (tally,) = simulation.tallies.values()
     assert (3, 300 * MS) == (tally.executed, tally.seat_ns)
     assert 20_100 * MS == simulation.clock.time_ns  # what goes on without seats is not waited for
 
@@ -398,10 +400,7 @@ def test_seats_are_divided_fairly() -> None:
     """Clients get what they ask for, or an even share of what others leave: max-min fairness."""
     asked = {"modest": 2, "medium": 4, "greedy": 20, "greedier": 40}
     fair = {"modest": 2.0, "medium": 4.0, "greedy": 7.0, "greedier": 7.0}  # of 20 seats
-    deep = [each for each in objects() if each.metadata.name != "level"]
-    text = LEVEL.replace("LEVEL_ANNOTATIONS", "").replace("SCHEMA_ANNOTATIONS", "")
-    text = text.partition("---")[0].replace("queueLengthLimit: 2", "queueLengthLimit: 99")
-    deep += decode_documents(text.replace("queues: 8", "queues: 64").encode(), "test").objects
+    deep = objects(queuing="queues: 64, handSize: 2, queueLengthLimit: 99")
     simulation = Simulation(deep, 20)
     chance = random.Random(1)  # noqa: S311  no secret
     draw = parse_times("50ms-150ms").drawer(chance)
