@@ -49,7 +49,7 @@ def report(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
     """Runs the command with flags, which has to succeed; gives its JSON."""
 
     def run(*flags: str) -> dict[str, Any]:
-        assert 0 == main(["simulate", *flags, "-o", "json"])
+        assert 0 == main(["simulate", *flags, "--json"])
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
@@ -92,12 +92,6 @@ def test_two_configurations(
     changes = {row["priorityLevel"]: row["presence"] for row in found["difference"]["levels"]}
     assert ("new", "both") == (changes["level"], changes["catch-all"])
     assert picture.read_text().startswith("<svg ")
-
-
-def test_short_for_json(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """JSON has a flag of its own."""
-    assert 0 == main(["simulate", "--mix", mix, "--json"])
-    assert {"mix": mix} == json.loads(capsys.readouterr().out)["input"]
 
 
 def members(value: object) -> set[str]:
@@ -232,15 +226,6 @@ def test_path_prefixes(tmp_path: Path, report: Callable[..., dict[str, Any]]) ->
     assert [{"pods", "catch-all"}, {"pods"}] == shown
 
 
-def test_nothing_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing can be said of a log in which no request executed, least of all that all is well."""
-    rejected = EVENT | {"responseStatus": {"code": 429}}
-    path = written(tmp_path / "audit.log", lines_of(rejected, rejected))
-
-    assert 1 == main(["simulate", "--audit-log", path])
-    assert "none of its 2 requests executed, so that it is not known" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("flag", "data"),
     [
@@ -330,130 +315,63 @@ def test_a_new_level_without_requests(
     assert ["- → 0"] * 5 == re.split("  +", row.strip())[2:7]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        pytest.param([], 2, "simulate: give one of --mix, --audit-log and", id="nothing"),
-        pytest.param(
-            ["--mix", "a", "--audit-log", "b"], 2, "simulate: give one of", id="two-sources"
-        ),
-        pytest.param(["--mix", "DIR/no"], 1, "DIR/no cannot be read: No such file", id="no-mix"),
-        pytest.param(["--mix", "DIR/empty"], 1, "DIR/empty: expected one", id="empty-mix"),
-        pytest.param(["--mix", "DIR/wrong"], 1, "DIR/wrong:2: flows: is missing", id="wrong-mix"),
-        pytest.param(["--audit-log", "DIR"], 1, "DIR cannot be read: Is a dir", id="directory"),
-        pytest.param(["--audit-log", "DIR/empty"], 1, "DIR/empty: there is no", id="empty-log"),
-        pytest.param(
-            ["--access-log", "DIR/wrong"], 1, "DIR/wrong:2: JSON is malformed", id="other-log"
-        ),
-        pytest.param(
-            ["--access-log", "DIR/long"], 1, "DIR/long: its requests lie 365 days apart", id="long"
-        ),
-        pytest.param(
-            ["--access-log", "DIR/wrong", "--max-broken-lines", "0"],
-            1,
-            "DIR/wrong: line 2: JSON is malformed",
-            id="broken-log",
-        ),
-        pytest.param(
-            ["--mix", "DIR/mix.yaml", "--objects", "DIR/wrong"], 1, "DIR/wrong:", id="objects"
-        ),
-        pytest.param(
-            ["--mix", "DIR/mix.yaml", "--plot", "DIR/no/a.svg"],
-            1,
-            "DIR/no/a.svg cannot be written: there is no directory DIR/no",
-            id="no-place-for-a-plot",
-        ),
-        pytest.param(
-            ["--mix", "DIR/mix.yaml", "--plot", "/dev/full"],
-            1,
-            "/dev/full cannot be written: No space left",
-            id="no-room-for-a-plot",
-        ),
-        pytest.param(
-            ["--access-log", "DIR/log.gz"],
-            1,
-            "DIR/log.gz:1: Object missing required field",
-            id="compressed",
-        ),
-        pytest.param(
-            ["--audit-log", "DIR/log.zst"],
-            1,
-            "DIR/log.zst is compressed otherwise than by gzip: unpack it first",
-            id="compressed-otherwise",
-        ),
-        pytest.param(
-            ["--audit-log", "DIR/cut.gz"],
-            1,
-            "DIR/cut.gz cannot be unpacked: Compressed file ended before",
-            id="cut-while-compressed",
-        ),
-        pytest.param(
-            ["--audit-log", "DIR/received"],
-            1,
-            "DIR/received: 2 events, none of which is of the stage ResponseComplete, which",
-            id="only-received",
-        ),
-        pytest.param(
-            ["--audit-log", "DIR/google"],
-            1,
-            "DIR/google: 1 line of Google Cloud's audit log, which does not say how long",
-            id="google",
-        ),
-        pytest.param(
-            ["--audit-log", "DIR/klog"],
-            1,
-            "DIR/klog: 1 line of other programs, and no request in it",
-            id="other-programs",
-        ),
-        pytest.param(
-            ["--audit-log", "DIR/access"],
-            1,
-            "DIR/access: 300 lines of the other kind of log: give it with --access-log",
-            id="access-log-as-audit-log",
-        ),
-        pytest.param(
-            ["--access-log", "DIR/audit"],
-            1,
-            "DIR/audit: 300 lines of the other kind of log: give it with --audit-log",
-            id="audit-log-as-access-log",
-        ),
-        pytest.param(
-            ["--mix", "DIR/mix.yaml", "--plot", "DIR/a.html"],
-            2,
-            "simulate: Invalid value for '--plot': plots are SVG: expected a file such as",
-            id="no-such-plot",
-        ),
-        pytest.param(["--mix", "DIR/large"], 1, "DIR/large: larger than 4 MiB", id="large-mix"),
-    ],
-)
+WRONG = {
+    "": "give one of --mix, --audit-log and",
+    "--mix a --audit-log b": "give one of",
+    "--mix mix.yaml --plot a.html": "Invalid value for '--plot': plots are SVG: expected a file",
+    "--mix mix.yaml --plot no/a.svg": "cannot be written: there is no directory no",
+    "--mix mix.yaml --plot /dev/full": "cannot be written: No space left",
+    "--mix mix.yaml --objects wrong": "wrong:2: ",
+    "--mix no": "no cannot be read: No such file",
+    "--mix empty": "empty: expected one",
+    "--mix wrong": "wrong:2: flows: is missing",
+    "--mix large": "large: larger than 4 MiB",
+    "--audit-log .": ". cannot be read: Is a dir",
+    "--audit-log empty": "empty: there is no",
+    "--access-log wrong": "wrong:2: JSON is malformed",
+    "--access-log wrong --max-broken-lines 0": "wrong: line 2: JSON is malformed",
+    "--access-log long": "long: its requests lie 365 days apart",
+    "--access-log log.gz": "log.gz:1: Object missing required field",
+    "--audit-log log.zst": "log.zst is compressed otherwise than by gzip: unpack it first",
+    "--audit-log cut.gz": "cut.gz cannot be unpacked: Compressed file ended before",
+    "--audit-log received": "2 events, none of which is of the stage ResponseComplete, which",
+    "--audit-log google": "1 line of Google Cloud's audit log, which does not say how long",
+    "--audit-log klog": "klog: 1 line of other programs, and no request in it",
+    "--audit-log access": "300 lines of the other kind of log: give it with --access-log",
+    "--access-log audit": "300 lines of the other kind of log: give it with --audit-log",
+    "--audit-log rejected": "none of its 2 requests executed, so that it is not known how long",
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG)
 def test_wrong_input(
-    arguments: list[str], code: int, message: str, mix: str, capsys: pytest.CaptureFixture[str]
+    arguments: str, mix: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is wrong is said in a line, with its place."""
     folder = Path(mix).parent
+    monkeypatch.chdir(folder)
     (folder / "empty").write_text("")
     (folder / "large").write_text(MIX + " " * (4 << 20))
     (folder / "log.gz").write_bytes(gzip.compress(b"{}\n"))
     (folder / "log.zst").write_bytes(b"\x28\xb5\x2f\xfd")
     (folder / "cut.gz").write_bytes(gzip.compress(b"".join(lines_of(EVENT)))[:-9])
-    written(folder / "received", lines_of(*[EVENT | {"stage": "RequestReceived"}] * 2))
-    written(
-        folder / "google", lines_of({"protoPayload": {"methodName": "io.k8s.core.v1.pods.get"}})
-    )
-    written(folder / "audit", lines_of(*[EVENT] * 300))
-    written(folder / "access", lines_of(*[LINE] * 300))
     (folder / "klog").write_text("I0605 12:00:00.1 1 server.go:1] text\n")
-    written(folder / "long", lines_of(LINE, LINE | {"time": "2027-01-02T03:04:05.000100Z"}))
     (folder / "wrong").write_text("\nduration: 5s\n")
+    for name, entries in {
+        "received": [EVENT | {"stage": "RequestReceived"}] * 2,
+        "google": [{"protoPayload": {"methodName": "io.k8s.core.v1.pods.get"}}],
+        "audit": [EVENT] * 300,
+        "access": [LINE] * 300,
+        "rejected": [EVENT | {"responseStatus": {"code": 429}}] * 2,
+        "long": [LINE, LINE | {"time": "2027-01-02T03:04:05.000100Z"}],
+    }.items():
+        written(folder / name, lines_of(*entries))
+    is_usage = WRONG[arguments].startswith(("give", "Invalid"))
 
-    assert code == main(["simulate", *(each.replace("DIR", str(folder)) for each in arguments)])
+    assert (2 if is_usage else 1) == main(["simulate", *arguments.split()])
     first = capsys.readouterr().err.splitlines()[0]
-    assert (
-        first.removeprefix("apfproxy")
-        .removeprefix(": ")
-        .lstrip()
-        .startswith(message.replace("DIR", str(folder)))
-    )
+    assert first.startswith("apfproxy simulate: " if is_usage else "apfproxy: ")
+    assert WRONG[arguments] in first
 
 
 def test_unused_objects_are_told(
@@ -504,20 +422,20 @@ def test_samples(report: Callable[..., dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("request_", "flags", "has_hint"),
     [
-        pytest.param("GET /orders", [], True, id="no-resource"),
-        pytest.param("GET /api/v1/users", [], True, id="unknown-resource"),
-        pytest.param("GET /api/v1/pods", [], False, id="known-resource"),
-        pytest.param("GET /apis/x.y/v1/zs", [], False, id="own-group"),
-        pytest.param("GET /orders", ["--preset", "http"], False, id="another-api"),
-        pytest.param("GET /orders", ["--preset", "kubernetes"], False, id="said-so"),
+        ("GET /orders", "", True),
+        ("GET /api/v1/users", "", True),
+        ("GET /api/v1/pods", "", False),
+        ("GET /apis/x.y/v1/zs", "", False),
+        ("GET /orders", "--preset http", False),
+        ("GET /orders", "--preset kubernetes", False),
     ],
 )
 def test_requests_to_another_api(
-    request_: str, flags: list[str], mix: str, capsys: pytest.CaptureFixture[str], *, has_hint: bool
+    request_: str, flags: str, mix: str, capsys: pytest.CaptureFixture[str], *, has_hint: bool
 ) -> None:
     """Where nothing looks like Kubernetes and no preset is chosen, a note names the other one."""
     Path(mix).write_text(MIX.replace("GET /api/v1/pods", request_))
-    assert 0 == main(["simulate", "--mix", mix, *flags])
+    assert 0 == main(["simulate", "--mix", mix, *flags.split()])
 
     assert has_hint == ("Note: none of the requests is for a" in capsys.readouterr().out)
 

@@ -16,17 +16,20 @@ from tests.simulation.scene import objects
 from tests.simulation.test_report import report_of
 
 
+def report(*configurations: dict[str, Any]) -> dict[str, Any]:
+    """A report of one or two configurations."""
+    made: dict[str, Any] = {"warnings": ["x" * 200], "configurations": list(configurations)}
+    if len(configurations) > 1:
+        made["difference"] = difference(*configurations, top=10)
+    return made
+
+
 def test_print_report() -> None:
     """Names stand as they are; a table of clients that says nothing new is left out."""
     first, second = report_of("a [bold]", 10), report_of("b", 2)
     first["clients"][1]["client"] = "\x1b]0;title\x07[red]"
     file = io.StringIO()
-    report = {
-        "warnings": ["x" * 200],
-        "configurations": [first, second],
-        "difference": difference(first, second, top=10),
-    }
-    print_report(report, file)
+    print_report(report(first, second), file)
     text = file.getvalue()
 
     assert f"Note: {'x' * 200}" == text.splitlines()[0]
@@ -41,7 +44,7 @@ def test_print_report() -> None:
 def test_rest() -> None:
     """It is said how many are not listed."""
     file = io.StringIO()
-    print_report({"warnings": [], "configurations": [report_of("a", 10, top=1)]}, file)
+    print_report(report(report_of("a", 10, top=1)), file)
 
     assert "and 1 more flow (--top)" in file.getvalue()
 
@@ -62,14 +65,13 @@ def cells_of_levels(
 def test_numbers_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """However narrow a terminal is, a number that it shows has all its digits and its unit."""
     first, second = report_of("a", 10), report_of("b", 5)
-    changes = difference(first, second, top=10)
-    report = {"warnings": [], "configurations": [first, second], "difference": changes}
-    whole = cells_of_levels(report, 200, monkeypatch)
+    both = report(first, second)
+    whole = cells_of_levels(both, 200, monkeypatch)
 
     assert set() == {
         (width, cell)
         for width in range(54, 160, 3)
-        for cell in cells_of_levels(report, width, monkeypatch) - whole
+        for cell in cells_of_levels(both, width, monkeypatch) - whole
     }
 
 
@@ -97,12 +99,7 @@ def test_print_on_a_terminal(
     monkeypatch.setenv("TERM", "xterm")
     file = Terminal()
     first, second = report_of("a", 10), report_of("b", 2)
-    report = {
-        "warnings": ["x" * 200],
-        "configurations": [first, second],
-        "difference": difference(first, second, top=10),
-    }
-    print_report(report, file)
+    print_report(report(first, second), file)
     text = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
 
     assert "client" not in text
@@ -112,14 +109,6 @@ def test_print_on_a_terminal(
     assert width >= max(map(len, text.splitlines()))
     assert (has_p50, has_p99) == (" p50 " in text, " p99 " in text)
     assert has_p50 == ("too narrow for: " not in text)
-
-
-def report(*configurations: dict[str, Any]) -> dict[str, Any]:
-    """A report of one or two configurations."""
-    made: dict[str, Any] = {"configurations": list(configurations)}
-    if len(configurations) > 1:
-        made["difference"] = difference(*configurations, top=10)
-    return made
 
 
 def test_tables_of_two_configurations() -> None:
@@ -144,14 +133,14 @@ def test_tables_of_no_requests() -> None:
 @pytest.mark.parametrize(
     ("name", "before", "after", "text", "style"),
     [
-        pytest.param("waitP99", 1.0, 0.5, "1 s → 500 ms", "green", id="waits-less"),
-        pytest.param("waitP99", 0.5, 100.2, "500 ms → 100 s", "red", id="waits-longer"),
-        pytest.param("waitP99", 1.0, 1.05, "1 s → 1.05 s", "", id="hardly-longer"),
-        pytest.param("waitP99", 0.0, 4e-5, "0 → 40 µs", "", id="hardly-waits"),
-        pytest.param("executed", 100, 200, "100 → 200", "green", id="more"),
-        pytest.param("executed", 1000, 999, "1,000 → 999", "", id="hardly-less"),
-        pytest.param("executed", 5, 5, "5", "", id="same"),
-        pytest.param("seatSeconds", 5.0, 50.0, "5.0 → 50.0", "", id="neither"),
+        ("waitP99", 1.0, 0.5, "1 s → 500 ms", "green"),
+        ("waitP99", 0.5, 100.2, "500 ms → 100 s", "red"),
+        ("waitP99", 1.0, 1.05, "1 s → 1.05 s", ""),
+        ("waitP99", 0.0, 4e-5, "0 → 40 µs", ""),
+        ("executed", 100, 200, "100 → 200", "green"),
+        ("executed", 1000, 999, "1,000 → 999", ""),
+        ("executed", 5, 5, "5", ""),
+        ("seatSeconds", 5.0, 50.0, "5.0 → 50.0", ""),
     ],
 )
 def test_colour(name: str, before: float, after: float, text: str, style: str) -> None:
