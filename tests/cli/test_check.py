@@ -5,16 +5,14 @@ from __future__ import annotations
 import io
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from apfproxy.cli.main import main
 from apfproxy.lint.findings import FINDING_KINDS
 from tests.sources.test_object_files import SCHEMA, level
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RULES = """  rules:
   - subjects: [{kind: User, user: {name: alice}}]
@@ -23,45 +21,55 @@ RULES = """  rules:
 DANGLING = SCHEMA.replace("NAME", "lost").replace("LEVEL", "nowhere") + RULES
 
 
-def test_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+VALID = "1 valid object in 1 file, 0 problems, 0 warnings"
+
+
+@pytest.fixture
+def check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, list[str]]]:
+    """Checks a file of this text with these flags; gives the exit code and the lines."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(text: str | bytes, *flags: str) -> tuple[int, list[str]]:
+        Path("a.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+        code = main(["check", *flags, "a.yaml"])
+        return code, capsys.readouterr().out.splitlines()
+
+    return run
+
+
+Check = Callable[..., tuple[int, list[str]]]
+
+
+def test_valid(check: Check) -> None:
     """Valid objects give a summary and success."""
-    (tmp_path / "a.yaml").write_text(level("workload-low"))
-
-    assert main(["check", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "1 valid object in 1 file, 0 problems, 0 warnings\n"
+    assert (0, [VALID]) == check(level("workload-low"))
 
 
-def test_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems(check: Check) -> None:
     """Each problem has a line with file, object and field."""
-    path = tmp_path / "a.yaml"
-    path.write_text(level("a").replace("7", "-1") + "---\nbroken: [")
+    code, (first, second, last) = check(level("a").replace("7", "-1") + "---\nbroken: [")
 
-    assert main(["check", str(path)]) == 1
-    first, second, last = capsys.readouterr().out.splitlines()
+    assert 1 == code
     assert first.startswith(
-        f"{path}:4: PriorityLevelConfiguration/a: spec.limited.nominalConcurrencyShares: "
+        "a.yaml:4: PriorityLevelConfiguration/a: spec.limited.nominalConcurrencyShares: "
     )
     assert "not YAML: " in second
     assert last == "0 valid objects in 1 file, 2 problems, 0 warnings"
 
 
 @pytest.mark.parametrize(("flags", "code"), [([], 0), (["--strict"], 1)])
-def test_other_kinds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], code: int
-) -> None:
+def test_other_kinds(check: Check, flags: list[str], code: int) -> None:
     """Other kinds beside flow control objects are named once, as an error only if asked for."""
-    path = tmp_path / "all.yaml"
     other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
-    path.write_bytes(f"{other}---\n{level('workload-low')}---\n{other}".encode("utf-16"))
-    ended = main(["check", *flags, str(path)])
-    line, *_, summary = capsys.readouterr().out.splitlines()
+    text = f"{other}---\n{level('workload-low')}---\n{other}".encode("utf-16")
+    ended, (line, *_, summary) = check(text, *flags)
 
     severity = "error" if code else "info"
     assert code == ended
-    assert (
-        f"{path}:1: left out, as it is no object of flow control: Namespace ({severity} APF003)"
-        == line
-    )
+    left_out = "a.yaml:1: left out, as it is no object of flow control: Namespace"
+    assert f"{left_out} ({severity} APF003)" == line
     assert f"1 valid object in 1 file, {code} problem" in summary
 
 
@@ -87,47 +95,61 @@ def test_directory_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "values.yaml:1: kind: Unsupported" in of_files[3]
 
 
-def test_uid_with_a_header_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A uid that would put a field of its own into answers is a problem, with its path."""
-    path = tmp_path / "a.yaml"
-    path.write_text(
-        level("workload-low").replace("metadata: {", 'metadata: {uid: "u\\r\\nX-Evil: 1", ')
-    )
-    assert 1 == main(["check", str(path)])
+@pytest.mark.parametrize(
+    ("text", "flags", "code", "told"),
+    [
+        pytest.param(
+            level("workload-low").replace("metadata: {", 'metadata: {uid: "u\\r\\nX-Evil: 1", '),
+            *("", 1, "metadata.uid: Invalid value"),
+            id="uid-with-a-header-line",
+        ),
+        pytest.param(
+            DANGLING.replace("nowhere", "workload-lo"),
+            *("", 1, '"workload-lo"; did you mean "workload-low"? (error APF101)'),
+            id="misspelt-level",
+        ),
+        pytest.param(
+            DANGLING.replace("nowhere", "workload-low"),
+            *("--suggested-objects", 0, VALID),
+            id="suggested-level",
+        ),
+        pytest.param(
+            DANGLING.replace("nowhere", "workload-low"),
+            *("--no-suggested-objects", 1, "(error APF101)"),
+            id="level-that-is-not-there",
+        ),
+        pytest.param(
+            level("workload-low"),
+            "--server-concurrency-limit 10",
+            *(0, "(built in): PriorityLevelConfiguration/leader-election: "),
+            id="few-seats",
+        ),
+    ],
+)
+def test_said(check: Check, text: str, flags: str, code: int, told: str) -> None:
+    """The first line says what is wrong, or the only one that all is well."""
+    ended, lines = check(text, *flags.split())
 
-    assert "metadata.uid: Invalid value" in capsys.readouterr().out
+    assert code == ended
+    assert told in "\n".join(lines)
 
 
-def test_dangling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dangling(check: Check) -> None:
     """A FlowSchema without its priority level is not used, so that is an error."""
-    path = tmp_path / "a.yaml"
-    path.write_text(DANGLING)
+    code, (first, *rest) = check(DANGLING)
 
-    assert main(["check", str(path)]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        (
-            f"{path}:6: FlowSchema/lost: spec.priorityLevelConfiguration.name:"
-            ' there is no PriorityLevelConfiguration "nowhere" (error APF101)'
-        ),
-        "",
-        "What to do:",
-        (
-            "  APF101  Create the PriorityLevelConfiguration, correct it if it is invalid,"
-            " or name another."
-        ),
-        "",
-        "1 valid object in 1 file, 1 problem, 0 warnings",
+    assert first == (
+        "a.yaml:6: FlowSchema/lost: spec.priorityLevelConfiguration.name:"
+        ' there is no PriorityLevelConfiguration "nowhere" (error APF101)'
+    )
+    assert (1, "  APF101  Create the PriorityLevelConfiguration, correct it") == (
+        code,
+        rest[2][:59],
+    )
+    assert ["", "What to do:", "", "1 valid object in 1 file, 1 problem, 0 warnings"] == [
+        *rest[:2],
+        *rest[3:],
     ]
-
-
-def test_misspelt_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A level that is nearly named comes with the name that may be meant."""
-    path = tmp_path / "a.yaml"
-    path.write_text(DANGLING.replace("nowhere", "workload-lo"))
-
-    assert 1 == main(["check", str(path)])
-    first = capsys.readouterr().out.splitlines()[0]
-    assert '"workload-lo"; did you mean "workload-low"? (error APF101)' in first
 
 
 def test_no_objects(
@@ -151,18 +173,6 @@ def test_no_objects(
         for path in ("none", "comment.yaml", "<stdin>")
     ]
     assert summary == "1 valid object in 5 files, 1 problem, 3 warnings"
-
-
-def test_suggested_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the suggested objects their levels are not there."""
-    path = tmp_path / "a.yaml"
-    path.write_text(DANGLING.replace("nowhere", "workload-low"))
-    outputs = []
-    for flag in ("--suggested-objects", "--no-suggested-objects"):
-        code = main(["check", flag, str(path)])
-        outputs.append((code, capsys.readouterr().out.count("(error APF101)")))
-
-    assert outputs == [(0, 0), (1, 1)]
 
 
 def test_missing_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,21 +228,18 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("flags", "code"),
     [
-        pytest.param([], 0, id="errors-by-default"),
-        pytest.param(["--fail-on", "error"], 0, id="errors"),
-        pytest.param(["--fail-on", "warning"], 1, id="warnings"),
-        pytest.param(["--fail-on", "info"], 1, id="infos"),
-        pytest.param(["--fail-on", "warning", "--ignore", "apf204"], 0, id="but-not-this-one"),
-        pytest.param(["--ignore", "APF302"], 0, id="one-that-is-given-up"),
-        pytest.param(["--ignore", "APF204", "--fail-on", "info", "--diff"], 1, id="differences"),
+        ("", 0),
+        ("--fail-on error", 0),
+        ("--fail-on warning", 1),
+        ("--fail-on info", 1),
+        ("--fail-on warning --ignore apf204", 0),
+        ("--ignore APF302", 0),  # is given up
+        ("--ignore APF204 --fail-on info --diff", 1),
     ],
 )
-def test_fail_on(tmp_path: Path, flags: list[str], code: int) -> None:
+def test_fail_on(check: Check, flags: str, code: int) -> None:
     """The exit code depends on the worst finding that is not ignored."""
-    path = tmp_path / "a.yaml"
-    path.write_text(level("unused"))
-
-    assert code == main(["check", *flags, str(path)])
+    assert code == check(level("unused"), *flags.split())[0]
 
 
 def test_findings_are_in_the_order_of_lines(
@@ -253,63 +260,42 @@ def test_findings_are_in_the_order_of_lines(
 
 
 HTTP_URLS = DANGLING.replace("nowhere", "catch-all").replace("/version", "'/orders/*'")
+RESOURCES = (
+    "    resourceRules: [{verbs: [get], apiGroups: ['*'], resources: ['*'], clusterScope: true}]\n"
+)
+INTERACTIVE = DANGLING.replace("nowhere", "interactive")
 
 
 @pytest.mark.parametrize(
     ("text", "flags", "has_hint"),
     [
-        pytest.param(HTTP_URLS, [], True, id="urls"),
-        pytest.param(HTTP_URLS, ["--preset", "http"], False, id="urls-with-preset"),
-        pytest.param(HTTP_URLS, ["--preset", "kubernetes"], False, id="said-so"),
-        pytest.param(HTTP_URLS, ["--ignore", "APF004"], False, id="ignored"),
-        pytest.param(DANGLING.replace("nowhere", "interactive"), [], True, id="level"),
-        pytest.param(
-            DANGLING.replace("nowhere", "interactive") + "---\n" + level("interactive"),
-            [],
-            False,
-            id="own-level",
-        ),
-        pytest.param(DANGLING.replace("nowhere", "catch-all"), [], False, id="kubernetes-urls"),
-        pytest.param(
-            HTTP_URLS + "    resourceRules: [{verbs: [get], apiGroups: ['*'], resources: ['*'],"
-            " clusterScope: true}]\n",
-            [],
-            False,
-            id="resources-too",
-        ),
+        pytest.param(HTTP_URLS, "", True, id="urls"),
+        pytest.param(HTTP_URLS, "--preset http", False, id="urls-with-preset"),
+        pytest.param(HTTP_URLS, "--preset kubernetes", False, id="said-so"),
+        pytest.param(HTTP_URLS, "--ignore APF004", False, id="ignored"),
+        pytest.param(INTERACTIVE, "", True, id="level"),
+        pytest.param(f"{INTERACTIVE}---\n{level('interactive')}", "", False, id="own-level"),
+        pytest.param(DANGLING.replace("nowhere", "catch-all"), "", False, id="kubernetes-urls"),
+        pytest.param(HTTP_URLS + RESOURCES, "", False, id="resources-too"),
     ],
 )
-def test_objects_for_another_api(
-    text: str,
-    flags: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    *,
-    has_hint: bool,
-) -> None:
+def test_objects_for_another_api(check: Check, text: str, flags: str, *, has_hint: bool) -> None:
     """Objects that look as if they were for another API are told which preset to give."""
-    path = tmp_path / "a.yaml"
-    path.write_text(text)
-    main(["check", *flags, str(path)])
-    out = capsys.readouterr().out
+    out = "\n".join(check(text, *flags.split())[1])
 
     assert has_hint == ("info APF004)" in out)
     assert has_hint == ("Give --preset http" in out)
 
 
-def test_broken_addition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_addition(check: Check) -> None:
     """An annotation of ours that does not count is an error; it can be ignored."""
-    path = tmp_path / "a.yaml"
-    path.write_text(
-        level("workload-low").replace("low}", 'low, annotations: {apfproxy.io/ban: "maybe"}}')
-    )
+    annotated = 'low, annotations: {apfproxy.io/ban: "maybe"}}'
+    text = level("workload-low").replace("low}", annotated)
+    code, (first, *_, summary) = check(text)
 
-    assert main(["check", str(path)]) == 1
-    assert main(["check", "--ignore", "APF401", str(path)]) == 0
-    first, *_, summary, ignored = capsys.readouterr().out.splitlines()
+    assert (1, "1 valid object in 1 file, 1 problem, 0 warnings") == (code, summary)
     assert first.endswith("(error APF401)")
-    assert summary == "1 valid object in 1 file, 1 problem, 0 warnings"
-    assert ignored == "1 valid object in 1 file, 0 problems, 0 warnings, 1 ignored"
+    assert (0, [f"{VALID}, 1 ignored"]) == check(text, "--ignore", "APF401")
 
 
 @pytest.mark.parametrize(
@@ -328,58 +314,40 @@ def test_wrong_flags(capsys: pytest.CaptureFixture[str], flags: list[str], messa
     assert message in line
 
 
-def test_server_concurrency_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Seats are divided as the proxy would."""
-    path = tmp_path / "a.yaml"
-    path.write_text(level("workload-low"))
-
-    assert main(["check", "--server-concurrency-limit", "10", str(path)]) == 0
-    assert "(built in): PriorityLevelConfiguration/leader-election: " in capsys.readouterr().out
-
-
-def test_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff(check: Check) -> None:
     """What differs from the built-in objects is shown; what is not given is built in."""
-    path = tmp_path / "a.yaml"
-    path.write_text(level("workload-low"))
+    code, (first, blank, *diff, _, summary) = check(level("workload-low"), "--diff")
 
-    assert main(["check", "--diff", str(path)]) == 0
-    first, blank, *diff, _, summary = capsys.readouterr().out.splitlines()
     assert first == (
-        f"{path}:1: PriorityLevelConfiguration/workload-low:"
+        "a.yaml:1: PriorityLevelConfiguration/workload-low:"
         " differs from the built-in object (info APF501)"
     )
-    assert blank == ""
+    assert (0, "") == (code, blank)
     assert diff[0] == "--- built-in PriorityLevelConfiguration/workload-low"
     assert "-    nominalConcurrencyShares: 100" in diff
-    assert summary == "1 valid object in 1 file, 0 problems, 0 warnings, 1 info"
+    assert summary == f"{VALID}, 1 info"
 
 
-def test_diff_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_as_json(check: Check) -> None:
     """Programs get the same, and each missing object where none is built in."""
-    path = tmp_path / "a.yaml"
-    path.write_text(level("workload-low"))
-
-    assert main(["check", "--no-suggested-objects", "--diff", "-o", "json", str(path)]) == 0
-    report = json.loads(capsys.readouterr().out)
+    flags = ("--no-suggested-objects", "--diff", "-o", "json")
+    code, lines = check(level("workload-low"), *flags)
+    report = json.loads("\n".join(lines))
     changed, *missing = sorted(report["differences"], key=lambda each: str(each["change"]))
-    assert (changed["change"], changed["name"]) == ("changed", "workload-low")
+
+    assert (0, "changed", "workload-low") == (code, changed["change"], changed["name"])
     assert {each["change"] for each in missing} == {"missing"}
     assert {each["id"] for each in report["infos"]} == {"APF501", "APF502"}
     assert [each["id"] for each in report["warnings"]] == ["APF204", "APF301"]
-    assert set(report["warnings"][0]) == {
-        "id", "severity", "file", "line", "kind", "name", "field", "message", "advice",
-    }  # fmt: skip
+    members = "id severity file line kind name field message advice"
+    assert set(members.split()) == set(report["warnings"][0])
 
 
-def test_ignored_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ignored_differences(check: Check) -> None:
     """A difference that is to be ignored is not shown either."""
-    path = tmp_path / "a.yaml"
-    path.write_text(level("workload-low"))
+    flags = ("--diff", "--ignore", "APF501")
 
-    assert main(["check", "--diff", "--ignore", "APF501", str(path)]) == 0
-    assert capsys.readouterr().out == (
-        "1 valid object in 1 file, 0 problems, 0 warnings, 1 ignored\n"
-    )
+    assert (0, [f"{VALID}, 1 ignored"]) == check(level("workload-low"), *flags)
 
 
 def test_list_findings(capsys: pytest.CaptureFixture[str]) -> None:

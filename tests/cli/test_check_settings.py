@@ -21,6 +21,9 @@ downstream:
 """
 
 
+HTTP2 = "{enabled: false, cleartext: true}"
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with certificates."""
@@ -51,27 +54,24 @@ def test_ok(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "problems"),
     [
-        pytest.param(
+        (
             "logLevel: loud\n\nadmn: x\n",
             2,
             ["f.yaml:1: logLevel: expected one of", "f.yaml:3: admn: unknown key"],
-            id="wrong",
         ),
-        pytest.param("a: [", 2, ["f.yaml:1: not YAML"], id="no-yaml"),
-        pytest.param("logLevel: info\n", 2, ["f.yaml: upstream.url: say where"], id="no-url"),
-        pytest.param(
+        ("a: [", 2, ["f.yaml:1: not YAML"]),
+        ("logLevel: info\n", 2, ["f.yaml: upstream.url: say where"]),
+        (
             "upstream:\n  identity: impersonate\n",
             2,
             ["f.yaml:1: upstream.url: say", "f.yaml:2: upstream.identity impersonate needs"],
-            id="contradiction",
         ),
-        pytest.param(
+        (
             GOOD.replace("a.key", "b.key"),
             1,
             ["f.yaml:6: downstream.tls.keyFile: b.key: is not the key of"],
-            id="another-key",
         ),
-        pytest.param(
+        (
             GOOD + "authentication:\n  tokenFile: no.csv\n  jwt:\n  - issuer: https://a\n"
             "    audiences: [b]\n    keysFile: f.yaml\n",
             1,
@@ -79,25 +79,21 @@ def test_ok(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
                 "f.yaml:8: authentication.tokenFile: no.csv: cannot be read: No such file",
                 "f.yaml:10: authentication.jwt[0]: f.yaml: no usable key",
             ],
-            id="several-files",
         ),
-        pytest.param(
+        (
             GOOD + "flowControl:\n  objects: [broken.yaml]\n",
             1,
             ['broken.yaml:1: FlowSchema "a": apiVersion: Unsupported value'],
-            id="objects",
         ),
-        pytest.param(
+        (
             GOOD + "authentication:\n  tokenFile: no.csv\n  apiKeys: {file: no.csv}\n",
             1,
             ["f.yaml:9: authentication.apiKeys.file: no.csv: cannot be read: No such file"],
-            id="one-file-twice",
         ),
-        pytest.param(
+        (
             GOOD + "accessLog: {path: /nowhere/log}\n",
             1,
             ["f.yaml:7: accessLog.path: /nowhere/log: its directory does not exist"],
-            id="log",
         ),
     ],
 )
@@ -135,21 +131,24 @@ def test_clients_that_are_all_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert "f.yaml: ok\n" == capsys.readouterr().out
 
 
-def test_http2_that_is_off(capsys: pytest.CaptureFixture[str]) -> None:
-    """What of it has no effect is said, with its line."""
-    http2 = "  http2: {enabled: false, cleartext: true}\n"
-
-    assert 0 == check(GOOD.replace("downstream:\n", f"downstream:\n{http2}"))
-    warning = capsys.readouterr().out.splitlines()[0]
-    assert warning.startswith("f.yaml:4: downstream.http2.cleartext has no effect")
-
-
-def test_tracing_without_a_collector(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is said that no request is traced, with the line of the setting and what is missing."""
-    assert 0 == check(GOOD + "tracing:\n  samplingRatePerMillion: 100\n")
-    warning = capsys.readouterr().out.splitlines()[0]
-    assert warning.startswith("f.yaml:8: tracing.samplingRatePerMillion has no effect")
-    assert "tracing.endpoint" in warning
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            GOOD.replace("downstream:\n", f"downstream:\n  http2: {HTTP2}\n"),
+            "f.yaml:4: downstream.http2.cleartext has no effect",
+        ),
+        (
+            GOOD + "tracing:\n  samplingRatePerMillion: 100\n",
+            "f.yaml:8: tracing.samplingRatePerMillion has no effect",
+        ),
+    ],
+    ids=["http2-that-is-off", "tracing-without-a-collector"],
+)
+def test_without_effect(text: str, warning: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What has no effect is said, with its line."""
+    assert 0 == check(text)
+    assert capsys.readouterr().out.startswith(warning)
 
 
 @pytest.mark.parametrize(
@@ -251,20 +250,18 @@ clusters:
 @pytest.mark.parametrize(
     ("text", "code", "problems"),
     [
-        pytest.param(
-            "  upstream: {urll: x}\n", 2, ["f.yaml:9: clusters[a].upstream.urll: unknown"]
-        ),
-        pytest.param(
+        ("  upstream: {urll: x}\n", 2, ["f.yaml:9: clusters[a].upstream.urll: unknown"]),
+        (
             "  upstream:\n    tls: {caFile: ca.crt}\n",
             2,
             ["f.yaml:10: clusters[a].upstream.tls: http://all:80 is without TLS"],
         ),
-        pytest.param(
+        (
             "  authentication:\n    tokenFile: no.csv\n",
             1,
             ["f.yaml:10: clusters[a].authentication.tokenFile: no.csv: cannot be read"],
         ),
-        pytest.param(
+        (
             "  authentication:\n    tokenFile: no.csv\n- name: b\n  hosts: [a]\n",
             2,
             [
@@ -272,7 +269,7 @@ clusters:
                 "f.yaml:10: clusters[a].authentication.tokenFile: no.csv: cannot be read",
             ],
         ),
-        pytest.param(
+        (
             "authentication: {tokenFile: no.csv}\n",
             1,
             ["f.yaml:9: authentication.tokenFile: no.csv: cannot be read"],

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from apfproxy.apiserver.load import EVERY_VERB, Fault, Latency, Shape
 from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.cli.load_flags import parse_faults, parse_latencies, parse_latency, parse_seeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize(
@@ -34,28 +39,6 @@ def test_latencies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["evil=5ms"], r"expected a verb, \* or one of get, .*, not 'evil'"),
-        (["5"], "expected a latency such as 5ms, .*, not '5'; write 5s for seconds"),
-        (["exp(5)"], r"not 'exp\(5\)'; write 5s for seconds"),
-        (["get="], "expected a latency such as"),
-        (["5ms-1ms"], "expected the shorter time first"),
-        (["exp(1ms,2ms)"], "expected a latency such as"),
-        (["pareto(1ms)"], "expected a latency such as"),
-        (["lognormal(1ms,2ms)"], "expected a latency such as"),
-        (["lognormal(1ms,11)"], "expected a latency such as"),
-        (["11m"], "expected at most 600 s, not '11m'"),
-        (["5ms", "*=6ms"], r"\* is given twice"),
-    ],
-)
-def test_bad_latencies(texts: list[str], message: str) -> None:
-    """Another text is refused with what was expected."""
-    with pytest.raises(ValueError, match=message):
-        parse_latencies(texts)
-
-
-@pytest.mark.parametrize(
     ("texts", "expected"),
     [
         ([], {}),
@@ -69,31 +52,34 @@ def test_faults(texts: list[str], expected: dict[Fault, float]) -> None:
     assert expected == parse_faults(texts)
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["404=1%"], "expected one of 500=SHARE, reset=SHARE, stall=SHARE"),
-        (["500"], "expected a share from 0% to 100%"),
-        (["500=x"], "expected a share from 0% to 100%"),
-        (["500=101%"], "expected a share from 0% to 100%"),
-        (["500=1%", "500=2%"], "500 is given twice"),
-        (["500=60%,reset=50%"], r"the shares add up to 110.0%"),
-    ],
-)
-def test_bad_faults(texts: list[str], message: str) -> None:
-    """Another text is refused with what was expected."""
-    with pytest.raises(ValueError, match=message):
-        parse_faults(texts)
-
-
 def test_seeds() -> None:
     """What is not named is not made."""
     assert SeedCounts(slices=20000, budgets=2) == parse_seeds("slices=20000, budgets=2")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+BAD: dict[Callable[..., object], list[tuple[str, str]]] = {
+    parse_latencies: [
+        ("evil=5ms", r"expected a verb, \* or one of get, .*, not 'evil'"),
+        ("5", "expected a latency such as 5ms, .*, not '5'; write 5s for seconds"),
+        ("exp(5)", r"not 'exp\(5\)'; write 5s for seconds"),
+        ("get=", "expected a latency such as"),
+        ("5ms-1ms", "expected the shorter time first"),
+        ("exp(1ms,2ms)", "expected a latency such as"),
+        ("pareto(1ms)", "expected a latency such as"),
+        ("lognormal(1ms,2ms)", "expected a latency such as"),
+        ("lognormal(1ms,11)", "expected a latency such as"),
+        ("11m", "expected at most 600 s, not '11m'"),
+        ("5ms *=6ms", r"\* is given twice"),
+    ],
+    parse_faults: [
+        ("404=1%", "expected one of 500=SHARE, reset=SHARE, stall=SHARE"),
+        ("500", "expected a share from 0% to 100%"),
+        ("500=x", "expected a share from 0% to 100%"),
+        ("500=101%", "expected a share from 0% to 100%"),
+        ("500=1% 500=2%", "500 is given twice"),
+        ("500=60%,reset=50%", r"the shares add up to 110.0%"),
+    ],
+    parse_seeds: [
         ("", "expected some of slices=N, pods=N, budgets=N"),
         ("nodes=3", "expected some of slices=N"),
         ("pods", "expected a number from 0 to 200000"),
@@ -101,8 +87,14 @@ def test_seeds() -> None:
         ("budgets=20001", "expected a number from 0 to 20000"),
         ("pods=1,pods=1", "pods is given twice"),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "message"),
+    [(parse, *case) for parse, cases in BAD.items() for case in cases],
 )
-def test_bad_seeds(text: str, message: str) -> None:
+def test_bad(parse: Callable[..., object], text: str, message: str) -> None:
     """Another text is refused with what was expected."""
     with pytest.raises(ValueError, match=message):
-        parse_seeds(text)
+        parse(text if parse is parse_seeds else text.split())
