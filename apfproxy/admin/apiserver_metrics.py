@@ -8,25 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from apfproxy.admin.gathering import times, used_state
-from apfproxy.admin.metrics import (
-    NONE,
-    PREFIX,
-    PROCESS,
-    ScrapedPage,
-    by,
-    counter,
-    gauge,
-    histogram,
-)
+from apfproxy.admin.metrics import PREFIX, PROCESS, ScrapedPage, by, itself, of, one
 from apfproxy.admin.state import NS_PER_S
 from apfproxy.apiserver.counters import COMMIT_BOUNDS_S, REQUEST_BOUNDS_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from apfproxy.admin.metrics import Labelled, Labels
+    from apfproxy.admin.metrics import Labelled, Labels, Numbers
     from apfproxy.admin.state import UsedState
-    from apfproxy.apiserver.counters import ApiServerCounters, RequestLabels
+    from apfproxy.apiserver.counters import ApiServerCounters, RequestCounters
 
 LEFT: Final = "left"
 """The label `code` of requests whose client left before they were answered."""
@@ -66,31 +57,25 @@ def apiserver_page(
     )
 
 
-def _labels(labels: RequestLabels) -> Labels:
-    return {**labels._asdict(), "component": "apiserver"}
-
-
 def _requests(state: ApiServerState) -> Labelled:
-    for labels, series in sorted(state.counters.requests.items()):
+    for labels, series in _series(state):
         for code, ended in sorted(series.by_code.items()):
-            yield {**_labels(labels), "code": str(code) if code else LEFT}, ended
+            yield {**labels, "code": str(code) if code else LEFT}, ended
 
 
-def _durations(state: ApiServerState) -> Labelled:
+def _series(state: ApiServerState) -> Iterator[tuple[Labels, RequestCounters]]:
     for labels, series in sorted(state.counters.requests.items()):
-        if any(series.duration_ns.counts):
-            yield _labels(labels), times(series.duration_ns)
+        yield {**labels._asdict(), "component": "apiserver"}, series
 
 
 def _long_running(state: ApiServerState) -> Labelled:
-    for labels, series in sorted(state.counters.requests.items()):
+    for labels, series in _series(state):
         if series.long_running:
-            named = _labels(labels)
-            del named["dry_run"]
-            yield named, series.long_running
+            del labels["dry_run"]
+            yield labels, series.long_running
 
 
-def _of_resources(name: str) -> Callable[[ApiServerState], Labelled]:
+def _of_resources(name: str) -> Numbers:
     return lambda state: [
         ({"group": each.group, "resource": each.resource}, getattr(each, name))
         for each in state.store.resources
@@ -102,37 +87,36 @@ def _storage_objects(state: ApiServerState) -> Labelled:
         yield {"resource": f"{each.resource}.{each.group}".removesuffix(".")}, each.objects
 
 
-OWN: Final = f"{PREFIX}apiserver_"
-
 # fmt: off
 TABLE: Final = (
     *PROCESS,
-    counter("apiserver_request_total", _requests,
-        "Requests that ended, by verb, resource and status code"),
-    histogram("apiserver_request_duration_seconds", _durations, REQUEST_BOUNDS_S, NS_PER_S,
-        "Time from a request's head to the end of its answer"),
-    gauge("apiserver_longrunning_requests", _long_running,
-        "Watches that are open"),
-    gauge("apiserver_current_inflight_requests", by("request_kind", "counters.in_flight"),
-        "Requests now, without watches that have their initial events"),
-    counter(f"{OWN}injected_faults_total", by("kind", "counters.injected_faults"),
-        "Requests that failed because --fault asked for it"),
-    gauge("apiserver_resource_objects", _of_resources("objects"),
-        "Stored objects, by group and resource"),
-    gauge("apiserver_storage_objects", _storage_objects,
-        "Stored objects, by resource with its group"),
-    gauge(f"{OWN}watchers", _of_resources("watchers"),
-        "Watches and controllers that follow a resource"),
-    histogram(f"{OWN}store_commit_duration_seconds",
-        lambda state: [(NONE, times(state.counters.commit_ns))], COMMIT_BOUNDS_S, NS_PER_S,
-        "Time for the disk to keep a batch of writes; none with a store in memory"),
-    counter(f"{OWN}store_committed_changes_total", "counters.committed_changes",
-        "Changes that the disk keeps"),
-    counter(f"{OWN}store_commit_failures_total", "counters.commit_failures",
-        "Batches of writes that the disk refused"),
-    gauge(f"{OWN}store_pending_writes", "store.pending_writes",
-        "Writes that wait for the disk"),
-    gauge(f"{OWN}store_resource_version", "store.resource_version",
-        "Resource version of the newest change"),
+    *of(itself, "apiserver_",
+        ("request_total", _requests, "Requests that ended, by verb, resource and status code"),
+        ("longrunning_requests", _long_running, "Watches that are open"),
+        ("current_inflight_requests", by("request_kind", "counters.in_flight"),
+         "Requests now, without watches that have their initial events"),
+        ("resource_objects", _of_resources("objects"), "Stored objects, by group and resource"),
+        ("storage_objects", _storage_objects, "Stored objects, by resource with its group"),
+    ),
+    *of(_series, "apiserver_",
+        ("request_duration_seconds", one(lambda series: times(series.duration_ns)),
+         REQUEST_BOUNDS_S, NS_PER_S, "Time from a request's head to the end of its answer"),
+        skips_empty=True,
+    ),
+    *of(itself, f"{PREFIX}apiserver_",
+        ("injected_faults_total", by("kind", "counters.injected_faults"),
+         "Requests that failed because --fault asked for it"),
+        ("watchers", _of_resources("watchers"), "Watches and controllers that follow a resource"),
+        ("store_commit_duration_seconds", one(lambda state: times(state.counters.commit_ns)),
+         COMMIT_BOUNDS_S, NS_PER_S,
+         "Time for the disk to keep a batch of writes; none with a store in memory"),
+        ("store_committed_changes_total", "counters.committed_changes",
+         "Changes that the disk keeps"),
+        ("store_commit_failures_total", "counters.commit_failures",
+         "Batches of writes that the disk refused"),
+        ("store_pending_writes", "store.pending_writes", "Writes that wait for the disk"),
+        ("store_resource_version", "store.resource_version",
+         "Resource version of the newest change"),
+    ),
 )
 # fmt: on

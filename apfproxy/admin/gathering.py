@@ -238,7 +238,7 @@ def converters_of(part: type[msgspec.Struct]) -> dict[str, Callable[[Any], Any] 
         elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             found[name] = partial(read, hint)
         else:
-            found[name] = {dict: by_text, list: list}.get(get_origin(hint))
+            found[name] = CONVERTERS.get(get_origin(hint))
     return found
 
 
@@ -254,6 +254,7 @@ def times(histogram: Histogram | RatioHistogram) -> Times:
 
 
 NO_TIMES: Final = Times()
+CONVERTERS: Final[dict[Any, Callable[[Any], Any]]] = {dict: by_text, list: list}
 
 
 def used_state(started_s: float) -> UsedState:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from apfproxy.admin.gathering import MAX_QUEUES
 from apfproxy.admin.history import Rates, ServedRates
-from apfproxy.admin.state import NS_PER_S, UP, by_class, is_silent, total_demand
+from apfproxy.admin.state import UP, by_class, is_silent, total_demand
 from apfproxy.admin.top_flows import MEASURES, largest
 from apfproxy.flowcontrol.limits import level_limits, nominal_limits
 
@@ -66,7 +66,7 @@ def live_state(process: ProcessState, cluster: ClusterState, history: History) -
         "proxy": {
             "version": ", ".join(process.version),
             "startTime": process.used.started_s,
-            "loopDelaySeconds": round(listener.loop_delay_ns / NS_PER_S, 2),
+            "loopDelaySeconds": round(listener.loop_delay_s, 2),
             "sheds": [reason for reason, holds in listener.overloads.items() if holds],
             "refusedPerSecond": history.refused,
         },

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     Labelled = Iterable[tuple[Labels, Any]]
     Owners = Callable[[Any], Labelled]
     Numbers = Callable[[Any], Labelled]
-    Where = str | Numbers
-    """The path of an attribute, or what makes numbers, or histograms, with their labels."""
+
 
 PREFIX: Final = "apfproxy_"
 MOST_SAMPLES: Final = 500
@@ -42,6 +41,11 @@ NONE: Final[Labels] = {}
 
 ENCODE, CONTENT_TYPE = choose_encoder("")
 """The library's, for who accepts nothing else."""
+
+
+def itself(state: Any) -> Labelled:  # noqa: ANN401 - of any table
+    """What is of the state itself."""
+    return [(NONE, state)]
 
 
 class Family(NamedTuple):
@@ -53,16 +57,24 @@ class Family(NamedTuple):
         unit: How many of the state's units are one of the metric's.
         owners: What its series are of, with their labels.
         is_always: Whether its help is on a page that has nothing that its series could be of.
+        skips_empty: Whether an empty histogram has no series.
     """
 
     name: str
     help: str
-    kind: str
     numbers: Numbers
-    bounds: tuple[str, ...] = ()
-    unit: float = 1
-    owners: Owners = lambda state: [(NONE, state)]
-    is_always: bool = True
+    bounds: tuple[str, ...]
+    unit: float
+    owners: Owners
+    is_always: bool
+    skips_empty: bool
+
+    @property
+    def kind(self) -> str:
+        """The type: a counter's name ends in `_total`, that of ones with labels in `_info`."""
+        if self.bounds:
+            return "histogram"
+        return {"total": "counter", "info": "info"}.get(self.name.rpartition("_")[2], "gauge")
 
     def samples(self, states: Mapping[str, Any]) -> Iterator[Sample]:
         """All series of states by the names of workers, "" for one without a name."""
@@ -71,14 +83,10 @@ class Family(NamedTuple):
             for labels, owner in self.owners(state):
                 for own, value in self.numbers(owner):
                     every = {**of_worker, **labels, **own}
-                    if self.kind == "histogram":
-                        yield from self._buckets(every, value)
-                    else:
+                    if not self.bounds:
                         yield Sample(self.name, every, value)
-
-    def has_owners(self, state: Any) -> bool:  # noqa: ANN401 - of any table
-        """Whether there is anything that its series could be of."""
-        return any(True for _ in self.owners(state))
+                    elif value.counts or not self.skips_empty:
+                        yield from self._buckets(every, value)
 
     def _buckets(self, labels: Labels, times: Times) -> Iterator[Sample]:
         totals = list(accumulate(times.counts or [0] * len(self.bounds)))
@@ -89,15 +97,15 @@ class Family(NamedTuple):
 
     def slices(self, states: Mapping[str, Any]) -> Iterator[bytes]:
         """Its text, bit by bit."""
-        suffix = {"counter": "_total", "info": "_info"}.get(self.kind, "")
-        name = self.name.removesuffix(suffix)
-        head = encoded(Metric(name, self.help, self.kind))
+        kind = self.kind
+        name = self.name.removesuffix({"counter": "_total", "info": "_info"}.get(kind, ""))
+        head = encoded(Metric(name, self.help, kind))
         samples = self.samples(states)
         some = list(islice(samples, MOST_SAMPLES))
-        if some or self.is_always or any(map(self.has_owners, states.values())):
+        if some or self.is_always or any(list(self.owners(each)) for each in states.values()):
             yield head
         while some:
-            metric = Metric(name, self.help, self.kind)
+            metric = Metric(name, self.help, kind)
             metric.samples = some
             yield encoded(metric).removeprefix(head)
             some = list(islice(samples, MOST_SAMPLES))
@@ -150,70 +158,75 @@ class ScrapedPage:
         yield from page(self._table, found)
 
 
-# Rows.
+# Rows: a name, where its numbers are, of a histogram the bounds of its buckets but the last, which
+# has none, and its unit; the help text.
 
 
-def of(owners: Owners, prefix: str, *families: Family, is_always: bool = True) -> list[Family]:
+def of(
+    owners: Owners,
+    prefix: str,
+    *rows: tuple[Any, ...],
+    is_always: bool = True,
+    skips_empty: bool = False,
+) -> list[Family]:
     """Families of the same owners, with a prefix of their names."""
-    return [
-        each._replace(name=prefix + each.name, owners=owners, is_always=is_always)
-        for each in families
-    ]
+    found = []
+    for name, where, *scale, text in rows:
+        bounds, unit = scale or ((), 1)
+        # `1` is how Kubernetes writes `1.0`.
+        texts = [each.removesuffix(".0") for each in map(floatToGoString, bounds)]
+        bounds = (*texts, "+Inf") if texts else ()
+        numbers = one(attrgetter(where)) if isinstance(where, str) else where
+        found.append(
+            Family(prefix + name, text, numbers, bounds, unit, owners, is_always, skips_empty)
+        )
+    return found
 
 
-def gauge(name: str, where: Where, text: str) -> Family:
-    """A family of numbers that are of now."""
-    return Family(name, text, "gauge", _numbers(where))
-
-
-def counter(name: str, where: Where, text: str) -> Family:
-    """A family of numbers that only go up; its name ends in `_total`."""
-    return Family(name, text, "counter", _numbers(where))
-
-
-def info(name: str, where: Numbers, text: str) -> Family:
-    """A family of ones whose labels say something; its name ends in `_info`."""
-    return Family(name, text, "info", where)
-
-
-def histogram(name: str, where: Numbers, bounds: Iterable[float], unit: float, text: str) -> Family:
-    """A family of `Times`, with the bounds of their buckets but the last, which has none."""
-    # The library does not annotate this function; `1` is how Kubernetes writes `1.0`.
-    texts = [str(floatToGoString(each)).removesuffix(".0") for each in bounds]  # type: ignore[no-untyped-call]
-    return Family(name, text, "histogram", where, (*texts, "+Inf"), unit)
-
-
-def _numbers(where: Where) -> Numbers:
-    return one(attrgetter(where)) if isinstance(where, str) else where
-
-
-def one(read: Callable[[Any], float | None]) -> Numbers:
-    """A number without labels of its own; none where it is not known."""
+def one(read: Callable[[Any], Any]) -> Numbers:
+    """A number or a histogram without labels of its own; none where it is not known."""
     return lambda owner: [] if (number := read(owner)) is None else [(NONE, number)]
 
 
-def by(label: str, where: str | Callable[[Any], Mapping[Any, float]]) -> Numbers:
+def by(
+    label: str, path: str, change: Callable[[Any], Mapping[Any, float]] = dict[Any, float]
+) -> Numbers:
     """A number for each key of a dictionary; the key is the value of a label."""
-    read = attrgetter(where) if isinstance(where, str) else where
-    return lambda owner: [({label: str(key)}, number) for key, number in read(owner).items()]
+
+    def found(owner: Any) -> Labelled:  # noqa: ANN401 - of any table
+        numbers = attrgetter(path)(owner) if path else owner
+        return [({label: str(key)}, number) for key, number in change(numbers).items()]
+
+    return found
 
 
-def by_name(label: str, *names: str) -> Numbers:
-    """Some attributes; the name of each is the value of a label."""
-    return lambda owner: [({label: name}, getattr(owner, name)) for name in names]
+def cases(label: str, **paths: str) -> Numbers:
+    """A number or a histogram for each value of a label."""
+    reads = [({label: value}, attrgetter(path)) for value, path in paths.items()]
+    return lambda owner: [(labels, read(owner)) for labels, read in reads]
 
 
-def parts(names: Mapping[str, Labels], *, only_used: bool = False) -> Numbers:
-    """Histograms by their paths, with the labels of each; maybe without empty ones."""
-    reads = [(attrgetter(name), labels) for name, labels in names.items()]
-    return lambda owner: [
-        (labels, times) for read, labels in reads if (times := read(owner)).counts or not only_used
-    ]
+def one_of(label: str, path: str, values: Iterable[str]) -> Numbers:
+    """A 1 for the value that a label has now, and a 0 for each of the others."""
+    read = attrgetter(path)
+    return lambda owner: [({label: each}, read(owner) == each) for each in values]
 
 
-def used(name: str) -> Numbers:
-    """A histogram without labels of its own, unless it is empty."""
-    return parts({name: NONE}, only_used=True)
+def each(owners: Owners, path: str, *, only: str = "", **labels: str) -> Owners:
+    """The records in a list of some owners, or the part of them that there may be.
+
+    One without the attribute `only` has no series; `labels` are other attributes by their labels.
+    """
+
+    def found(state: Any) -> Labelled:  # noqa: ANN401 - of any table
+        for outer, owner in owners(state):
+            records = getattr(owner, path)
+            for record in records if isinstance(records, list) else [records]:
+                if record is not None and (not only or getattr(record, only)):
+                    own = {label: getattr(record, name) for label, name in labels.items()}
+                    yield {**outer, **own}, record
+
+    return found
 
 
 BUILD: Final = {
@@ -222,22 +235,15 @@ BUILD: Final = {
     "python_version": platform.python_version(),
 }
 
-# A family in two lines: its name and where its numbers are, and its help text.
 # fmt: off
-PROCESS: Final = (
-    info("apfproxy_build_info", lambda _: [(BUILD, 1)],
-        "What runs"),
-    gauge("process_virtual_memory_bytes", "used.virtual_bytes",
-        "Virtual memory size in bytes."),
-    gauge("process_resident_memory_bytes", "used.resident_bytes",
-        "Resident memory size in bytes."),
-    gauge("process_start_time_seconds", "used.started_s",
-        "Start time of the process since unix epoch in seconds."),
-    gauge("process_open_fds", "used.open_files",
-        "Number of open file descriptors."),
-    gauge("process_max_fds", "used.max_files",
-        "Maximum number of open file descriptors."),
-    counter("process_cpu_seconds_total", "used.cpu_s",
-        "Total user and system CPU time spent in seconds."),
+PROCESS: Final = of(itself, "",
+    ("apfproxy_build_info", lambda _: [(BUILD, 1)], "What runs"),
+    ("process_virtual_memory_bytes", "used.virtual_bytes", "Virtual memory size in bytes."),
+    ("process_resident_memory_bytes", "used.resident_bytes", "Resident memory size in bytes."),
+    ("process_start_time_seconds", "used.started_s",
+     "Start time of the process since unix epoch in seconds."),
+    ("process_open_fds", "used.open_files", "Number of open file descriptors."),
+    ("process_max_fds", "used.max_files", "Maximum number of open file descriptors."),
+    ("process_cpu_seconds_total", "used.cpu_s", "Total user and system CPU time spent in seconds."),
 )
 # fmt: on

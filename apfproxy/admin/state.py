@@ -349,6 +349,10 @@ class Health(State, frozen=True):
     problem: str | None = None
     since_s: float | None = None
 
+    @property
+    def is_up(self) -> bool | None:
+        return self.state == UP if self.state in {UP, *OUT} else None
+
 
 def _badness(health: Health) -> int:
     return BEST_FIRST.index(health.state)
@@ -387,6 +391,10 @@ class EndpointState(State, frozen=True):
     served: ServedState = ServedState()
 
     @property
+    def active_count(self) -> int:
+        return self.open_count - self.idle_count
+
+    @property
     def is_drained(self) -> bool:
         return self.health.state == DRAINING
 
@@ -415,6 +423,10 @@ class UpstreamState(State, frozen=True):
     connections_opened: Count = 0
     rebalanced: Count = 0
     handshakes: Counts = {}
+
+    @property
+    def active_count(self) -> int:
+        return self.open_count - self.idle_count
 
 
 # A cluster.
@@ -610,6 +622,10 @@ class ListenerState(State, frozen=True):
     unrouted_requests: Count = 0
     http2: Http2State = Http2State()
 
+    @property
+    def loop_delay_s(self) -> float:
+        return self.loop_delay_ns / NS_PER_S
+
 
 class AccessLogState(State, frozen=True):
     """The access log; what was left out is by cause."""
@@ -746,7 +762,7 @@ def of_worker(state: ProcessState, name: str) -> ProcessState:
                 executing=sum(level.requests_executing for level in levels),
                 waiting=sum(level.requests_waiting for level in levels),
                 dispatched=sum(level.dispatched_total for level in levels),
-                loop_delay_s=state.listener.loop_delay_ns / NS_PER_S,
+                loop_delay_s=state.listener.loop_delay_s,
             )
         ]
     return state

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 import yaml
 
+from apfproxy.admin.live_state import page_name
 from apfproxy.admin.metric_table import TABLE
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.process import ProxyProcess
@@ -58,9 +59,10 @@ def setting_names() -> set[str]:
 
 @cache
 def quoted_names() -> set[str]:
-    """Every name in quotes in the package: members of JSON, fields of objects."""
+    """Every name in quotes in the package, as it is and as in JSON: members, fields of objects."""
     text = "\n".join(file.read_text() for file in (ROOT / "apfproxy").rglob("*.py"))
-    return set(re.findall(r"\"(\w+)\"", text))
+    names = set(re.findall(r"\"(\w+)\"", text))
+    return names | {page_name(name) for name in names}
 
 
 @each_page
