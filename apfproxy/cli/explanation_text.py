@@ -11,9 +11,18 @@ from apfproxy.cli.parameters import aligned
 from apfproxy.objects.field_errors import counted, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from apfproxy.flowcontrol.explanation import Explanation, FlowSchemaPart, RequestPart
+    from apfproxy.flowcontrol.explanation import (
+        EstimatePart,
+        Explanation,
+        FlowPart,
+        FlowSchemaPart,
+        LevelPart,
+        RequestPart,
+    )
+
+    Lines = Iterable[tuple[str, str]]
 
 COLOURS = {"execute": "green", "wait": "yellow", "reject": "red"}
 LABEL_WIDTH = 16
@@ -28,63 +37,63 @@ def explanation_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator
     """
     outcome = explanation.outcome
     yield click.style(verdict(explanation), fg=COLOURS.get(outcome.decision), bold=True)
-    _, _, because = outcome.text.partition(": ")
-    yield _labelled("because", one_line(because))
-    for line in explanation.notes:
-        yield _labelled("note", one_line(line))
+    notes = [("note", each) for each in explanation.notes]
+    yield from _labelled([("because", outcome.text.partition(": ")[2]), *notes])
     yield ""
-    yield from _request_lines(explanation)
+    user = explanation.user
+    who = ("user", f"{user.name} of {', '.join(user.groups) or 'no group'}")
+    yield from _labelled(_request(explanation.request, who))
     yield ""
     yield "FlowSchemas in the order in which they are tried:"
-    yield from _flow_schema_lines(explanation, is_verbose=is_verbose)
+    width = max((len(one_line(each.name)) for each in explanation.flow_schemas), default=0)
+    for schema in explanation.flow_schemas:
+        yield from _flow_schema_lines(schema, width, is_verbose=is_verbose)
     for name, level in explanation.dangling.items():
-        yield f"  not used: {one_line(name)}, whose priority level {one_line(level)} does not exist"
+        yield one_line(f"  not used: {name}, whose priority level {level} does not exist")
     yield ""
-    yield _labelled("FlowSchema", click.style(one_line(explanation.flow_schema), bold=True))
-    yield from _level_lines(explanation)
-    yield from _flow_lines(explanation)
-    yield from _estimate_lines(explanation)
-    for line in explanation.additions:
-        yield _labelled("addition", one_line(line))
+    yield f"{'FlowSchema':<{LABEL_WIDTH}}" + click.style(
+        one_line(explanation.flow_schema), bold=True
+    )
+    yield from _labelled(_level(explanation.priority_level))
+    yield from _labelled(_flow(explanation.flow))
+    yield from _labelled(_estimate(explanation.estimate))
+    yield from _labelled(("addition", each) for each in explanation.additions)
+
+
+def _labelled(lines: Lines) -> Iterator[str]:
+    for label, text in lines:
+        yield f"{label:<{LABEL_WIDTH}}{one_line(text)}"
 
 
 def verdict(explanation: Explanation) -> str:
     """One line about what would happen now."""
     outcome, flow = explanation.outcome, explanation.flow
     level = explanation.priority_level.name
+    behind = f"behind {counted(outcome.ahead, 'request')}" if outcome.ahead else "as the first"
     what = {
         "execute": f"would execute at once in level {level}",
-        "wait": f"would wait in queue {outcome.queue} of level {level}"
-        + (f", behind {counted(outcome.ahead, 'request')}" if outcome.ahead else ", as the first"),
+        "wait": f"would wait in queue {outcome.queue} of level {level}, {behind}",
         "reject": f"would be {outcome.text.partition(':')[0]}, by level {level}",
     }.get(outcome.decision, outcome.text)
     whose = f"as flow {flow.distinguisher} of" if flow.distinguisher else "by"
     return one_line(f"{what}, {whose} FlowSchema {explanation.flow_schema}")
 
 
-def _labelled(label: str, text: str) -> str:
-    return f"{label:<{LABEL_WIDTH}}{text}"
-
-
-def _request_lines(explanation: Explanation) -> Iterator[str]:
-    request, user = explanation.request, explanation.user
+def _request(request: RequestPart, who: tuple[str, str]) -> Lines:
     if request.is_resource_request:
         resource = request.resource
         resource += f".{request.api_group}" if request.api_group else ""
         resource += f"/{request.subresource}" if request.subresource else ""
-        words = [request.verb or "(no verb)", resource]
-        words += [request.name] if request.name else []
-        yield _labelled("request", one_line(f"{' '.join(words)} {_where(request)}"))
-        yield _labelled("path", one_line(request.path))
+        words = (request.verb or "(no verb)", resource, request.name, _where(request))
+        yield "request", " ".join(filter(None, words))
+        yield "path", request.path
     else:
-        yield _labelled("request", one_line(f"{request.verb} {request.path}, which is no resource"))
+        yield "request", f"{request.verb} {request.path}, which is no resource"
     if request.path_prefix:
-        yield _labelled("below", one_line(request.path_prefix))
-    groups = ", ".join(user.groups) or "no group"
-    yield _labelled("user", one_line(f"{user.name} of {groups}"))
+        yield "below", request.path_prefix
+    yield who
     if request.long_running:
-        why = request.long_running_by or "as kube-apiserver has it"
-        yield _labelled("long-running", one_line(why))
+        yield "long-running", request.long_running_by or "as kube-apiserver has it"
 
 
 def _where(request: RequestPart) -> str:
@@ -97,94 +106,70 @@ def _where(request: RequestPart) -> str:
     return "in all namespaces" if is_namespaced else "in all namespaces, or in none"
 
 
-def _flow_schema_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator[str]:
-    schemas = explanation.flow_schemas
-    names = [one_line(schema.name) for schema in schemas]
-    width = max(map(len, names), default=0)
-    for name, schema in zip(names, schemas, strict=True):
-        mark, first, *more = _schema_verdict(schema, is_verbose=is_verbose)
-        start = f"{mark:>3} {schema.matching_precedence:>5}  {name:<{width}}  "
-        line = f"{start}{one_line(first)}"
-        if schema.is_chosen:
-            line = click.style(line, fg="green", bold=True)
-        elif not schema.matches:
-            line = click.style(line, dim=True)
-        yield line
-        for text in more:
-            yield click.style(f"{'':<{len(start)}}{one_line(text)}", dim=True)
-
-
-def _schema_verdict(schema: FlowSchemaPart, *, is_verbose: bool) -> list[str]:
-    """A mark, then what to say about the FlowSchema, a line each."""
-    if schema.is_chosen:
-        return ["yes", f"chosen: priority level {schema.priority_level}"]
-    if schema.matches:
-        return ["-", "would match, but an earlier one is chosen"]
+def _flow_schema_lines(schema: FlowSchemaPart, width: int, *, is_verbose: bool) -> Iterator[str]:
     reasons = [f"{each.field}: {each.reason}" for each in schema.mismatches]
-    if not is_verbose and len(reasons) > 1:
-        return ["no", f"{reasons[0]} (and {len(reasons) - 1} more: -v)"]
-    return ["no", *reasons]
+    mark = "no"
+    if schema.is_chosen:
+        mark, reasons = "yes", [f"chosen: priority level {schema.priority_level}"]
+    elif schema.matches:
+        mark, reasons = "-", ["would match, but an earlier one is chosen"]
+    elif not is_verbose and len(reasons) > 1:
+        reasons = [f"{reasons[0]} (and {len(reasons) - 1} more: -v)"]
+    start = f"{mark:>3} {schema.matching_precedence:>5}  {one_line(schema.name):<{width}}  "
+    for reason in reasons:
+        text = f"{start}{one_line(reason)}"
+        if schema.is_chosen:
+            yield click.style(text, fg="green", bold=True)
+        else:
+            yield text if schema.matches else click.style(text, dim=True)
+        start = " " * len(start)
 
 
-def _level_lines(explanation: Explanation) -> Iterator[str]:
-    level = explanation.priority_level
+def _level(level: LevelPart) -> Lines:
     what = {
         "exempt": "exempt: never limited",
         "reject": "rejects what does not fit",
         "queue": f"{level.queues} queues of {level.queue_length_limit}, hands of {level.hand_size}",
     }.get(level.kind, level.kind)
-    yield _labelled("priority level", one_line(f"{level.name} ({what})"))
+    yield "priority level", f"{level.name} ({what})"
+    seats = f"{level.seats_in_use} in use"
     if level.kind == "exempt":
-        seats = f"{level.seats_in_use} in use, without a limit; nominal {level.nominal_limit}"
+        yield "  seats", f"{seats}, without a limit; nominal {level.nominal_limit}"
     else:
-        seats = (
-            f"{level.seats_in_use} in use of {level.current_limit} now;"
-            f" nominal {level.nominal_limit}, from {level.lower_limit} to {level.upper_limit}"
-        )
-    yield _labelled("  seats", seats)
-    yield _labelled(
-        "  requests", f"{level.requests_executing} executing, {level.requests_waiting} waiting"
-    )
+        limits = f"nominal {level.nominal_limit}, from {level.lower_limit} to {level.upper_limit}"
+        yield "  seats", f"{seats} of {level.current_limit} now; {limits}"
+    executing, waiting = level.requests_executing, level.requests_waiting
+    yield "  requests", f"{executing} executing, {waiting} waiting"
 
 
-def _flow_lines(explanation: Explanation) -> Iterator[str]:
-    flow = explanation.flow
-    by = {"ByUser": "user", "ByNamespace": "namespace"}.get(
-        flow.distinguished_by, flow.distinguished_by
-    )
-    if not flow.distinguished_by:
+def _flow(flow: FlowPart) -> Lines:
+    by = flow.distinguished_by.removeprefix("By")
+    by = by.lower() if by in {"User", "Namespace"} else flow.distinguished_by
+    if not by:
         text = "one for the whole FlowSchema"
-    elif not flow.distinguisher:
-        text = f"no {by} tells it apart"
     else:
-        text = f"{by} {flow.distinguisher}"
-    yield _labelled("flow", one_line(f"{text} (hash {flow.hash})"))
-    if not flow.hand:
+        text = f"{by} {flow.distinguisher}" if flow.distinguisher else f"no {by} tells it apart"
+    yield "flow", f"{text} (hash {flow.hash})"
+    if flow.hand:
+        first, *rest = aligned(
+            ("queue", *(str(each.index) for each in flow.hand)),
+            [
+                ("waiting", *(str(each.requests_waiting) for each in flow.hand)),
+                ("seats", *(str(each.seats_in_use) for each in flow.hand)),
+            ],
+            frozenset(range(1, len(flow.hand) + 1)),
+        )
+        yield "  hand", first
+        yield from (("", each) for each in rest)
+
+
+def _estimate(estimate: EstimatePart) -> Lines:
+    if not estimate.takes_seats:
+        yield "estimate", "no seats: it may last as long as its client likes"
         return
-    rows = [
-        [str(queue.index), str(queue.requests_waiting), str(queue.seats_in_use)]
-        for queue in flow.hand
-    ]
-    columns = zip(("queue", "waiting", "seats"), zip(*rows, strict=True), strict=True)
-    table = aligned(
-        ("", *("" for _ in rows)),
-        [(name, *cells) for name, cells in columns],
-        frozenset(range(1, len(rows) + 1)),
-    )[1:]
-    for label, line in zip(("  hand", "", ""), table, strict=True):
-        yield _labelled(label, line)
-
-
-def _estimate_lines(explanation: Explanation) -> Iterator[str]:
-    estimate = explanation.estimate
     text = counted(estimate.initial_seats, "seat")
     if estimate.additional_latency_seconds:
-        text += (
-            f", then {estimate.final_seats} for"
-            f" {estimate.additional_latency_seconds * 1000:g} ms after its end"
-        )
-    if not estimate.takes_seats:
-        text = "no seats: it may last as long as its client likes"
-    yield _labelled("estimate", text)
-    if estimate.takes_seats:
-        yield _labelled("  because", one_line(estimate.source))
+        latency_ms = estimate.additional_latency_seconds * 1000
+        text += f", then {estimate.final_seats} for {latency_ms:g} ms after its end"
+    yield "estimate", text
+    yield "  because", estimate.source
