@@ -353,12 +353,9 @@ X-Remote-* fields under its certificate; or it impersonates under its own token.
 
 
 class EndpointAddress(Record):
-    """Where an endpoint is.
+    """Where an endpoint is, and its part of the work.
 
-    Attributes:
-        weight: Its part of the work, in proportion to the other endpoints' weights.
-        server_name: The name to verify in its certificate where `upstream.tls.serverName` has none;
-            None for the host of its address.
+    Without `upstream.tls.serverName` its certificate has `server_name`, or else the host.
     """
 
     address: Address
@@ -541,17 +538,7 @@ class FlowControlSettings(Record):
 class FleetSettings(Record):
     """The fleet of proxies that share one server limit; there is none without a store.
 
-    Attributes:
-        store: Where its record lives, see `settings.store_address`.
-        name: Of the fleet; several may share a store.
-        member: The name of this proxy on pages; None for that of the machine.
-        replicas: How many proxies are meant to be there; None for as many as come.  In a worker's
-            settings, how many members: each of a proxy's workers is one.
-        refresh_interval_s: Between two looks of a member at the record.
-        lease_s: For how long a member that is not seen keeps its seats.
-        password_file: Of Redis' user; read for each connection.
-        sentinel_password_file: The same, of Redis Sentinel.
-        kubeconfig, context: How to reach the Kubernetes API, where that is the store.
+    In a worker's settings `replicas` counts members: each of a proxy's workers is one.
     """
 
     store: Annotated[str, form(STORE)] | None = None

@@ -125,6 +125,7 @@ REFRESHES_PER_LEASE = 3
 FEWEST_MEMBERS = 2
 """No member knows that it is alone."""
 
+DEFAULTS: Final = Settings()
 LOOPBACK: Final = "127.0.0.1"
 PREFIX_VARIABLE: Final = re.compile(r"{[^}]*}")
 ORDINARY: Final = (
@@ -214,7 +215,7 @@ def _broken(rules: str, settings: Settings) -> Iterator[str]:
 
 def _value(settings: Settings, path: str) -> tuple[object, object]:
     """The value of a setting or a section, and its default."""
-    value, default = settings, Settings()
+    value, default = settings, DEFAULTS
     for key in path.split("."):
         name = settings_in(type(value))[key].name
         value, default = getattr(value, name), getattr(default, name)
@@ -420,10 +421,8 @@ def _of_api_keys(authentication: AuthenticationSettings) -> Iterator[str]:
         yield f"{section}.header: bearer and basic are for keys in Authorization"
     elif keys.header is not None:
         yield from _taken(f"{section}.header", (keys.header,), authentication)
-    others = (
-        authentication.token_file or authentication.jwt or authentication.token_review.is_enabled
-    )
-    if keys.unknown != REFUSE and keys.is_bearer and others:
+    others = authentication.token_file, authentication.jwt, authentication.token_review.is_enabled
+    if keys.unknown != REFUSE and keys.is_bearer and any(others):
         yield (
             f"{section}.unknown: anonymous does not go with bearer and another method for tokens:"
             " a token that none of them knows is refused"

@@ -75,11 +75,7 @@ Claim = tuple[str | None, str | None]
 
 
 class SettingsError(OperatorError):
-    """The settings file cannot be used; the operator's fault.
-
-    Attributes:
-        problems: One line each, with file, line and path.
-    """
+    """The settings file cannot be used; each problem is a line with file, line and path."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
@@ -147,10 +143,8 @@ def load_settings(
 ) -> Settings:
     """Read a settings file; its relative paths begin at its directory.
 
-    Args:
-        path: Of the file.
-        over: What wins over the file, such as flags.  A cluster has it where it does not say
-            otherwise itself.
+    `over` has what wins over the file, such as flags; a cluster has it where it does not say
+    otherwise itself.
 
     Raises:
         SettingsError: It cannot be used.  What is wrong with a cluster alone is in its `problems`.
@@ -202,12 +196,9 @@ def is_settings(data: bytes) -> bool:
 class Reader:
     """Walks the nodes of one file along the records and keeps what is wrong.
 
-    Args:
+    Attributes:
         source: The file's name, as problems have it.
         directory: Where relative paths begin.
-
-    Attributes:
-        problems: What is wrong, a line each.
         wrong: The paths of settings that are.
         clusters: The node of the clusters, which are read when all else is known.
     """
@@ -252,11 +243,7 @@ class Reader:
         return with_values(base, values)
 
     def value(self, setting: Setting, old: object, node: yaml.Node, path: str) -> object:
-        """The value of a setting; of a list it is the items that can be used.
-
-        Raises:
-            ValueError: What is wrong with it.
-        """
+        """The value of a setting, of a list the good items; ValueError if it is wrong."""
         if setting.section is ClusterSettings:
             self.clusters = node
             return ()

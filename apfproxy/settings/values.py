@@ -308,10 +308,9 @@ def parse_service_port(text: str) -> str:
 
 
 def parse_host_pattern(text: str) -> str:
-    """Read a host that requests name, or `*.` and the end of such hosts; in lower case.
+    """Read a host that requests name, or `*.` and the end of such hosts.
 
-    Returns:
-        It without a dot at its end; an IPv6 address without brackets.
+    It is in lower case, without a dot at its end and without brackets.
     """
     is_wildcard = text.startswith("*.")
     host = text.removeprefix("*.")

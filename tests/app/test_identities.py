@@ -27,17 +27,13 @@ from apfproxy.settings import (
     Address,
     ApiKeySettings,
     AuthenticationSettings,
-    DownstreamSettings,
-    DownstreamTlsSettings,
     DrainSettings,
-    FrontProxySettings,
-    ImpersonationSettings,
     JwtSettings,
     ReviewSettings,
     Settings,
     UpstreamSettings,
-    UpstreamTlsSettings,
 )
+from apfproxy.settings.file import parse_settings
 from loadtest.certificates import Authority, Issued
 from tests.app.test_process import ANY_PORT, settings_for, upstream
 from tests.authn.signing import private_key, public_pem, signed, unsigned
@@ -81,26 +77,34 @@ def made(settings: Settings) -> Identities:
 @pytest.mark.parametrize(
     ("impersonation", "expected"),
     [
-        pytest.param(ImpersonationSettings(), "jane", id="nobody"),
-        pytest.param(ImpersonationSettings(users=("jane",)), "bob", id="user"),
-        pytest.param(ImpersonationSettings(groups=("dev",)), "bob", id="group"),
-        pytest.param(ImpersonationSettings(users=("joe",)), "jane", id="another"),
-        pytest.param(ImpersonationSettings(access_review=REVIEWS), None, id="who-is-to-be-asked"),
+        pytest.param("{}", "jane", id="nobody"),
+        pytest.param("{users: [jane]}", "bob", id="user"),
+        pytest.param("{groups: [dev]}", "bob", id="group"),
+        pytest.param("{users: [joe]}", "jane", id="another"),
+        pytest.param("{accessReview: {enabled: true}}", None, id="who-is-to-be-asked"),
     ],
 )
-async def test_impersonation(impersonation: ImpersonationSettings, expected: str | None) -> None:
+async def test_impersonation(impersonation: str, expected: str | None) -> None:
     """Who is on the list may be anybody; about others the server behind may be asked."""
-    subject = made(
-        Settings(
-            upstream=UpstreamSettings(url=HTTP),
-            authentication=AuthenticationSettings(impersonation=impersonation),
-        )
-    )
+    text = f"upstream: {{url: http://upstream}}\nauthentication: {{impersonation: {impersonation}}}"
+    subject = made(parse_settings(text.encode(), "f"))
     credentials = Credentials(claimed=User("jane", ("dev",)), impersonated=User("bob", ()))
     found = subject.authenticator.authenticate(Peer(is_front_proxy=True), credentials)
     await subject.close()
 
     assert expected == (found.user.name if isinstance(found, Authentication) else found)
+
+
+SETTINGS = b"""
+downstream: {tls: {certificateFile: proxy.crt, keyFile: proxy.key}}
+upstream:
+  {url: https://upstream, identity: impersonate, tokenFile: own-token, tls: {caFile: own.crt}}
+authentication:
+  clientCaFile: users.crt
+  frontProxy: {caFile: fronts.crt, allowedNames: [front]}
+  tokenFile: tokens.csv
+  jwt: [{issuer: https://issuer.example, audiences: [k8s], keysFile: jwt.pem}]
+"""
 
 
 class Folder:
@@ -130,27 +134,7 @@ class Folder:
     @property
     def settings(self) -> Settings:
         """Settings with all of them."""
-        return Settings(
-            downstream=DownstreamSettings(
-                tls=DownstreamTlsSettings(
-                    certificate_file=self.of("proxy.crt"), key_file=self.of("proxy.key")
-                )
-            ),
-            upstream=UpstreamSettings(
-                url=HTTPS,
-                identity="impersonate",
-                token_file=self.of("own-token"),
-                tls=UpstreamTlsSettings(ca_file=self.of("own.crt")),
-            ),
-            authentication=AuthenticationSettings(
-                client_ca_file=self.of("users.crt"),
-                front_proxy=FrontProxySettings(
-                    ca_file=self.of("fronts.crt"), allowed_names=("front",)
-                ),
-                token_file=self.of("tokens.csv"),
-                jwt=(JwtSettings(issuer=ISSUER, audiences=("k8s",), keys_file=self.of("jwt.pem")),),
-            ),
-        )
+        return parse_settings(SETTINGS, "f", self.path)
 
 
 @pytest.fixture
@@ -464,15 +448,12 @@ def test_changed_certificates(folder: Folder) -> None:
 
 async def test_who_does_not_answer_is_a_problem() -> None:
     """Of the server behind and of issuers, each by its name; what nobody needed yet is none."""
-    impersonation = ImpersonationSettings(access_review=REVIEWS)
     subject = made(
-        Settings(
-            upstream=UpstreamSettings(url=HTTP),
-            authentication=AuthenticationSettings(
-                jwt=(JwtSettings(issuer=ISSUER, audiences=("k8s",)),),
-                token_review=REVIEWS,
-                impersonation=impersonation,
-            ),
+        parse_settings(
+            b"upstream: {url: http://upstream}\n"
+            b"authentication: {jwt: [{issuer: https://issuer.example, audiences: [k8s]}],"
+            b" tokenReview: {enabled: true}, impersonation: {accessReview: {enabled: true}}}",
+            "f",
         )
     )
     before = subject.problem()
@@ -557,31 +538,24 @@ def test_api_keys(
 
 
 @pytest.mark.parametrize(
-    ("given", "schemes"),
+    ("text", "schemes"),
     [
-        pytest.param({"api_keys": ApiKeySettings(file="f")}, ["ApiKey"], id="field"),
+        pytest.param("apiKeys: {file: f}", ["ApiKey"], id="field"),
         pytest.param(
-            {"api_keys": ApiKeySettings(file="f", is_basic=True, is_bearer=True)},
+            "apiKeys: {file: f, basic: true, bearer: true}",
             ["Basic", "Bearer", "ApiKey"],
             id="all",
         ),
-        pytest.param(
-            {"api_keys": ApiKeySettings(file="f", header=None, is_basic=True)},
-            ["Basic"],
-            id="basic",
-        ),
-        pytest.param(
-            {"api_keys": ApiKeySettings(file="f"), "jwt": (JwtSettings(),)},
-            ["Bearer", "ApiKey"],
-            id="tokens",
-        ),
-        pytest.param({"token_file": "f"}, ["Bearer"], id="tokens-alone"),
-        pytest.param({"client_ca_file": "f"}, ["Bearer"], id="no-scheme"),
+        pytest.param("apiKeys: {file: f, header: ~, basic: true}", ["Basic"], id="basic"),
+        pytest.param("apiKeys: {file: f}, jwt: [{}]", ["Bearer", "ApiKey"], id="tokens"),
+        pytest.param("tokenFile: f", ["Bearer"], id="tokens-alone"),
+        pytest.param("clientCaFile: f", ["Bearer"], id="no-scheme"),
     ],
 )
-def test_challenges(given: dict[str, Any], schemes: list[str]) -> None:
+def test_challenges(text: str, schemes: list[str]) -> None:
     """One for each way to show a key or a token; one at least."""
-    lines = challenges(AuthenticationSettings(**given)).decode().splitlines()
+    settings = parse_settings(f"authentication: {{{text}}}".encode(), "f")
+    lines = challenges(settings.authentication).decode().splitlines()
 
     assert schemes == [line.split()[1] for line in lines]
     assert all(line.startswith("WWW-Authenticate: ") for line in lines)

@@ -10,8 +10,7 @@ import pytest
 from apfproxy.app import listener_tls
 from apfproxy.app.listener_tls import all_client_cas
 from apfproxy.base.errors import OperatorError
-from apfproxy.settings import DownstreamSettings, DownstreamTlsSettings, Http2Settings
-from apfproxy.settings.file import load_settings
+from apfproxy.settings.file import load_settings, parse_settings
 from loadtest.certificates import Authority
 from tests.end_to_end.gateway import WHOLE, Gateway, gateway, get
 from tests.end_to_end.http2_peer import HTTP2, SPOKEN, Http2Peer
@@ -226,7 +225,9 @@ def test_cas_of_all_clusters(tmp_path: Path, settings: Clusters) -> None:
     assert [str(tmp_path / f"ca-{name}.crt") for name in "ab"] == [each.path for each in found]
 
 
-SHOWN = DownstreamTlsSettings(certificate_file="a.crt", key_file="a.key")
+TLS, CLEARTEXT = "tls: {certificateFile: a, keyFile: a}", "http2: {cleartext: true}"
+LONG = "maxHeadBytes: 65537"
+PRIOR, OVER_TLS = ", with HTTP/2 by prior knowledge", " with TLS and HTTP/2"
 LONG_FIELDS = (
     "downstream.maxHeadBytes: over HTTP/2 one field has 64 KiB at most, and a longer one gets 431;"
     " where clients send such fields, set downstream.http2.enabled to false"
@@ -236,52 +237,43 @@ NOT_BUILT = "this build has no HTTP/2; install it"
 
 
 @pytest.mark.parametrize(
-    ("has_tls", "http2", "more", "spoken", "warning"),
+    ("text", "why_not", "spoken", "warning"),
     [
-        (False, {}, {}, "", ""),
-        (False, {"is_cleartext": True}, {}, ", with HTTP/2 by prior knowledge", ""),
-        (True, {}, {}, " with TLS and HTTP/2", ""),
-        (True, {"is_enabled": False}, {}, " with TLS", ""),
-        (True, {}, {"proxy_protocol": True}, " with TLS and HTTP/2, behind the PROXY protocol", ""),
-        (False, {}, {"proxy_protocol": True}, ", behind the PROXY protocol", ""),
+        ("", "", "", ""),
+        (CLEARTEXT, "", PRIOR, ""),
+        (TLS, "", OVER_TLS, ""),
+        (f"{TLS}, http2: {{enabled: false}}", "", " with TLS", ""),
+        (f"{TLS}, proxyProtocol: true", "", f"{OVER_TLS}, behind the PROXY protocol", ""),
+        ("proxyProtocol: true", "", ", behind the PROXY protocol", ""),
         (
-            *(True, {"is_cleartext": True}, {}, " with TLS and HTTP/2"),
+            *(f"{TLS}, {CLEARTEXT}", "", OVER_TLS),
             f"{NO_EFFECT}downstream.tls is on; clients speak HTTP/2 over TLS without it",
         ),
         (
-            *(True, {"is_enabled": False, "is_cleartext": True}, {}, " with TLS"),
+            *(f"{TLS}, http2: {{enabled: false, cleartext: true}}", "", " with TLS"),
             f"{NO_EFFECT}downstream.http2.enabled is false",
         ),
-        (True, {}, {"max_head_bytes": 65537}, " with TLS and HTTP/2", LONG_FIELDS),
-        (
-            *(False, {"is_cleartext": True}, {"max_head_bytes": 65537}),
-            *(", with HTTP/2 by prior knowledge", LONG_FIELDS),
-        ),
-        (True, {"is_enabled": False}, {"max_head_bytes": 65537}, " with TLS", ""),
-        (False, {}, {"max_head_bytes": 65537}, "", ""),
-        (False, {}, {"why_not": NOT_BUILT}, "", ""),
-        (True, {"is_enabled": False}, {"why_not": NOT_BUILT}, " with TLS", ""),
-        (
-            *(True, {}, {"why_not": NOT_BUILT}, " with TLS"),
-            f"clients are offered HTTP/1.1 only: {NOT_BUILT}",
-        ),
-        (False, {"is_cleartext": True}, {"why_not": NOT_BUILT}, "", f"{NO_EFFECT}{NOT_BUILT}"),
+        (f"{TLS}, {LONG}", "", OVER_TLS, LONG_FIELDS),
+        (f"{CLEARTEXT}, {LONG}", "", PRIOR, LONG_FIELDS),
+        (f"{TLS}, {LONG}, http2: {{enabled: false}}", "", " with TLS", ""),
+        (LONG, "", "", ""),
+        ("", NOT_BUILT, "", ""),
+        (f"{TLS}, http2: {{enabled: false}}", NOT_BUILT, " with TLS", ""),
+        (TLS, NOT_BUILT, " with TLS", f"clients are offered HTTP/1.1 only: {NOT_BUILT}"),
+        (CLEARTEXT, NOT_BUILT, "", f"{NO_EFFECT}{NOT_BUILT}"),
     ],
 )
 def test_whether_clients_can_speak_http2(
-    has_tls: bool,
-    http2: dict[str, bool],
-    more: dict[str, Any],
+    text: str,
+    why_not: str,
     spoken: str,
     warning: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A line says why they cannot, where they might expect it."""
-    monkeypatch.setattr(listener_tls, "WHY_NOT", more.pop("why_not", ""))
-    downstream = DownstreamSettings(
-        tls=SHOWN if has_tls else DownstreamTlsSettings(), http2=Http2Settings(**http2), **more
-    )
+    monkeypatch.setattr(listener_tls, "WHY_NOT", why_not)
+    downstream = parse_settings(f"downstream: {{{text}}}".encode(), "f").downstream
     listener_tls.say_why_not(downstream)
 
     assert spoken == listener_tls.spoken(downstream)
