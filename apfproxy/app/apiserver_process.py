@@ -206,6 +206,10 @@ class ApiServerProcess:
         """Cancel the start: the process is to end."""
         cancel()
 
+    def is_busy(self) -> bool:
+        """Whether an end at once may break something: it does not count its requests."""
+        return True
+
     def attend(self, _signals: Signals) -> None:
         """Log where the server listens and where the objects are."""
         settings = self.settings

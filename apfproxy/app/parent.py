@@ -12,12 +12,14 @@ from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
 from apfproxy.app.parent_admin import ParentAdmin
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.base import build
+from apfproxy.base.errors import OperatorError
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.base.listeners import Listeners
 from apfproxy.base.service_manager import NO_SERVICE_MANAGER
 from apfproxy.base.tasks import Supervised, spawn
+from apfproxy.settings.change import nothing
 from apfproxy.settings.contradictions import access_warning
 from apfproxy.workers.parent import Workers
 
@@ -127,6 +129,10 @@ class Parent:
         """Start no more: the process is to end."""
         cancel()
 
+    def is_busy(self) -> bool:
+        """Whether an end at once may break something, which workers know."""
+        return True
+
     def attend(self, signals: Signals) -> None:
         """Log and tell the start; from now on signals have a meaning.
 
@@ -158,21 +164,23 @@ class Parent:
         ]
 
     async def renew(self, settings: Settings) -> None:
-        """Take other settings: those of the parent itself; workers read theirs.
+        """Take other settings once the workers have, which read theirs and their files again.
 
-        OperatorError if the token of writers, or what gives access to the admin listener, cannot be
-        used.
+        OperatorError if they, the token of writers, or what gives access to the admin listener,
+        cannot be used.
         """
         access = await self.access.prepare(settings)
-        if self._store is not None:
-            self._store.prepare_token(settings)()
+        put_token = nothing if self._store is None else self._store.prepare_token(settings)
+        if problems := await self.workers.read_again():
+            access.discard()
+            raise OperatorError("\n".join(problems))
+        put_token()
         access.commit()
         self.workers.settings = settings
 
     async def read_again(self) -> None:
-        """Have the workers read their settings and files again, and wait until they have."""
+        """Read what gives access to the admin listener; the workers have read their files."""
         await self.access.read_again()
-        await self.workers.read_again()
 
     def _rotate(self) -> None:
         """Have the workers open the access log again."""

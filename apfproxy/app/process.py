@@ -269,6 +269,10 @@ class ProxyProcess:
         """Do not wait for objects that are yet to come: the process is to end."""
         self.clusters.stop_waiting()
 
+    def is_busy(self) -> bool:
+        """Whether an end at once may break something."""
+        return self.server.connection_count > 0
+
     def attend(self, signals: Signals) -> None:
         """Log and tell the start; from now on signals have a meaning.
 

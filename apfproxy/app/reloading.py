@@ -66,7 +66,8 @@ class SettingsFile:
     Args:
         path: Of the file; None for flags alone.
         read: Gives the settings, or OperatorError; it blocks on the file system.
-        is_told: Whether somebody else watches the file, and says when to read it again.
+        is_told: Whether the parent of workers watches the file, and says when to read it again,
+            also when it retries.
 
     Attributes:
         refused: Why the settings that were read last are not in force; empty if they are.
@@ -77,9 +78,9 @@ class SettingsFile:
     def __init__(
         self, path: Path | None, read: Callable[[], Settings], *, is_told: bool = False
     ) -> None:
-        self._is_told = is_told
+        self.is_told = is_told
         self._path = path
-        self._paths = () if path is None else (str(path),)
+        self._paths = () if path is None or is_told else (str(path),)
         self._read = read
         self._fingerprint = b""
         self.refused: tuple[str, ...] = ()
@@ -130,9 +131,8 @@ class SettingsFile:
             found = await at_rest(
                 lambda: (None, fingerprint(self._paths)), self._fingerprint, asyncio.sleep
             )
-            is_changed = found is not None and not self._is_told
-            if is_changed or self.may_recover:
-                self.is_retry = not (is_changed or asked.is_set())
+            if found is not None or self.may_recover:
+                self.is_retry = found is None and not asked.is_set()
                 asked.set()
 
         await watch_files(self._paths, check, beat, changes)
@@ -148,7 +148,7 @@ async def reload_when(asked: asyncio.Event, process: Reloadable, file: SettingsF
             await reload(process, file)
         except Exception as error:  # noqa: BLE001  the next time may do better
             report(Part.TASK, error, "the settings and files were not read again to the end")
-        process.manager.ready()
+        process.manager.ready("\n".join(file.refused))
 
 
 async def reload(process: Reloadable, file: SettingsFile) -> None:
@@ -163,7 +163,7 @@ async def reload(process: Reloadable, file: SettingsFile) -> None:
         await process.renew(settings)
     except OperatorError as error:
         problems = await asyncio.to_thread(file.problems_of, error)
-        is_known = is_retry and problems == file.refused
+        is_known = (is_retry or file.is_told) and problems == file.refused
         file.refused, file.may_recover = problems, may_recover
         process.health.report(SETTINGS, "; ".join(problems))
         if not is_known:

@@ -54,6 +54,9 @@ class Served(Protocol):
     def attend(self, signals: Signals) -> None:
         """Log the start, and handle the signals that do not end the process."""
 
+    def is_busy(self) -> bool:
+        """Whether an end at once may break something."""
+
     async def drain(self) -> None:
         """End in order; cancelled, end at once."""
 
@@ -141,7 +144,9 @@ async def serve_until_signal(
             on_started(process)
         await signals.first.wait()
         log.info("%s; another signal stops at once", process.ENDING)
-        if await signals.before_second(process.drain(), name=process.ENDING):
+        is_busy = process.is_busy()
+        has_ended = await signals.before_second(process.drain(), name=process.ENDING)
+        if has_ended or not is_busy:
             log.info("stopped")
             return True
         log.warning("stopped before all requests ended")
@@ -156,6 +161,8 @@ async def _started(process: Served, signals: Signals) -> bool:
     async def hurry() -> None:
         await signals.first.wait()
         process.hurry(task.cancel)
+        await signals.second.wait()
+        task.cancel()
 
     hurrying = spawn(hurry(), name="waiting for a signal while starting")
     try:

@@ -79,8 +79,11 @@ class ServiceManager:
         if self._signs_of_life is not None:
             self._signs_of_life.stop()
 
-    def ready(self) -> None:
-        """The process serves, for the first time or with what it has read again."""
+    def ready(self, refused: str = "") -> None:  # noqa: ARG002 - the parent of workers asks
+        """The process serves, for the first time or with what it has read again.
+
+        `refused` says why it cannot use what it has read; "" if it does.
+        """
         self._tell("READY=1")
 
     def reloading(self) -> None:

@@ -60,7 +60,9 @@ class Urgent(Message, frozen=True):
 
 
 class Serving(Message, frozen=True):
-    """The worker serves, for the first time or with what it has read again."""
+    """The worker serves, for the first time or with what it has read again, unless refused."""
+
+    refused: str = ""
 
 
 class Ending(Message, frozen=True):

@@ -141,9 +141,14 @@ class Workers:
                 return
         log.info("all workers are replaced; requests of the former ones go on to their end")
 
-    async def read_again(self) -> None:
-        """Have the workers read their settings and files again, and wait until they have."""
+    async def read_again(self) -> list[str]:
+        """Have the workers read their settings and files again, and wait until they have.
+
+        Says what is wrong with the settings, if they refuse them.
+        """
         processes = self.processes
+        for slot in self.slots:
+            slot.retry()
         for each in processes:
             each.read_again()
         try:
@@ -151,6 +156,7 @@ class Workers:
                 await asyncio.gather(*(each.has_read.wait() for each in processes))
         except TimeoutError:
             log.warning("not all workers have read their settings within %g s", READ_WITHIN_S)
+        return list(dict.fromkeys(line for each in processes for line in each.refused.splitlines()))
 
     def signal(self, number: signal.Signals) -> None:
         """Pass a signal on to all processes."""

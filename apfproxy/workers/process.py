@@ -103,6 +103,7 @@ class WorkerProcess:
         has_ended: Set at the end.
         has_settled: Set when it serves, or will not.
         has_read: Set when it has read what it was asked to read again, or will not.
+        refused: Why it does not use what it has read last; "" if it does.
 
     Raises:
         OperatorError: It cannot be started.
@@ -124,6 +125,7 @@ class WorkerProcess:
         self.served_s = math.nan
         self.has_ended, self.has_settled = asyncio.Event(), asyncio.Event()
         self.has_read = asyncio.Event()
+        self.refused = ""
         self._loop = asyncio.get_running_loop()
         try:
             ours, theirs = socket.socketpair()
@@ -229,6 +231,7 @@ class WorkerProcess:
             self.last = message.data
         elif isinstance(message, Serving):
             self.has_read.set()
+            self.refused = message.refused
             if self.state is WorkerState.STARTING:
                 self.served_s = time.monotonic()
                 self._become(SERVE)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -36,6 +37,13 @@ LOOKS = 10
 log = logging.getLogger(__name__)
 
 
+async def wait(event: asyncio.Event, within_s: float) -> None:
+    """Wait for an event, but no longer."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await event.wait()
+
+
 class WorkerSlot:
     """One of the places.
 
@@ -45,7 +53,7 @@ class WorkerSlot:
             OperatorError if it cannot.
         on_rest: Called before a pause in which there is no process.
         on_lost: Called with each process that has ended.
-        sleep: Waits; tests pass one that does not.
+        sleep: Waits for an event or some seconds; tests pass one that does not.
 
     Attributes:
         current: The process that serves; None if there is none.
@@ -61,7 +69,7 @@ class WorkerSlot:
         on_rest: Callable[[], None],
         on_lost: Callable[[WorkerProcess], None],
         *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Callable[[asyncio.Event, float], Awaitable[None]] = wait,
     ) -> None:
         self.index = index
         self.current: WorkerProcess | None = None
@@ -74,6 +82,7 @@ class WorkerSlot:
         self._sleep = sleep
         self._generation = 0
         self._vacant = asyncio.Event()
+        self._retry = asyncio.Event()
         self._filling = asyncio.Lock()
         self._pause_s = 0.0
         self._is_ending = False
@@ -90,7 +99,8 @@ class WorkerSlot:
         """Have another process whenever there is none, for ever."""
         while True:
             await self._vacant.wait()
-            await self._sleep(self._pause_s)
+            await self._sleep(self._retry, self._pause_s)
+            self._retry.clear()
             self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), MAX_PAUSE_S)
             async with self._filling:
                 if not self._vacant.is_set():
@@ -104,6 +114,10 @@ class WorkerSlot:
                     log.error("%s; next try in %g s", error, self._pause_s)  # noqa: TRY400 - of others
                 else:
                     log.info("worker %d serves again, as process %d", self.index, self._pid)
+
+    def retry(self) -> None:
+        """End a pause: what kept others from serving may be mended."""
+        self._retry.set()
 
     async def replace(self) -> bool:
         """Have another process take over; whether one did, or is about to anyway."""

@@ -75,8 +75,8 @@ class ParentLink(ServiceManager):
         connection.set_inheritable(False)
         self._link = Link(connection, self._on_message, self._on_gone, self.handlers)
 
-    def ready(self) -> None:
-        self._link.send(Serving())
+    def ready(self, refused: str = "") -> None:
+        self._link.send(Serving(refused))
         self._send_soon()
 
     def stopping(self, within_s: float) -> None:  # noqa: ARG002 - the parent knows the settings

@@ -175,10 +175,22 @@ def test_worker_that_hangs_at_the_end() -> None:
         served.send(signal.SIGTERM)
         served.line("INFO apfproxy.app.running: draining")
         served.send(signal.SIGTERM)
-        served.line("does not end, and is killed")
+        served.line("and is killed")
         code, _ = served.rest()
 
     assert 1 == code
+
+
+def test_signal_while_they_start() -> None:
+    """A worker that has had no request says of none that it broke."""
+    flags = ("--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0", "--admin", "none")
+    with command("serve", *flags, "--workers", "2") as served:
+        served.line(r"worker 1 .* listens on")
+        served.send(signal.SIGINT)
+        code, rest = served.rest()
+
+    assert 0 == code
+    assert "stopped before all requests ended" not in rest
 
 
 def test_unix_sockets(tmp_path: Path) -> None:

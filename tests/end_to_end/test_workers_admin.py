@@ -265,6 +265,30 @@ async def test_live_page(tmp_path: Path) -> None:
     assert errors == []
 
 
+def test_settings_that_workers_refuse(tmp_path: Path) -> None:
+    """They are in force nowhere; worker and parent say why, with time and name."""
+    settings, tokens = tmp_path / "settings.yaml", tmp_path / "tokens"
+    tokens.write_text("a" * 40)
+    settings.write_text(
+        "workers: 2\nupstream: {url: 'http://127.0.0.1:9'}\nadmin: 127.0.0.1:0\n"
+        "downstream: {listen: '127.0.0.1:0'}\n"
+    )
+    with command("serve", "--settings", str(settings)) as served:
+        admin = int(served.line(STARTED)[2])
+        refused = f"authentication: {{tokenFile: nowhere}}\nadminReadTokenFile: {tokens}\n"
+        settings.write_text(settings.read_text() + refused)
+        served.line(r"ERROR apfproxy.app.reloading: .*:5: authentication.tokenFile: .*: cannot be")
+        served.line(r"ERROR apfproxy.app.reloading: the settings cannot be used, and stay")
+        status, health = ask(admin, "/readyz?verbose")
+        open_to_all, _ = ask(admin, "/metrics")
+        os.kill(children(served)[0], signal.SIGKILL)
+        served.line(r"Z ERROR worker 1 apfproxy.cli.serve: .*:5: authentication.tokenFile")
+        served.end()
+
+    assert (status, open_to_all) == (200, 200)
+    assert "[-]settings failed" in health
+
+
 def test_settings_that_take_a_restart(tmp_path: Path) -> None:
     """A worker that takes another's place has them as its parent has, not as the file by now."""
     settings = tmp_path / "settings.yaml"

@@ -187,10 +187,25 @@ async def test_worker_that_does_not_read_again(
     monkeypatch.setattr(module, "READ_WITHIN_S", 0.01)
     parent = parent_of("signal.signal(signal.SIGHUP, signal.SIG_IGN);" + SERVES)
     await parent.start()
-    await parent.read_again()
+    await parent.renew(SETTINGS)
     await parent.drain()
 
     assert "not all workers have read their settings" in caplog.text
+
+
+async def test_settings_that_workers_refuse(tmp_path: Path) -> None:
+    """Nothing of them is in force in the parent either, which says why."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("a" * 40)
+    refuse = "signal.signal(signal.SIGHUP, lambda *_: send('Serving', refused='f:1: a\\nf:2: b'));"
+    parent = parent_of(refuse + SERVES)
+    await parent.start()
+    with pytest.raises(OperatorError, match=r"^f:1: a\nf:2: b$"):
+        await parent.renew(structs.replace(SETTINGS, admin_read_token_file=str(tokens)))
+    await parent.drain()
+
+    assert parent.settings is SETTINGS
+    assert not parent.access.asks_for_tokens
 
 
 async def test_replacement(caplog: pytest.LogCaptureFixture) -> None:

@@ -48,7 +48,7 @@ class Scene:
         place = msgspec.structs.replace(PLACE, member=str(generation))
         return WorkerProcess(place, command(script), Settings(), on_change, {})
 
-    async def _sleep(self, pause_s: float) -> None:
+    async def _sleep(self, _: asyncio.Event, pause_s: float) -> None:
         self.slept.append(pause_s)
 
     def _note(self) -> None:
@@ -107,6 +107,17 @@ async def test_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
     assert [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0] == scene.slept[:8]
     assert [1, 2, 3] == scene.rests[:3]  # before each pause, of which the first is none
     assert "worker 1 ended with exit code 3; its log says why; next try in 1 s" in caplog.text
+
+
+async def test_retry() -> None:
+    """What was mended ends the pause."""
+    async with kept(Scene(HANGS, ENDS, SERVES)) as scene:
+        scene.slot._sleep = lambda mended, pause_s: module.wait(mended, 1000 * pause_s)  # noqa: SLF001 - a test
+        await scene.slot.begin()
+        scene.current.kill()
+        await until(lambda: scene.rests)
+        scene.slot.retry()
+        await until(lambda: scene.slot.current is not None and scene.slot.restarts == 2)
 
 
 async def test_steady() -> None:
