@@ -74,6 +74,8 @@ OWN_ANSWERS = {
     "401": "without valid credentials",
     "403": "of users who may not",
 }
+SERVERS = ("the server behind", "fails", "its"), ("the servers behind", "fail", "their")
+"""One, or several: the subject, its verb, and whose requests."""
 SILENT_S = 5.0
 """A server that answers nobody for so long, while some wait, may hang."""
 FEW_ERRORS = 0.01
@@ -109,66 +111,57 @@ def verdict(state: Json, unix_s: float) -> list[dict[str, str]]:
     return sentences
 
 
-def server_failing(state: Json, unix_s: float) -> Iterator[Finding]:
-    """Nothing can be served."""
+def servers_out(state: Json, unix_s: float) -> Iterator[Finding]:
+    """The server behind fails, or some of several get no requests."""
     upstream = state.get("upstream")
-    if not upstream or upstream["state"] != "failing" or is_several(upstream):
+    if not upstream:
         return
-    since = upstream["since"]
-    lasting = "" if since is None else f" for {duration_text(max(0.0, unix_s - since))}"
-    problem = upstream["problem"] or "it gives no answers"
-    text = f"the server behind, {upstream['address']}, has been failing{lasting}: "
-    yield ERROR, text + cut(problem) + failing_requests(upstream)
-
-
-def endpoints_out(state: Json, unix_s: float) -> Iterator[Finding]:
-    """Of several servers behind some get no requests, or all should get none."""
-    upstream = state.get("upstream") or {}
     count: int = upstream.get("endpointCount", 1)
-    if not count:
-        yield ERROR, "no endpoint is known, so no request can be forwarded"
-    if not is_several(upstream):
+    rate = upstream["failuresPerSecond"]
+    cost = f"; {number_text(rate)} requests/s fail" if rate else ""
+    if count <= 1:
+        if upstream["state"] == "failing":
+            text = f"the server behind, {upstream['address']}, has been failing"
+            problem = cut(upstream["problem"] or "it gives no answers")
+            yield ERROR, f"{text}{_since(upstream, unix_s)}: {problem}{cost}"
+        elif not count:
+            yield ERROR, "no endpoint is known, so no request can be forwarded"
         return
     out: int = count - upstream["healthyCount"]
     if not out:
         return
-    why = [out_text(each, unix_s) for each in upstream["endpoints"] if each["state"] in OUT]
-    limit = ""
+    why = listed(
+        [
+            f"{each['url']} ({each['state']}{_since(each, unix_s)}"
+            f"{': ' if each['problem'] else ''}{cut(each['problem'] or '')})"
+            for each in upstream["endpoints"]
+            if each["state"] in OUT
+        ]
+    )
     if seats := upstream["seatsPerEndpoint"]:
         now, full = number_text(max(1, count - out) * seats), number_text(count * seats)
-        limit = f"; the limit is {now} seats instead of {full}"
+        why += f"; the limit is {now} seats instead of {full}"
     if out == count:
-        text = f"all {number_text(count)} servers behind are out, so each still gets requests: "
-        yield ERROR, text + listed(why) + limit + failing_requests(upstream)
-        return
-    some, verb = f"{number_text(out)} of {number_text(count)}", "is" if out == 1 else "are"
-    yield WARNING, f"{some} servers behind {verb} out: {listed(why)}{limit}"
-
-
-def out_text(endpoint: Json, unix_s: float) -> str:
-    """An endpoint that gets no requests, and why."""
-    since = endpoint["since"]
-    lasting = "" if since is None else f" for {duration_text(max(0.0, unix_s - since))}"
-    problem = f": {cut(endpoint['problem'])}" if endpoint["problem"] else ""
-    return f"{endpoint['url']} ({endpoint['state']}{lasting}{problem})"
+        text = f"all {number_text(count)} servers behind are out, so each still gets requests"
+        yield ERROR, f"{text}: {why}{cost}"
+    else:
+        some, verb = f"{number_text(out)} of {number_text(count)}", "is" if out == 1 else "are"
+        yield WARNING, f"{some} servers behind {verb} out: {why}"
 
 
 def rejections(state: Json, _unix_s: float) -> Iterator[Finding]:
     """Levels that reject requests since they have no seats for them, the worst first."""
     found = []
     for level in state["levels"]:
-        rates = {
-            reason: rate for reason, rate in level["rejectedPerSecond"].items() if reason in REASONS
-        }
+        rates = {why: rate for why, rate in level["rejectedPerSecond"].items() if why in REASONS}
         if rates:
-            found.append((sum(rates.values()), max(rates, key=lambda reason: rates[reason]), level))
+            found.append((sum(rates.values()), max(rates, key=lambda why: rates[why]), level))
     found.sort(key=lambda each: -each[0])
     verb, severity = ("would reject", NOTE) if _observes(state) else ("rejects", ERROR)
     for rate, reason, level in found:
         waiting = f", {_waiting(state, level['waiting'])}" if level["waiting"] else ""
-        holder = f": {held}" if (held := _holder(state, level)) else ""
         rejects = f"{name_text(level['name'])} {verb} {number_text(rate)}/s ({REASONS[reason]})"
-        yield severity, rejects + waiting + holder
+        yield severity, rejects + waiting + _holder(state, level)
 
 
 def waits(state: Json, _unix_s: float) -> Iterator[Finding]:
@@ -176,21 +169,15 @@ def waits(state: Json, _unix_s: float) -> Iterator[Finding]:
 
     A wait is worth a word if it is long, or if more wait than the level has seats.
     """
-    levels = [
-        level
-        for level in state["levels"]
-        if level["waiting"] and not REASONS.keys() & level["rejectedPerSecond"].keys()
-    ]
-    levels.sort(key=lambda level: -level["oldestWaitSeconds"])
-    for level in levels:
+    for level in sorted(state["levels"], key=lambda level: -level["oldestWaitSeconds"]):
         oldest_s = level["oldestWaitSeconds"]
+        if not level["waiting"] or REASONS.keys() & level["rejectedPerSecond"].keys():
+            continue
         if oldest_s < LONG_WAIT_S and level["waiting"] <= level["current"]:
             continue
         text = f"{_waiting(state, level['waiting'])} in {name_text(level['name'])}"
-        if oldest_s:
-            text += f", for up to {duration_text(oldest_s)}"
-        holder = f": {held}" if (held := _holder(state, level)) else ""
-        yield (NOTE if _observes(state) else WARNING), text + holder
+        lasting = f", for up to {duration_text(oldest_s)}" if oldest_s else ""
+        yield (NOTE if _observes(state) else WARNING), text + lasting + _holder(state, level)
 
 
 def kept_seats(state: Json, _unix_s: float) -> Iterator[Finding]:
@@ -210,18 +197,16 @@ def kept_seats(state: Json, _unix_s: float) -> Iterator[Finding]:
         yield NOTE, f"{text}more may not be borrowed ({listed(named)} at most)"
         return
     idle = {
-        level["name"]: level["current"] - level["seatsInUse"]
+        name_text(level["name"]): level["current"] - level["seatsInUse"]
         for level in limited
         if not level["waiting"] and level["current"] > level["seatsInUse"]
     }
     kept = min(seats - used, sum(idle.values()))
-    if kept <= 0:
-        return
-    greatest = sorted(idle, key=lambda name: -idle[name])
-    named = [name_text(name) for name in greatest]
-    severity = WARNING if kept >= MANY_KEPT * seats and not _observes(state) else NOTE
-    are = "is" if kept == 1 else "are"
-    yield severity, f"{text}{number_text(kept)} {are} kept for idle levels ({listed(named)})"
+    if kept > 0:
+        greatest = listed(sorted(idle, key=lambda name: -idle[name]))
+        severity = WARNING if kept >= MANY_KEPT * seats and not _observes(state) else NOTE
+        are = "is" if kept == 1 else "are"
+        yield severity, f"{text}{number_text(kept)} {are} kept for idle levels ({greatest})"
 
 
 def refusals(state: Json, _unix_s: float) -> Iterator[Finding]:
@@ -277,16 +262,14 @@ def server_errors(state: Json, _unix_s: float) -> Iterator[Finding]:
         return
     parts = [f"{number_text(bad)}/s are answers 5xx"] if bad else []
     parts += [f"{number_text(lost)}/s get no answer"] if lost else []
-    part = number_text(100 * errors / total)
-    what = f"the server behind fails {part} % of its requests"
+    server, fail, their = SERVERS[is_several(upstream)]
+    text = f"{server} {fail} {number_text(100 * errors / total)} % of {their} requests"
     where = ""
     if is_several(upstream):
-        what = f"the servers behind fail {part} % of their requests"
-        by_url = {each["url"]: rates(each)[1] for each in upstream["endpoints"]}
-        worst = max(by_url, key=lambda url: by_url[url])
-        where = f", most of them at {worst}" if by_url[worst] > MOST * errors else ""
+        worst = max(upstream["endpoints"], key=lambda each: rates(each)[1])
+        where = f", most of them at {worst['url']}" if rates(worst)[1] > MOST * errors else ""
     severity = ERROR if errors >= MANY_ERRORS * total else WARNING
-    yield severity, f"{what}: {', '.join(parts)}{where}"
+    yield severity, f"{text}: {', '.join(parts)}{where}"
 
 
 def server_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
@@ -295,30 +278,28 @@ def server_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
     if upstream.get("state") != "failing" and upstream.get("silentSeconds", 0.0) >= SILENT_S:
         lasting, awaiting = duration_text(upstream["silentSeconds"]), upstream["awaiting"]
         several = is_several(upstream)
-        have = "the servers behind have" if several else "the server behind has"
-        waits = "1 request waits" if awaiting == 1 else f"{number_text(awaiting)} requests wait"
-        severity = NOTE if awaiting == 1 else WARNING
-        them = "them" if several else "it"
-        yield severity, f"{have} answered nothing for {lasting}: {waits} for {them}"
+        have = "servers behind have" if several else "server behind has"
+        wait = f"{counted(awaiting, 'request')} wait{'s' * (awaiting == 1)}"
+        severity, them = NOTE if awaiting == 1 else WARNING, "them" if several else "it"
+        yield severity, f"the {have} answered nothing for {lasting}: {wait} for {them}"
 
 
-def record_away(state: Json, _unix_s: float) -> Iterator[Finding]:
-    """This member cannot write to the record."""
+def fleet_away(state: Json, _unix_s: float) -> Iterator[Finding]:
+    """The record of the fleet cannot be written, or nothing is heard of members, or of some lately.
+
+    While the record is away, nothing is heard of anybody.
+    """
     fleet = state.get("fleet")
-    if not fleet or (fleet["state"] == LeaseState.HELD and not fleet["problem"]):
+    if not fleet:
         return
-    of = "the workers' record" if fleet["isOfWorkers"] else "the fleet's record"
-    lasting = "" if fleet["age"] is None else f" for {duration_text(fleet['age'])}"
-    seats = f"{number_text(fleet['inForce'])} of {counted(fleet['limit'], 'seat')}"
-    why = cut(fleet["problem"]) or f"the proxy uses {seats}"
-    yield WARNING, f"{of} has not been written{lasting}: {why}"
-
-
-def members_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
-    """Members of which nothing is heard, though the record can be read; or that were given up."""
-    fleet = state.get("fleet")
-    if not fleet or fleet["state"] != LeaseState.HELD or fleet["problem"]:
-        return  # nothing is heard of anybody
+    of_workers = fleet["isOfWorkers"]
+    if fleet["state"] != LeaseState.HELD or fleet["problem"]:
+        record = "the workers' record" if of_workers else "the fleet's record"
+        lasting = "" if fleet["age"] is None else f" for {duration_text(fleet['age'])}"
+        seats = f"{number_text(fleet['inForce'])} of {counted(fleet['limit'], 'seat')}"
+        why = cut(fleet["problem"]) or f"the proxy uses {seats}"
+        yield WARNING, f"{record} has not been written{lasting}: {why}"
+        return
     silent = [each for each in fleet["members"] if each["isSilent"]]
     if silent:
         names = [f"{name_text(each['name'])} for {duration_text(each['age'])}" for each in silent]
@@ -327,21 +308,9 @@ def members_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
         yield WARNING, f"nothing is heard of {listed(names)}: {seats} may be idle until {end}"
     if fleet["lostAge"] is not None and fleet["lostAge"] <= RECENT_S:
         ago = f"{duration_text(fleet['lostAge'])} ago"
-        one = "worker" if fleet["isOfWorkers"] else "member of the fleet"
+        one = "worker" if of_workers else "member of the fleet"
         why = "it was killed, hangs or lost the store"
         yield NOTE, f"the lease of a {one} ended {ago}: {why}; the others share its seats"
-
-
-def servers_out(state: Json, unix_s: float) -> Iterator[Finding]:
-    """The server behind fails, or some of several get no requests."""
-    yield from server_failing(state, unix_s)
-    yield from endpoints_out(state, unix_s)
-
-
-def fleet_away(state: Json, unix_s: float) -> Iterator[Finding]:
-    """The record of the fleet, or members of it, are away."""
-    yield from record_away(state, unix_s)
-    yield from members_silent(state, unix_s)
 
 
 RULES: Sequence[Callable[[Json, float], Iterator[Finding]]] = (
@@ -363,10 +332,12 @@ def all_is_well(state: Json) -> str:
     """That nothing needs anybody, and how much is done."""
     rate = sum(level["dispatchedPerSecond"] for level in state["levels"])
     waiting = sum(level["waiting"] for level in state["levels"])
-    parts = [f"{number_text(rate)} requests/s" if rate else "no requests just now"]
-    parts.append(f"{_waiting(state, waiting)} a moment" if waiting else "nothing waits")
-    parts += [told] if (told := server_text(state)) else []
-    return f"all is well: {', '.join(parts)}"
+    parts = [
+        f"{number_text(rate)} requests/s" if rate else "no requests just now",
+        f"{_waiting(state, waiting)} a moment" if waiting else "nothing waits",
+        server_text(state),
+    ]
+    return f"all is well: {', '.join(filter(None, parts))}"
 
 
 def would_be(state: Json) -> str:
@@ -376,15 +347,12 @@ def would_be(state: Json) -> str:
     parts = [f"flow control only observes: enforcing would reject {rejected}"]
     crowded = [level for level in state["levels"] if level["waiting"]]
     waiting = sum(level["waiting"] for level in crowded)
-    if waiting:
-        wait = f"{counted(waiting, 'request')} would wait"
-        # By Little's law; what waits in vain is not dispatched, so that it is not too short.
-        if served := sum(level["dispatchedPerSecond"] for level in crowded):
-            wait += f", {duration_text(waiting / served)} each"
-        parts.append(wait)
-    else:
-        parts.append("nothing would wait")
-    responses = sum((state.get("upstream") or {}).get("answersPerSecond", {}).values())
+    wait = f"{counted(waiting, 'request')} would wait" if waiting else "nothing would wait"
+    # By Little's law; what waits in vain is not dispatched, so that it is not too short.
+    if served := sum(level["dispatchedPerSecond"] for level in crowded):
+        wait += f", {duration_text(waiting / served)} each"
+    parts.append(wait)
+    responses = rates(state["upstream"])[0] if state.get("upstream") else 0.0
     dispatched = sum(level["dispatchedPerSecond"] for level in state["levels"])
     if responses >= LEAST_RATE and dispatched < (1 - MANY_FEWER) * responses:
         parts.append(
@@ -409,6 +377,11 @@ def _waiting(state: Json, requests: int) -> str:
     return f"{number_text(requests)} {verb}"
 
 
+def _since(part: Json, unix_s: float) -> str:
+    since = part["since"]
+    return "" if since is None else f" for {duration_text(max(0.0, unix_s - since))}"
+
+
 def _holder(state: Json, level: Json) -> str:
     """Who wants most seats of the level; empty if nobody wants half of what all do."""
     holder, used = level["holder"], level["seatsInUse"]
@@ -418,8 +391,8 @@ def _holder(state: Json, level: Json) -> str:
     if not name:
         kind, name = "FlowSchema", holder["flowSchema"]
     seats = max(level["current"], used)
-    held = number_text(min(holder["seats"], seats))
-    text = f"{kind} {name_text(name)} holds {held} of its {counted(seats, 'seat')}".lstrip()
+    held = f"{number_text(min(holder['seats'], seats))} of its {counted(seats, 'seat')}"
+    text = f": {kind}{' ' * bool(kind)}{name_text(name)} holds {held}"
     if not holder["waitsFor"]:
         return text
     waits = "would wait" if _observes(state) else "waits"
@@ -431,25 +404,16 @@ def server_text(state: Json) -> str:
     upstream = state.get("upstream")
     if not upstream or upstream["state"] == "failing":
         return ""
-    errors = rates(upstream)[1]
-    p99 = upstream["p99"]
-    latency = "" if p99 is None else f"upstream p99 {duration_text(p99)}"
-    if errors:
-        told = f"{number_text(errors)} errors/s"
-        return f"{latency}, {told}" if latency else f"upstream {told}"
-    return latency
+    errors, p99 = rates(upstream)[1], upstream["p99"]
+    parts = [] if p99 is None else [f"p99 {duration_text(p99)}"]
+    parts += [f"{number_text(errors)} errors/s"] if errors else []
+    return f"upstream {', '.join(parts)}" if parts else ""
 
 
 def rates(server: Json) -> tuple[float, float]:
     """Answers a second of one server or of all, and errors: answers 5xx and requests without."""
     answers = server["answersPerSecond"]
     return sum(answers.values()), answers.get("5xx", 0.0) + server["failuresPerSecond"]
-
-
-def failing_requests(upstream: Json) -> str:
-    """What it costs that nothing can be served; empty if nobody asks."""
-    rate = upstream["failuresPerSecond"]
-    return f"; {number_text(rate)} requests/s fail" if rate else ""
 
 
 def is_several(upstream: Json) -> bool:
