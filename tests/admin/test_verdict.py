@@ -2,569 +2,328 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from apfproxy.admin.amounts import MAX_PROBLEM, Severity
-from apfproxy.admin.verdict import verdict
+from apfproxy.admin.live_state import fleet_json
+from apfproxy.admin.verdict import fleet_findings, seats_here, verdict
+from tests.fleet.views import fleet, member
+
+if TYPE_CHECKING:
+    from apfproxy.fleet.view import FleetView
 
 NOW_S = 1000.0
-SERVER = "http://127.0.0.1:8000"
-GREEDY = {"flowSchema": "all", "flow": "greedy", "kind": "user", "seats": 19, "waitsFor": 0}
+DEFAULTS = yaml.safe_load("""
+state: {serverConcurrencyLimit: 40, enforcement: enforce}
+levels: {name: low, type: Limited, current: 19, max: 40, seatsInUse: 0, waiting: 0,
+  dispatchedPerSecond: 0, rejectedPerSecond: {}, oldestWaitSeconds: 0, holder: null}
+holder: {flowSchema: all, flow: greedy, kind: user, seats: 19, waitsFor: 0}
+proxy: {loopDelaySeconds: 0, sheds: [], refusedPerSecond: {}}
+problems: {isBlocking: false}
+upstream: {address: http://a, state: up, problem: null, since: null, failuresPerSecond: 0,
+  answersPerSecond: {2xx: 100}, p99: 0.045, seatsPerEndpoint: null}
+endpoints: {url: a, state: up, problem: null, since: null, answersPerSecond: {2xx: 100},
+  failuresPerSecond: 0}
+""")
+"""What a case does not say, by the part of the state; a proxy of 40 seats that does nothing."""
 
 
-def level(name: str = "low", **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
-    """A priority level of 19 seats that does nothing."""
-    return {
-        "name": name,
-        "type": "Limited",
-        "current": 19,
-        "max": 40,
-        "seatsInUse": 0,
-        "waiting": 0,
-        "dispatchedPerSecond": 0.0,
-        "failedPerSecond": 0.0,
-        "leftPerSecond": 0.0,
-        "rejectedPerSecond": {},
-        "oldestWaitSeconds": 0.0,
-        "holder": None,
-        **changes,
-    }
+def with_defaults(part: str, given: Any) -> Any:  # noqa: ANN401 - JSON
+    """A part of the state, or each of several."""
+    if isinstance(given, list):
+        return [with_defaults(part, each) for each in given]
+    if not isinstance(given, dict) or part not in DEFAULTS:
+        return given
+    return DEFAULTS[part] | {name: with_defaults(name, value) for name, value in given.items()}
 
 
-def state(*levels: dict[str, Any], **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
-    """The state of a proxy with 40 seats."""
-    return {
-        "serverConcurrencyLimit": 40,
-        "enforcement": "enforce",
-        "proxy": proxy(),
-        "problems": [],
-        "levels": list(levels or [level()]),
-        **changes,
-    }
+def state(text: str = "{}") -> dict[str, Any]:
+    """The state of the live page, as far as a case says it."""
+    given = {"levels": [{}], "proxy": {}, "problems": [], **yaml.safe_load(text)}
+    made: dict[str, Any] = with_defaults("state", given)
+    upstream = made.get("upstream") or {}
+    if "endpoints" in upstream:
+        states = [each["state"] for each in upstream["endpoints"]]
+        upstream["endpointCount"] = len(states) - states.count("draining")
+        upstream["healthyCount"] = states.count("up")
+    return made
 
 
-def proxy(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
-    """A proxy that is on time and refuses nothing."""
-    return {"loopDelaySeconds": 0.0, "sheds": [], "refusedPerSecond": {}, **changes}
+def found(judged: dict[str, Any]) -> list[str]:
+    """All sentences with their severity."""
+    return [f"{each['severity']}: {each['text']}" for each in verdict(judged, NOW_S)]
 
 
-def server(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
-    """A server behind that answers 100 requests a second."""
-    return {
-        "address": SERVER,
-        "state": "up",
-        "problem": None,
-        "since": None,
-        "answersPerSecond": {"2xx": 100.0, "5xx": 0.0},
-        "failuresPerSecond": 0.0,
-        "p50": 0.012,
-        "p99": 0.045,
-        **changes,
-    }
-
-
-def problem(check: str, text: str, *, is_blocking: bool = False) -> dict[str, Any]:
-    """A health check that fails."""
-    return {"check": check, "problem": text, "isBlocking": is_blocking}
-
-
-def found(judged: dict[str, Any]) -> list[tuple[str, str]]:
-    """Severity and text of each sentence."""
-    return [(each["severity"], each["text"]) for each in verdict(judged, NOW_S)]
-
-
-IDLE = "all is well: no requests just now, nothing waits"
-BUSY: dict[str, Any] = {
-    "current": 19,
-    "seatsInUse": 19,
-    "dispatchedPerSecond": 120.0,
-    "holder": GREEDY,
-}
-FULL = level("other", current=21, max=21, seatsInUse=21)
+CASES = """\
+{}
+> ok: all is well: no requests just now, nothing waits
+levels: [{dispatchedPerSecond: 119.6}, {dispatchedPerSecond: 0.4}]
+> ok: all is well: 120 requests/s, nothing waits
+levels: [{dispatchedPerSecond: 120}]
+upstream: {}
+> ok: all is well: 120 requests/s, nothing waits, upstream p99 45 ms
+upstream: {state: unknown, answersPerSecond: {}, p99: null}
+> ok: all is well: no requests just now, nothing waits
+upstream: {answersPerSecond: {2xx: 100, 5xx: 0.2}}
+> ok: all is well: no requests just now, nothing waits, upstream p99 45 ms, 0.2 errors/s
+upstream: {p99: 0.99}
+> ok: all is well: no requests just now, nothing waits, upstream p99 990 ms
+upstream: {silentSeconds: 4.9, awaiting: 20}
+> ok: all is well: no requests just now, nothing waits, upstream p99 45 ms
+proxy: {loopDelaySeconds: 0.09}
+> ok: all is well: no requests just now, nothing waits
+levels: [{seatsInUse: 19, waiting: 19, dispatchedPerSecond: 120, oldestWaitSeconds: 0.99, holder:
+  {}}, {name: other, current: 21, max: 21, seatsInUse: 21}]
+> ok: all is well: 120 requests/s, 19 wait a moment
+problems: [{check: enforcement, problem: x}, {check: upstream, problem: y}, {check: servers,
+  problem: z}]
+> ok: all is well: no requests just now, nothing waits
+upstream: {state: failing, problem: connection refused, since: 988, failuresPerSecond: 245.3}
+> error: the server behind, http://a, has been failing for 12 s: connection
+    refused; 245 requests/s fail
+upstream: {silentSeconds: 12, awaiting: 20}
+> warning: the server behind has answered nothing for 12 s: 20 requests wait for it
+upstream: {state: failing}
+> error: the server behind, http://a, has been failing: it gives no answers
+levels: [{seatsInUse: 19, waiting: 287, dispatchedPerSecond: 120, rejectedPerSecond: {queue-full:
+  240, time-out: 5}, holder: {waitsFor: 200}}, {name: other, current: 21, max: 21, seatsInUse:
+  21}]
+upstream: {answersPerSecond: {2xx: 1500, 5xx: 10}, failuresPerSecond: 2}
+> error: low rejects 245/s (queues full), 287 wait: user greedy holds 19 of its 19 seats and
+    waits for 200; upstream p99 45 ms, 12 errors/s
+levels: [{rejectedPerSecond: {concurrency-limit: 1}}]
+> error: low rejects 1/s (no seat free)
+levels: [{seatsInUse: 19, dispatchedPerSecond: 120, rejectedPerSecond: {time-out: 1}, holder:
+  {seats: 9}}]
+> error: low rejects 1/s (waited too long)
+levels: [{seatsInUse: 19, dispatchedPerSecond: 120, rejectedPerSecond: {time-out: 1}, holder:
+  {flow: ''}}]
+> error: low rejects 1/s (waited too long): FlowSchema all holds 19 of its 19 seats
+levels: [{seatsInUse: 19, waiting: 2, dispatchedPerSecond: 120, oldestWaitSeconds: 1, holder: {}},
+  {name: other, current: 21, max: 21, seatsInUse: 21}]
+> warning: 2 wait in low, for up to 1 s: user greedy holds 19 of its 19 seats
+levels: [{seatsInUse: 19, waiting: 20, dispatchedPerSecond: 120, holder: {seats: 2, waitsFor:
+  18}}, {name: other, current: 21, max: 21, seatsInUse: 21}]
+upstream: {}
+> warning: 20 wait in low: user greedy holds 2 of its 19 seats and waits for 18; upstream p99
+    45 ms
+levels: [{seatsInUse: 9, waiting: 19}, {name: idle, current: 4}]
+> warning: 9 of 40 seats are in use while 19 wait: 4 are kept for idle levels (idle)
+problems: [{check: configuration, problem: 'the last change is not in force: a.yaml'}]
+> error: the objects: the last change is not in force: a.yaml
+problems: [{check: settings, problem: 's.yaml:3: drain: expected a mapping'}]
+> error: the settings are not in force: s.yaml:3: drain: expected a mapping
+problems: [{check: shutdown, problem: the process is shutting down}]
+> warning: the process is shutting down
+problems: [{check: limits, problem: not done for 40 s}]
+> warning: health check limits fails: not done for 40 s
+problems: [{check: sweep, problem: not done for 40 s, isBlocking: true}]
+> error: health check sweep fails: not done for 40 s
+clientProblems: [authentication says nothing]
+> warning: authentication says nothing
+proxy: {loopDelaySeconds: 0.1}
+> warning: the proxy itself is 100 ms late: it needs more processor time
+proxy: {loopDelaySeconds: 2.5, sheds: [loop-delay]}
+> error: the proxy is 2.5 s late, it has too much to do: new connections are refused
+proxy: {sheds: [memory]}
+> error: the proxy is short of memory: new connections are refused
+upstream: {answersPerSecond: {2xx: 99, 5xx: 0.6}, failuresPerSecond: 0.4}
+> warning: the server behind fails 1 % of its requests: 0.6/s are answers 5xx, 0.4/s get no
+    answer
+upstream: {answersPerSecond: {2xx: 90}, failuresPerSecond: 10}
+> error: the server behind fails 10 % of its requests: 10/s get no answer
+upstream: {p99: null, silentSeconds: 5, awaiting: 1}
+> ok: all is well: no requests just now, nothing waits
+> note: the server behind has answered nothing for 5 s: 1 request waits for it
+proxy: {refusedPerSecond: {'401': 12}}
+> warning: the proxy itself refuses 12 requests/s without valid credentials, with 401
+proxy: {refusedPerSecond: {connections: 0.2}}
+> error: the proxy refuses 0.2 connections/s: as many are open as may be
+proxy: {refusedPerSecond: {flood-of-window-updates: 3}}
+> warning: the proxy ends 3 HTTP/2 connections/s that flood it with window updates
+upstream: {answersPerSecond: {2xx: 11, 4xx: 89}}
+> ok: all is well: no requests just now, nothing waits, upstream p99 45 ms
+upstream: {answersPerSecond: {4xx: 0.9}}
+> ok: all is well: no requests just now, nothing waits, upstream p99 45 ms
+levels: [{dispatchedPerSecond: 130}]
+proxy: {refusedPerSecond: {'401': 12}}
+> ok: all is well: 130 requests/s, nothing waits
+proxy: {refusedPerSecond: {'400': 0.9, loop-delay: 9, '404': 9}}
+> ok: all is well: no requests just now, nothing waits
+enforcement: observe
+> ok: flow control only observes: enforcing would reject nothing; nothing would wait
+levels: [{waiting: 50, dispatchedPerSecond: 62.5}]
+enforcement: observe
+> ok: flow control only observes: enforcing would reject nothing; 50 requests would wait, 800
+    ms each
+> note: 50 would wait in low
+levels: [{waiting: 1, dispatchedPerSecond: 1, rejectedPerSecond: {queue-full: 1}}, {name: b,
+  rejectedPerSecond: {rate: 2}}]
+enforcement: observe
+> note: flow control only observes: enforcing would reject 2/s in b, 1/s in low; 1 request
+    would wait, 1 s each
+> note: low would reject 1/s (queues full), 1 would wait
+> note: 0 of 40 seats are in use while 1 would wait: 19 are kept for idle levels (b)
+levels: [{dispatchedPerSecond: 80}]
+enforcement: observe
+upstream: {}
+> ok: flow control only observes: enforcing would reject nothing; nothing would wait
+levels: [{dispatchedPerSecond: 63}]
+enforcement: observe
+upstream: {}
+> ok: flow control only observes: enforcing would reject nothing; nothing would wait; 63 of
+    100 requests/s would go on, if each took as long as now
+levels: [{seatsInUse: 19}]
+> ok: all is well: no requests just now, nothing waits
+levels: [{seatsInUse: 19, waiting: 1}, {name: b, seatsInUse: 21}]
+> ok: all is well: no requests just now, 1 waits a moment
+levels: [{seatsInUse: 18, waiting: 1}, {name: b, current: 21, seatsInUse: 21}]
+> ok: all is well: no requests just now, 1 waits a moment
+levels: [{max: 19, seatsInUse: 19, waiting: 1}, {name: b, current: 21}]
+> ok: all is well: no requests just now, 1 waits a moment
+> note: 19 of 40 seats are in use while 1 waits: more may not be borrowed (low 19 at most)
+levels: [{current: 36, seatsInUse: 35, waiting: 1}, {name: b, current: 3}]
+> ok: all is well: no requests just now, 1 waits a moment
+> note: 35 of 40 seats are in use while 1 waits: 3 are kept for idle levels (b)
+levels: [{current: 36, seatsInUse: 36, waiting: 1}, {name: b, current: 1}, {name: c, current: 1},
+  {name: d, current: 1}, {name: e, current: 1}, {name: f, current: 1}]
+> warning: 36 of 40 seats are in use while 1 waits: 4 are kept for idle levels (b, c, d and 2
+    more)
+levels: [{seatsInUse: 39, waiting: 1}, {name: b, current: 1}]
+> ok: all is well: no requests just now, 1 waits a moment
+> note: 39 of 40 seats are in use while 1 waits: 1 is kept for idle levels (b)
+levels: [{seatsInUse: 39, waiting: 1}, {name: x, type: Exempt, current: 9, max: null}]
+> ok: all is well: no requests just now, 1 waits a moment
+upstream: {endpoints: [{}, {state: failing, url: b, problem: connection refused, since: 988}, {}]}
+> warning: 1 of 3 servers behind is out: b (failing for 12 s: connection refused)
+upstream: {seatsPerEndpoint: 200, endpoints: [{}, {state: failing, url: b, problem: no route}, {
+  state: ejected, url: c, since: 988}]}
+> warning: 2 of 3 servers behind are out: b (failing: no route), c (ejected for 12 s); the limit
+    is 200 seats instead of 600
+upstream: {state: failing, failuresPerSecond: 40, seatsPerEndpoint: 100, endpoints: [
+  {state: failing}, {state: failing}, {state: failing}, {state: failing}]}
+> error: all 4 servers behind are out, so each still gets requests: a (failing), a (failing),
+    a (failing) and 1 more; the limit is 100 seats instead of 400; 40 requests/s fail
+upstream: {state: unknown, endpoints: []}
+> error: no endpoint is known, so no request can be forwarded
+upstream: {answersPerSecond: {2xx: 270, 5xx: 20}, failuresPerSecond: 10, endpoints: [{url: b},
+  {answersPerSecond: {5xx: 20}, failuresPerSecond: 10}]}
+> error: the servers behind fail 10 % of their requests: 20/s are answers 5xx, 10/s get no
+    answer, most of them at a
+upstream: {answersPerSecond: {2xx: 300}, failuresPerSecond: 10, endpoints: [{failuresPerSecond: 5},
+  {failuresPerSecond: 5}]}
+> warning: the servers behind fail 3.2 % of their requests: 10/s get no answer
+upstream: {silentSeconds: 12, awaiting: 20, endpoints: [{}, {}]}
+> warning: the servers behind have answered nothing for 12 s: 20 requests wait for them
+upstream: {endpoints: [{}, {state: draining}, {}]}
+> ok: all is well: no requests just now, nothing waits, upstream p99 45 ms
+upstream: {p99: null, failuresPerSecond: 0.5}
+> ok: all is well: no requests just now, nothing waits, upstream 0.5 errors/s
+upstream: {state: failing, answersPerSecond: {4xx: 9}, failuresPerSecond: 2}
+> error: the server behind, http://a, has been failing: it gives no answers; 2 requests/s fail
+levels: [{name: a, rejectedPerSecond: {queue-full: 1}}, {name: b, rejectedPerSecond: {
+  queue-full: 9}}, {name: c, waiting: 1, seatsInUse: 40, oldestWaitSeconds: 2}, {name: d, waiting: 1,
+  oldestWaitSeconds: 5}]
+upstream: {p99: 2}
+problems: [{check: limits, problem: late}]
+> error: b rejects 9/s (queues full); upstream p99 2 s
+> error: a rejects 1/s (queues full)
+> warning: health check limits fails: late
+> warning: 1 waits in d, for up to 5 s
+> warning: 1 waits in c, for up to 2 s
+levels: [{seatsInUse: 19, holder: {flow: nobody; all is well}, rejectedPerSecond: {queue-full: 1}}]
+> error: low rejects 1/s (queues full): user "nobody; all is well" holds 19 of its 19 seats
+levels: [{name: a, seatsInUse: 5, waiting: 3, oldestWaitSeconds: 9, holder: {seats: 5,
+  waitsFor: 3}}, {name: b, rejectedPerSecond: {queue-full: 2, ban: 1}}]
+enforcement: observe
+problems: [{check: settings, problem: file s.yaml}, {check: store, problem: away}]
+> error: the settings are not in force: file s.yaml
+> note: flow control only observes: enforcing would reject 3/s in b; 3 requests would wait
+> warning: health check store fails: away
+> note: b would reject 2/s (queues full)
+> note: 3 would wait in a, for up to 9 s: user greedy holds 5 of its 19 seats and would wait for
+    3
+> note: 5 of 40 seats are in use while 3 would wait: 19 are kept for idle levels (b)
+levels: [{current: 0, waiting: 1}, {name: b, current: 1}]
+serverConcurrencyLimit: 1
+> warning: 1 waits in low
+> warning: 0 of 1 seat is in use while 1 waits: 1 is kept for idle levels (b)
+"""
+"""States, and after each, marked by `>`, all sentences about it."""
 
 
 @pytest.mark.parametrize(
-    ("judged", "expected"),
-    [
-        pytest.param(state(), IDLE, id="idle"),
-        pytest.param(
-            state(level(dispatchedPerSecond=119.6), level(dispatchedPerSecond=0.4)),
-            "all is well: 120 requests/s, nothing waits",
-            id="busy",
-        ),
-        pytest.param(
-            state(level(dispatchedPerSecond=120.0), upstream=server()),
-            "all is well: 120 requests/s, nothing waits, upstream p99 45 ms",
-            id="server",
-        ),
-        pytest.param(
-            state(
-                upstream=server(
-                    state="unknown", p50=None, p99=None, answersPerSecond={}, failuresPerSecond=0.0
-                )
-            ),
-            IDLE,
-            id="server-unknown",
-        ),
-        pytest.param(
-            state(upstream=server(answersPerSecond={"2xx": 100.0, "5xx": 0.2})),
-            "all is well: no requests just now, nothing waits, upstream p99 45 ms, 0.2 errors/s",
-            id="few-errors",
-        ),
-        pytest.param(state(upstream=server(p99=0.99)), f"{IDLE}, upstream p99 990 ms", id="fast"),
-        pytest.param(
-            state(upstream=server(silentSeconds=4.9, awaiting=20)),
-            f"{IDLE}, upstream p99 45 ms",
-            id="not-long-silent",
-        ),
-        pytest.param(state(proxy=proxy(loopDelaySeconds=0.09, sheds=[])), IDLE, id="not-very-late"),
-        pytest.param(
-            state(level(**BUSY, waiting=19, oldestWaitSeconds=0.99), FULL),
-            "all is well: 120 requests/s, 19 wait a moment",
-            id="waits-briefly",
-        ),
-        pytest.param(
-            state(
-                problems=[
-                    problem("enforcement", "x"),
-                    problem("upstream", "y"),
-                    problem("servers", "z"),
-                ]
-            ),
-            IDLE,
-            id="said-elsewhere",
-        ),
-    ],
+    ("text", "expected"), re.findall(r"((?:^[^>].*\n)+)((?:^(?:>|    ).*\n)+)", CASES, re.MULTILINE)
 )
-def test_all_is_well(judged: dict[str, Any], expected: str) -> None:
-    """Where no rule finds anything, that is said, and how much is done."""
-    assert [("ok", expected)] == found(judged)
-
-
-@pytest.mark.parametrize(
-    ("judged", "severity", "expected"),
-    [
-        pytest.param(
-            state(
-                upstream=server(
-                    state="failing",
-                    problem="connection refused",
-                    since=NOW_S - 12,
-                    failuresPerSecond=245.3,
-                )
-            ),
-            "error",
-            f"the server behind, {SERVER}, has been failing for 12 s: connection refused;"
-            " 245 requests/s fail",
-            id="server-failing",
-        ),
-        pytest.param(
-            state(upstream=server(silentSeconds=12.0, awaiting=20)),
-            "warning",
-            "the server behind has answered nothing for 12 s: 20 requests wait for it",
-            id="server-silent",
-        ),
-        pytest.param(
-            state(upstream=server(state="failing")),
-            "error",
-            f"the server behind, {SERVER}, has been failing: it gives no answers",
-            id="server-failing-nothing-known",
-        ),
-        pytest.param(
-            state(
-                level(**{**BUSY, "holder": {**GREEDY, "waitsFor": 200}}, waiting=287,
-                      rejectedPerSecond={"queue-full": 240.0, "time-out": 5}),
-                FULL,
-                upstream=server(answersPerSecond={"2xx": 1500.0, "5xx": 10.0}, failuresPerSecond=2),
-            ),
-            "error",
-            "low rejects 245/s (queues full), 287 wait: user greedy holds 19 of its 19 seats and"
-            " waits for 200; upstream p99 45 ms, 12 errors/s",
-            id="rejects",
-        ),
-        pytest.param(
-            state(level(rejectedPerSecond={"concurrency-limit": 1.0})),
-            "error",
-            "low rejects 1/s (no seat free)",
-            id="rejects-nobody-holds",
-        ),
-        pytest.param(
-            state(level(**{**BUSY, "holder": {**GREEDY, "seats": 9}, "rejectedPerSecond": {
-                "time-out": 1.0}})),
-            "error",
-            "low rejects 1/s (waited too long)",
-            id="rejects-many-hold",
-        ),
-        pytest.param(
-            state(level(**{**BUSY, "holder": {**GREEDY, "flow": ""}, "rejectedPerSecond": {
-                "time-out": 1.0}})),
-            "error",
-            "low rejects 1/s (waited too long): FlowSchema all holds 19 of its 19 seats",
-            id="flows-are-not-told-apart",
-        ),
-        pytest.param(
-            state(level(**BUSY, waiting=2, oldestWaitSeconds=1.0), FULL),
-            "warning",
-            "2 wait in low, for up to 1 s: user greedy holds 19 of its 19 seats",
-            id="waits-long",
-        ),
-        pytest.param(
-            state(level(**{**BUSY, "holder": {**GREEDY, "seats": 2, "waitsFor": 18}}, waiting=20),
-                  FULL, upstream=server()),
-            "warning",
-            "20 wait in low: user greedy holds 2 of its 19 seats and waits for 18;"
-            " upstream p99 45 ms",
-            id="many-wait",
-        ),
-        pytest.param(
-            state(level(seatsInUse=9, waiting=19), level("idle", current=4)),
-            "warning",
-            "9 of 40 seats are in use while 19 wait: 4 are kept for idle levels (idle)",
-            id="many-seats-kept",
-        ),
-        pytest.param(
-            state(problems=[problem("configuration", "the last change is not in force: a.yaml")]),
-            "error",
-            "the objects: the last change is not in force: a.yaml",
-            id="objects-refused",
-        ),
-        pytest.param(
-            state(problems=[problem("settings", "s.yaml:3: drain: expected a mapping")]),
-            "error",
-            "the settings are not in force: s.yaml:3: drain: expected a mapping",
-            id="settings-refused",
-        ),
-        pytest.param(
-            state(problems=[problem("shutdown", "the process is shutting down")]),
-            "warning",
-            "the process is shutting down",
-            id="shutdown",
-        ),
-        pytest.param(
-            state(problems=[problem("limits", "not done for 40 s")]),
-            "warning",
-            "health check limits fails: not done for 40 s",
-            id="stale-duty",
-        ),
-        pytest.param(
-            state(problems=[problem("sweep", "not done for 40 s", is_blocking=True)]),
-            "error",
-            "health check sweep fails: not done for 40 s",
-            id="stale-duty-that-blocks",
-        ),
-        pytest.param(
-            state(clientProblems=["authentication says nothing"]),
-            "warning",
-            "authentication says nothing",
-            id="clients-not-told-apart",
-        ),
-        pytest.param(
-            state(problems=[problem("limits", "x" * (MAX_PROBLEM + 1))]),
-            "warning",
-            f"health check limits fails: {'x' * (MAX_PROBLEM - 1)}…",
-            id="long-problem",
-        ),
-        pytest.param(
-            state(proxy=proxy(loopDelaySeconds=0.1, sheds=[])),
-            "warning",
-            "the proxy itself is 100 ms late: it needs more processor time",
-            id="late",
-        ),
-        pytest.param(
-            state(proxy=proxy(loopDelaySeconds=2.5, sheds=["loop-delay"])),
-            "error",
-            "the proxy is 2.5 s late, it has too much to do: new connections are refused",
-            id="sheds",
-        ),
-        pytest.param(
-            state(proxy=proxy(loopDelaySeconds=0.0, sheds=["memory"])),
-            "error",
-            "the proxy is short of memory: new connections are refused",
-            id="memory",
-        ),
-        pytest.param(
-            state(
-                upstream=server(answersPerSecond={"2xx": 99.0, "5xx": 0.6}, failuresPerSecond=0.4)
-            ),
-            "warning",
-            "the server behind fails 1 % of its requests: 0.6/s are answers 5xx,"
-            " 0.4/s get no answer",
-            id="some-errors",
-        ),
-        pytest.param(
-            state(upstream=server(answersPerSecond={"2xx": 90.0}, failuresPerSecond=10.0)),
-            "error",
-            "the server behind fails 10 % of its requests: 10/s get no answer",
-            id="many-errors",
-        ),
-    ],
-)  # fmt: skip
-def test_wrong(judged: dict[str, Any], severity: str, expected: str) -> None:
+def test_verdict(text: str, expected: str) -> None:
     """What is wrong comes first, and then nobody says that all is well."""
-    sentences = found(judged)
+    sentences = " ".join(expected.split())[2:].split(" > ")
 
-    assert (severity, expected) == sentences[0]
-    assert "ok" not in {severity for severity, _ in sentences}
-
-
-@pytest.mark.parametrize(
-    ("judged", "well", "expected"),
-    [
-        pytest.param(
-            state(upstream=server(p99=None, p50=None, silentSeconds=5.0, awaiting=1)),
-            IDLE,
-            "the server behind has answered nothing for 5 s: 1 request waits for it",
-            id="silent-to-one",
-        ),
-    ],
-)
-def test_notes(judged: dict[str, Any], well: str, expected: str) -> None:
-    """What is worth knowing does not keep all from being well."""
-    assert [("ok", well), ("note", expected)] == found(judged)
+    assert sentences == found(state(text))
 
 
-def test_what_would_be() -> None:
-    """Where flow control only observes nothing is wrong by it: it is what would be."""
-    judged = state(
-        level(
-            "a",
-            seatsInUse=5,
-            waiting=3,
-            oldestWaitSeconds=9.0,
-            holder={**GREEDY, "seats": 5, "waitsFor": 3},
-        ),
-        level("b", rejectedPerSecond={"queue-full": 2.0, "ban": 1.0}),
-        enforcement="observe",
-    )
-    greedy = "user greedy holds 5 of its 19 seats and would wait for 3"
+def test_long_problem() -> None:
+    """The health page has all of it."""
+    judged = state(f"problems: [{{check: limits, problem: {'x' * (MAX_PROBLEM + 1)}}}]")
 
-    assert [
-        (
-            "note",
-            "flow control only observes: enforcing would reject 3/s in b; 3 requests would wait",
-        ),
-        ("note", "b would reject 2/s (queues full)"),
-        ("note", f"3 would wait in a, for up to 9 s: {greedy}"),
-        ("note", "5 of 40 seats are in use while 3 would wait: 19 are kept for idle levels (b)"),
-    ] == found(judged)
-
-
-WOULD = "flow control only observes: enforcing would reject "
-FEWER = "63 of 100 requests/s would go on, if each took as long as now"
-
-
-@pytest.mark.parametrize(
-    ("judged", "expected"),
-    [
-        pytest.param(state(), ("ok", "nothing; nothing would wait"), id="idle"),
-        pytest.param(
-            state(level(waiting=50, dispatchedPerSecond=62.5)),
-            ("ok", "nothing; 50 requests would wait, 800 ms each"),
-            id="wait",
-        ),
-        pytest.param(
-            state(
-                level(waiting=1, dispatchedPerSecond=1.0, rejectedPerSecond={"queue-full": 1.0}),
-                level("b", rejectedPerSecond={"rate": 2.0}),
-            ),
-            ("note", "2/s in b, 1/s in low; 1 request would wait, 1 s each"),
-            id="reject",
-        ),
-        pytest.param(
-            state(level(dispatchedPerSecond=80.0), upstream=server()),
-            ("ok", "nothing; nothing would wait"),
-            id="nearly-as-many",
-        ),
-        pytest.param(
-            state(level(dispatchedPerSecond=63.0), upstream=server()),
-            (
-                "ok",
-                f"nothing; nothing would wait; {FEWER}",
-            ),
-            id="fewer",
-        ),
-        pytest.param(state(upstream=None), ("ok", "nothing; nothing would wait"), id="no-server"),
-    ],
-)
-def test_what_enforcing_would_do(judged: dict[str, Any], expected: tuple[str, str]) -> None:
-    """It is the first sentence but for errors."""
-    judged["enforcement"] = "observe"
-    severity, text = expected
-    assert (severity, WOULD + text) == found(judged)[0]
-    judged["problems"] = [problem("settings", "file s.yaml"), problem("store", "away")]
-
-    assert ["error", "note", "warning"] == [each for each, _ in found(judged)][:3]
-    assert WOULD + text == found(judged)[1][1]
-
-
-@pytest.mark.parametrize(
-    ("levels", "expected"),
-    [
-        pytest.param([level(seatsInUse=19)], None, id="nothing-waits"),
-        pytest.param(
-            [level(seatsInUse=19, waiting=1), level("b", seatsInUse=21)], None, id="all-in-use"
-        ),
-        pytest.param(
-            [level(seatsInUse=18, waiting=1), level("b", current=21, seatsInUse=21)],
-            None,
-            id="nobody-keeps-any",
-        ),
-        pytest.param(
-            [level(seatsInUse=19, waiting=1, max=19), level("b", current=21)],
-            "19 of 40 seats are in use while 1 waits: more may not be borrowed (low 19 at most)",
-            id="as-many-as-it-may",
-        ),
-        pytest.param(
-            [level(seatsInUse=35, waiting=1, current=36, max=40), level("b", current=3)],
-            "35 of 40 seats are in use while 1 waits: 3 are kept for idle levels (b)",
-            id="few",
-        ),
-        pytest.param(
-            [
-                level(seatsInUse=36, waiting=1, current=36),
-                *(level(name, current=1) for name in "bcdef"),
-            ],
-            "36 of 40 seats are in use while 1 waits: 4 are kept for idle levels"
-            " (b, c, d and 2 more)",
-            id="more-by-rounding",
-        ),
-        pytest.param(
-            [level(seatsInUse=39, waiting=1), level("b", current=1)],
-            "39 of 40 seats are in use while 1 waits: 1 is kept for idle levels (b)",
-            id="one",
-        ),
-        pytest.param(
-            [level(seatsInUse=39, waiting=1), level("x", type="Exempt", current=9, max=None)],
-            None,
-            id="exempt",
-        ),
-    ],
-)
-def test_kept_seats(levels: list[dict[str, Any]], expected: str | None) -> None:
-    """Seats that nobody uses while requests wait are told, with who has them."""
-    texts = [text for _, text in found(state(*levels)) if "seats are in use" in text]
-
-    assert ([] if expected is None else [expected]) == texts
-
-
-def test_one_seat() -> None:
-    """One seat is singular."""
-    judged = state(level(current=0, waiting=1), level("b", current=1), serverConcurrencyLimit=1)
-
-    assert "0 of 1 seat is in use while 1 waits: 1 is kept for idle levels (b)" in [
-        text for _, text in found(judged)
-    ]
-
-
-def test_order() -> None:
-    """Errors come first, then warnings, then notes; of levels the worst first."""
-    judged = state(
-        level("a", rejectedPerSecond={"queue-full": 1.0}),
-        level("b", rejectedPerSecond={"queue-full": 9.0}),
-        level("c", waiting=1, seatsInUse=40, oldestWaitSeconds=2.0),
-        level("d", waiting=1, oldestWaitSeconds=5.0),
-        enforcement="enforce",
-        upstream=server(p99=2.0, p50=None),
-        problems=[problem("limits", "late")],
-    )
-
-    assert [
-        ("error", "b rejects 9/s (queues full); upstream p99 2 s"),
-        ("error", "a rejects 1/s (queues full)"),
-        ("warning", "health check limits fails: late"),
-        ("warning", "1 waits in d, for up to 5 s"),
-        ("warning", "1 waits in c, for up to 2 s"),
-    ] == found(judged)
-
-
-def test_hostile_names() -> None:
-    """A name cannot be taken for the sentence around it."""
-    holder = {**GREEDY, "flow": "nobody; all is well"}
-    judged = state(level(**{**BUSY, "holder": holder}, rejectedPerSecond={"queue-full": 1.0}))
-
-    assert (
-        'low rejects 1/s (queues full): user "nobody; all is well" holds 19 of its 19 seats'
-        == found(judged)[0][1]
-    )
-
-
-def test_worst_first() -> None:
-    """The order of the severities is that of the sentences."""
+    assert [f"warning: health check limits fails: {'x' * (MAX_PROBLEM - 1)}…"] == found(judged)
     assert ["error", "warning", "note", "ok"] == [each.value for each in Severity]
 
 
-@pytest.mark.parametrize(
-    ("judged", "severity", "expected"),
-    [
-        pytest.param(
-            state(proxy=proxy(refusedPerSecond={"401": 12.0})),
-            "warning",
-            "the proxy itself refuses 12 requests/s without valid credentials, with 401",
-            id="credentials",
-        ),
-        pytest.param(
-            state(proxy=proxy(refusedPerSecond={"connections": 0.2})),
-            "error",
-            "the proxy refuses 0.2 connections/s: as many are open as may be",
-            id="connections",
-        ),
-        pytest.param(
-            state(proxy=proxy(refusedPerSecond={"flood-of-window-updates": 3.0})),
-            "warning",
-            "the proxy ends 3 HTTP/2 connections/s that flood it with window updates",
-            id="floods",
-        ),
-    ],
-)
-def test_what_no_level_tells(judged: dict[str, Any], severity: str, expected: str) -> None:
-    """Nobody is rejected and nothing waits long, and yet clients get nothing."""
-    assert [(severity, expected)] == found(judged)
+SELF = member("a", is_self=True)
+RECORD = "the fleet's record"
+REFUSED = "redis://10.0.0.5:6379: connection refused; this member uses its safe share, 120 seats"
+WORKERS = "the parent process"
+IDLE = "300 seats may be idle until their leases end"
+LOST = "it was killed, hangs or lost the store; the others share its seats"
 
 
 @pytest.mark.parametrize(
-    "judged",
+    ("view", "expected"),
     [
-        pytest.param(
-            state(upstream=server(answersPerSecond={"2xx": 11.0, "4xx": 89.0})), id="many-4xx"
+        (
+            fleet(state="joining", age_s=None, claim=0, in_force=0),
+            f"warning: {RECORD} has not been written: the proxy uses 0 of 600 seats",
         ),
-        pytest.param(state(upstream=server(answersPerSecond={"4xx": 0.9})), id="rare-4xx"),
-        pytest.param(
-            state(
-                level(dispatchedPerSecond=100.0),
-                level("tiny", dispatchedPerSecond=5.0, failedPerSecond=2.0),
-            ),
-            id="less-than-half",
+        (
+            fleet(state="partitioned", problem=REFUSED, age_s=40.0, in_force=120),
+            f"warning: {RECORD} has not been written for 40 s: {REFUSED}",
         ),
-        pytest.param(
-            state(level(dispatchedPerSecond=20.0, failedPerSecond=20.0)), id="no-other-level"
+        (
+            fleet(problem="no answer", age_s=2.4, store=WORKERS),
+            "warning: the workers' record has not been written for 2 s: no answer",
         ),
-        pytest.param(
-            state(level(dispatchedPerSecond=100.0, leftPerSecond=9.0)), id="few-departures"
+        (
+            fleet(SELF, member("b", age_s=4.1), member("c", 100, age_s=4.9)),
+            f"warning: nothing is heard of b for 4 s, c for 4 s: {IDLE}",
         ),
-        pytest.param(
-            state(level(dispatchedPerSecond=130.0), proxy=proxy(refusedPerSecond={"401": 12.0})),
-            id="some-without-credentials",
+        (
+            fleet(SELF, member("b", age_s=60.0), problem="no", age_s=60.0, lost_age_s=9.0),
+            f"warning: {RECORD} has not been written for 60 s: no",
         ),
-        pytest.param(
-            state(proxy=proxy(refusedPerSecond={"400": 0.9, "loop-delay": 9.0, "404": 9.0})),
-            id="few-malformed",
+        (
+            fleet(lost=2, lost_age_s=20.0),
+            f"note: the lease of a member of the fleet ended 20 s ago: {LOST}",
         ),
+        (
+            fleet(lost=2, lost_age_s=20.0, store=WORKERS),
+            f"note: the lease of a worker ended 20 s ago: {LOST}",
+        ),
+        (fleet(), ""),
+        (fleet(claims=600), ""),
+        (fleet(lost=1, lost_age_s=301.0), ""),
+        (fleet(member("a", is_self=True, age_s=9.0)), ""),
     ],
 )
-def test_what_is_no_matter(judged: dict[str, Any]) -> None:
-    """A little of it is how things are."""
-    assert "ok" == found(judged)[0][0]
+def test_fleet(view: FleetView, expected: str) -> None:
+    """Each has its sentence, which the live page has as well; its health check says no more."""
+    shown = fleet_json(view)
+    judged = {**state("problems: [{check: fleet, problem: x}]"), "fleet": shown}
 
-
-def test_failing_server_is_said_once() -> None:
-    """What follows from a server that fails is not said again."""
-    failing = server(state="failing", answersPerSecond={"4xx": 9.0}, failuresPerSecond=2.0)
-    judged = state(
-        level(dispatchedPerSecond=9.0),
-        level("tiny", dispatchedPerSecond=2.0, failedPerSecond=2.0),
-        upstream=failing,
-    )
-
-    assert 1 == len(found(judged))
+    assert expected == "".join(f"{severity}: {text}" for severity, text in fleet_findings(shown))
+    assert expected in ("", *found(judged))
+    assert (view.in_force, 40) == (seats_here(judged), seats_here(state()))
