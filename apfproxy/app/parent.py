@@ -107,7 +107,7 @@ class Parent:
             await self.admin.open(self.settings)
             await self._open_store()
             await workers.start()
-            routes = () if self._store is None else self._store.routes()
+            routes = () if self._store is None else self._store.api.routes()
             await self.admin.start(routes)
         except BaseException:
             await self.stop()
@@ -170,7 +170,7 @@ class Parent:
         cannot be used.
         """
         access = await self.access.prepare(settings)
-        put_token = nothing if self._store is None else self._store.prepare_token(settings)
+        put_token = nothing if self._store is None else self._store.api.prepare_token(settings)
         if problems := await self.workers.read_again():
             access.discard()
             raise OperatorError("\n".join(problems))

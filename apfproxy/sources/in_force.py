@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part, report
-from apfproxy.base.files import at_rest, notifications, watch_files
+from apfproxy.base.files import STALE_FILES_S, at_rest, notifications, watch_files
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.objects.additions import PREFIX
 from apfproxy.objects.decode import Problem, parts_of
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from apfproxy.base.files import Roots
     from apfproxy.flowcontrol.controller import Controller, Digest
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.objects.field_errors import FieldError
     from apfproxy.sources.object_files import FileContents
 
     LoadObserver = Callable[[tuple[Problem, ...], tuple[str, ...]], None]
@@ -59,12 +58,10 @@ RETRY_S = 5.0
 logger = logging.getLogger(__name__)
 
 
-class ObjectsError(OperatorError):
-    """The objects at the start are broken; the operator's fault.  A problem is one line."""
-
-    def __init__(self, problems: tuple[str, ...]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+def refuse(problems: Iterable[Problem]) -> None:
+    """Raise OperatorError, with a line for each part of a problem, if there are any."""
+    if texts := "\n".join(parts_of(problems)):
+        raise OperatorError(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +123,13 @@ class InForce:
             known = before.get((kind, name))
             if known is None or known[0] is not state:
                 found = read_object(self._content(kind, state))
-                known = (
-                    state,
-                    self._problem(kind, name, found) if isinstance(found, list) else found,
-                )
+                if isinstance(found, list):
+                    texts = tuple(map(str, found))
+                    known = state, Problem(self.name, texts, None, kind, name, tuple(found))
+                else:
+                    known = state, found
             self._read[kind, name] = known
         return [found for _, found in self._read.values()]
-
-    def _problem(self, kind: str, name: str, errors: list[FieldError]) -> Problem:
-        return Problem(self.name, tuple(map(str, errors)), None, kind, name, tuple(errors))
 
     def prepare(self, read: Iterable[FlowControlObject | Problem]) -> Prepared:
         """Digest what is not in force yet; puts nothing in force, so one other thread may call it.
@@ -179,15 +174,8 @@ class InForce:
             self._on_load(self.problems, self._dangling)
 
     def put_first(self, prepared: Prepared) -> None:
-        """Put in force what there is at first.
-
-        Raises:
-            ObjectsError: There are problems, and nothing is put in force.
-        """
-        if prepared.problems:
-            if self._on_load is not None:
-                self._on_load(prepared.problems, ())
-            raise ObjectsError(tuple(parts_of(prepared.problems)))
+        """Put in force what there is at first; OperatorError, and nothing, with any problem."""
+        refuse(prepared.problems)
         self.put(prepared)
 
     def _commit(self, digest: Digest, count: int) -> None:
@@ -200,8 +188,7 @@ class InForce:
                 counted(count, "object") if count else "no objects at all",
                 self.name,
             )
-        told = frozenset(self._dangling)
-        unused = [text for text in digest.problems if text not in told]
+        unused = [text for text in digest.problems if text not in self._dangling]
         for line in unused[:MAX_LOGGED_PROBLEMS]:
             logger.warning("%s", line)
         if len(unused) > MAX_LOGGED_PROBLEMS:
@@ -212,14 +199,11 @@ class InForce:
         for text in islice(parts_of(problems), MAX_LOGGED_PROBLEMS):
             logger.error("%s", text)
         if problems:
-            logger.error(
-                "%s in %s: %s",
-                f"{len(problems)} problems" if len(problems) > 1 else "a problem",
-                self.name,
-                "the configuration stays as it was"
-                if self._is_whole
-                else "what is not valid stays as it last was valid, or is left out",
-            )
+            whole = "the configuration stays as it was"
+            single = "what is not valid stays as it last was valid, or is left out"
+            count = f"{len(problems)} problems" if len(problems) > 1 else "a problem"
+            text = whole if self._is_whole else single
+            logger.error("%s in %s: %s", count, self.name, text)
 
     async def load(self, states: Sequence[State]) -> None:
         """Put in force what there is now."""
@@ -257,8 +241,10 @@ def own_annotations(obj: FlowControlObject) -> tuple[tuple[str, str], ...]:
 class ObjectFiles:
     """Files and directories, as the source of a controller's configuration.
 
-    The suggested objects may be among the built-in ones; `on_load` is told of `load_first`, too.
+    The suggested objects may be among the built-in ones.
     """
+
+    stale_after_s: float | None = STALE_FILES_S
 
     def __init__(
         self,
@@ -269,9 +255,10 @@ class ObjectFiles:
         preset: Preset = KUBERNETES,
         on_load: LoadObserver | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        changes: Callable[[Roots], AsyncGenerator[object, None]] = notifications,
     ) -> None:
         self.paths = paths
-        self._in_force = InForce(
+        self.in_force = InForce(
             ", ".join(paths),
             controller,
             on_load,
@@ -280,37 +267,21 @@ class ObjectFiles:
             preset=preset,
         )
         self._sleep = sleep
+        self._changes = changes
         self._reloading = asyncio.Lock()
         self._fingerprint = b""
 
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Why the files as they are now are not in force."""
-        return self._in_force.problems
-
     def load_first(self) -> None:
-        """Put the files' objects in force; blocks on the file system.
-
-        With problems it raises ObjectsError, and the mandatory objects alone are in force.
-        """
+        """Put the files' objects in force, or raise OperatorError; blocks on the file system."""
         contents, self._fingerprint = self._contents()
-        self._in_force.put_first(self._prepare(contents))
+        self.in_force.put_first(self._prepare(contents))
 
     async def prepare(self) -> Prepared:
-        """Make the argument of `put`, in place of `load_first`; changes nothing.
-
-        Raises:
-            ObjectsError: There are problems.
-        """
+        """Make what is to be put in force, in place of `load_first`; OperatorError."""
         contents, self._fingerprint = await asyncio.to_thread(self._contents)
         prepared = await asyncio.to_thread(self._prepare, contents)
-        if prepared.problems:
-            raise ObjectsError(tuple(parts_of(prepared.problems)))
+        refuse(prepared.problems)
         return prepared
-
-    def put(self, prepared: Prepared) -> None:
-        """Put what was prepared in force."""
-        self._in_force.put(prepared)
 
     async def reload(self) -> bool:
         """Read the files again, and put them in force if all is valid; whether they had changed."""
@@ -320,7 +291,7 @@ class ObjectFiles:
                 return False
             contents, fingerprint = found
             # In a thread: it takes seconds for thousands of objects.
-            self.put(await asyncio.to_thread(self._prepare, contents))
+            self.in_force.put(await asyncio.to_thread(self._prepare, contents))
             self._fingerprint = fingerprint  # only now: what could not be taken is tried again
             return True
 
@@ -332,12 +303,8 @@ class ObjectFiles:
         read = decode_files(contents)
         for each in read.left_out[:MAX_LOGGED_PROBLEMS]:
             logger.info("%s", each)
-        return self._in_force.prepare((*read.objects, *read.problems))
+        return self.in_force.prepare((*read.objects, *read.problems))
 
-    async def watch(
-        self,
-        beat: Callable[[], None],
-        changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None,
-    ) -> None:
+    async def watch(self, beat: Callable[[], None]) -> None:
         """Reload after each change, for ever; see `watch_files`."""
-        await watch_files(self.paths, self.reload, beat, changes or notifications)
+        await watch_files(self.paths, self.reload, beat, self._changes)

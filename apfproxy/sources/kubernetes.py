@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.objects.decode import Problem
     from apfproxy.settings import FlowControlSettings
     from apfproxy.sources.in_force import LoadObserver
     from apfproxy.sources.kubernetes_api import KubernetesApi
@@ -51,9 +50,11 @@ logger = logging.getLogger(__name__)
 class KubernetesObjects:
     """The flow control objects of an API, as the source of a controller's configuration.
 
-    The suggested objects may serve until it is known; `on_load` is told of `load_first`, too.
     With `writes_status` the condition `Dangling` of FlowSchemas is written.
     """
+
+    stale_after_s: float | None = None
+    """It is told of changes, and says by itself when it is not."""
 
     def __init__(
         self,
@@ -67,45 +68,34 @@ class KubernetesObjects:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.api = api
-        self._in_force = InForce(api.server, controller, on_load)
+        self.in_force = InForce(api.server, controller, on_load)
         self._until_known = InForce(
             "", controller, on_load, with_suggested=with_suggested, preset=preset
         )
         self._sleep = sleep
         self._wake = asyncio.Event()
         self._waited = asyncio.Event()
-        self.reflectors = {
-            resource.kind: Reflector(api, resource, self._wake.set, sleep=sleep)
-            for resource in RESOURCES
-        }
-        self.status: DanglingStatus | None = None
-        if writes_status:
-            self.status = DanglingStatus(
-                api,
-                self.reflectors["FlowSchema"],
-                self.reflectors["PriorityLevelConfiguration"],
-                sleep=sleep,
-            )
+        levels, schemas = (
+            Reflector(api, resource, self._wake.set, sleep=sleep) for resource in RESOURCES
+        )
+        self.reflectors = (levels, schemas)
+        self._status = DanglingStatus(api, schemas, levels, sleep=sleep) if writes_status else None
 
     @property
     def is_synced(self) -> bool:
         """Whether all objects of the API have been known."""
-        return all(each.is_synced for each in self.reflectors.values())
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Why objects of the API are not in force."""
-        return self._in_force.problems
+        return all(each.is_synced for each in self.reflectors)
 
     def problem(self) -> str | None:
         """Why the objects cannot be followed at the moment; None while they can."""
-        problems = [each.problem for each in self.reflectors.values() if each.problem is not None]
-        if not problems:
-            status = None if self.status is None else self.status.problem
-            others = "; ".join(filter(None, (self.api.problem, status)))
-            return f"{self.api.server}: {others}" if others else None
-        serving = "the last known objects are" if self.is_synced else "the built-in objects are"
-        return f"{self.api.server}: {'; '.join(problems)}; {serving} in force"
+        problems = [each.problem for each in self.reflectors if each.problem is not None]
+        if problems:
+            known = "last known" if self.is_synced else "built-in"
+            problems.append(f"the {known} objects are in force")
+        else:
+            status = self._status and self._status.problem
+            problems = [each for each in (self.api.problem, status) if each]
+        return f"{self.api.server}: {'; '.join(problems)}" if problems else None
 
     def load_first(self) -> None:
         """Put the built-in objects in force, to serve with until the API's are known."""
@@ -129,23 +119,14 @@ class KubernetesObjects:
 
     async def reload(self) -> None:
         """Put the API's valid objects in force, as far as they are known."""
-        self._in_force.name = self.api.server
-        await self._in_force.load(
+        self.in_force.name = self.api.server
+        await self.in_force.load(
             [
-                (kind, name, wire)
-                for kind, reflector in self.reflectors.items()
+                (reflector.kind, name, wire)
+                for reflector in self.reflectors
                 for name, wire in sorted(reflector.objects.items())
             ]
         )
-
-    async def watch(self) -> None:
-        """Follow the objects and load after each change; ends only when it is cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for reflector in self.reflectors.values():
-                group.create_task(reflector.run())
-            if self.status is not None:
-                group.create_task(self.status.run())
-            await load_when_woken(self._wake, self._load, self.api.server, self._sleep)
 
     async def _load(self) -> None:
         if not self.is_synced:
@@ -154,8 +135,17 @@ class KubernetesObjects:
             await self.reload()
         finally:
             self._waited.set()
-            if self.status is not None:
-                self.status.wake()
+            if self._status is not None:
+                self._status.wake()
+
+    async def watch(self, _beat: Callable[[], None]) -> None:
+        """Follow the objects and load after each change; ends only when it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self.reflectors:
+                group.create_task(reflector.run())
+            if self._status is not None:
+                group.create_task(self._status.run())
+            await load_when_woken(self._wake, self._load, self.api.server, self._sleep)
 
 
 def kubernetes_objects(

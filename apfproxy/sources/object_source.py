@@ -9,11 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.base.faults import Part
-from apfproxy.base.files import STALE_FILES_S
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.settings.change import Change
+from apfproxy.settings.change import Change, nothing
 from apfproxy.sources.in_force import ObjectFiles
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from apfproxy.sources.kubernetes import KubernetesObjects
     from apfproxy.sources.servers_behind import ServersBehind
     from apfproxy.sources.stored_objects import FlowControlApi, StoredObjects
+
+    Source = ObjectFiles | StoredObjects | KubernetesObjects
 
 OBJECTS, STORE = "objects", "store"
 """The health checks."""
@@ -65,7 +66,7 @@ class ObjectSource:
         self._add_check = partial(health.add, pages=(READYZ,), is_blocking=False)
         self._on_load = on_load
         self._behind = behind
-        self.source: ObjectFiles | StoredObjects | KubernetesObjects | None = None
+        self.source: Source | None = None
         self.kubernetes: KubernetesObjects | None = None
         self.api: FlowControlApi | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -81,13 +82,10 @@ class ObjectSource:
         source.load_first()
         self._watch(source)
 
-    def _watch(self, source: ObjectFiles | StoredObjects | KubernetesObjects) -> None:
-        watching_objects = partial(Supervised, Part.OBJECTS, "watching the objects")
-        if isinstance(source, ObjectFiles):
-            watching = watching_objects(source.watch, stale_after_s=STALE_FILES_S)
-        else:  # the others are told of changes, and say by themselves when they are not
-            follow = source.watch
-            watching = watching_objects(lambda _beat: follow())
+    def _watch(self, source: Source) -> None:
+        watching = Supervised(
+            Part.OBJECTS, "watching the objects", source.watch, stale_after_s=source.stale_after_s
+        )
         self._health.discard(OBJECTS)
         self._add_check(OBJECTS, look=watching.problem)
         self._watching = watching.start()
@@ -98,16 +96,10 @@ class ObjectSource:
         Raises:
             OperatorError: They cannot be used; a line for each problem.
         """
-        old, files = self._settings, None
-        was, is_ = old.flow_control, settings.flow_control
-        ask_for_token: Callable[[], None] = lambda: None  # noqa: E731 - nothing changes
-        if self.api is not None and settings.admin_token_file != old.admin_token_file:
-            ask_for_token = self.api.prepare_token(settings.admin_token_file)
-        is_same = (was.objects, was.suggested_objects, old.preset) == (
-            is_.objects,
-            is_.suggested_objects,
-            settings.preset,
-        )
+        ask_for_token = nothing
+        if self.api is not None:
+            ask_for_token = self.api.prepare_token(settings)
+        files, is_same = None, _of_files(settings) == _of_files(self._settings)
         if isinstance(self.source, ObjectFiles) and not is_same:
             files = self._files(settings)
             prepared = await files.prepare()
@@ -118,7 +110,7 @@ class ObjectSource:
             if files is not None:
                 self.end_watching()
                 self.source = files
-                files.put(prepared)
+                files.in_force.put(prepared)
                 self._watch(files)
 
         return Change(put)
@@ -129,9 +121,7 @@ class ObjectSource:
             timeout_s = self._settings.flow_control.kubernetes.first_sync_timeout_s
             await self.kubernetes.wait_until_synced(timeout_s)
 
-    async def _open(
-        self, is_admin_local: Callable[[], bool]
-    ) -> ObjectFiles | StoredObjects | KubernetesObjects:
+    async def _open(self, is_admin_local: Callable[[], bool]) -> Source:
         """The source; a store has the built-in objects by then."""
         flow_control = self._settings.flow_control
         if flow_control.kubernetes.is_enabled:
@@ -208,3 +198,8 @@ class ObjectSource:
         if self.api is not None:
             await self.api.stop()
             self.api = None
+
+
+def _of_files(settings: Settings) -> object:
+    flow_control = settings.flow_control
+    return flow_control.objects, flow_control.suggested_objects, settings.preset

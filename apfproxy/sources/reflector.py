@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from contextlib import aclosing, suppress
@@ -118,13 +119,15 @@ class Reflector:
     ) -> None:
         self._api = api
         self._resource = resource
+        self.kind = resource.kind
+        self._chosen = {"labelSelector": resource.selector} if resource.selector else {}
         self._on_change = on_change
         self._now_s = now_s
         self._backoff = backoff or Backoff()
         self._sleep = sleep
         self._at: str | None = None  # the resource version that a watch goes on from
         self._has_news = False  # whether the watch brought anything
-        self._began_s: float | None = None  # when the watch did
+        self._began_s = math.inf  # when the watch did
         self.objects: dict[str, Json] = {}
         self.is_synced = False
         self.version = resource.versions[0]
@@ -137,42 +140,29 @@ class Reflector:
         """The resource's path."""
         return self._resource.path(self.version)
 
-    @property
-    def _chosen(self) -> dict[str, str]:
-        """The part of a query that chooses objects."""
-        selector = self._resource.selector
-        return {"labelSelector": selector} if selector else {}
-
     async def run(self) -> None:
         """Follow the objects for ever."""
         while True:
-            self._has_news = False
-            self._began_s = None
-            least_s = 0.0
-            is_failure = False
+            self._has_news, self._began_s = False, math.inf
+            least_s, is_failure = 0.0, True
             try:
                 if self._at is None:
                     await self._list()
                 await self._watch()
+                is_failure = False
             except KubernetesApiError as error:
-                is_failure = True
                 least_s = error.retry_after_s
                 self._failed(error)
             except Exception as error:  # noqa: BLE001  the next attempt may do better than none
                 what = self._resource.plural
                 report(self._resource.part, error, f"{self._api.server}: {what} cannot be followed")
-                is_failure = True
                 self._at = None
                 self.problem = f"{what}: an error of the proxy itself, see its log"
-            is_steady = self._was_steady()
+            is_steady = self._now_s() - self._began_s >= STEADY_S
             if self._has_news or is_steady:
                 self._backoff.reset()
-            if is_steady and not is_failure:
-                continue
-            await self._sleep(self._backoff.next_s(least_s))
-
-    def _was_steady(self) -> bool:
-        return self._began_s is not None and self._now_s() - self._began_s >= STEADY_S
+            if is_failure or not is_steady:
+                await self._sleep(self._backoff.next_s(least_s))
 
     def _failed(self, error: KubernetesApiError) -> None:
         is_expired = error.status == GONE and self._at is not None  # else even a list is refused
@@ -212,19 +202,16 @@ class Reflector:
 
     async def _listed(self) -> tuple[dict[str, Json], str]:
         try:
-            return await self._listed_in_chunks({"limit": str(CHUNK)})
+            return await self._listed_in_chunks({**self._chosen, "limit": str(CHUNK)})
         except KubernetesApiError as error:
             if error.status != GONE:
                 raise
-        return await self._listed_in_chunks({})
+        return await self._listed_in_chunks(self._chosen)
 
     async def _listed_in_chunks(self, query: dict[str, str]) -> tuple[dict[str, Json], str]:
         objects: dict[str, Json] = {}
-        token = ""
         for _ in range(MAX_CHUNKS):
-            page = await self._api.get(
-                self.path, {**self._chosen, **query, **({"continue": token} if token else {})}
-            )
+            page = await self._api.get(self.path, query)
             at = object_version(page)
             items = page.get("items") or ()
             if not isinstance(items, list | tuple):
@@ -238,6 +225,7 @@ class Reflector:
                 raise KubernetesApiError("the continuation of the list is no string")
             if not token:
                 return objects, at
+            query = {**query, "continue": token}
         raise KubernetesApiError(f"a list of more than {MAX_CHUNKS} chunks")
 
     async def _watch(self) -> None:

@@ -29,7 +29,7 @@ from apfproxy.apiserver.gate import Gate
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.outcomes import decoded
 from apfproxy.apiserver.registry import Registry
-from apfproxy.apiserver.store.entries import Entry, StoreError, TooOldError
+from apfproxy.apiserver.store.entries import StoreError, TooOldError
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.write_guard import WriteGuard
@@ -43,11 +43,12 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.objects.types import GROUP, FlowControlObject, kind_of
+from apfproxy.settings.change import nothing
 from apfproxy.sources.in_force import InForce, load_when_woken
 from apfproxy.sources.token_file import usable_token
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from aiohttp import web
 
@@ -97,7 +98,8 @@ class FlowControlApi:
         is_local: Callable[[], bool],
         on_problem: Callable[[str | None], None],
     ) -> None:
-        token = usable_token(settings.admin_token_file)
+        self._token_file = settings.admin_token_file
+        token = usable_token(self._token_file)
         counters = ApiServerCounters()
         with starting("the store cannot be read"):
             self.store = Store(
@@ -117,12 +119,18 @@ class FlowControlApi:
         self._guard = WriteGuard(self._api.handle, is_local, token)
         self._gate = Gate(self._guard.handle, FLOW_CONTROL_KINDS, counters)
 
-    def prepare_token(self, path: str | None) -> Callable[[], None]:
-        """Prepare for another file with the token of writers; None for none.
+    def prepare_token(self, settings: Settings) -> Callable[[], None]:
+        """Prepare for another file with the token of writers; OperatorError if there is none."""
+        path = settings.admin_token_file
+        if path == self._token_file:
+            return nothing
+        token = usable_token(path)
 
-        OperatorError if there is no token in it.
-        """
-        return partial(self._guard.ask_for, usable_token(path))
+        def put() -> None:
+            self._token_file = path
+            self._guard.ask_for(token)
+
+        return put
 
     def routes(self) -> list[web.RouteDef]:
         """All of the API, for the application of the listener."""
@@ -145,6 +153,9 @@ class FlowControlApi:
 class StoredObjects:
     """The flow control objects of a store, as the source of a controller's configuration."""
 
+    stale_after_s: float | None = None
+    """It is told of changes."""
+
     def __init__(
         self,
         store: Store,
@@ -156,31 +167,19 @@ class StoredObjects:
     ) -> None:
         self._store = store
         kinds = {kind.name: kind for kind in FLOW_CONTROL_KINDS}
-
-        def content(kind: str, entry: Entry) -> object:
-            return decoded(kinds[kind], entry)
-
-        self._in_force = InForce(name, controller, on_load, content=content)
+        self.in_force = InForce(
+            name, controller, on_load, content=lambda kind, entry: decoded(kinds[kind], entry)
+        )
         self._sleep = sleep
         self._wake = asyncio.Event()
 
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Why objects of the store are not in force."""
-        return self._in_force.problems
-
-    @property
-    def valid(self) -> Iterable[FlowControlObject]:
-        """The objects that are in force, each as it last was valid."""
-        return self._in_force.valid.values()
-
     def load_first(self) -> None:
-        """Put the store's objects in force; raises ObjectsError if there are problems."""
-        self._in_force.put_first(self._in_force.prepare(self._in_force.read(self._states())))
+        """Put the store's objects in force; OperatorError if there are problems."""
+        self.in_force.put_first(self.in_force.prepare(self.in_force.read(self._states())))
 
     async def reload(self) -> None:
         """Put the store's valid objects in force."""
-        await self._in_force.load(self._states())
+        await self.in_force.load(self._states())
 
     def _states(self) -> list[State]:
         return [
@@ -189,10 +188,10 @@ class StoredObjects:
             for entry in self._store.collection(kind.resource).snapshot()
         ]
 
-    async def watch(self) -> None:
+    async def watch(self, _beat: Callable[[], None]) -> None:
         """Load after each change, until the store is closed or this is cancelled."""
         async with asyncio.TaskGroup() as group:
-            loading = load_when_woken(self._wake, self.reload, self._in_force.name, self._sleep)
+            loading = load_when_woken(self._wake, self.reload, self.in_force.name, self._sleep)
             follower = group.create_task(loading)
             async with asyncio.TaskGroup() as watchers:
                 for kind in FLOW_CONTROL_KINDS:
@@ -220,16 +219,10 @@ class StoredObjects:
 class SharedStore:
     """The store of settings that name one, and the file that other processes read.
 
-    Args:
-        settings: Of the whole.
-        health: Of the process.
-        is_local: Whether only this machine reaches the listener of the API.
+    `is_local` says whether only this machine reaches the listener of the API.  The file at `path`
+    lies beside the store, as SQLite's own do.
 
-    Attributes:
-        path: Of the file, beside the store as SQLite's own are.
-
-    Raises:
-        OperatorError: The store cannot be used.
+    OperatorError if the store cannot be used.
     """
 
     def __init__(
@@ -241,23 +234,19 @@ class SharedStore:
         self._health = health
         for name in (STORE, OBJECTS, CONFIGURATION):
             health.add(name, pages=(READYZ,), is_blocking=False)
-        self._token_file = settings.admin_token_file
-        self._api = FlowControlApi(
+        self.api = FlowControlApi(
             store, settings, is_local=is_local, on_problem=partial(health.report, STORE)
         )
         # Nothing asks it for seats: it says what objects are good for.
-        controller = Controller(
-            LoopClock(asyncio.get_running_loop()),
-            settings.flow_control.server_concurrency_limit,
-            0,
-        )
+        clock = LoopClock(asyncio.get_running_loop())
+        controller = Controller(clock, settings.flow_control.server_concurrency_limit, 0)
         self._changed = asyncio.Event()
-        self._objects = StoredObjects(self._api.store, store, controller, on_load=self._on_load)
+        self._objects = StoredObjects(self.api.store, store, controller, on_load=self._on_load)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Write the file, from now on with each change; OperatorError if that cannot be."""
-        await self._api.start()
+        await self.api.start()
         self._objects.load_first()
         try:
             self.write()
@@ -265,29 +254,13 @@ class SharedStore:
             raise OperatorError(f"cannot write {self.path}: {error.strerror or error}") from error
         self._changed.clear()
         writing = partial(load_when_woken, self._changed, self._write, self.path, asyncio.sleep)
-        for what, run in (("watching", self._objects.watch), ("writing", writing)):
-            task = Supervised(Part.OBJECTS, f"{what} the objects", lambda _, run=run: run())  # type: ignore[misc]  # bound
+        for what, work in (("watching", self._objects.watch), ("writing", lambda _beat: writing())):
+            task = Supervised(Part.OBJECTS, f"{what} the objects", work)
             self._tasks.append(task.start())
 
     def write(self) -> None:
         """Write the file as of now; OSError if that cannot be."""
-        write_objects(self.path, self._objects.valid)
-
-    def routes(self) -> Sequence[web.RouteDef]:
-        """The routes of the API."""
-        return self._api.routes()
-
-    def prepare_token(self, settings: Settings) -> Callable[[], None]:
-        """Prepare for another token of writers; OperatorError if there is none."""
-        if settings.admin_token_file == self._token_file:
-            return lambda: None
-        ask = self._api.prepare_token(settings.admin_token_file)
-
-        def put() -> None:
-            self._token_file = settings.admin_token_file
-            ask()
-
-        return put
+        write_objects(self.path, self._objects.in_force.valid.values())
 
     async def close(self) -> None:
         """End watches, finish writes, remove the file; harmless once done."""
@@ -295,7 +268,7 @@ class SharedStore:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._api.stop()
+        await self.api.stop()
         Path(self.path).unlink(missing_ok=True)  # noqa: ASYNC240 - one system call
 
     def _on_load(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from msgspec import structs
 from apfproxy.app import cluster as cluster_module
 from apfproxy.app.process import ProxyProcess, named_clusters, named_servers
 from apfproxy.base import tasks
-from apfproxy.base.errors import ListenError
+from apfproxy.base.errors import ListenError, OperatorError
 from apfproxy.base.faults import Part
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -31,7 +31,7 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.sources import object_counts
-from apfproxy.sources.in_force import InForce, ObjectFiles, ObjectsError
+from apfproxy.sources.in_force import InForce, ObjectFiles
 from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.stored_objects import StoredObjects
 from tests.end_to_end.peer import WAIT_S
@@ -178,7 +178,7 @@ async def test_an_object_that_is_not_valid(
         flow_control = FlowControlSettings(kubernetes=kubernetes)
     # Only this test is to say what comes.
     for kind in (StoredObjects, KubernetesObjects):
-        monkeypatch.setattr(kind, "watch", lambda _source: asyncio.Event().wait())
+        monkeypatch.setattr(kind, "watch", lambda _source, _beat: asyncio.Event().wait())
     process = ProxyProcess(settings_for(9, flow_control))
     await process.start()
     assert isinstance(process.cluster.objects.source, StoredObjects | KubernetesObjects)
@@ -202,7 +202,7 @@ async def test_broken_objects_at_first(tmp_path: Path) -> None:
     path.write_text("broken")
     process = ProxyProcess(settings_for(9, FlowControlSettings(objects=(str(path),))))
 
-    with pytest.raises(ObjectsError):
+    with pytest.raises(OperatorError):
         await process.start()
 
 

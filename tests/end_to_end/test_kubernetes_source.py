@@ -257,7 +257,7 @@ async def test_thousand_changes(
                     link.strike(chance.choice([Ending.RESET, Ending.CLOSE]))
             expected = await objects_of(session, url)
             await watched.until(lambda current: current == expected)
-            reflectors = source_of(process).reflectors.values()
+            reflectors = source_of(process).reflectors
         link.stop()
 
     assert expected == watched.current
@@ -385,11 +385,11 @@ async def test_any_cluster(path: str | None, tmp_path: Path) -> None:
         settings = FlowControlSettings(kubernetes=kubernetes)
         source = kubernetes_objects(settings, controller, lambda _problems, _dangling: None)
         source.load_first()
-        watching = spawn(source.watch(), name="watching")
+        watching = spawn(source.watch(lambda: None), name="watching")
         try:
             await source.wait_until_synced(30)
             is_synced = source.is_synced
-            problems = source.problems
+            problems = source.in_force.problems
         finally:
             watching.cancel()
             await asyncio.wait((watching,))
@@ -397,5 +397,5 @@ async def test_any_cluster(path: str | None, tmp_path: Path) -> None:
 
     assert is_synced
     assert not problems
-    levels = source.reflectors["PriorityLevelConfiguration"].objects
+    levels = source.reflectors[0].objects
     assert {*MANDATORY, *levels} == controller.levels.keys()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections import Counter
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.base.errors import OperatorError
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -19,13 +18,13 @@ from apfproxy.objects.additions import read_flow_schema_additions, read_level_ad
 from apfproxy.objects.validation import validate
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from apfproxy.sources import in_force
-from apfproxy.sources.in_force import ObjectFiles, ObjectsError
+from apfproxy.sources.in_force import ObjectFiles
 from tests.sources.test_object_files import SCHEMA, level
 from tests.sources.writer import Writer
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Mapping
     from pathlib import Path
 
     from apfproxy.base.files import Roots
@@ -46,65 +45,23 @@ class Loads:
         self.outcomes.append((len(problems), len(dangling)))
 
 
-class Threads:
-    """In which threads a controller's configurations are prepared, and put in force.
-
-    Args:
-        patch: For as long as a test runs.
-    """
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.preparing: set[threading.Thread] = set()
-        self.committing: set[threading.Thread] = set()
-        for name, seen in (("digest", self.preparing), ("commit", self.committing)):
-            patch.setattr(Controller, name, self._seen_by(getattr(Controller, name), seen))
-
-    @staticmethod
-    def _seen_by(
-        act: Callable[[Controller, Any], Any], seen: set[threading.Thread]
-    ) -> Callable[[Controller, Any], Any]:
-        def recorded(controller: Controller, argument: Any) -> Any:  # noqa: ANN401 - of either
-            seen.add(threading.current_thread())
-            return act(controller, argument)
-
-        return recorded
-
-    def check(self) -> None:
-        """The event loop's thread does no more than it has to."""
-        here = {threading.current_thread()}
-        assert self.preparing
-        assert not here & self.preparing
-        assert here == self.committing
-
-
 @pytest.fixture
 def controller() -> Controller:
     """A controller that has the mandatory objects."""
     return Controller(VirtualClock(), 100, 0)
 
 
-def test_without_suggested_objects(controller: Controller) -> None:
-    """Only the mandatory objects are there if the suggested ones are not wanted."""
-    ObjectFiles((), controller, with_suggested=False).load_first()
-
-    assert set(controller.levels) == {"exempt", "catch-all"}
-
-
 def test_broken_at_first(tmp_path: Path, controller: Controller) -> None:
     """A process does not start with broken objects: all problems are raised."""
     (tmp_path / "a.yaml").write_text("a: [")
     (tmp_path / "b.yaml").write_text("b: [")
-    loads = Loads()
-    source = ObjectFiles((str(tmp_path),), controller, on_load=loads)
+    with pytest.raises(OperatorError) as caught:
+        ObjectFiles((str(tmp_path),), controller).load_first()
 
-    with pytest.raises(ObjectsError) as caught:
-        source.load_first()
-
-    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+    assert [line.partition(":")[0] for line in str(caught.value).splitlines()] == [
         str(tmp_path / "a.yaml"),
         str(tmp_path / "b.yaml"),
     ]
-    assert loads.outcomes == [(2, 0)]
 
 
 async def test_reload(
@@ -127,7 +84,7 @@ async def test_reload(
             path.write_text(text)
             changed = await source.reload()
             mine = set(controller.levels) & {"first", "second", "third", "fourth"}
-            steps.append((changed, mine, len(source.problems)))
+            steps.append((changed, mine, len(source.in_force.problems)))
 
     assert steps == [
         (False, {"first"}, 0),
@@ -144,33 +101,6 @@ async def test_reload(
     assert len(messages) == 4
 
 
-async def test_file_that_is_being_written(tmp_path: Path, controller: Controller) -> None:
-    """A file that is empty for a moment, or half there, is not taken until it rests."""
-    path = tmp_path / "a.yaml"
-    path.write_text(level("first"))
-    loads = Loads()
-    whole = level("first") + "---\n" + level("second")
-    writes = [partial(path.write_text, text) for text in (level("second"), whole)]
-    source = ObjectFiles((str(path),), controller, on_load=loads, sleep=Writer(*writes))
-    source.load_first()
-    path.write_text("")
-
-    assert await source.reload()
-    assert {"first", "second"} <= set(controller.levels)
-    assert loads.outcomes == [(0, 0), (0, 0)]
-
-
-async def test_no_objects_are_warned_about(
-    tmp_path: Path, controller: Controller, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Files without any object leave the built-in ones, which is hardly what was wanted."""
-    with caplog.at_level(logging.WARNING, logger=in_force.__name__):
-        ObjectFiles((str(tmp_path),), controller).load_first()
-
-    messages = [record.getMessage() for record in caplog.records]
-    assert messages == [f"generation 2 of the configuration: no objects at all from {tmp_path}"]
-
-
 async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Controller) -> None:
     """A swapped link, as of a mounted ConfigMap, takes effect, and its target is then watched."""
     for version in ("1", "2"):
@@ -178,8 +108,6 @@ async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Contr
         (tmp_path / f"..{version}" / "a.yaml").write_text(level(f"level-{version}"))
     (tmp_path / "..data").symlink_to("..1")
     (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
-    source = ObjectFiles((str(tmp_path),), controller, sleep=Writer())
-    source.load_first()
     watched: list[Roots] = []
 
     async def changes(roots: Roots) -> AsyncGenerator[object, None]:
@@ -191,8 +119,10 @@ async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Contr
         (tmp_path / "..new").rename(tmp_path / "..data")
         yield None
 
+    source = ObjectFiles((str(tmp_path),), controller, sleep=Writer(), changes=changes)
+    source.load_first()
     with pytest.raises(asyncio.CancelledError):
-        await source.watch(lambda: None, changes)
+        await source.watch(lambda: None)
 
     assert "level-2" in controller.levels
     assert str(tmp_path / "..1") in {path for path, _, _ in watched[0]}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -88,16 +89,6 @@ def test_dangling_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     assert 2 == caplog.text.count("'lost'")
 
 
-def test_problems_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Problems are in the log when they come, all of them, and not again while they stay."""
-    in_force = InForce("here", Controller(VirtualClock(), 100, 0))
-    for _ in range(3):
-        take(in_force, [PROBLEM, PROBLEM])
-
-    assert 1 == caplog.text.count("2 problems in here: what is not valid stays")
-    assert (PROBLEM, PROBLEM) == in_force.problems
-
-
 def level(name: str) -> FlowControlObject:
     """A priority level."""
     found = read_object(with_type(level_wire(name), "PriorityLevelConfiguration", f"{GROUP}/v1"))
@@ -124,3 +115,24 @@ def test_invalid_from_the_first() -> None:
     take(InForce("here", controller), [PROBLEM, level("a")])
 
     assert {"a", "catch-all", "exempt"} == set(controller.levels)
+
+
+async def test_only_the_commit_is_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects are read and checked in a thread: thousands of them take their time."""
+    seen: list[tuple[str, bool]] = []
+    here = threading.current_thread()
+    for name in ("digest", "commit"):
+        act = getattr(Controller, name)
+
+        def record(own: Controller, given: Any, name: str = name, act: Any = act) -> Any:  # noqa: ANN401
+            seen.append((name, threading.current_thread() is here))
+            return act(own, given)
+
+        monkeypatch.setattr(Controller, name, record)
+    controller = Controller(VirtualClock(), 100, 0)
+    seen.clear()
+    wire = with_type(level_wire("mine"), "PriorityLevelConfiguration", f"{GROUP}/v1")
+    await InForce("here", controller).load([("PriorityLevelConfiguration", "mine", wire)])
+
+    assert [("digest", False), ("commit", True)] == seen
+    assert "mine" in controller.levels

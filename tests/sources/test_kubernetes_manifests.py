@@ -42,7 +42,7 @@ async def test_rights() -> None:
     source = Source(writes_status=True)
     source.api.put(SCHEMAS, schema("mine", "none"))
     source.objects.load_first()
-    watching = spawn(source.objects.watch(), name="watching")
+    watching = spawn(source.objects.watch(lambda: None), name="watching")
     await until(lambda: bool(source.api.applied))
     watching.cancel()
     asked = set(source.api.asked)

@@ -46,7 +46,7 @@ async def test_file(tmp_path: Path) -> None:
     await scene.store.start()
     names = scene.names()
     page = scene.page()
-    routes = scene.store.routes()
+    routes = scene.store.api.routes()
     await scene.store.close()
     await scene.store.close()
 
@@ -89,11 +89,11 @@ async def test_token(tmp_path: Path) -> None:
     token.write_text("secret" * 9)
     scene = Scene(tmp_path)
     await scene.store.start()
-    scene.store.prepare_token(scene.settings)()
+    scene.store.api.prepare_token(scene.settings)()
     other = structs.replace(scene.settings, admin_token_file=str(token))
-    scene.store.prepare_token(other)()
+    scene.store.api.prepare_token(other)()
     with pytest.raises(OperatorError):
-        scene.store.prepare_token(
+        scene.store.api.prepare_token(
             structs.replace(scene.settings, admin_token_file=str(tmp_path / "gone"))
         )
     await scene.store.close()

@@ -11,14 +11,15 @@ from apfproxy.apiserver.flowcontrol.kinds import PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.apiserver.store.store import Store
+from apfproxy.base.errors import OperatorError
 from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.sources import in_force
-from apfproxy.sources.in_force import InForce, ObjectsError
+from apfproxy.sources.in_force import InForce
 from apfproxy.sources.stored_objects import StoredObjects
 from tests.apiserver.controllers.scene import Scene
 from tests.sources.kubernetes_double import level
-from tests.sources.test_files import Loads, Threads
+from tests.sources.test_files import Loads
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ async def test_spoilt_at_first() -> None:
     source = Source()
     source.spoil()
 
-    with pytest.raises(ObjectsError, match='the store: PriorityLevelConfiguration "bad"'):
+    with pytest.raises(OperatorError, match='the store: PriorityLevelConfiguration "bad"'):
         source.stored.load_first()
 
 
@@ -71,7 +72,7 @@ async def test_follows() -> None:
     """Changes are in force soon after, many of them at once, until the store is closed."""
     source = Source()
     source.stored.load_first()
-    watching = spawn(source.stored.watch(), name="watching")
+    watching = spawn(source.stored.watch(lambda: None), name="watching")
     await asyncio.sleep(0)
     for number in range(50):
         await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level(f"level-{number}"))
@@ -92,7 +93,7 @@ async def test_follows_after_too_much() -> None:
     source.scene.registry.store = source.scene.store
     stored = StoredObjects(source.scene.store, "x", source.controller)
     stored.load_first()
-    watching = spawn(stored.watch(), name="watching")
+    watching = spawn(stored.watch(lambda: None), name="watching")
     await asyncio.sleep(0)
     for number in range(100):
         await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level(f"level-{number}"))
@@ -100,18 +101,6 @@ async def test_follows_after_too_much() -> None:
     watching.cancel()
 
     assert 102 == len(source.controller.levels)
-
-
-async def test_only_the_commit_is_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objects are read and checked in a thread: thousands of them take their time."""
-    source = Source()
-    source.stored.load_first()
-    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("mine"))
-    threads = Threads(monkeypatch)
-    await source.stored.reload()
-
-    threads.check()
-    assert "mine" in source.controller.levels
 
 
 async def test_what_cannot_be_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +118,7 @@ async def test_what_cannot_be_taken_is_tried_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(InForce, "prepare", fail_once)
     monkeypatch.setattr(in_force, "RETRY_S", 0.0)
     await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("a"))
-    watching = spawn(source.stored.watch(), name="watching")
+    watching = spawn(source.stored.watch(lambda: None), name="watching")
     await until(lambda: "a" in source.controller.levels)
     watching.cancel()
 
