@@ -59,6 +59,10 @@ MOST_VALUES, DEEPEST = 100_000, 20
 CLUSTERS = "clusters"
 MAX_CLUSTERS = 1000
 """Ten times as many as one process is meant for."""
+MOST_NAMED = 3
+"""Settings of a section that a message names."""
+WORDS_FOR_NOTHING = ("none", "off", "no", "false", "never", "unlimited")
+"""People write these where null is meant."""
 RENAMED = {"upstream.probeInterval": "upstream.healthCheck.interval"}
 """Settings that had another name."""
 FORMS: dict[object, Form] = {bool: BOOL, int: WHOLE, float: NUMBER, str: TEXT}
@@ -220,10 +224,12 @@ class Reader:
         """Make a record of a mapping; what is wrong or absent in it is as in `base`."""
         if _is_null(node):
             return base
-        if not isinstance(node, yaml.MappingNode):
-            self.refuse(node, path, f"expected a mapping of settings, not {_described(node)}")
-            return base
         known = settings_in(type(base))
+        if not isinstance(node, yaml.MappingNode):
+            some = ", ".join([*known][:MOST_NAMED]) + ", ..." * (len(known) > MOST_NAMED)
+            problem = f"expected a mapping of settings ({some}), not {_described(node)}"
+            self.refuse(node, path, problem)
+            return base
         values: dict[str, object] = {}
         for key_node, value_node in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
@@ -272,6 +278,9 @@ class Reader:
         """One value that is neither absent nor a list; ValueError if it is wrong."""
         form = setting.form
         kind = node.tag.removeprefix(TAG)
+        is_off = setting.is_optional and not setting.is_list and node.value in WORDS_FOR_NOTHING
+        if is_off and not _reads(form, node.value):
+            raise ValueError(f"expected {form.expected}, or null for none, not {node.value!r}")
         if not isinstance(node, yaml.ScalarNode) or kind not in form.kinds:
             raise ValueError(f"expected {form.expected}, not {_described(node)}{_hint(form, node)}")
         value = form.parse(node.value)
@@ -304,7 +313,7 @@ def _suggestion(key: str, known: dict[str, Setting], path: str) -> str:
     named_so = [each for each in setting_paths() if each.rpartition(".")[2].lower() == key.lower()]
     if len(named_so) > 1:  # one of other sections would be a guess: many have `enabled`
         named_so = [each for each in named_so if each.startswith(f"{own_path}.")]
-    elsewhere = closest(f"{own_path}.{key}", named_so, likeness=0.6)
+    elsewhere = closest(f"{own_path}.{key}", named_so, likeness=0.5)
     if close := elsewhere or closest(key, known, likeness=0.6):
         return f"; did you mean {close}?"
     where = f"in {path}" if path else "at the top"
@@ -319,12 +328,16 @@ def _hint(form: Form, node: yaml.Node) -> str:
     if node.style in ("'", '"') and plain in form.kinds:
         return f"; leave the quotes out: {node.value}"
     if node.style is None and "str" in form.kinds and not _is_null(node):
-        try:
-            form.parse(node.value)
-        except ValueError:
-            return ""
-        return f'; put it in quotes: "{node.value}"'
+        return f'; put it in quotes: "{node.value}"' if _reads(form, node.value) else ""
     return ""
+
+
+def _reads(form: Form, text: str) -> bool:
+    try:
+        form.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_null(node: yaml.Node) -> bool:
@@ -341,7 +354,8 @@ def _described(node: yaml.Node) -> str:
 
 def _items(node: yaml.Node) -> list[yaml.Node]:
     if not isinstance(node, yaml.SequenceNode):
-        raise ValueError(f"expected a list, not {_described(node)}")  # noqa: TRY004 - of the file
+        example = f" such as [{node.value}]" if isinstance(node, yaml.ScalarNode) else ""
+        raise ValueError(f"expected a list{example}, not {_described(node)}")  # noqa: TRY004 - of a file
     return list(node.value)
 
 
@@ -351,7 +365,8 @@ def _clusters(reader: Reader, base: Settings) -> tuple[ClusterSettings, ...]:
     if node is None or _is_null(node):
         return ()
     if not isinstance(node, yaml.SequenceNode) or len(node.value) > MAX_CLUSTERS:
-        problem = f"expected a list of at most {MAX_CLUSTERS} clusters"
+        found = len(node.value) if isinstance(node, yaml.SequenceNode) else _described(node)
+        problem = f"expected a list of at most {MAX_CLUSTERS} clusters, not {found}"
         reader.refuse(node, CLUSTERS, problem)
         return ()
     names: set[str] = set()

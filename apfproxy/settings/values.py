@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from apfproxy.base.address import Address, Network
+from apfproxy.objects.field_errors import closest
 from apfproxy.request.rules import PATTERN
 
 if TYPE_CHECKING:
@@ -114,7 +115,15 @@ def matching(
 
 def one_of(*choices: str) -> Form:
     """The form of a text that is one of a few."""
-    return matching("|".join(choices), f"one of {', '.join(choices)}", choices=choices)
+    expected = f"one of {', '.join(choices)}"
+
+    def parse(text: str) -> str:
+        if text in choices:
+            return text
+        close = closest(text, choices)
+        raise ValueError(f"{unlike(expected, text)}{f'; did you mean {close}?' if close else ''}")
+
+    return Form(parse, expected, choices=choices)
 
 
 def parse_text(text: str) -> str:

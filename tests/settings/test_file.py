@@ -134,9 +134,9 @@ upstream: {probeInterval: 1s}
 watch: {limit: 1s, limit: 2s}
 > 1: watch.limit: given twice; keep one
 []
-> 1: expected a mapping of settings, not a list
+> 1: expected a mapping of settings (preset, request, downstream, ...), not a list
 watch: 3
-> 1: watch: expected a mapping of settings, not '3'
+> 1: watch: expected a mapping of settings (silence, limit, bookmarkLimit), not '3'
 watch: {limit: [1s]}
 > 1: watch.limit: expected a duration such as 32s, 500ms or 1m30s, not a list
 watch: {limit: null}
@@ -144,9 +144,9 @@ watch: {limit: null}
 upstream: {url: {}}
 > 1: upstream.url: expected a URL such as http://127.0.0.1:8000, not a mapping
 upstream: {endpoints: ['http://a']}
-> 1: upstream.endpoints[0]: expected a mapping of settings, not 'http://a'
+> 1: upstream.endpoints[0]: expected a mapping of settings (url, weight), not 'http://a'
 downstream: {identityHeadersFrom: 10.0.0.0/8}
-> 1: downstream.identityHeadersFrom: expected a list, not '10.0.0.0/8'
+> 1: downstream.identityHeadersFrom: expected a list such as [10.0.0.0/8], not '10.0.0.0/8'
 downstream: {listen: 8080}
 > 1: downstream.listen: expected HOST:PORT in quotes, such as "127.0.0.1:8080", not '8080'
 downstream: {maxHeaderFields: "4"}
@@ -181,6 +181,16 @@ downstream: {identityHeadersFrom: [10.0.0.1/8]}
 > 1: downstream.identityHeadersFrom: '10.0.0.1/8' has bits set to the right of its prefix...
 logLevel: loud
 > 1: logLevel: expected one of debug, info, warning, error, not 'loud'
+logLevel: WARN
+> 1: logLevel: expected one of debug, info, warning, error, not 'WARN'; did you mean warning?
+admin: none
+> 1: admin: expected HOST:PORT in quotes, such as "127.0.0.1:8080", or null for none, not 'none'
+downstream: {limits: {maxConnections: off}}
+> 1: downstream.limits.maxConnections: expected a whole number in decimal digits, such as 100, or...
+listen: ':8080'
+> 1: listen: unknown key; did you mean downstream.listen?
+address: a
+> 1: address: unknown key; known at the top: preset, request, downstream, upstream...
 flowControl: {enforcement: yes}
 > 1: flowControl.enforcement: expected one of enforce, observe, not 'yes'
 upstream: {service: {scheme: [http]}}
@@ -193,7 +203,7 @@ upstream:
 upstream: {service: {port: 0}}
 > 1: upstream.service.port: expected the name of a port, or its number from 1 to 65535, not '0'
 clusters: a
-> 1: clusters: expected a list of at most 1000 clusters
+> 1: clusters: expected a list of at most 1000 clusters, not 'a'
 a: b: c
 > 1: not YAML: mapping values are not allowed here
 a: &a [*a]
@@ -220,7 +230,7 @@ a: &a [*a]
         ("[" * 1500, ["1: nested too deeply"]),
         (
             json.dumps({"clusters": [{}] * 1001}),
-            ["1: clusters: expected a list of at most 1000 clusters"],
+            ["1: clusters: expected a list of at most 1000 clusters, not 1001"],
         ),
     ],
 )
@@ -519,7 +529,7 @@ REFUSED = """
 {name: a, hosts: [a], clusters: []}
 > clusters[a].clusters: unknown key of a cluster; it is of the whole proxy, so set it at the top
 a
-> clusters[0]: expected a mapping of settings, not 'a'
+> clusters[0]: expected a mapping of settings (name, hosts, pathPrefix, ...), not 'a'
 """
 
 
