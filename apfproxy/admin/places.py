@@ -134,7 +134,15 @@ class Place(asyncio.Protocol):
             self.abort()  # it made way when it was through
 
     def data_received(self, data: bytes) -> None:
-        self.inner.data_received(data)
+        """Pass it on, in a form that is empty afterwards.
+
+        aiohttp's error for a malformed head is part of a cycle with the frames of these calls: only
+        the garbage collector would free what they hold, long after the connection is gone.
+        """
+        view = memoryview(data)
+        del data
+        with view:
+            self.inner.data_received(cast("bytes", view))
 
     def eof_received(self) -> bool | None:
         return self.inner.eof_received()

@@ -38,7 +38,7 @@ class Signals:
         self.second = asyncio.Event()
         self.hangup = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._handled: list[int] = []
+        self._before: dict[int, Any] = {}
         self._is_signalled = False
         self._handle(signal.SIGTERM, self._end)
         self._handle(signal.SIGINT, self._end)
@@ -57,8 +57,8 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number in set(self._handled):
-            self._loop.remove_signal_handler(number)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def on_rotation(self, reopen: Callable[[], None]) -> None:
         self._handle(signal.SIGUSR1, reopen)
@@ -95,8 +95,18 @@ class Signals:
         await self.second.wait()
 
     def _handle(self, number: int, callback: Callable[..., None], *arguments: object) -> None:
-        self._loop.add_signal_handler(number, callback, *arguments)
-        self._handled.append(number)
+        """Call back in the loop, once for a signal.
+
+        Not `loop.add_signal_handler`: what that of uvloop adds may be called twice for one signal,
+        if that arrives while another one is handled.
+        """
+
+        def deliver(_number: int, _frame: object) -> None:
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+        self._before.setdefault(number, signal.getsignal(number))
+        signal.signal(number, deliver)
+        signal.siginterrupt(number, False)  # noqa: FBT003 - it has no name
 
     def _ignore(self, number: int) -> None:
         text = "%s means nothing here, and is ignored"

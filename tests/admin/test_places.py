@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 
 import pytest
 from aiohttp import web
@@ -33,6 +35,9 @@ class Transport(asyncio.Transport):
         """Bytes that the client is yet to take."""
         return self.unsent
 
+    def close(self) -> None:
+        self.is_cut = True
+
     def abort(self) -> None:
         self.is_cut = True
 
@@ -49,7 +54,7 @@ class Inner(asyncio.Protocol):
         self.heard.append("made")
 
     def data_received(self, data: bytes) -> None:
-        self.heard.append(data.decode())
+        self.heard.append(bytes(data).decode())
 
     def eof_received(self) -> None:
         self.heard.append("end")
@@ -310,3 +315,22 @@ def test_limits(limit: int, expected: tuple[int, int]) -> None:
     places = Places("test", limit, lambda: 0)
 
     assert expected == (places.limit, places.lasting_limit)
+
+
+async def test_nothing_keeps_the_bytes_of_a_malformed_head() -> None:
+    """They go with the connection, before the garbage collector looks."""
+    place = Place(Places("test", 8, lambda: 0), web.Server(seen)(), "192.0.2.1")
+    head = b"GET / HTTP/1.1\r\nBad Field: " + bytes(1000)
+    before = sys.getrefcount(head)
+    gc.disable()
+    try:
+        place.connection_made(Transport("192.0.2.1"))
+        place.data_received(head)
+        place.connection_lost(None)
+        assert before == sys.getrefcount(head)
+    finally:
+        gc.enable()
+
+
+async def seen(_request: web.BaseRequest) -> web.StreamResponse:
+    return web.Response()

@@ -4,49 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import subprocess
 import sys
-from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.base.held_signals import held, held_in_child, release, unused_signals
 from apfproxy.base.signals import Hangup, Signals
-from tests.end_to_end.scene import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.end_to_end.scene import on_uvloop, until
 
 
-async def test_first_and_second_signal_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = asyncio.get_running_loop()
-    handlers: dict[int, Callable[[], None]] = {}
-
-    def add(number: int, callback: Callable[..., None], *arguments: object) -> None:
-        handlers[number] = partial(callback, *arguments)
-
-    monkeypatch.setattr(loop, "add_signal_handler", add)
-    monkeypatch.setattr(
-        loop, "remove_signal_handler", lambda number: handlers.pop(number, None) is not None
-    )
+@on_uvloop
+async def test_first_and_second_signal_are_told_apart() -> None:
+    numbers = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
 
     async def forever() -> None:
         await asyncio.Event().wait()
 
     with Signals() as signals:
-        seen = []
-        signals.on_rotation(lambda: seen.append("rotated"))
-        handlers[signal.SIGUSR2]()
-        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
-            handlers[number]()
-            seen.append(repr(signals))
+        rotated = asyncio.Event()
+        signals.on_rotation(rotated.set)
+        signal.raise_signal(signal.SIGUSR1)
+        await rotated.wait()
+        assert "<Signals: 0 so far>" == repr(signals)
+        signal.raise_signal(signal.SIGTERM)
+        await signals.first.wait()
+        assert "<Signals: 1 so far>" == repr(signals)
+        signal.raise_signal(signal.SIGINT)
         is_done = await signals.before_second(forever(), name="ending")
+        assert "<Signals: 2 so far>" == repr(signals)
 
-    assert seen == ["rotated", *(f"<Signals: {number} so far>" for number in (0, 1, 2))]
     assert not is_done
-    assert handlers == {}
+    assert before == [signal.getsignal(number) for number in numbers]
+
+
+@on_uvloop
+async def test_one_signal_that_arrives_while_another_is_handled() -> None:
+    """It is not taken for two: the second would cut what a first one lets end."""
+    other = signal.signal(signal.SIGUSR1, lambda *_: signal.raise_signal(signal.SIGTERM))
+    for _ in range(10):  # that it comes as the loop reads of the other one is likely, not sure
+        with Signals() as signals:
+            # From a thread, so that the loop waits, and reads of it.
+            await asyncio.to_thread(os.kill, os.getpid(), signal.SIGUSR1)
+            await signals.first.wait()
+            later = asyncio.Event()
+            signals.on_replacement(later.set)
+            await asyncio.to_thread(os.kill, os.getpid(), signal.SIGUSR2)
+            await later.wait()
+
+            assert not signals.second.is_set()
+    signal.signal(signal.SIGUSR1, other)
 
 
 async def test_hangup_asks_for_a_reload_until_the_end(caplog: pytest.LogCaptureFixture) -> None:
