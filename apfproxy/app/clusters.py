@@ -1,14 +1,15 @@
 """The clusters of a process: made, changed and removed while others serve.
 
-1. Without `clusters` in the settings there is one, named "", and its mistakes are those of the
-   process.  Its requests get 503 while objects or servers are not known that others tell of.
-2. Otherwise each stands for itself.  One that cannot be used answers 503, or keeps what it had, and
-   is tried again now and then; its health check says why.
+1. Each stands for itself.  One that cannot be used answers 503, or keeps what it had, and is tried
+   again now and then; its health check says why.
+2. Without `clusters` in the settings there is one, named "", which all requests go to.  It is made
+   with the process, and its mistakes are those of the process.
 3. A cluster that is new, or has to be made anew (see `is_another`), starts while others serve.
    What it replaces serves until it is ready; then that one's requests end, as those of a removed
    one do.
 4. A host or a prefix that goes from one cluster to another is served by the one before until the
    other is ready, or for `STARTS_S`.
+5. Requests to a cluster get 503 while it does not know objects or servers that others tell of.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.app.cluster import Cluster
+from apfproxy.app.running import spare_collector
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part, report
 from apfproxy.base.files import REREAD_PERIOD_S
 from apfproxy.base.health_checks import READYZ
 from apfproxy.base.tasks import Supervised, spawn
-from apfproxy.proxy.cluster_router import ClusterRouter, Route
+from apfproxy.proxy.cluster_router import RETRY_AFTER_S, Route
 from apfproxy.proxy.server import drain
+from apfproxy.settings import ClusterSettings
+from apfproxy.settings.change import NO_CHANGE, Change
 from apfproxy.sources.fleet_store import open_store
 
 if TYPE_CHECKING:
@@ -33,18 +37,23 @@ if TYPE_CHECKING:
 
     from apfproxy.admin.observation import Observation
     from apfproxy.base.events import ConfigurationEvents
-    from apfproxy.base.health_checks import ClusterHealth, HealthRegistry
+    from apfproxy.base.health_checks import ClusterHealth, HealthChecks, HealthRegistry
     from apfproxy.proxy.client import ListenerContext
+    from apfproxy.proxy.cluster_router import ClusterRouter
     from apfproxy.proxy.server import ProxyServer
-    from apfproxy.settings import ClusterSettings, Settings
+    from apfproxy.settings import Settings
     from apfproxy.sources.fleet_store import StoreOpener
 
+ONLY = ""
+"""The name of the only cluster."""
 CLUSTERS, START = "clusters", "start"
 """The health checks of all of them, and of the start of the only one."""
 STARTS_S = 2.0
 """For clusters to start in before others do not wait for them any more."""
 SUCCESSORS_STARTS_S = 30.0
 """The same where another process serves until then."""
+GONE_PART = 4
+"""One of so many clusters, of those that serve, may be gone and still be in memory."""
 STARTING = "it is starting"
 IS_STARTING = "is starting: ask again soon"
 IS_WRONG = "cannot be used: the log of the proxy says why"
@@ -55,12 +64,12 @@ logger = logging.getLogger(__name__)
 
 
 class Member:
-    """One of several clusters.
+    """A cluster as the settings name it.
 
     Attributes:
         wanted: As the settings have it.
         in_force: As it serves; None while it does not.
-        cluster: What serves; likewise.
+        cluster: What serves; None while nothing does, but for the only one, which is yet to serve.
         problem: Why `wanted` is not in force; "" if it is.
         changing: Held while one is brought to what is wanted.
         changes: The tasks that do so, or wait to.
@@ -86,16 +95,16 @@ class Member:
 
     def route(self) -> Route:
         """The way to it."""
-        place = self.in_force or self.wanted
-        cluster = self.cluster
+        place, cluster = self.in_force or self.wanted, self.cluster
+        if cluster is None or self.in_force is None:
+            absence = IS_STARTING if self.problem == STARTING else IS_WRONG
+            retry_after_s = RETRY_AFTER_S if place.name else 1
+            return Route(*place_of(place), None, absence, retry_after_s=retry_after_s)
         return Route(
-            place.name,
-            place.hosts,
-            (place.path_prefix or "").encode(),
-            None if cluster is None else cluster.served,
-            IS_STARTING if self.problem == STARTING else IS_WRONG,
-            None if cluster is None else tls_group(cluster.settings),
-            place.max_connections,
+            *place_of(place),
+            cluster.served,
+            tls_group=tls_group(cluster.settings) if place.name else None,
+            max_connections=place.max_connections,
         )
 
     def __repr__(self) -> str:
@@ -115,9 +124,6 @@ class Clusters:
         events: Hears of their loads.
         is_admin_local: Whether only this machine reaches the API of a store.
         open_store: Opens the record of a fleet.
-
-    Attributes:
-        only: That of a process without `clusters` in its settings.
 
     OperatorError if the only cluster cannot be made.
     """
@@ -148,26 +154,28 @@ class Clusters:
         self._checks: dict[Cluster, ClusterHealth] = {}
         """Of all of several clusters: those that start, serve and leave."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._gone = 0
         self._retrying = Supervised(Part.TASK, "trying clusters again", self._retry)
         self._retry_task: asyncio.Task[None] | None = None
-        self.only: Cluster | None = None
-        if not settings.clusters:
-            self.only = Cluster(settings, shared, health, events, open_store=open_store)
-            router.put((), self.only.served)
-            server.add(self.only.served)
-            observation.begin(self.only.served)
+        for wanted in named(settings):
+            if wanted.settings is settings:
+                self._members[ONLY] = Member(wanted)
+                self._members[ONLY].cluster = self._made(wanted, settings, health)
+        self._route()
 
     def __iter__(self) -> Iterator[Cluster]:
         """Those that serve, in the order of the settings."""
-        if self.only is not None:
-            yield self.only
-        for member in self._members.values():
-            if member.cluster is not None:
-                yield member.cluster
+        return (each.cluster for each in self._members.values() if each.cluster is not None)
+
+    @property
+    def only(self) -> Cluster | None:
+        """That of a process without `clusters` in its settings."""
+        return self._members[ONLY].cluster if ONLY in self._members else None
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All that the settings name, in their order; none where there are no `clusters`."""
+        """All, in the order of the settings."""
         return tuple(self._members.values())
 
     async def start(self, settings: Settings, within_s: float = STARTS_S) -> None:
@@ -175,48 +183,45 @@ class Clusters:
 
         OperatorError if the only cluster cannot be used.
         """
-        only = self.only
-        if only is None:
-            await self.put(settings, within_s)
-            return
-        await only.start(self._is_admin_local)
-        waiting = self._spawn(only.wait(), "waiting for objects and servers")
-        done, _ = await asyncio.wait([waiting], timeout=within_s)
-        if done:
-            await waiting
-            return
-        logger.info("requests get 503 until it is known which objects and servers there are")
-        self._router.put((Route("", (), b"", None, IS_STARTING, retry_after_s=1),))
-        self._health.add(START, pages=(READYZ,), problem=STARTING)
-        self._spawn(self._open_when(waiting, only), "waiting to serve")
+        if (only := self.only) is not None:
+            await only.start(self._is_admin_local)
+        await self.put(settings, within_s)
+        if only is not None and self._members[ONLY].changes:
+            self._spawn(self._announce(self._members[ONLY]), "waiting to serve")
 
-    async def _open_when(self, waiting: asyncio.Task[None], only: Cluster) -> None:
-        """Send requests to the only cluster once it has what it waits for."""
-        try:
-            await waiting
-        except Exception as error:  # noqa: BLE001  the objects and servers that there are may do
-            report(Part.TASK, error, loop=self._shared.loop)
-        context = only.served
-        # A connection that was there before asks for the route, others go to the only cluster.
-        self._router.put((Route("", (), b"", context),), context)
+    async def _announce(self, only: Member) -> None:
+        """Say that the only cluster does not serve yet, and when it does."""
+        logger.info("requests get 503 until it is known which objects and servers there are")
+        self._health.add(START, pages=(READYZ,), problem=STARTING)
+        await asyncio.wait(only.changes)
         self._health.discard(START)
         logger.info("requests are served from now on")
 
-    def begin(self) -> None:
-        """Requests may come."""
-        if self.only is not None:
-            self.only.begin()
+    async def prepare(self, settings: Settings) -> Change:
+        """Make what the only cluster needs of other settings; `put` does so for several.
+
+        Raises:
+            OperatorError: Something cannot be used.
+        """
+        if (only := self.only) is None:
+            return NO_CHANGE
+        member, change = self._members[ONLY], await only.prepare(settings)
+
+        def commit() -> None:
+            change.commit()
+            if member.in_force is not None:
+                member.in_force = member.wanted = named(settings)[0]
+
+        return Change(commit, change.discard)
 
     async def put(self, settings: Settings, within_s: float = STARTS_S) -> None:
         """Bring all to what the settings want; what takes long goes on meanwhile."""
-        wanted = {each.name: each for each in settings.clusters}
-        if self._retry_task is None:
+        wanted = {each.name: each for each in named(settings)}
+        if self._retry_task is None and ONLY not in wanted:
             self._retry_task = self._retrying.start()
             self._health.add(CLUSTERS, pages=(READYZ,), look=self._problem)
-        self._before = tuple(each for each in self._router.routes if each.context is not None)
-        removed = [
-            self._remove(name) for name in [each for each in self._members if each not in wanted]
-        ]
+        before = list(self._members)
+        removed = [self._remove(name) for name in before if name not in wanted]
         changed: list[Member] = []
         for name, each in wanted.items():
             member = self._members.get(name) or self._add(each)
@@ -226,6 +231,9 @@ class Clusters:
             elif member.problem:
                 member.wanted, member.problem = each, ""
         self._members = {name: self._members[name] for name in wanted}  # their order
+        if not changed and before == list(wanted):
+            return
+        self._before = tuple(each for each in self._router.routes if each.context is not None)
         self._route()
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -308,15 +316,16 @@ class Clusters:
         settings, cluster = wanted.settings, member.cluster
         if settings is None:
             raise OperatorError("\n".join(wanted.problems))
-        if cluster is not None and not is_another(cluster.settings, settings):
+        if cluster is not None and member.in_force is None:
+            await self._open(cluster)
+        elif cluster is not None and not is_another(cluster.settings, settings):
             change = await cluster.prepare(settings)
             change.commit()
-            member.in_force = wanted
-            return
-        new = await self._started(member, wanted, settings)
-        member.cluster, member.in_force = new, wanted
-        if cluster is not None:
-            self._leave(cluster)
+        else:
+            member.cluster = await self._started(member, wanted, settings)
+            if cluster is not None:
+                self._leave(cluster)
+        member.in_force = wanted
 
     async def _started(
         self, member: Member, wanted: ClusterSettings, settings: Settings
@@ -327,23 +336,15 @@ class Clusters:
         if before is None:
             health.publish()
         try:
-            cluster = Cluster(
-                settings,
-                self._shared,
-                health,
-                self._events.of_cluster(wanted.name),
-                wanted.name,
-                self._open_store,
-            )
+            cluster = self._made(wanted, settings, health)
         except BaseException:
             health.close()
             raise
         self._checks[cluster] = health
         member.starting = health
         try:
-            self._server.add(cluster.served)
             await cluster.start(self._is_admin_local)
-            await cluster.wait()
+            await self._open(cluster)
         except BaseException:
             await self._end(cluster)
             raise
@@ -352,9 +353,28 @@ class Clusters:
         if before is not None:
             self._checks[before].close()
         health.publish()
-        self._observation.begin(cluster.served, wanted.name)
-        cluster.begin()
         return cluster
+
+    def _made(self, wanted: ClusterSettings, settings: Settings, health: HealthChecks) -> Cluster:
+        cluster = Cluster(
+            settings,
+            self._shared,
+            health,
+            self._events.of_cluster(wanted.name),
+            wanted.name,
+            self._open_store,
+        )
+        self._server.add(cluster.served)
+        return cluster
+
+    async def _open(self, cluster: Cluster) -> None:
+        """Wait for its objects and servers; its requests may come then."""
+        try:
+            await cluster.wait()
+        except Exception as error:  # noqa: BLE001  the objects and servers that there are may do
+            report(Part.TASK, error, loop=self._shared.loop)
+        self._observation.begin(cluster.served, cluster.name)
+        cluster.begin()
 
     def _leave(self, cluster: Cluster) -> None:
         """Let requests of a cluster that is gone end; the next `_route` sends it no more."""
@@ -369,7 +389,21 @@ class Clusters:
             finally:
                 await self._end(cluster)
 
-        self._spawn(leave(), f"leaving cluster {cluster.name}")
+        task = self._spawn(leave(), f"leaving cluster {cluster.name}")
+        self._leaving.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, left: asyncio.Task[None]) -> None:
+        """Free the memory of clusters that have left, each of which is a cycle, before it is much.
+
+        That takes 1 ms for each cluster there is, in which requests wait.
+        """
+        self._leaving.discard(left)
+        self._gone += 1
+        is_much = self._gone * GONE_PART >= len(self._members)
+        if is_much and not self._leaving and not left.cancelled():
+            self._gone = 0
+            spare_collector()
 
     async def _end(self, cluster: Cluster) -> None:
         """End all that a cluster does."""
@@ -382,12 +416,12 @@ class Clusters:
 
     def _route(self) -> None:
         """Tell where requests go from now on; of two ways from one place the first counts."""
-        if self.only is None:
-            routes = [member.route() for member in self._members.values()]
-            usable = [each for each in routes if each.context is not None]
-            others = [each for each in routes if each.context is None]
-            self._router.put((*usable, *self._before, *others))
-            self._shared.forget_peers()
+        routes = {name: member.route() for name, member in self._members.items()}
+        usable = [each for each in routes.values() if each.context is not None]
+        others = [each for each in routes.values() if each.context is None]
+        only = routes[ONLY].context if ONLY in routes else None
+        self._router.put((*usable, *self._before, *others), only)
+        self._shared.forget_peers()
 
     async def _retry(self, beat: Callable[[], None]) -> None:
         """Try again, now and then, what could not be used: files may be there by now."""
@@ -408,7 +442,7 @@ class Clusters:
 
     def _all(self) -> list[Cluster]:
         """Those that start, serve and leave."""
-        return [*self._checks] if self.only is None else [self.only]
+        return list(dict.fromkeys((*self._checks, *self)))
 
     def _problem(self) -> str | None:
         """That no cluster is of use; None while one is."""
@@ -444,7 +478,17 @@ class Clusters:
             await cluster.close()
 
     def __repr__(self) -> str:
-        return f"<Clusters: {self.only or list(self._members.values())!r}>"
+        return f"<Clusters: {list(self._members.values())}>"
+
+
+def named(settings: Settings) -> tuple[ClusterSettings, ...]:
+    """The clusters that settings name, or the only one."""
+    return settings.clusters or (ClusterSettings(name=ONLY, settings=settings),)
+
+
+def place_of(wanted: ClusterSettings) -> tuple[str, tuple[str, ...], bytes]:
+    """Where the requests of a cluster come in: its name, hosts, prefix."""
+    return wanted.name, wanted.hosts, (wanted.path_prefix or "").encode()
 
 
 def check_of(name: str) -> str:

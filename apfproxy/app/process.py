@@ -188,7 +188,6 @@ class ProxyProcess:
         except BaseException:
             await self.stop()
             raise
-        self.clusters.begin()
         self.tls.start()
         self.access.start()
         self._tasks.append(self._watching_descriptors.start())
@@ -238,10 +237,8 @@ class ProxyProcess:
         Raises:
             OperatorError: Something cannot be used, and nothing has changed.
         """
-        parts = [self.tls.prepare, self.access.prepare, self.observation.prepare]
-        if self.clusters.only is not None:
-            parts.insert(0, self.clusters.only.prepare)
-        change = await prepare_all(parts, settings)
+        parts = (self.clusters, self.tls, self.access, self.observation)
+        change = await prepare_all([each.prepare for each in parts], settings)
         change.commit()
         self.server.configure(settings, self.tls.current)
         self._router.rules = plain_rules(settings)
@@ -249,8 +246,7 @@ class ProxyProcess:
         if (now.http2, now.max_head_bytes) != (before.http2, before.max_head_bytes):
             say_why_not(now)
         self.settings = settings  # only now: what could not be put in force is tried again
-        if self.clusters.only is None:
-            await self.clusters.put(settings)
+        await self.clusters.put(settings)
 
     async def read_again(self) -> None:
         """Take what has changed of all files, as is done when they change by themselves."""

@@ -84,16 +84,13 @@ def process_parts(shown: Showing) -> ProcessParts:
 
 
 def clusters_of(shown: Showing) -> Iterator[ClusterParts]:
-    """The only cluster, or all that the settings name."""
-    if (only := shown.clusters.only) is not None:
-        yield ClusterParts(serving=serving_parts(only, shown.observation))
-        return
+    """All clusters that the settings name."""
     for member in shown.clusters.members:
         wanted, cluster = member.wanted, member.cluster
         yield ClusterParts(
             name=wanted.name,
             where=", ".join((*wanted.hosts, *filter(None, (wanted.path_prefix,)))),
-            problem=member.problem,
+            problem=member.problem if wanted.name else "",
             serving=None if cluster is None else serving_parts(cluster, shown.observation),
         )
 

@@ -6,6 +6,7 @@ import asyncio
 import enum
 import logging
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from apfproxy.base.held_signals import release, unused_signals
@@ -38,6 +39,7 @@ class Signals:
         self.second = asyncio.Event()
         self.hangup = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._callbacks: dict[int, Callable[[], None]] = {}
         self._before: dict[int, Any] = {}
         self._is_signalled = False
         self._handle(signal.SIGTERM, self._end)
@@ -94,23 +96,26 @@ class Signals:
     async def _wait_for_second(self) -> None:
         await self.second.wait()
 
-    def _handle(self, number: int, callback: Callable[..., None], *arguments: object) -> None:
+    def _handle(self, number: int, callback: Callable[[], None]) -> None:
         """Call back in the loop, once for a signal.
 
-        Not `loop.add_signal_handler`: what that of uvloop adds may be called twice for one signal,
-        if that arrives while another one is handled.
+        Not by `loop.add_signal_handler`: uvloop's may call back twice for one signal, if that
+        arrives while another one is handled.
         """
+        self._callbacks[number] = callback
+        if number not in self._before:
+            self._before[number] = signal.signal(number, self._deliver)
+            signal.siginterrupt(number, False)
 
-        def deliver(_number: int, _frame: object) -> None:
-            self._loop.call_soon_threadsafe(callback, *arguments)
+    def _deliver(self, number: int, _frame: object) -> None:
+        self._loop.call_soon_threadsafe(self._call, number)
 
-        self._before.setdefault(number, signal.getsignal(number))
-        signal.signal(number, deliver)
-        signal.siginterrupt(number, False)  # noqa: FBT003 - it has no name
+    def _call(self, number: int) -> None:
+        self._callbacks[number]()  # what the signal means by now
 
     def _ignore(self, number: int) -> None:
         text = "%s means nothing here, and is ignored"
-        self._handle(number, log.warning, text, signal_name(number))
+        self._handle(number, partial(log.warning, text, signal_name(number)))
 
     def _end(self) -> None:
         if self._is_signalled:

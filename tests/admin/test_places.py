@@ -324,7 +324,7 @@ async def test_nothing_keeps_the_bytes_of_a_malformed_head() -> None:
     before = sys.getrefcount(head)
     gc.disable()
     try:
-        place.connection_made(Transport("192.0.2.1"))
+        place.connection_made(Transport())
         place.data_received(head)
         place.connection_lost(None)
         assert before == sys.getrefcount(head)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from apfproxy.app.running import spare_collector
 from apfproxy.settings import DrainSettings
 from tests.end_to_end.gateway import gateway, get
 from tests.end_to_end.peer import begin
@@ -113,6 +116,24 @@ async def test_clusters_come_change_and_leave(tmp_path: Path) -> None:
         await until(lambda: not left.served.pool.open_count)
         assert 404 == (await scene.ask(get("b.test"), client)).status
         assert not [each.name for each in scene.process.health if "/b" in each.name]
+
+
+@on_uvloop
+async def test_nothing_is_left_of_a_cluster_that_left(tmp_path: Path) -> None:
+    """Its memory is free at once: else it would grow with each reload that renames clusters."""
+    async with gateway(tmp_path, A, B) as scene:
+        client = await scene.connect()
+        assert 200 == (await scene.ask(get("b.test"), client)).status
+        client.close()
+        await until(lambda: not scene.process.server.connection_count)
+        left = weakref.ref(scene.member("b").cluster.controller)
+        spare_collector()  # as once a process has started
+        thresholds = gc.get_threshold()
+        gc.set_threshold(0)
+        await scene.reload(A)
+        await until(lambda: left() is None)
+        gc.set_threshold(*thresholds)
+    gc.unfreeze()
 
 
 @on_uvloop
