@@ -6,15 +6,15 @@ Both are made of successive states, so those of one process and of the sum of se
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 from array import array
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http import HTTPStatus
+from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from apfproxy.admin.state import NS_PER_S, by_class
+from apfproxy.admin.state import NS_PER_S, Times, by_class, summed
 from apfproxy.flowcontrol.meters import DURATION_BOUNDS_NS
 from apfproxy.flowcontrol.queue_set import RejectReason
 from apfproxy.upstream.counters import CLASSES, LATENCY_BOUNDS_NS
@@ -68,6 +68,13 @@ class Rates:
     failed: float = 0.0
     left: float = 0.0
 
+    def add(self, other: Rates) -> None:
+        self.matched += other.matched
+        self.dispatched += other.dispatched
+        self.left += other.left
+        for reason, rate in other.rejected.items():
+            self.rejected[reason] = self.rejected.get(reason, 0.0) + rate
+
 
 class ServedRates(NamedTuple):
     """What servers did: responses by class and failures a second; times to heads, in seconds."""
@@ -86,8 +93,7 @@ class Look(NamedTuple):
     refused: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One second.
 
     Attributes:
@@ -99,6 +105,10 @@ class Sample:
     unix_s: float
     names: tuple[str, ...]
     values: array[float]
+
+
+NO_TIMES: Final = Times()
+NO_VALUES: Final = (math.nan,) * len(FIELDS)
 
 
 class History:
@@ -152,28 +162,42 @@ class History:
             `FIELDS`, as long as `times`; NaN where there is no value.  JSON writes NaN and what is
             infinite as null.
         """
-        first_taken = self.taken - len(self._samples)
-        return columns_of(list(self._samples)[max(0, since - first_taken) :])
+        samples = list(self._samples)[max(0, since - self.taken + len(self._samples)) :]
+        names = sorted({name for sample in samples for name in sample.names})
+        rows: dict[str, list[Sequence[float]]] = {name: [] for name in names}
+        for sample in samples:
+            first = {name: place * len(FIELDS) for place, name in enumerate(sample.names)}
+            for name, found in rows.items():
+                start = first.get(name)
+                values = None if start is None else sample.values[start : start + len(FIELDS)]
+                found.append(NO_VALUES if values is None else values)
+        return {
+            "times": [sample.unix_s for sample in samples],
+            "levels": {
+                name: dict(zip(FIELDS, map(list, zip(*found, strict=True)), strict=True))
+                for name, found in rows.items()
+            },
+        }
 
     def _rate(self, new: Look) -> None:
+        """Make the rates of now."""
         old = self._looks[max(0, len(self._looks) - 1 - RATES_S)]
         elapsed_s = (new.now_ns - old.now_ns) / NS_PER_S
         earlier = {(each.priority_level, each.name): each for each in old.cluster.flow_schemas}
         self.levels, self.flow_schemas = {}, {}
-        for each in new.cluster.flow_schemas:
-            key = each.priority_level, each.name
-            rates = _rates(earlier.get(key), each, elapsed_s)
-            self.flow_schemas[key] = rates
-            _add(self.levels.setdefault(each.priority_level, Rates()), rates)
-        failed = {level.name: level.failed_total for level in old.cluster.levels}
-        for level in new.cluster.levels:
-            rates = self.levels.setdefault(level.name, Rates())
-            # A level that came back counts from 0 again.
-            rates.failed = max(0, level.failed_total - failed.get(level.name, 0)) / elapsed_s
-        first, upstream = self._looks[0].cluster.upstream, new.cluster.upstream
-        was, began = old.cluster.upstream, {each.url: each.served for each in first.endpoints}
-        lately = {each.url: each.served for each in was.endpoints}
+        for schema in new.cluster.flow_schemas:
+            key = schema.priority_level, schema.name
+            self.flow_schemas[key] = rates = _rates(earlier.get(key), schema, elapsed_s)
+            self.levels.setdefault(schema.priority_level, Rates()).add(rates)
+        for name, failed in _grown(old.cluster.levels, new.cluster.levels, "failed_total").items():
+            self.levels.setdefault(name, Rates()).failed = failed / elapsed_s
+        first, was, upstream = (
+            self._looks[0].cluster.upstream,
+            old.cluster.upstream,
+            new.cluster.upstream,
+        )
         self.upstream = _served(first.served, was.served, upstream.served, elapsed_s)
+        began, lately = ({each.url: each.served for each in of.endpoints} for of in (first, was))
         self.endpoints = {
             each.url: _served(
                 began.get(each.url, each.served),
@@ -188,39 +212,33 @@ class History:
             for reason, number in new.refused.items()
             if number > old.refused.get(reason, 0)
         }
-        shares = {each.name: each.dispatched for each in old.cluster.workers}
-        self.workers = {
-            each.name: max(0, each.dispatched - shares.get(each.name, 0)) / elapsed_s
-            for each in new.cluster.workers
-        }
+        dispatched = _grown(old.cluster.workers, new.cluster.workers, "dispatched")
+        self.workers = {name: number / elapsed_s for name, number in dispatched.items()}
 
     def _sample(self, old: Look, new: Look, unix_s: float) -> None:
+        """Take a sample of what happened between two looks."""
         elapsed_s = (new.now_ns - old.now_ns) / NS_PER_S
         levels = sorted(new.cluster.levels, key=lambda each: (-each.nominal_limit, each.name))
         levels = sorted(levels[:MAX_LEVELS], key=lambda each: each.name)
         names = tuple(each.name for each in levels)
         if self._samples and self._samples[-1].names == names:
             names = self._samples[-1].names
-        before, waits = {each.name: each for each in old.cluster.levels}, _waits(old, new)
+        before, after = _waits(old.cluster), _waits(new.cluster)
+        served, failing, rejecting = (
+            _grown(old.cluster.levels, levels, f"{what}_total")
+            for what in ("dispatched", "failed", "rejected")
+        )
         values = array("d")
         for level in levels:
-            last = before.get(level.name)
-            # A level that went and came back counts from 0 again.
-            dispatched, failed, rejected = (
-                max(0, now - then)
-                for now, then in (
-                    (level.dispatched_total, last.dispatched_total if last else 0),
-                    (level.failed_total, last.failed_total if last else 0),
-                    (level.rejected_total, last.rejected_total if last else 0),
-                )
-            )
-            wait_ns, counts = waits.get(level.name, (0.0, []))
+            dispatched, failed = served[level.name], failing[level.name]
+            then, now = before.get(level.name, NO_TIMES), after.get(level.name, NO_TIMES)
+            wait_s = max(0.0, now.sum - then.sum) / NS_PER_S
             values.extend((
                 round(max(0, dispatched - failed) / elapsed_s, 1),
                 round(failed / elapsed_s, 1),
-                round(rejected / elapsed_s, 1),
-                round(wait_ns / NS_PER_S / dispatched, 4) if dispatched else math.nan,
-                wait_bound_s(counts),
+                round(rejecting[level.name] / elapsed_s, 1),
+                round(wait_s / dispatched, 4) if dispatched else math.nan,
+                wait_bound_s(slots(then.counts, now.counts)),
                 level.requests_waiting,
                 level.seats_in_use,
             ))  # fmt: skip
@@ -228,9 +246,15 @@ class History:
             # The clock was put back: the samples before follow it.
             by_s = unix_s - elapsed_s - self._samples[-1].unix_s
             for place, sample in enumerate(self._samples):
-                self._samples[place] = replace(sample, unix_s=round(sample.unix_s + by_s, 3))
+                self._samples[place] = sample._replace(unix_s=round(sample.unix_s + by_s, 3))
         self._samples.append(Sample(unix_s, names, values))
         self.taken += 1
+
+
+def _grown(old: Sequence[Any], new: Sequence[Any], what: str) -> dict[str, int]:
+    """By how much a number of each record is larger, by name; one that came back begins at 0."""
+    earlier = {each.name: getattr(each, what) for each in old}
+    return {each.name: max(0, getattr(each, what) - earlier.get(each.name, 0)) for each in new}
 
 
 def _rates(old: FlowSchemaState | None, new: FlowSchemaState, elapsed_s: float) -> Rates:
@@ -245,14 +269,6 @@ def _rates(old: FlowSchemaState | None, new: FlowSchemaState, elapsed_s: float) 
         {reason: each for reason, each in rejected.items() if each},
         left=left,
     )
-
-
-def _add(level: Rates, rates: Rates) -> None:
-    level.matched += rates.matched
-    level.dispatched += rates.dispatched
-    level.left += rates.left
-    for reason, rate in rates.rejected.items():
-        level.rejected[reason] = level.rejected.get(reason, 0.0) + rate
 
 
 def _served(
@@ -273,29 +289,15 @@ def _served(
 
 def slots(old: Sequence[int], new: Sequence[int]) -> list[int]:
     """What fell into each bucket between two histograms, of which the first may be empty."""
-    return [
-        max(0, after - before) for after, before in itertools.zip_longest(new, old, fillvalue=0)
-    ]
+    return [max(0, after - before) for after, before in zip_longest(new, old, fillvalue=0)]
 
 
-def _waits(old: Look, new: Look) -> dict[str, tuple[float, list[int]]]:
-    """The waits of each level between two looks: their sum, and how many by bucket."""
-    earlier = {(each.priority_level, each.name): each for each in old.cluster.flow_schemas}
-    found: dict[str, tuple[float, list[int]]] = {}
-    for each in new.cluster.flow_schemas:
-        if not each.has_counted:
-            continue
-        last, waits = earlier.get((each.priority_level, each.name)), each.wait_executed_ns
-        then, counts = (
-            (last.wait_executed_ns.sum, last.wait_executed_ns.counts) if last else (0, [])
-        )
-        total, numbers = found.get(each.priority_level, (0.0, []))
-        added = itertools.zip_longest(numbers, slots(counts, waits.counts), fillvalue=0)
-        found[each.priority_level] = (
-            total + max(0.0, waits.sum - then),
-            [sum(pair) for pair in added],
-        )
-    return found
+def _waits(cluster: ClusterState) -> dict[str, Times]:
+    """How long what got seats has waited, by level."""
+    waits: dict[str, list[Times]] = {}
+    for each in cluster.flow_schemas:
+        waits.setdefault(each.priority_level, []).append(each.wait_executed_ns)
+    return {level: summed(times) for level, times in waits.items()}
 
 
 def refused(listener: ListenerState, cluster: ClusterState) -> dict[str, int]:
@@ -316,43 +318,16 @@ def refused(listener: ListenerState, cluster: ClusterState) -> dict[str, int]:
     return found
 
 
-def columns_of(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Samples as columns, see `History.columns`."""
-    names = sorted({name for sample in samples for name in sample.names})
-    levels: dict[str, dict[str, list[float]]] = {
-        name: {field: [] for field in FIELDS} for name in names
-    }
-    # Samples of the same levels in one go: 15 minutes of 8 levels take 2 ms instead of 10.
-    for known, run in itertools.groupby(samples, lambda sample: sample.names):
-        flat: array[float] = array("d")
-        length = 0
-        for sample in run:
-            flat.extend(sample.values)
-            length += 1
-        for name in names:
-            first = known.index(name) * len(FIELDS) if name in known else None
-            for place, column in enumerate(levels[name].values()):
-                if first is None:
-                    column.extend([math.nan] * length)
-                else:
-                    column.extend(flat[first + place :: len(known) * len(FIELDS)])
-    return {"times": [sample.unix_s for sample in samples], "levels": levels}
-
-
 def wait_bound_s(counts: Sequence[int]) -> float:
     """The least bound that `PERCENT` of the waits, which come by bucket, kept within.
 
     In seconds; infinite if only the last bucket has so many, NaN if there are none.
     """
     total = sum(counts)
-    if not total:
-        return math.nan
-    seen = 0
-    for bound_ns, count in zip(DURATION_BOUNDS_NS, counts, strict=False):
-        seen += count
-        if seen * 100 >= total * PERCENT:
+    for bound_ns, seen in zip((*DURATION_BOUNDS_NS, math.inf), accumulate(counts), strict=False):
+        if total and seen * 100 >= total * PERCENT:
             return bound_ns / NS_PER_S
-    return math.inf
+    return math.nan
 
 
 def quantile_s(bounds_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float | None:
@@ -365,7 +340,7 @@ def quantile_s(bounds_ns: Sequence[int], counts: Sequence[int], quantile: float)
     if not wanted:
         return None
     lower = 0
-    for upper, count, seen in zip(bounds_ns, counts, itertools.accumulate(counts), strict=False):
+    for upper, count, seen in zip(bounds_ns, counts, accumulate(counts), strict=False):
         if seen >= wanted:
             duration_ns = upper - (upper - lower) * (seen - wanted) / count
             return float(f"{duration_ns / NS_PER_S:.3g}")
