@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from apfproxy.admin.gathering import MAX_QUEUES, displayable
-from apfproxy.admin.tables import ZERO_TIME, duration_text, levels_by_name, time_text
+from apfproxy.admin.tables import ZERO_TIME, duration_text, time_text
 from apfproxy.admin.top_flows import MEASURES
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.level_summary import named_objects, with_uid
@@ -110,17 +110,13 @@ def _in_lines(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 def queue_rows(controller: Controller) -> Iterator[Row]:
     """The rows of `dump_queues`; a level without queues has none."""
-    for level in levels_by_name(controller):
+    for name, level in sorted(controller.levels.items()):
         for queue in tuple(level.queue_set.queues):
             yield (
-                level.name,
-                queue.index,
-                queue.requests_waiting,
-                queue.requests_executing,
-                queue.seats_in_use,
-                format_seat_seconds(queue.next_dispatch_r),
-                queue.initial_seats_waiting,
-                queue.seats_waiting,
+                name,
+                *(queue.index, queue.requests_waiting, queue.requests_executing),
+                *(queue.seats_in_use, format_seat_seconds(queue.next_dispatch_r)),
+                *(queue.initial_seats_waiting, queue.seats_waiting),
                 format_seat_seconds(queue.work_waiting),
             )
 
@@ -134,34 +130,27 @@ def request_rows(
     queue.  A request outside a queue has the queue index -1, an executing one the request index
     -1, and a waiting one a start time of Go's zero.
     """
-    for level in levels_by_name(controller):
+    for name, level in sorted(controller.levels.items()):
         queue_set = level.queue_set
         if not queue_set.requests_waiting and not queue_set.executing:
             continue
-        found: list[tuple[int, int, Ticket]] = []
         executing: dict[int, list[Ticket]] = {}
         for ticket in queue_set.executing:
             index = -1 if ticket.queue is None else ticket.queue.index
             executing.setdefault(index, []).append(ticket)
+        found: list[tuple[int, int, Ticket]] = []
         for queue in queue_set.queues:
-            waits = enumerate(queue.tickets())
-            found += [(queue.index, place, ticket) for place, ticket in waits]
-            runs = executing.get(queue.index, ())
-            found += [(queue.index, -1, ticket) for ticket in runs]
-        found += [(-1, -1, ticket) for ticket in executing.get(-1, ())]
+            found += [(queue.index, place, each) for place, each in enumerate(queue.tickets())]
+            found += [(queue.index, -1, each) for each in executing.get(queue.index, ())]
+        found += [(-1, -1, each) for each in executing.get(-1, ())]
         # A request that ends while rows are read has no details any more.
         moments = [(ticket.dispatched_ns, ticket.details) for _, _, ticket in found]
         for (index, place, ticket), (dispatched_ns, details) in zip(found, moments, strict=True):
             estimate = ticket.estimate
             row: Row = (
-                level.name,
-                ticket.flow.counters.flow_schema,
-                index,
-                place,
-                ticket.flow.distinguisher,
+                *(name, ticket.flow.counters.flow_schema, index, place, ticket.flow.distinguisher),
                 time_text(ticket.arrived_ns + wall_offset_ns),
-                estimate.initial_seats,
-                estimate.final_seats,
+                *(estimate.initial_seats, estimate.final_seats),
                 duration_text(estimate.additional_latency_ns),
                 ZERO_TIME if place >= 0 else time_text(dispatched_ns + wall_offset_ns),
             )
@@ -172,14 +161,9 @@ def _detail_cells(details: Any) -> Row:  # noqa: ANN401 - whatever made the requ
     attributes = details.attributes
     group, version = attributes.api_group, attributes.api_version
     return (
-        details.user_name,
-        attributes.verb,
-        attributes.path,
-        attributes.namespace,
-        attributes.name,
-        f"{group}/{version}" if group else version,
-        attributes.resource,
-        attributes.subresource,
+        *(details.user_name, attributes.verb, attributes.path, attributes.namespace),
+        *(attributes.name, f"{group}/{version}" if group else version),
+        *(attributes.resource, attributes.subresource),
     )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from apfproxy.admin.state import is_silent, total_demand
+from apfproxy.admin.state import NS_PER_S, is_silent, total_demand
 from apfproxy.fleet.ledger import LeaseState
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from apfproxy.admin.state import ClusterState, Flow, UpstreamState
     from apfproxy.fleet.view import FleetView, MemberView
-    from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.priority_level import PriorityLevel
 
 Cell = str | int | bool
 Row = tuple[Cell, ...]
@@ -62,31 +61,21 @@ CLUSTER_COLUMNS: Final = (
 # Rows.
 
 
+LEVEL_CELLS: Final = attrgetter(
+    *("name", "active_queues", "is_idle", "is_quiescing", "requests_waiting"),
+    *("requests_executing", "dispatched_total", "rejected_total", "timed_out_total"),
+    "cancelled_total",
+)
+
+
 def priority_level_rows(cluster: ClusterState) -> Iterator[Row]:
     """The rows of `dump_priority_levels`."""
-    for level in cluster.levels:
-        yield (
-            level.name,
-            level.active_queues,
-            level.is_idle,
-            level.is_quiescing,
-            level.requests_waiting,
-            level.requests_executing,
-            level.dispatched_total,
-            level.rejected_total,
-            level.timed_out_total,
-            level.cancelled_total,
-        )
+    return map(LEVEL_CELLS, cluster.levels)
 
 
 def request_columns(*, with_details: bool) -> tuple[str, ...]:
     """The columns of `dump_requests`, with or without who asks for what."""
     return REQUEST_COLUMNS + REQUEST_DETAIL_COLUMNS if with_details else REQUEST_COLUMNS
-
-
-def levels_by_name(controller: Controller) -> list[PriorityLevel]:
-    """All priority levels, quiescing ones too, in the order of their names."""
-    return [level for _, level in sorted(controller.levels.items())]
 
 
 def endpoint_rows(upstream: UpstreamState) -> Iterator[Row]:
@@ -179,8 +168,7 @@ def table_text(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
     What cannot be printed, and could fake a row or turn one around, is shown as an escape.
     """
-    lines = [tuple(header)]
-    lines.extend(tuple(map(cell_text, row)) for row in rows)
+    lines = [tuple(header), *(tuple(map(cell_text, row)) for row in rows)]
     widths = [
         max(MIN_WIDTH, max(map(len, column)) + 1 + PADDING) for column in zip(*lines, strict=True)
     ]
@@ -199,13 +187,9 @@ def table_json(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 def cell_text(cell: Cell) -> str:
     """A cell as Go prints it, on one line."""
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    if isinstance(cell, int):
-        return str(cell)
-    if cell.isprintable():
-        return cell
-    return "".join(map(_printed, cell))
+    if not isinstance(cell, str):
+        return str(cell).lower()
+    return cell if cell.isprintable() else "".join(map(_printed, cell))
 
 
 def _printed(letter: str) -> str:
@@ -217,11 +201,6 @@ def _printed(letter: str) -> str:
 
 # Times and durations.
 
-NS_PER_US = 1_000
-NS_PER_MS = 1_000_000
-NS_PER_S = 1_000_000_000
-S_PER_MINUTE = 60
-MINUTES_PER_HOUR = 60
 ZERO_TIME = "0001-01-01T00:00:00Z"
 """How Go prints a time that was never set."""
 
@@ -237,25 +216,19 @@ def time_text(unix_ns: int) -> str:
 
 def duration_text(duration_ns: int) -> str:
     """A duration in Go's format: `0s`, `250ns`, `1.5ms`, `5s`, `1m0.25s`, `2h0m0s`."""
-    if duration_ns == 0:
-        return "0s"
-    sign = "-" if duration_ns < 0 else ""
-    ns = abs(duration_ns)
-    if ns < NS_PER_US:
-        return f"{sign}{ns}ns"
-    if ns < NS_PER_MS:
-        return f"{sign}{ns // NS_PER_US}{_fraction(ns % NS_PER_US, 3)}µs"
-    if ns < NS_PER_S:
-        return f"{sign}{ns // NS_PER_MS}{_fraction(ns % NS_PER_MS, 6)}ms"
-    whole_s, fraction_ns = divmod(ns, NS_PER_S)
-    minutes, seconds = divmod(whole_s, S_PER_MINUTE)
+    if duration_ns < 0:
+        return f"-{duration_text(-duration_ns)}"
+    for unit, digits in (("ns", 0), ("µs", 3), ("ms", 6)):
+        if 0 < duration_ns < 10 ** (digits + 3):
+            whole, fraction = divmod(duration_ns, 10**digits)
+            return f"{whole}{_fraction(fraction, digits)}{unit}"
+    whole_s, fraction_ns = divmod(duration_ns, NS_PER_S)
+    minutes, seconds = divmod(whole_s, 60)
+    hours, rest = divmod(minutes, 60)
     text = f"{seconds}{_fraction(fraction_ns, 9)}s"
-    if minutes:
-        hours, minutes = divmod(minutes, MINUTES_PER_HOUR)
-        text = f"{minutes}m{text}"
-        if hours:
-            text = f"{hours}h{text}"
-    return sign + text
+    if hours:
+        return f"{hours}h{rest}m{text}"
+    return f"{minutes}m{text}" if minutes else text
 
 
 def _fraction(value: int, digits: int) -> str:
