@@ -365,8 +365,8 @@ def _clusters(reader: Reader, base: Settings) -> tuple[ClusterSettings, ...]:
     if node is None or _is_null(node):
         return ()
     if not isinstance(node, yaml.SequenceNode) or len(node.value) > MAX_CLUSTERS:
-        found = len(node.value) if isinstance(node, yaml.SequenceNode) else _described(node)
-        problem = f"expected a list of at most {MAX_CLUSTERS} clusters, not {found}"
+        given = len(node.value) if isinstance(node, yaml.SequenceNode) else _described(node)
+        problem = f"expected a list of at most {MAX_CLUSTERS} clusters, not {given}"
         reader.refuse(node, CLUSTERS, problem)
         return ()
     names: set[str] = set()
