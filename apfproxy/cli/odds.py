@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import click
 
@@ -22,7 +23,7 @@ from apfproxy.objects.field_errors import counted
 QUEUES, HAND_SIZE, ELEPHANTS = (64, 8, (1, 4, 16))
 """As in the table of Kubernetes' documentation."""
 MOST_NUMBERS = 32
-MAX_DIGITS = 9
+NUMBER = re.compile("0*[1-9][0-9]{0,8}")
 
 NEARLY_CERTAIN = 0.95
 LARGE_NUMBERS = {15: "quadrillion", 12: "trillion", 9: "billion", 6: "million"}
@@ -42,18 +43,12 @@ def parse_elephants(text: str) -> tuple[int, ...]:
     items = [item.strip() for item in text.split(",")]
     if len(items) > MOST_NUMBERS:
         raise ValueError(f"expected at most {MOST_NUMBERS} numbers, not {len(items)}")
-    for item in items:
-        is_number = item.isascii() and item.isdigit() and len(item) <= MAX_DIGITS
-        if not is_number or not 1 <= int(item) <= MAX_ELEPHANTS:
-            raise ValueError(
-                f"expected numbers from 1 to {MAX_ELEPHANTS} such as 1,4,16, not {text!r}"
-            )
+    if not all(NUMBER.fullmatch(item) and int(item) <= MAX_ELEPHANTS for item in items):
+        raise ValueError(f"expected numbers from 1 to {MAX_ELEPHANTS} such as 1,4,16, not {text!r}")
     return tuple(dict.fromkeys(map(int, items)))
 
 
 SIZE = WholeNumber(1, MAX_QUEUES)
-BOUND = Number(0, 1, min_open=True, max_open=True)
-NUMBERS = Parsed("numbers", parse_elephants)
 
 
 @click.command(epilog=EPILOG)
@@ -63,7 +58,7 @@ NUMBERS = Parsed("numbers", parse_elephants)
 )
 @click.option(
     "--elephants",
-    type=NUMBERS,
+    type=Parsed("numbers", parse_elephants),
     metavar="K,K,...",
     default=ELEPHANTS,
     help="Flows that fill all queues of their hands. [default: 1,4,16]",
@@ -74,7 +69,10 @@ NUMBERS = Parsed("numbers", parse_elephants)
     help="Find the fewest queues, then the smallest hand, with odds at or below --bound.",
 )
 @click.option(
-    "--bound", type=BOUND, metavar="P", help="The highest odds, with the most --elephants."
+    "--bound",
+    type=Number(0, 1, min_open=True, max_open=True),
+    metavar="P",
+    help="The highest odds, with the most --elephants.",
 )
 @output_option
 def odds(
@@ -114,13 +112,13 @@ def odds(
         check_sizes(queues, hand_size)
     except OddsError as error:
         raise click.UsageError(str(error)) from error
-    chances = [(count, squished(queues, hand_size, count)) for count in elephants]
+    chances = {count: squished(queues, hand_size, count) for count in elephants}
     if output == "json":
-        squished_by = [{"elephants": count, "probability": chance} for count, chance in chances]
+        squished_by = [{"elephants": count, "probability": each} for count, each in chances.items()]
         report = {"queues": queues, "handSize": hand_size, "squished": squished_by}
         click.echo(json.dumps(report, indent=2))
         return OK
-    rows = [[str(count), one_in(chance), repr(chance)] for count, chance in chances]
+    rows = [[str(count), one_in(chance), repr(chance)] for count, chance in chances.items()]
     header = ["ELEPHANTS", "A SMALL FLOW IS SQUISHED", "PROBABILITY"]
     click.echo(f"{counted(queues, 'queue')}, hands of {hand_size}\n")
     click.echo("\n".join(aligned(header, rows, frozenset({0}))))

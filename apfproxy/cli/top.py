@@ -36,12 +36,10 @@ WIDE = 100_000
 """Columns where there is no terminal: nothing is cut."""
 
 STDIN = 0
-MOST_KEYS = 64
-"""Bytes from the keyboard that are read at once."""
 ESCAPE = "\x1b"
 """The key Esc alone.  It also begins what a key without a letter sends, such as an arrow."""
-LONGEST_PART = 100
-"""Characters of a name that can be typed."""
+MOST_KEYS, LONGEST_PART = (64, 100)
+"""Bytes from the keyboard that are read at once; characters of a name that can be typed."""
 REMEDY = "give the address of the admin listener of a running proxy, its own --admin"
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -103,8 +101,7 @@ def top(admin: Address, cluster: str | None, interval_s: float, output: str, *, 
     view = View(admin.url, readable(admin.url, found))
     console = Console(highlight=False, markup=False, emoji=False)
     if once or not sys.stdout.isatty() or console.is_dumb_terminal:
-        print_once(view, console)
-        return OK
+        return print_once(view, console)
     return asyncio.run(run(view, lambda: renew(view, admin, target), interval_s, console, STDIN))
 
 
@@ -118,17 +115,17 @@ def renew(view: View, admin: Address, target: str) -> None:
         view.seen_s, view.problem = time.monotonic(), None
 
 
-def print_once(view: View, console: Console) -> None:
+def print_once(view: View, console: Console) -> int:
     """Print the tables of one look."""
     if console.is_terminal:
         console.print(render(view, console.width))
-        return
+        return OK
     console.width = WIDE
     with console.capture() as printed:
         console.print(render(view, None))
     # Lines are as wide as the console, with blanks that a file or a pipe need not have.
-    for line in printed.get().splitlines():
-        click.echo(line.rstrip(), file=console.file)
+    click.echo("\n".join(map(str.rstrip, printed.get().splitlines())), file=console.file)
+    return OK
 
 
 async def run(

@@ -163,9 +163,13 @@ def readable(url: str, found: Any) -> Json:  # noqa: ANN401 - any JSON
             each["limit"] = None if each["isExempt"] else each["current"]
             each["loan"] = (not each["isExempt"] and each["borrowed"]) - each["lent"]
             each["longest"] = max(each["queues"], default=0)
+            each["queuesInUse"] = f"{sum(map(bool, each['queues']))} of {each['queueCount']}"
             each["bar"] = SeatBar(each, state["seats"])
         for each in state.get("clusters", ()):
             each["rejected"] = each["rejectedPerSecond"]
+            each["servers"] = f"{each['healthyCount']}/{each['endpointCount']}"
+            limit = number(each["serverConcurrencyLimit"])
+            each["seats"] = f"{number(each['seatsInUse'])}/{limit}"
         for each in (state["upstream"] or {}).get("endpoints", ()):
             each["answers"] = sum(each["answersPerSecond"].values())
             each["errors"] = each["answersPerSecond"].get("5xx", 0.0) + each["failuresPerSecond"]
@@ -438,12 +442,10 @@ class SeatBar:
         self._nominal, self._borrows = int(level["nominal"]), level["loan"] > 0
         self._full = max(self._nominal, self._current, self._used, seats * self._is_exempt)
 
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        del console, options
+    def __rich_measure__(self, _console: Console, _options: ConsoleOptions) -> Measurement:
         return Measurement(6, 30)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        del console
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.text(options.max_width, is_plain=options.ascii_only)
 
     def text(self, width: int, *, is_plain: bool) -> Text:
@@ -526,10 +528,6 @@ ENDPOINTS = (
 )
 
 
-def _queues_in_use(level: Json) -> str:
-    return f"{sum(map(bool, level['queues']))} of {level['queueCount']}"
-
-
 def _fullest(queues: Sequence[int]) -> Text:
     order = sorted(range(len(queues)), key=lambda queue: -queues[queue])
     texts = [f"{queue}:{queues[queue]}" for queue in order if queues[queue]]
@@ -539,7 +537,7 @@ def _fullest(queues: Sequence[int]) -> Text:
 
 QUEUES = (
     Column("FULLEST QUEUES", "name", is_number=False),
-    Column("IN USE", "", _queues_in_use),
+    Column("IN USE", "queuesInUse"),
     Column("QUEUE:WAITING", "queues", _fullest, ratio=1),
 )
 FLOWS = (
@@ -554,18 +552,14 @@ NO_FLOW = "None yet: a flow counts once a request of it ends; see topFlows.enabl
 
 
 def _cluster_state(cluster: Json) -> Text:
-    return line((one_line(cluster["state"]), SEVERITIES.get(cluster["severity"], "")))
-
-
-def _cluster_seats(cluster: Json) -> str:
-    return f"{number(cluster['seatsInUse'])}/{number(cluster['serverConcurrencyLimit'])}"
+    return name_text(cluster["state"], SEVERITIES.get(cluster["severity"], ""))
 
 
 CLUSTERS = (
     Column("CLUSTER", "name", is_number=False),
     Column("STATE", "", _cluster_state, is_number=False),
-    Column("SERVERS", "", lambda each: f"{each['healthyCount']}/{each['endpointCount']}"),
-    Column("SEATS", "", _cluster_seats),
+    Column("SERVERS", "servers"),
+    Column("SEATS", "seats"),
     WAITING,
     SERVED._replace(needs=0),
     FAILED,
@@ -610,14 +604,10 @@ def _blocks(view: View, *, is_live: bool) -> list[Block]:
 
 def _last_event(state: Json) -> list[Text]:
     """The last event of the configuration, which may be an error that is still there."""
+    events = state["configuration"]["events"] if "configuration" in state else ()
     return [
-        line(
-            (
-                f"{_clock(last['time'])} {one_line(last['message'][:LONGEST])}",
-                WORSE if last["isError"] else "dim",
-            )
-        )
-        for last in state.get("configuration", {"events": []})["events"][-1:]
+        name_text(f"{_clock(last['time'])} {last['message']}", WORSE if last["isError"] else "dim")
+        for last in events[-1:]
     ]
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import errno
+import importlib
 import os
+import runpy
+import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import click
 import pytest
 
 from apfproxy.base import build
+from apfproxy.base.held_signals import INTERRUPTED
+from apfproxy.cli import commands
 from apfproxy.cli import main as main_module
 from apfproxy.cli.commands import COMMANDS, cli
 from apfproxy.cli.main import main
@@ -20,12 +25,7 @@ from apfproxy.proxy.http2 import available
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """The version is that of the package."""
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"apfproxy {build.version(available.version())}\n"
+    from types import ModuleType
 
 
 def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,8 +94,6 @@ def test_wrong_usage(
 
 
 def raise_(error: BaseException) -> Callable[[], None]:
-    """A command that fails."""
-
     def fail() -> None:
         raise error
 
@@ -125,9 +123,8 @@ def test_failure(
     assert capsys.readouterr().err.lstrip("\n") == text
 
 
-def test_closed_output(tmp_path: object) -> None:
+def test_closed_output() -> None:
     """A reader that has seen enough ends a command without a traceback."""
-    del tmp_path
     program = f"import sys; from {main_module.__name__} import main; sys.exit(main())"
     with subprocess.Popen(  # noqa: S603 - this interpreter
         [sys.executable, "-u", "-c", program, "check", "/nowhere"],
@@ -192,15 +189,6 @@ def test_closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ("", True) == (stdin.read(), stdout.writable())
 
 
-def test_full_disk(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An output that cannot be written gets one line."""
-    failing = click.Command("fail", callback=raise_(OSError(errno.ENOSPC, "no space")))
-    monkeypatch.setitem(cli.commands, "fail", failing)
-
-    assert main(["fail"]) == 1
-    assert capfd.readouterr().err == "apfproxy: cannot write the output: no space\n"
-
-
 def test_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the system that no output explains is a fault of the program, and shown."""
     failing = click.Command("fail", callback=raise_(FileNotFoundError(2, "no such file", "x")))
@@ -251,3 +239,43 @@ def test_aligned() -> None:
     assert ["NAME    N", "a       1", "bcd   234"] == aligned(
         ["NAME", "N"], [["a", "1"], ["bcd", "234"]], frozenset({1})
     )
+
+
+def test_as_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m apfproxy` is the same program."""
+    monkeypatch.setattr(sys, "argv", ["apfproxy", "--version"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("apfproxy", run_name="__main__")
+
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"apfproxy {build.version(available.version())}\n"
+
+
+def test_interrupted_import(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SIGINT while a command is imported takes effect once that is done, in one line."""
+    imported: list[str] = []
+
+    def interrupted(name: str) -> ModuleType:
+        signal.raise_signal(signal.SIGINT)
+        imported.append(name)
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(commands, "importlib", SimpleNamespace(import_module=interrupted))
+
+    assert INTERRUPTED == main(["odds", "--help"])
+    assert ["apfproxy.cli.odds"] == imported
+    assert "apfproxy: interrupted" == capsys.readouterr().err.strip()
+
+
+def test_interrupted_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run without a command to import is interrupted at its end."""
+
+    def run(_: object) -> int:
+        signal.raise_signal(signal.SIGINT)
+        return 0
+
+    monkeypatch.setattr(commands, "run", run)
+
+    assert INTERRUPTED == main([])

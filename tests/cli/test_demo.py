@@ -57,7 +57,6 @@ SUMMARY = re.compile(
 
 @pytest.fixture
 async def ports() -> AsyncIterator[Ports]:
-    """An API server in the place of both proxies."""
     server = ApiServerProcess(API_SERVER)
     await server.start()
     yield Ports(server.port, server.port, 1234)
@@ -132,12 +131,10 @@ def test_objects(objects: tuple[dict[str, object], ...], level: str, seats: int)
 
 
 async def fail() -> tuple[int, ...]:
-    """A server that does not start."""
     raise SystemExit(1)
 
 
 async def hang() -> tuple[int, ...]:
-    """A process that starts, and does not end by itself."""
     asyncio.get_running_loop().call_soon(threading.Event().wait)
     return (1, 2)
 
@@ -162,7 +159,6 @@ def test_process_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def served(
     monkeypatch: pytest.MonkeyPatch, theirs: Connection, on_start: Callable[[], None]
 ) -> None:
-    """Serve in this process."""
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(servers_module, "configure_logging", lambda *_: None)
 

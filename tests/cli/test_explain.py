@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 def explained(arguments: str, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401 - any JSON
-    """The explanation as JSON."""
     assert main(["explain", "-o", "json", *arguments.split()]) == 0
     return json.loads(capsys.readouterr().out)
 

@@ -50,7 +50,6 @@ def explained(
 
 
 def lines_of(explanation: Explanation, *, is_verbose: bool = False) -> list[str]:
-    """Its lines without colours."""
     lines = explanation_lines(explanation, is_verbose=is_verbose)
     return [click.unstyle(line) for line in lines]
 

@@ -60,7 +60,6 @@ list /api/v1/pods/p     | is a get, not a list
 
 
 def rows(table: str) -> list[tuple[str, str]]:
-    """The cells of a table of two columns."""
     return [
         (left.strip(), right.strip())
         for left, _, right in (line.partition("|") for line in table.strip().splitlines())
@@ -68,7 +67,6 @@ def rows(table: str) -> list[tuple[str, str]]:
 
 
 def parsed(phrase: str) -> tuple[str, bytes]:
-    """The request that a phrase with kubectl's flags means."""
     phrase, flag, namespace = phrase.partition(" -n")
     words = [word for word in phrase.split() if word != "-A"]
     return parse_phrase(

@@ -31,7 +31,6 @@ URL = "http://127.0.0.1:8081"
 
 
 def view(*levels: dict[str, Any], **changes: Any) -> View:  # noqa: ANN401 - any JSON
-    """A view of a state."""
     return View(URL, readable(URL, state(*levels, **changes)))
 
 
@@ -46,12 +45,10 @@ def lines(seen: View, width: int | None = 80, height: int | None = None) -> list
 
 
 def words(seen: View, width: int | None = 80, height: int | None = None) -> list[str]:
-    """The lines, with one blank between words."""
     return [" ".join(line.split()) for line in lines(seen, width, height)]
 
 
 def styles_of(seen: View) -> dict[str, str]:
-    """The styles of all pieces."""
     console = Console(
         file=io.StringIO(), width=120, force_terminal=True, color_system="standard", _environ={}
     )
@@ -59,12 +56,10 @@ def styles_of(seen: View) -> dict[str, str]:
 
 
 def said(*sentences: tuple[str, str]) -> list[dict[str, str]]:
-    """A verdict."""
     return [{"severity": severity, "text": text} for severity, text in sentences]
 
 
 def everything() -> View:
-    """A view of a state with something of each kind."""
     return view(
         level("lender", current=6, lent=4, seatsInUse=3, executing=3, servedPerSecond=25.0),
         level(

@@ -30,18 +30,15 @@ Json = dict[str, Any]
 
 
 def level(name: str = "work", **changes: Any) -> Json:  # noqa: ANN401 - any JSON
-    """A limited level at rest, but for the changes."""
     return {**json.loads(LEVEL), "name": name, **changes}
 
 
 def flow(name: str, **changes: Any) -> Json:  # noqa: ANN401 - any JSON
-    """A flow that took something."""
     names = {"flowSchema": "everybody", "priorityLevel": "work", "flow": name}
     return {**names, "seatSeconds": 1.0, "waitSeconds": 0.0, "rejected": 0.0, **changes}
 
 
 def event(message: str, **changes: Any) -> Json:  # noqa: ANN401 - any JSON
-    """A configuration with an event, long ago."""
     return {
         "generation": 3,
         "events": [{"time": 0.0, "message": message, "isError": False, **changes}],
@@ -49,7 +46,6 @@ def event(message: str, **changes: Any) -> Json:  # noqa: ANN401 - any JSON
 
 
 def state(*levels: Json, **changes: Any) -> Json:  # noqa: ANN401 - any JSON
-    """A proxy with these levels, but for the changes."""
     return {
         "time": NOW,
         "serverConcurrencyLimit": 20,
@@ -62,23 +58,19 @@ def state(*levels: Json, **changes: Any) -> Json:  # noqa: ANN401 - any JSON
 
 
 def endpoint(url: str, **changes: Any) -> Json:  # noqa: ANN401 - any JSON
-    """A server behind that is well, but for the changes."""
     return {**json.loads(ENDPOINT), "url": url, **changes}
 
 
 def upstream(*endpoints: Json, **changes: Any) -> Json:  # noqa: ANN401 - any JSON
-    """The servers behind together."""
     healthy = sum(each["state"] == "up" for each in endpoints) if endpoints else 1
     counts = {"endpointCount": len(endpoints) or 1, "healthyCount": healthy}
     return {**json.loads(UPSTREAM), "endpoints": list(endpoints), **counts, **changes}
 
 
 def cluster(name: str, **changes: Any) -> Json:  # noqa: ANN401 - any JSON
-    """A cluster that is well, but for the changes."""
     return {**json.loads(CLUSTER), "name": name, **changes}
 
 
 def clusters(*each: Json) -> Json:
-    """A proxy with these clusters."""
     verdict = [{"severity": "ok", "text": "all is well"}]
     return {"time": NOW, "verdict": verdict, "clusters": list(each)}
