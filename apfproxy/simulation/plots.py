@@ -60,19 +60,19 @@ AREAS = frozenset({"seats", "waiting", "rejected"})
 def picture(report: Row) -> str:
     """Draw the levels of a report, see `report`, that had requests in any configuration."""
     configurations = report["configurations"]
-    width = len(configurations) * (WIDTH + GAP) + GAP
+    columns = [GAP + index * (WIDTH + GAP) for index in range(len(configurations))]
     parts = []
     y = HEADING
-    for index, each in enumerate(configurations):
+    for index, (x, each) in enumerate(zip(columns, configurations, strict=True)):
         letter = f"{'AB'[index]}: " if len(configurations) > 1 else ""
-        parts.append(heading(GAP + index * (WIDTH + GAP), y, letter + each["name"]))
-    x, y = GAP, y + HEADING
-    for name, text in LEGEND:
+        parts.append(heading(x, y, letter + each["name"]))
+    y += HEADING
+    for index, (name, text) in enumerate(LEGEND):
+        x = GAP + index * 118
         parts.append(
             f'<line class="line {name}" x1="{x}" x2="{x + 14}" y1="{y - 4}" y2="{y - 4}"/>'
             f'<text x="{x + 20}" y="{y}">{text}</text>'
         )
-        x += 118
     names = dict.fromkeys(
         row["priorityLevel"] for each in configurations for row in each["levels"] if row["requests"]
     )
@@ -82,18 +82,18 @@ def picture(report: Row) -> str:
         y += GAP
         for kind, height in (("seats", HIGH), ("waiting", LOW), ("rejected", LOW)):
             plots = [plot_of(kind, name, each) for each in configurations]
-            most = max(most_of(each) for each in plots if each)
+            drawn = [(x, each) for x, each in zip(columns, plots, strict=True) if each]
+            lines = [each.lines for _, each in drawn]
+            most = max((value for each in lines for of in each.values() for value in of), default=0)
             if not most and kind != "seats":
                 continue
-            most_s = max(each.bin_s * len(each.lines[kind]) for each in plots if each)
-            for index, each in enumerate(plots):
-                if each is not None:
-                    parts.append(
-                        f'<g transform="translate({GAP + index * (WIDTH + GAP)},{y})">'
-                        f"{plot(each, height, most or 1.0, most_s)}</g>"
-                    )
+            most_s = max(each.bin_s * len(each.lines[kind]) for _, each in drawn)
+            parts += [
+                f'<g transform="translate({x},{y})">{plot(each, height, most or 1.0, most_s)}</g>'
+                for x, each in drawn
+            ]
             y += height
-    height = y + GAP
+    width, height = columns[-1] + WIDTH + GAP, y + GAP
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'
         f' height="{height}"><style>{STYLE}</style>'
@@ -121,11 +121,6 @@ def plot_of(kind: str, name: str, configuration: Row) -> Plot | None:
     if not row["isExempt"]:
         lines["limit"] = values["limit"]
     return Plot(lines | {"seats": values["seats"]}, bin_s)
-
-
-def most_of(wanted: Plot) -> float:
-    """The largest value."""
-    return max((each for values in wanted.lines.values() for each in values), default=0.0)
 
 
 def plot(wanted: Plot, height: int, most: float, most_s: float) -> str:

@@ -45,13 +45,7 @@ OTHERS = "(others)"
 
 
 class Lane:
-    """The common part of requests of one kind.
-
-    Attributes:
-        digest: Describes each of them to flow control.
-        timeout_ns: How long one may take, from its arrival on; 0 for no limit.
-        tally: Their outcomes.
-    """
+    """The common part of requests of one kind: description, time limit (0: none), outcomes."""
 
     __slots__ = ("digest", "tally", "timeout_ns")
 
@@ -93,21 +87,19 @@ class Simulation:
 
     Args:
         objects: The configuration, built-in objects included.
-        server_concurrency_limit: Seats of the whole proxy.
+        limit: Seats of the whole server.
         hash_seed: Decides which queues flows are dealt.
         is_prompt: As of `Controller`; the proxy's default.
         warm_up_ns: What happens before is in the series, but does not count otherwise.
         on_progress: Called now and then with the requests so far.
 
     Attributes:
-        limit: Seats of the whole server.
         in_flight: Requests that wait or execute.
         sources: Where requests may still come from; when they have ended, and with them all
             requests, the run is over.
         problems: What of the configuration is not used, one line each.
         views: Level name to its view.
         tallies: Client, priority level, FlowSchema and distinguisher to outcomes of requests.
-        arrivals: Requests so far.
         bin_ns: The width of a bin of the series.
         counted_from_ns: When the warm-up was over; 0 without one, or if it never was.
     """
@@ -115,29 +107,24 @@ class Simulation:
     def __init__(
         self,
         objects: Iterable[FlowControlObject],
-        server_concurrency_limit: int,
+        limit: int,
         *,
         hash_seed: int = 0,
         is_prompt: bool = True,
         warm_up_ns: int = 0,
-        on_progress: Callable[[int], None] | None = None,
+        on_progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.clock = clock = VirtualClock()
-        self.limit = server_concurrency_limit
-        self.in_flight = 0
-        self.sources = 0
-        self.controller = Controller(
-            clock, server_concurrency_limit, hash_seed, is_prompt=is_prompt
-        )
+        self.limit = limit
+        self.in_flight = self.sources = self.arrivals = self.counted_from_ns = self._bins = 0
+        self.controller = Controller(clock, limit, hash_seed, is_prompt=is_prompt)
         self._pauses_s = self.controller.adjustment_pauses_s()
         digest = self.controller.digest(objects)
         self.controller.commit(digest)
         self.problems = digest.problems
         self.views = {name: LevelView(level) for name, level in self.controller.levels.items()}
         self.tallies: dict[tuple[str, str, str, str], Tally] = {}
-        self.arrivals = 0
         self.bin_ns = FIRST_BIN_NS
-        self.counted_from_ns = 0
         self._on_progress = on_progress
         self._warm_up_ns = warm_up_ns
         self._lanes: dict[Kind, Lane] = {}
@@ -152,7 +139,6 @@ class Simulation:
             unix_s=lambda: EPOCH_S + clock.time_ns // NS_PER_S,
         )
         self._on_end = self._end
-        self._bins = 0
 
     def run(self) -> None:
         """Go on until all sources have ended and the last request has."""
@@ -298,16 +284,12 @@ class Simulation:
                 view.halve()
             self._bins = MOST_BINS
             self.bin_ns *= 2
-        if self._on_progress is not None:
-            self._on_progress(self.arrivals)
+        self._on_progress(self.arrivals)
         self.clock.arm(self.clock.time_ns + self.bin_ns, self._sample, None)
 
 
 class Sequence:
-    """Requests that arrive when they arrive, whatever becomes of them.
-
-    `requests` are arrival times, kinds and service times in order, in nanoseconds.
-    """
+    """Requests that arrive at given times: time, kind and service time of each, in order."""
 
     __slots__ = ("_arm", "_fire_next", "_next", "_request", "_simulation")
 

@@ -18,7 +18,7 @@ FIRST_ARRIVAL = -(1 << 62)
 
 
 class VirtualTimer:
-    """A timer of a `VirtualClock`."""
+    """A timer of a `VirtualClock`; its callback is None once it is cancelled."""
 
     __slots__ = ("callback",)
 
@@ -26,7 +26,6 @@ class VirtualTimer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Keep the callback from being called."""
         self.callback = None
 
 
@@ -47,11 +46,9 @@ class VirtualClock:
         self._arrivals = itertools.count(FIRST_ARRIVAL)
 
     def now_ns(self) -> int:
-        """The virtual time."""
         return self.time_ns
 
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> VirtualTimer:
-        """Call `callback` when the time has come."""
         timer = VirtualTimer(callback)
         heappush(self._events, (deadline_ns, next(self._ranks), _call, timer))
         return timer
@@ -78,7 +75,7 @@ class VirtualClock:
             action(argument)
 
     def stop(self) -> None:
-        """Let the run end after the event that happens now."""
+        """Let the run end after this event."""
         self._is_running = False
 
 
