@@ -23,7 +23,7 @@ from apfproxy.lint.findings import (
     FindingKind,
 )
 from apfproxy.lint.known_resources import KNOWN_GROUPS, KnownResource, groups_of
-from apfproxy.lint.request_sets import ACCOUNTS_GROUP
+from apfproxy.lint.reachability import ACCOUNTS_GROUP
 from apfproxy.objects.field_errors import closest
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain
 from apfproxy.request.attributes import ANONYMOUS_NAME, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP

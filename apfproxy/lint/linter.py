@@ -18,8 +18,7 @@ from apfproxy.lint.findings import (
     Finding,
 )
 from apfproxy.lint.levels import level_findings
-from apfproxy.lint.reachability import same_precedence, tried_in_order, unreachable
-from apfproxy.lint.request_sets import ACCOUNTS_GROUP
+from apfproxy.lint.reachability import ACCOUNTS_GROUP, same_precedence, tried_in_order, unreachable
 from apfproxy.objects.field_errors import closest
 from apfproxy.objects.types import (
     FlowControlObject,

@@ -1,30 +1,245 @@
-"""FlowSchemas that no request reaches, and those whose order depends only on their names."""
+"""FlowSchemas that no request reaches, and those whose order depends only on their names.
+
+What is known of every user, by the way in which requests are authenticated: the anonymous user is
+in `system:unauthenticated`, and so are users with unverified names; all others are in
+`system:authenticated`; service accounts are in `system:serviceaccounts` and in the group of their
+namespace.  (An impersonator or a front proxy can name other groups.  That is left out here.)
+
+A rule is cut into pieces, each of one subject and one resource or non-resource rule.  Whether
+earlier pieces hold a piece is answered for each of its smallest parts, of one verb, group, resource
+and scope, or of one verb and URL, so that several can hold it together.  A wildcard is a part that
+only a wildcard holds.  Yes is certain; no may mean that the search ended early.
+
+Source: kubernetes/apiserver pkg/authentication/group/authenticated_group_adder.go and
+pkg/endpoints/filters/impersonation.go.
+"""
 
 from __future__ import annotations
 
+import enum
 import itertools
+import math
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from apfproxy.flowcontrol.classifier import ALL, SERVICE_ACCOUNT_PREFIX, Subjects
 from apfproxy.lint.findings import SAME_PRECEDENCE, UNREACHABLE, Finding
-from apfproxy.lint.request_sets import (
-    AUTHENTICATED,
-    UNAUTHENTICATED,
-    Identity,
-    Kind,
-    Piece,
-    RequestSet,
-    can_meet,
-    holders,
-    pieces_of,
-)
 from apfproxy.objects.validation import FLOW_SCHEMAS
+from apfproxy.request.attributes import (
+    ANONYMOUS_NAME,
+    AUTHENTICATED_GROUP,
+    UNAUTHENTICATED_GROUP,
+    UNVERIFIED_PREFIXES,
+)
+from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from apfproxy.objects.additions import Condition
-    from apfproxy.objects.types import FlowSchema
+    from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
+
+ACCOUNTS_GROUP = "system:serviceaccounts"
+
+MOST_PARTS = 4096
+"""Parts of one piece that are looked at; lists multiply quickly."""
+
+MOST_PIECES = 1000
+"""Pieces of one FlowSchema, each subject times each rule; a bound for the memory they take."""
+
+
+class Who(enum.Enum):
+    """How a set of users is described."""
+
+    ALL = "all"
+    USER = "user"
+    GROUP = "group"
+    USER_PREFIX = "user prefix"
+
+
+class Identity(NamedTuple):
+    """A set of users: all, one by name, the members of a group, or a namespace's accounts."""
+
+    who: Who
+    name: str = ""
+
+
+ALL_USERS = Identity(Who.ALL)
+AUTHENTICATED = Identity(Who.GROUP, AUTHENTICATED_GROUP)
+UNAUTHENTICATED = Identity(Who.GROUP, UNAUTHENTICATED_GROUP)
+
+
+def identities(subjects: Subjects) -> list[Identity]:
+    """The sets of users that the subjects of a rule match, in a fixed order."""
+    if subjects.is_all:
+        return [ALL_USERS]
+    return [
+        *(Identity(Who.USER, name) for name in sorted(subjects.users)),
+        *(Identity(Who.GROUP, name) for name in sorted(subjects.groups)),
+        *(Identity(Who.USER_PREFIX, prefix) for prefix in sorted(set(subjects.user_prefixes))),
+    ]
+
+
+def holders(identity: Identity) -> list[Identity]:
+    """The sets that hold this one as a whole, itself among them."""
+    found = [identity, ALL_USERS]
+    name = identity.name
+    is_user = identity.who is Who.USER
+    if namespace := _account_namespace(identity):
+        found.append(Identity(Who.GROUP, f"{ACCOUNTS_GROUP}:{namespace}"))
+        if is_user:
+            found.append(Identity(Who.USER_PREFIX, f"{SERVICE_ACCOUNT_PREFIX}{namespace}:"))
+    is_group = identity.who is Who.GROUP
+    if namespace or (is_group and name.startswith(f"{ACCOUNTS_GROUP}:")):
+        found.append(Identity(Who.GROUP, ACCOUNTS_GROUP))
+    if is_user and (name == ANONYMOUS_NAME or name.startswith(UNVERIFIED_PREFIXES)):
+        found.append(UNAUTHENTICATED)
+    elif identity not in {ALL_USERS, UNAUTHENTICATED}:
+        found.append(AUTHENTICATED)
+    return found
+
+
+def _account_namespace(identity: Identity) -> str:
+    """The namespace of the service accounts that a set consists of; "" for another set."""
+    if identity.who not in {Who.USER, Who.USER_PREFIX}:
+        return ""
+    if not identity.name.startswith(SERVICE_ACCOUNT_PREFIX):
+        return ""
+    namespace, colon, _ = identity.name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
+    return namespace if colon else ""
+
+
+def can_meet(one: Identity, other: Identity) -> bool:
+    """Whether a user can be in both sets: a user has one name, and any groups."""
+    if one.who is other.who and one.who in {Who.USER, Who.USER_PREFIX}:
+        return one.name == other.name
+    for user, prefix in ((one, other), (other, one)):
+        if (user.who, prefix.who) == (Who.USER, Who.USER_PREFIX):
+            return user.name.startswith(prefix.name)
+    return {one, other} != {AUTHENTICATED, UNAUTHENTICATED}
+
+
+class Kind(enum.Enum):
+    """A sort of requests; no request is of two."""
+
+    CLUSTER = "for resources, without a namespace"
+    NAMESPACED = "for resources in a namespace"
+    URL = "for other URLs"
+
+
+class RequestSet(NamedTuple):
+    """The requests of one kind that a rule matches, from any user.
+
+    The fields are the rule's lists: verbs, groups, resources, and namespaces if in one; or verbs
+    and URLs.
+    """
+
+    kind: Kind
+    fields: tuple[frozenset[str], ...]
+
+    def parts(self) -> list[RequestSet] | None:
+        """All its smallest parts; None if they are too many."""
+        if math.prod(len(field) for field in self.fields) > MOST_PARTS:
+            return None
+        return [
+            RequestSet(self.kind, tuple(frozenset((value,)) for value in values))
+            for values in itertools.product(*self.fields)
+        ]
+
+    def holds(self, other: RequestSet) -> bool:
+        """Whether all requests of another set of the same kind are in this set."""
+        if self.kind is not Kind.URL:
+            return all(map(_holds_values, self.fields, other.fields))
+        (verbs, urls), (other_verbs, other_urls) = self.fields, other.fields
+        return _holds_values(verbs, other_verbs) and all(
+            any(url_holds(url, each) for url in urls) for each in other_urls
+        )
+
+    def can_meet(self, other: RequestSet) -> bool:
+        """Whether a request can be in both."""
+        if self.kind is not other.kind:
+            return False
+        if self.kind is not Kind.URL:
+            return all(map(_values_meet, self.fields, other.fields))
+        (verbs, urls), (other_verbs, other_urls) = self.fields, other.fields
+        return _values_meet(verbs, other_verbs) and any(
+            urls_meet(url, other_url) for url in urls for other_url in other_urls
+        )
+
+
+class Piece(NamedTuple):
+    """One subject of a rule with one of its resource or non-resource rules."""
+
+    identity: Identity
+    requests: RequestSet
+
+
+def resource_requests(rule: ResourcePolicyRule) -> Iterator[RequestSet]:
+    """The requests that a resource rule matches.
+
+    The wildcard among namespaces is for all of them, but not for the scope of the cluster.
+    """
+    fields = frozenset(rule.verbs), frozenset(rule.api_groups), frozenset(rule.resources)
+    if rule.cluster_scope:
+        yield RequestSet(Kind.CLUSTER, fields)
+    if rule.namespaces:
+        yield RequestSet(Kind.NAMESPACED, (*fields, frozenset(rule.namespaces)))
+
+
+def url_requests(rule: NonResourcePolicyRule) -> RequestSet:
+    """The requests that a non-resource rule matches."""
+    return RequestSet(Kind.URL, (frozenset(rule.verbs), frozenset(rule.non_resource_urls)))
+
+
+def pieces_of(flow_schema: FlowSchema) -> list[Piece]:
+    """The pieces of all rules of a FlowSchema; none if they are too many."""
+    pieces: list[Piece] = []
+    for rule in flow_schema.spec.rules:
+        sets = [
+            *itertools.chain.from_iterable(map(resource_requests, rule.resource_rules)),
+            *map(url_requests, rule.non_resource_rules),
+        ]
+        who = identities(Subjects(rule.subjects))
+        if len(pieces) + len(who) * len(sets) > MOST_PIECES:
+            return []
+        pieces += [Piece(identity, requests) for identity in who for requests in sets]
+    return pieces
+
+
+def _holds_values(values: frozenset[str], others: frozenset[str]) -> bool:
+    return ALL in values or others <= values
+
+
+def _values_meet(values: frozenset[str], others: frozenset[str]) -> bool:
+    return ALL in values or ALL in others or not values.isdisjoint(others)
+
+
+def url_holds(url: str, other: str) -> bool:
+    """Whether a URL of a rule matches every path that the other one matches.
+
+    One that is not plain is matched by `*`, by `/` and by the URL that is the same only.
+    """
+    if url in {ALL, other}:
+        return True
+    if other == ALL:
+        return False
+    below = _path_below(url)
+    if below == "/":
+        return True
+    return other.startswith(below) and is_plain_path(other)
+
+
+def urls_meet(url: str, other: str) -> bool:
+    """Whether a path can be matched by both URLs."""
+    if ALL in {url, other} or url == other:
+        return True
+    below, other_below = _path_below(url), _path_below(other)
+    return below.startswith(other_below) or other_below.startswith(below)
+
+
+def _path_below(url: str) -> str:
+    return url.removesuffix(ALL).removesuffix("/") + "/"
+
 
 MOST_LOOKED_AT = 500
 """Earlier pieces that are compared with one piece; a bound for the time that huge files take."""

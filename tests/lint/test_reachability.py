@@ -10,8 +10,13 @@ from msgspec import structs
 
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.lint import reachability
-from apfproxy.lint.reachability import MOST_LOOKED_AT, same_precedence, tried_in_order, unreachable
-from apfproxy.lint.request_sets import MOST_PIECES
+from apfproxy.lint.reachability import (
+    MOST_LOOKED_AT,
+    MOST_PIECES,
+    same_precedence,
+    tried_in_order,
+    unreachable,
+)
 from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule, Subject
 from loadtest.objects import flow_schema, group_subject, user_subject

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.classifier import Subjects
 from apfproxy.flowcontrol.mismatch import match_url
-from apfproxy.lint.request_sets import (
+from apfproxy.lint.reachability import (
     ALL_USERS,
     AUTHENTICATED,
     MOST_PARTS,
