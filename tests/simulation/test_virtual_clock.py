@@ -29,33 +29,16 @@ def test_events_come_in_order() -> None:
     ] == happened
 
 
-def test_cancelled_timers_do_nothing() -> None:
-    """A timer that was cancelled is not called."""
-    clock = VirtualClock()
-    called: list[int] = []
-    timer = clock.call_at(5, lambda: called.append(1))
-    timer.cancel()
-    clock.run()
-
-    assert [] == called
-
-
-def test_stops_and_goes_on() -> None:
-    """A run ends where it is told to; the next one goes on from there."""
-    clock = VirtualClock(7)
-    seen: list[int] = []
-    clock.arm(8, lambda _: clock.stop(), None)
-    clock.arm(9, seen.append, 1)
-    clock.run()
-    clock.run()
-
-    assert [1] == seen
-
-
-def test_time_never_runs_backwards() -> None:
-    """What is armed for a time that has passed happens now."""
+def test_cancelled_stopped_and_late() -> None:
+    """A cancelled timer does nothing; a run goes on from where it ended, never backwards."""
     clock = VirtualClock(100)
-    clock.arm(50, lambda _: None, None)
+    seen: list[tuple[str, int]] = []
+    clock.call_at(105, lambda: seen.append(("cancelled", 105))).cancel()
+    clock.arm(50, lambda _: seen.append(("late", clock.now_ns())), None)
+    clock.arm(108, lambda _: clock.stop(), None)
+    clock.arm(109, lambda _: seen.append(("next run", clock.now_ns())), None)
     clock.run()
 
-    assert 100 == clock.now_ns()
+    assert [("late", 100)] == seen
+    clock.run()
+    assert [("late", 100), ("next run", 109)] == seen
