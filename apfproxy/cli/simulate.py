@@ -350,7 +350,8 @@ def records_of(
             (records.left_out, "line", " of other programs, and no request in it"),
         )
         found = (counted(count, noun) + text for count, noun, text in reasons if count)
-        raise CommandError(*lines, f"{name}: {next(found, 'there is no request in it')}")
+        nothing = "there is no request in it" + (": is this the right file?" if lines else "")
+        raise CommandError(*lines, f"{name}: {next(found, nothing)}")
     if records.guessed == len(records):
         raise CommandError(
             f"{name}: none of its {counted(len(records), 'request')} executed, so that it is not"
