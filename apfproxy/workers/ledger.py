@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 from typing import TYPE_CHECKING, Annotated, Final
@@ -18,7 +19,9 @@ READ: Final = "ledger.read"
 SWAP: Final = "ledger.swap"
 """The questions, whose arguments are a `Swap`; a `Held` replies."""
 MAX_RECORDS: Final = 2048
-"""One of each cluster, of which there are at most 1000, and some of former ones."""
+"""One of each cluster, of which there are at most 1000, and some of those that are leaving."""
+FORGET_FROM: Final = 64
+"""Records, from which on those without members are forgotten whenever there are twice as many."""
 MAX_KEY: Final = 512
 
 log = logging.getLogger(__name__)
@@ -58,6 +61,7 @@ class Ledger:
         self._life = secrets.token_hex(4)
         self._writes = 0
         self._records: dict[str, Held] = {}
+        self._forget_at = FORGET_FROM
         self._tell = tell
 
     def read(self, arguments: bytes) -> bytes:
@@ -71,8 +75,10 @@ class Ledger:
         held = self._records.get(asked.key, NOTHING)
         if asked.version != held.version:
             return msgspec.msgpack.encode(held)
-        if held is NOTHING and len(self._records) >= MAX_RECORDS:
-            raise LinkError(f"has {MAX_RECORDS} records already")
+        if held is NOTHING and len(self._records) >= min(self._forget_at, MAX_RECORDS):
+            self._forget()
+            if len(self._records) >= MAX_RECORDS:
+                raise LinkError(f"has {MAX_RECORDS} records already")
         version = self._write(asked.key, asked.data)
         if asked.is_urgent:
             self._tell(asked.key, member)
@@ -90,6 +96,14 @@ class Ledger:
             if left is not record:
                 self._write(key, encode(left))
                 self._tell(key, member)
+
+    def _forget(self) -> None:
+        """Forget the records of clusters that are gone, whose members have all left."""
+        for key, held in tuple(self._records.items()):
+            with contextlib.suppress(RecordError):
+                if not decode(held.data or b"").members:
+                    del self._records[key]
+        self._forget_at = max(2 * len(self._records), FORGET_FROM)
 
     def _write(self, key: str, data: bytes) -> str:
         self._writes += 1

@@ -146,6 +146,23 @@ async def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "<Ledger of 1 records>" == repr(ledger)
 
 
+async def test_clusters_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their records are forgotten, however many there were; those with members stay."""
+    monkeypatch.setattr(module, "MAX_RECORDS", 2)
+    with stores("kept", *"abcdef") as (ledger, (kept, *gone)):
+        await kept.swap(record("w-1#1"), NOTHING)
+        for each in gone:
+            joined = await each.swap(record("w-1#1"), NOTHING)
+            assert joined.is_done
+            left = await each.swap(record(), joined.stored)
+            again = await each.swap(record("w-2#1"), left.stored)
+            await each.swap(record(), again.stored)
+        members = decode((await kept.read()).data or b"").members
+
+    assert ["w-1#1"] == list(members)
+    assert "<Ledger of 2 records>" == repr(ledger)
+
+
 async def test_no_parent() -> None:
     """Without a parent there is an error, which the member survives."""
     with stores("a") as (_, (store,)):
