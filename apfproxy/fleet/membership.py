@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.settings import FleetSettings, Settings
 
-WORKERS_PERIOD_S: Final = 0.25
-WORKERS_LEASE_S: Final = 2.0
-"""Of the workers of one machine, whose parent drops the seats of one that dies at once."""
 JOIN_WITHIN_S: Final = 0.5
 """For a newcomer to get a share from others before it serves with what it has."""
 LEAVE_WITHIN_S: Final = 1.0
@@ -59,6 +56,12 @@ MOST_NAMED: Final = 3
 """Members that one line of the log names."""
 
 T = TypeVar("T")
+
+
+def drawn(most_s: float) -> float:
+    """Seconds by which members march out of step; they need no secrecy."""
+    return random.uniform(0, most_s)  # noqa: S311 - as said
+
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +96,7 @@ class Membership:
     ) -> None:
         assert settings.store is not None
         is_local = store_address(settings.store).kind is Kind.PARENT
-        lease_s = WORKERS_LEASE_S if is_local else settings.lease_s
-        self._period_s = WORKERS_PERIOD_S if is_local else settings.refresh_interval_s
+        self._period_s = settings.refresh_interval_s
         self._settings = settings
         self._controller = controller
         self._demand = MemberDemand(controller)
@@ -107,11 +109,10 @@ class Membership:
         self.ledger = Ledger(
             member_key(name, secrets.randbits(32)),
             limit(),
-            lease_s=lease_s,
+            lease_s=settings.lease_s,
             replicas=settings.replicas,
         )
-        # To march out of step needs no secrecy.
-        self._pacer = Pacer(self._period_s, lease_s, lambda most_s: random.uniform(0, most_s))  # noqa: S311
+        self._pacer = Pacer(self._period_s, settings.lease_s, drawn)
         of_fleet = "" if is_local else f" of the fleet {settings.name}"  # workers have no name
         self._words = MembershipWords(
             self.ledger, str(address_of(settings)), events, self._prefix, of_fleet

@@ -36,6 +36,13 @@ WORKER: Final = "APFPROXY_WORKER"
 """What a parent tells a worker."""
 STORE: Final = "parent:link"
 """The fleet's store in the settings of a worker: the memory of its parent."""
+PERIOD_S: Final = 0.25
+LEASE_S: Final = 2.0
+"""Of workers that share seats: their parent drops those of one that dies at once."""
+AT_FULL_PACE: Final = 50
+"""Clusters, each of which has a record; with more of them workers look less often at each."""
+MAX_LEASE_S: Final = 10.0
+"""As long as a worker may be silent."""
 QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 """Of a container: CPU microseconds in a period, or `max`, and the period."""
 
@@ -143,6 +150,7 @@ class PlacedSettings:
         self._place = place
         self._whole = whole
         self._read = read
+        self._clusters: int | None = None
 
     def __call__(self) -> Settings:
         """OperatorError if they cannot be used, or not without a restart."""
@@ -150,15 +158,20 @@ class PlacedSettings:
         if self._whole is not None:
             whole, _ = mergeable(self._whole, whole)  # the parent names what takes a restart
         self._whole = whole
-        return placed(whole, self._place)
+        if self._clusters is None:
+            self._clusters = len(whole.clusters)  # at the start, as no lease changes later
+        return placed(whole, self._place, self._clusters)
 
 
-def placed(settings: Settings, place: WorkerPlace) -> Settings:
-    """The settings of a worker: those of the whole, but for its place."""
-    return with_each_cluster(_placed(settings, place), lambda each: _placed(each, place))
+def placed(settings: Settings, place: WorkerPlace, clusters: int = 1) -> Settings:
+    """The settings of a worker: those of the whole, but for its place among so many clusters."""
+    pace = min(max(clusters / AT_FULL_PACE, 1.0), MAX_LEASE_S / LEASE_S)
+    return with_each_cluster(
+        _placed(settings, place, pace), lambda each: _placed(each, place, pace)
+    )
 
 
-def _placed(settings: Settings, place: WorkerPlace) -> Settings:
+def _placed(settings: Settings, place: WorkerPlace, pace: float) -> Settings:
     def part(whole: int | None) -> int | None:
         return None if whole is None else part_of(whole, place)
 
@@ -198,6 +211,8 @@ def _placed(settings: Settings, place: WorkerPlace) -> Settings:
             store=STORE,
             member=place.member,
             replicas=place.count,
+            refresh_interval_s=PERIOD_S * pace,
+            lease_s=LEASE_S * pace,
         )
     else:
         member = fleet.member or socket.gethostname()

@@ -126,6 +126,19 @@ def test_settings_in_force() -> None:
     assert (STORE, 3) == (without.fleet.store, without.workers)
 
 
+@pytest.mark.parametrize(
+    ("clusters", "expected"), [(1, (0.25, 2.0)), (100, (0.5, 4.0)), (1000, (1.25, 10.0))]
+)
+def test_many_clusters(clusters: int, expected: tuple[float, float]) -> None:
+    """With many records a worker looks less often at each, also once there are fewer."""
+    of_one = ClusterSettings(name="a", settings=Settings())
+    reads = [Settings(), Settings(clusters=(of_one,) * clusters)]
+    read = PlacedSettings(PLACE, None, reads.pop)
+    found = [read().fleet, read().fleet]
+
+    assert [expected] * 2 == [(each.refresh_interval_s, each.lease_s) for each in found]
+
+
 @pytest.mark.parametrize(("whole", "count"), [(10, 3), (2, 3), (0, 3), (7, 1)])
 def test_parts(whole: int, count: int) -> None:
     """The parts make the whole, unless somebody would have none."""
