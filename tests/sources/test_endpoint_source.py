@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -11,16 +10,14 @@ import pytest
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.health_checks import READYZ, HealthRegistry
-from apfproxy.settings import Address, ServiceSettings, Settings, UpstreamSettings
+from apfproxy.settings import Address, Settings, UpstreamSettings
 from apfproxy.sources import endpoint_source
 from apfproxy.sources.endpoint_source import ENDPOINTS, EndpointSource
 from apfproxy.upstream import dns_endpoints
-from tests.end_to_end.programs import free_port
 from tests.end_to_end.scene import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from apfproxy.settings import EndpointAddress
 
@@ -94,16 +91,6 @@ async def started(settings: Settings) -> AsyncIterator[Told]:
         await told.source.close()
 
 
-async def test_dns(names: dict[str, list[str]]) -> None:
-    """A name's addresses are told at the start, and all is well."""
-    names["a"] = ["10.0.0.2", "10.0.0.1"]
-    async with started(by_dns("a")) as told:
-        checks = told.checks
-
-    assert [["10.0.0.1", "10.0.0.2"]] == told.hosts
-    assert "[+]endpoints ok" == checks
-
-
 @pytest.mark.usefixtures("hasty")
 async def test_unknown_at_the_start(
     names: dict[str, list[str]], caplog: pytest.LogCaptureFixture
@@ -148,22 +135,3 @@ async def test_change_that_fails(
         checks = told.checks
 
     assert ([["10.0.0.1"]], "[+]endpoints ok") == (told.hosts, checks)
-
-
-@pytest.mark.usefixtures("hasty")
-async def test_service(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A Service is asked for where the kubeconfig says; who cannot be reached is said."""
-    server = f"http://127.0.0.1:{free_port()}"
-    path = tmp_path / "config"
-    content = {
-        "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c"}}],
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-    }
-    path.write_text(json.dumps(content))
-    service = ServiceSettings(name="api", namespace="team", kubeconfig=str(path))
-    async with started(Settings(upstream=UpstreamSettings(service=service))) as told:
-        await until(lambda: "cannot connect" in told.checks)
-
-    assert [] == told.hosts
-    assert "until a server behind is known: Service team/api: " in caplog.text

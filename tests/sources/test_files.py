@@ -129,25 +129,6 @@ async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Contr
     assert str(tmp_path / "..2") in {path for path, _, _ in watched[1]}
 
 
-async def test_what_cannot_be_taken_is_tried_again(
-    tmp_path: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After an error of the program the same contents are read again, until they are in force."""
-    path = tmp_path / "a.yaml"
-    path.write_text(level("first"))
-    source = ObjectFiles((str(path),), controller, sleep=Writer())
-    source.load_first()
-    path.write_text(level("second"))
-    with monkeypatch.context() as patch:
-        patch.setattr(Controller, "commit", lambda *_: 1 // 0)
-        with pytest.raises(ZeroDivisionError):
-            await source.reload()
-
-    assert await source.reload()
-    assert not await source.reload()
-    assert "second" in controller.levels
-
-
 def test_left_out(tmp_path: Path, controller: Controller, caplog: pytest.LogCaptureFixture) -> None:
     """What is no object of flow control is named, and the rest is in force."""
     (tmp_path / "a.yaml").write_text(f"{level('a')}---\napiVersion: apps/v1\nkind: Deployment\n")

@@ -26,19 +26,6 @@ def api(tmp_path: Path, *, with_suggested: bool = True, token: str | None = None
     )
 
 
-@pytest.mark.parametrize(("with_suggested", "levels"), [(True, 8), (False, 2)])
-async def test_built_in_objects(tmp_path: Path, with_suggested: bool, levels: int) -> None:
-    """The built-in objects are there from the start, the suggested ones if they are wanted."""
-    found = api(tmp_path, with_suggested=with_suggested)
-    await found.start()
-    resource = "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io"
-    number = found.store.collection(resource).count()
-    await found.stop()
-
-    assert levels == number
-    assert {"/apis", "/openapi", "/version", "/api"} <= {route.path for route in found.routes()}
-
-
 async def test_suggested_objects_go(tmp_path: Path) -> None:
     """Suggested objects that nobody changed go when they are not wanted any more."""
     for with_suggested in (True, False):

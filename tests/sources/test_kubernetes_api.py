@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from apfproxy.base.tls_files import Pem
 from apfproxy.sources import kubernetes_api
 from apfproxy.sources.api_credentials import ApiCredentials
-from apfproxy.sources.kubeconfig import ApiAccess, Program
+from apfproxy.sources.kubeconfig import ApiAccess
 from apfproxy.sources.kubernetes_api import SILENCE_S, KubernetesApi, KubernetesApiError
 from loadtest.certificates import Authority
 from tests.end_to_end.programs import free_port
@@ -121,13 +122,18 @@ async def test_requests(prefix: str) -> None:
         pytest.param((302, "{}", {"Location": "/"}), "answered 302", 0, id="elsewhere"),
         pytest.param((200, "[1]", {}), "the response is no JSON object", 0, id="list"),
         pytest.param((200, "{", {}), "the response is no JSON object", 0, id="half"),
+        pytest.param((200, "x" * 200_000, {}), "the response is longer than 10", 0, id="long"),
         pytest.param((200, "[" * 100_000, {}), "the response is no JSON object", 0, id="deep"),
     ],
 )
 async def test_refusals(
-    response: tuple[int, str, dict[str, str]], expected: str, retry_after_s: float
+    response: tuple[int, str, dict[str, str]],
+    expected: str,
+    retry_after_s: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another answer than a good one is an error that says what came."""
+    monkeypatch.setattr(kubernetes_api, "MAX_RESPONSE_BYTES", 100_000)
     status, text, head = response
 
     async def answer(_: web.Request) -> web.Response:
@@ -137,20 +143,8 @@ async def test_refusals(
         error = await failure(api)
 
     assert str(error).startswith(expected)
-    assert (status if status != 200 else 0, retry_after_s) == (error.status, error.retry_after_s)
-
-
-async def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer has its bound."""
-    monkeypatch.setattr(kubernetes_api, "MAX_RESPONSE_BYTES", 10)
-
-    async def answer(_: web.Request) -> web.Response:
-        return web.json_response({"a": "b" * 10})
-
-    async with api_of(answer) as api:
-        error = await failure(api)
-
-    assert "the response is longer than 10 bytes" == str(error)
+    assert retry_after_s == error.retry_after_s
+    assert status in (200, error.status)
 
 
 async def test_no_token(tmp_path: Path) -> None:
@@ -166,80 +160,87 @@ async def test_no_token(tmp_path: Path) -> None:
     assert f"the token file {path} is empty; write one token into it" == str(error)
 
 
-async def test_program() -> None:
-    """A program that gives no credential is said, and one whose token is refused is run again."""
-    access = ApiAccess(server="http://127.0.0.1:1", program=Program(command="/nowhere"))
-    api = KubernetesApi(access.server, ApiCredentials(access))
-    error = await failure(api)
-    await api.close()
+async def test_refused_program() -> None:
+    """A program whose token is refused is run again."""
     runs = 0
 
-    class Counting(ApiCredentials):
-        """Counts refusals."""
-
-        def refused(self) -> None:
-            nonlocal runs
-            runs += 1
-
-    async def answer(_: web.Request) -> web.Response:
+    async def refused(_: web.Request) -> web.Response:
         return web.json_response({}, status=401)
 
-    async with api_of(answer) as other:
-        other._credentials = Counting(access)  # noqa: SLF001 - in place of a program
+    def run_again() -> None:
+        nonlocal runs
+        runs += 1
+
+    async with api_of(refused) as api:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Counting, "refresh", never)
-            refused = await failure(other)
+            patch.setattr(api._credentials, "refused", run_again)  # noqa: SLF001 - no program is there
+            error = await failure(api)
 
-    assert "/nowhere: there is no such program" == str(error)
-    assert (401, 1) == (refused.status, runs)
+    assert (401, 1) == (error.status, runs)
 
 
-async def never(_: ApiCredentials) -> None:
-    """No credential at all."""
+@asynccontextmanager
+async def secure_server(
+    folder: Path, authority: Authority, name: str, *, asks: bool = False
+) -> AsyncIterator[tuple[str, list[str]]]:
+    """A server with a certificate of that name: its URL, and the names of its clients."""
+    cert, key = authority.issue("api", usage="server", hosts=(name,)).write(folder, "api")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.pem.decode())
+    context.load_cert_chain(cert, key)
+    context.verify_mode = ssl.CERT_REQUIRED if asks else ssl.CERT_NONE
+    names: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if asks:
+            names.append(request.get_extra_info("peercert")["subject"][0][0][1])
+        return web.json_response({"name": "b"})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=context)
+    try:
+        yield f"https://127.0.0.1:{server.port}", names
+    finally:
+        await server.close()
 
 
 async def test_tls(tmp_path: Path) -> None:
     """A server is verified by its CA and name, and sees the client's certificate."""
     authority = Authority("ca")
-    certificate, key = authority.issue("api", usage="server", hosts=("kubernetes",)).write(
-        tmp_path, "api"
-    )
-    client = authority.issue("me", usage="client")
-    server_context = ssl.create_default_context(
-        ssl.Purpose.CLIENT_AUTH, cadata=authority.pem.decode()
-    )
-    server_context.load_cert_chain(certificate, key)
-    server_context.verify_mode = ssl.CERT_REQUIRED
-    names = []
-
-    async def answer(request: web.Request) -> web.Response:
-        names.append(request.get_extra_info("peercert")["subject"][0][0][1])
-        return web.json_response({})
-
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    errors = []
-    server = TestServer(app, scheme="https")
-    await server.start_server(ssl=server_context)
-    try:
+    own = authority.issue("me", usage="client")
+    async with secure_server(tmp_path, authority, "kubernetes", asks=True) as (url, names):
         for name in ("kubernetes", None):
             access = ApiAccess(
-                server=f"https://127.0.0.1:{server.port}",
+                server=url,
                 authorities=Pem(data=authority.pem),
                 server_name=name,
-                own=(Pem(data=client.cert_pem), Pem(data=client.key_pem)),
+                own=(Pem(data=own.cert_pem), Pem(data=own.key_pem)),
             )
             api = KubernetesApi(access.server, ApiCredentials(access))
-            if name is None:
-                errors.append(str(await failure(api)))
-            else:
+            if name is not None:
                 await api.get(PATH, {})
+            else:
+                assert "the API server's certificate is no good: " in str(await failure(api))
             await api.close()
-    finally:
-        await server.close()
 
     assert ["me"] == names
-    assert errors[0].startswith("the API server's certificate is no good: ")
+
+
+async def test_certificates_of_other_servers(tmp_path: Path) -> None:
+    """Other servers are verified by the same CA, and by the name that they share."""
+    authority = Authority("ca")
+    gone = f"https://127.0.0.1:{free_port()}"
+    access = ApiAccess(server=gone, authorities=Pem(data=authority.pem))
+    async with secure_server(tmp_path, authority, "shared") as (url, _):
+        for name in ("shared", "other"):
+            others = {gone: None, url: name}
+            api = KubernetesApi(gone, ApiCredentials(access), others=partial(dict, others))
+            if name == "shared":
+                assert {"name": "b"} == await api.get(PATH, {})
+            else:
+                assert "the API server's certificate is no good: " in str(await failure(api))
+            await api.close()
 
 
 def answering(name: str, statuses: list[int]) -> Handler:
@@ -379,37 +380,6 @@ async def test_watch_at_a_server_that_is_left() -> None:
         never.set()
 
     assert {"name": "b"} == answer
-
-
-async def test_certificates_of_other_servers(tmp_path: Path) -> None:
-    """Other servers are verified by the same CA, and by the name that they share."""
-    authority = Authority("ca")
-    certificate, key = authority.issue("api", usage="server", hosts=("shared",)).write(
-        tmp_path, "api"
-    )
-    server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server_context.load_cert_chain(certificate, key)
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answering("b", []))
-    server = TestServer(app, scheme="https")
-    await server.start_server(ssl=server_context)
-    gone = f"https://127.0.0.1:{free_port()}"
-    access = ApiAccess(server=gone, authorities=Pem(data=authority.pem))
-    answers = []
-    try:
-        for name in ("shared", "other"):
-            others = {gone: None, f"https://127.0.0.1:{server.port}": name}
-            api = KubernetesApi(gone, ApiCredentials(access), others=lambda: others)  # noqa: B023
-            if name == "shared":
-                answers.append(str(await api.get(PATH, {})))
-            else:
-                answers.append(str(await failure(api)))
-            await api.close()
-    finally:
-        await server.close()
-
-    assert "{'name': 'b'}" == answers[0]
-    assert answers[1].startswith("the API server's certificate is no good: ")
 
 
 async def events_of(api: KubernetesApi) -> list[Any]:

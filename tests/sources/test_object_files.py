@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.base.files import read_file
-from apfproxy.objects.decode import bootstrap_objects
+from apfproxy.flowcontrol.preset import KUBERNETES
+from apfproxy.objects.decode import bootstrap_objects, mandatory_objects
 from apfproxy.objects.types import PriorityLevelConfiguration
+from apfproxy.settings import FlowControlSettings, KubernetesSettings
 from apfproxy.sources.object_files import (
     decode_files,
     effective_objects,
     read_files,
 )
+from apfproxy.sources.object_source import source_text
+from apfproxy.sources.stored_objects import write_objects
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -172,3 +177,56 @@ def test_fingerprint(tmp_path: Path, change: str) -> None:
         other.write_text("a")
 
     assert read_files([str(tmp_path)]).fingerprint() != before
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    """Whoever reads it has the same objects."""
+    path = tmp_path / "objects.json"
+    objects = effective_objects((), with_suggested=True, preset=KUBERNETES)
+    write_objects(str(path), objects[:1])
+    write_objects(str(path), objects)
+    read = decode_files(read_files((str(path),)))
+
+    assert () == tuple(read.problems)
+    assert list(objects) == list(read.objects)
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_file_that_cannot_be_replaced(tmp_path: Path) -> None:
+    """It stays as it was, and nothing else is left."""
+    path = tmp_path / "objects.json"
+    path.mkdir()
+    with pytest.raises(OSError, match=r"objects\.json"):
+        write_objects(str(path), mandatory_objects())
+
+    assert [path] == list(tmp_path.iterdir())
+    with pytest.raises(FileNotFoundError):
+        write_objects(str(tmp_path / "gone" / "objects.json"), ())
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param(FlowControlSettings(), "the built-in objects", id="none"),
+        pytest.param(
+            FlowControlSettings(objects=("a.yaml", "b/")),
+            "a.yaml, b/, over the built-in objects",
+            id="files",
+        ),
+        pytest.param(
+            FlowControlSettings(objects=("a.yaml",), suggested_objects=False),
+            "a.yaml",
+            id="files-alone",
+        ),
+        pytest.param(FlowControlSettings(store="x.db"), "the store x.db", id="store"),
+        pytest.param(
+            FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True)),
+            "a Kubernetes API",
+            id="kubernetes",
+        ),
+    ],
+)
+def test_source(settings: FlowControlSettings, expected: str) -> None:
+    """Where objects come from is said in a few words."""
+    assert expected == source_text(settings)

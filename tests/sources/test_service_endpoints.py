@@ -62,28 +62,6 @@ class Service:
             await asyncio.wait((running,))
 
 
-async def test_changes() -> None:
-    """The endpoints are those of the Service's slices now, in its namespace."""
-    service = Service()
-    service.api.put(SLICES, slice_of(at("10.0.0.1"), name="a"))
-    seen = []
-    async with service.followed():
-        await service.until(lambda: service.hosts is not None)
-        seen.append(service.hosts)
-        service.api.put(SLICES, slice_of(at("10.0.0.2"), name="b"))
-        await service.until(lambda: service.hosts == ["10.0.0.1", "10.0.0.2"])
-        service.api.put(SLICES, slice_of(at("10.0.0.1", conditions={"ready": False}), name="a"))
-        await service.until(lambda: service.hosts == ["10.0.0.2"])
-        service.api.delete(SLICES, "b")
-        await service.until(lambda: service.hosts == [])
-        without = service.endpoints.problem()
-
-    path = "/apis/discovery.k8s.io/v1/namespaces/team/endpointslices"
-    assert [["10.0.0.1"]] == seen
-    assert "Service team/api: has no endpoint that is ready" == without
-    assert [(path, "kubernetes.io/service-name=api")] * 2 == service.api.paths
-
-
 async def test_kept(caplog: pytest.LogCaptureFixture) -> None:
     """What is known stays while the API refuses, and what to do about it is said."""
     caplog.set_level("INFO")
