@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from apfproxy.admin.access_log import AccessLog
     from apfproxy.admin.places import Places
+    from apfproxy.admin.state import LoadsState
     from apfproxy.admin.top_flows import TopFlows
     from apfproxy.admin.tracing import TraceQueue
     from apfproxy.authn.authenticator import AuthenticationCounters
@@ -90,29 +91,6 @@ KINDS: Final = {"ByUser": "user", "ByNamespace": "namespace", "user-agent": "pro
 """What a flow is the flow of, by what tells flows apart."""
 
 
-@dataclass(slots=True)
-class ConfigStatus:
-    """Loads of a cluster's objects since its start; one that skips an object has failed.
-
-    Attributes:
-        problems: Objects that the last load skipped, and files that it could not read.
-        last_success_unix_s: When a load last succeeded, in seconds since 1970; 0 before.
-    """
-
-    succeeded: int = 0
-    failed: int = 0
-    problems: int = 0
-    last_success_unix_s: float = 0.0
-
-    def loaded(self, problems: int, unix_s: float) -> None:
-        self.problems = problems
-        if problems:
-            self.failed += 1
-        else:
-            self.succeeded += 1
-            self.last_success_unix_s = unix_s
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingParts:
     """What serves a cluster's requests, as of now; see `ClusterState`.
@@ -124,7 +102,7 @@ class ServingParts:
 
     controller: Controller
     kinds: KindMeter
-    loads: ConfigStatus
+    loads: LoadsState
     counters: ProxyCounters
     pool: Pool
     upstream: UpstreamHealth

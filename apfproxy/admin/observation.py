@@ -41,12 +41,10 @@ class Observers:
     tracer: Tracer | None
 
     def end_log(self) -> None:
-        """Write the lines that there are, for the last time."""
         if self.request_log is not None:
             self.request_log.close()
 
     def end_flows(self) -> None:
-        """Count no flows any more."""
         if self.top_flows is not None:
             self.top_flows.close()
 
@@ -88,14 +86,12 @@ class Observation:
 
     def begin(self, served: Context, cluster: str = "") -> None:
         """Observe the requests of a cluster, too."""
-        settings = self._settings
-        observers = Observers(
-            cluster,
-            self._request_log_of(settings.access_log, cluster),
-            self._top_flows_of(settings),
-            self._tracer_of(settings, cluster),
-        )
-        self._clusters[served] = observers
+        log, flows = self._request_log_of(cluster), self._top_flows_of()
+        self._clusters[served] = Observers(cluster, log, flows, self._tracer_of(cluster))
+        self._observe(served)
+
+    def _observe(self, served: Context) -> None:
+        observers = self._clusters[served]
         served.observe(observers.request_log, observers.top_flows, observers.tracer)
 
     def end(self, served: Context) -> None:
@@ -127,10 +123,8 @@ class Observation:
             traces.open()
 
         def discard() -> None:
-            if log is not self.access_log:
-                self._end(log)
-            if traces is not self.traces:
-                self._end(traces)
+            self._end(log, self.access_log)
+            self._end(traces, self.traces)
 
         return Change(lambda: self._put(settings, log, traces), discard)
 
@@ -141,22 +135,19 @@ class Observation:
         old_log, self.access_log = self.access_log, access_log
         old_traces, self.traces = self.traces, traces
         self.log_budget.configure(settings.access_log)
-        if access_log is not old_log:
-            self._end_unrouted_log()
-        for observers in self._clusters.values():
+        self._end_unrouted_log()
+        for each in self._clusters.values():
             if access_log is not old_log:
-                observers.end_log()
-                observers.request_log = self._request_log_of(settings.access_log, observers.cluster)
-            elif observers.request_log is not None:
-                observers.request_log.configure(settings.access_log)
-            observers.tracer = self._tracer_of(settings, observers.cluster)
+                each.end_log()
+                each.request_log = self._request_log_of(each.cluster)
+            elif each.request_log is not None:
+                each.request_log.configure(settings.access_log)
+            each.tracer = self._tracer_of(each.cluster)
             if settings.top_flows != before.top_flows:
-                observers.end_flows()
-                observers.top_flows = self._top_flows_of(settings)
-        if access_log is not old_log:
-            self._end(old_log)
-        if traces is not old_traces:
-            self._end(old_traces)
+                each.end_flows()
+                each.top_flows = self._top_flows_of()
+        self._end(old_log, access_log)
+        self._end(old_traces, traces)
         if settings.tracing != before.tracing:
             self._warn()
         self._attach()
@@ -172,11 +163,9 @@ class Observation:
                     is_blocking=False,
                     look=lambda source=source: source.problem,  # type: ignore[misc]  # bound here
                 )
-        self._end_unrouted_log()
-        self._unrouted_log = self._request_log_of(self._settings.access_log, "")
-        self._shared.access_log = self._unrouted_log
-        for served, observers in self._clusters.items():
-            served.observe(observers.request_log, observers.top_flows, observers.tracer)
+        self._unrouted_log = self._shared.access_log = self._request_log_of("")
+        for served in self._clusters:
+            self._observe(served)
 
     def reopen(self) -> None:
         """Open the access log again, after a rotation."""
@@ -209,9 +198,11 @@ class Observation:
         for task in list(self._closing):
             await task
 
-    def _end(self, left: AccessLog | TraceQueue | None) -> None:
-        """Write what is left of a log that is no longer the one in force, or export traces."""
-        if left is not None:
+    def _end(
+        self, left: AccessLog | TraceQueue | None, in_force: AccessLog | TraceQueue | None
+    ) -> None:
+        """Write what is left of a log that is not the one in force, or export traces."""
+        if left is not None and left is not in_force:
             task = spawn(left.close(), name="closing a log, or the way of traces")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
@@ -221,8 +212,8 @@ class Observation:
             return None
         return AccessLog(settings.path, settings.max_queued, self._clock)
 
-    def _request_log_of(self, settings: AccessLogSettings, cluster: str) -> RequestLog | None:
-        log = self.access_log
+    def _request_log_of(self, cluster: str) -> RequestLog | None:
+        log, settings = self.access_log, self._settings.access_log
         if log is None:
             return None
 
@@ -232,13 +223,15 @@ class Observation:
 
         return RequestLog(settings, self._clock, log.write, self.log_budget, on_error, cluster)
 
-    def _top_flows_of(self, settings: Settings) -> TopFlows | None:
-        if not settings.top_flows.is_enabled or settings.admin is None:
+    def _top_flows_of(self) -> TopFlows | None:
+        settings = self._settings.top_flows
+        if not settings.is_enabled or self._settings.admin is None:
             return None
-        return TopFlows(settings.top_flows.capacity, self._clock)
+        return TopFlows(settings.capacity, self._clock)
 
-    def _tracer_of(self, settings: Settings, cluster: str) -> Tracer | None:
-        return None if self.traces is None else self.traces.tracer(settings.tracing, cluster)
+    def _tracer_of(self, cluster: str) -> Tracer | None:
+        traces, settings = self.traces, self._settings.tracing
+        return None if traces is None else traces.tracer(settings, cluster)
 
     def _warn(self) -> None:
         """Log why no request is traced, where the settings look as if some were."""

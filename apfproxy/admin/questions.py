@@ -16,7 +16,6 @@ import msgspec
 
 from apfproxy.admin.gathering import MAX_QUEUES, displayable
 from apfproxy.admin.tables import ZERO_TIME, duration_text, time_text
-from apfproxy.admin.top_flows import MEASURES
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.level_summary import named_objects, with_uid
 from apfproxy.flowcontrol.queue_set import QueueSetKind, format_seat_seconds
@@ -255,13 +254,12 @@ def _explain(asked: Asked, query: str = "") -> Iterator[Any]:
     yield msgspec.to_builtins(explanation)
 
 
-def _flows(asked: Asked, most: str = "20", by: str = "") -> Iterator[Any]:
+def _flows(asked: Asked, most: str = "20") -> Iterator[Any]:
     """More of the top flows than the state has."""
     top_flows: TopFlows | None = asked.top_flows
     if top_flows is None:
         raise RefusedError(404, "top flows are off (topFlows.enabled)\n")
-    found = top_flows.state(int(most), (by,) if by else MEASURES)
-    yield msgspec.to_builtins(found)
+    yield msgspec.to_builtins(top_flows.state(int(most)))
 
 
 REPLIES: Final[dict[str, Callable[..., Iterator[Any]]]] = {

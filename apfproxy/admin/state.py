@@ -446,13 +446,26 @@ class RequestsState(State, frozen=True):
     upstream_retries: Count = 0
 
 
-class LoadsState(State, frozen=True):
-    """Loads of a cluster's objects, see `ConfigStatus`."""
+class LoadsState(Growing):
+    """Loads of a cluster's objects since its start; one that skips an object has failed.
+
+    Attributes:
+        problems: Objects that the last load skipped, and files that it could not read.
+        last_success_unix_s: When a load last succeeded, in seconds since 1970; 0 before.
+    """
 
     succeeded: Count = 0
     failed: Count = 0
     problems: Annotated[int, MAX] = 0
     last_success_unix_s: Annotated[float, MIN] = 0.0
+
+    def loaded(self, problems: int, unix_s: float) -> None:
+        self.problems = problems
+        if problems:
+            self.failed += 1
+        else:
+            self.succeeded += 1
+            self.last_success_unix_s = unix_s
 
 
 class AuthenticationState(State, frozen=True):
@@ -563,7 +576,7 @@ class ClusterState(Growing):
     client_problems: Annotated[list[str], UNION] = []
     dangling: Annotated[int, MAX] = 0
     unused_additions: Annotated[int, MAX] = 0
-    loads: LoadsState = LoadsState()
+    loads: LoadsState = msgspec.field(default_factory=LoadsState)
     levels: Annotated[list[LevelState], BY_NAME] = []
     flow_schemas: Annotated[
         list[FlowSchemaState], _by("priority_level", "name", outlives=True)

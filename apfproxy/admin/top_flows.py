@@ -192,8 +192,8 @@ class TopFlows:
             exponent = 0.0
         return float(2.0**exponent)
 
-    def state(self, most: int = MOST, by: Sequence[str] = MEASURES) -> FlowsState:
-        """The largest flows by some measures, and what is known of all.
+    def state(self, most: int = MOST) -> FlowsState:
+        """The largest flows by each measure, and what is known of all.
 
         A number is 0 where a flow is not among the known ones of that measure, else at least the
         true one and at most the measure's error above it.  Sums decay by half in `HALF_LIFE_S`.
@@ -201,7 +201,7 @@ class TopFlows:
         self._fold()
         growth = self._growth()
         keys: dict[FlowKey, None] = {}
-        for sketch in (self._sketches[MEASURES.index(name)] for name in by):
+        for sketch in self._sketches:
             counts = sketch.counts
             keys.update(dict.fromkeys(nlargest(most, counts, key=counts.__getitem__)))
         return FlowsState(

@@ -10,7 +10,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.admin.gathering import ConfigStatus
+from apfproxy.admin.state import LoadsState
 from apfproxy.app.identities import Identities
 from apfproxy.app.identities import parts_of as identity_settings
 from apfproxy.base.events import shortfall
@@ -165,7 +165,7 @@ class Cluster:
         self._list_enforcement(settings)
         if self.membership is not None:
             listed(FLEET, look=self.membership.problem)
-        self.config_status = ConfigStatus()
+        self.config_status = LoadsState()
         self.objects = ObjectSource(settings, self.controller, health, self._on_load, behind)
         self.endpoints = EndpointSource(settings, health, self.served.pool.set_endpoints)
         self.counts = ObjectCounts(

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.admin.gathering import (
     ClusterParts,
-    ConfigStatus,
     ProcessParts,
     ServingParts,
     gathered,
 )
 from apfproxy.admin.metric_table import TABLE
 from apfproxy.admin.metrics import ScrapedPage
+from apfproxy.admin.state import LoadsState
 from apfproxy.authn.authenticator import AuthenticationCounters
 from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.flowcontrol.controller import Controller
@@ -59,7 +59,7 @@ class Scene:
         self.controller.commit(self.controller.digest(objects))
         self.kind_meter = KindMeter(self.clock.now_ns())
         self.counters = ProxyCounters()
-        self.loads = ConfigStatus()
+        self.loads = LoadsState()
         self.upstream = StillUpstream("up")
         self.authentications = AuthenticationCounters()
         self.top_flows: TopFlows | None = None

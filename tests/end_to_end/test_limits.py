@@ -16,13 +16,13 @@ from msgspec import structs
 
 from apfproxy.admin.gathering import (
     ClusterParts,
-    ConfigStatus,
     ProcessParts,
     ServingParts,
     gathered,
 )
 from apfproxy.admin.metric_table import TABLE
 from apfproxy.admin.metrics import page
+from apfproxy.admin.state import LoadsState
 from apfproxy.app.log import DATE_FORMAT, FORMAT, OneLineFormatter
 from apfproxy.proxy.counters import HandshakeFailure, Refusal
 from apfproxy.settings import DownstreamTlsSettings, LimitSettings
@@ -173,7 +173,7 @@ def series_of(scene: Scene) -> set[bytes]:
     serving = ServingParts(
         controller=cluster.controller,
         kinds=cluster.kinds,
-        loads=ConfigStatus(),
+        loads=LoadsState(),
         counters=cluster.counters,
         pool=cluster.served.pool,
         upstream=cluster.upstream,
