@@ -85,7 +85,7 @@ async def test_terminal(ports: Ports) -> None:
     assert "with flow control: 0 s left" in output.getvalue()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 async def test_interrupted(
     ports: Ports, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:

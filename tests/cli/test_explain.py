@@ -9,10 +9,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
-from apfproxy.admin.explain_page import PATH, TOLD_APART
+from apfproxy.admin.explain_page import TOLD_APART
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
 from apfproxy.objects.decode import bootstrap_objects
@@ -172,7 +170,8 @@ def test_seed(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param("list pods --objects /nowhere", 1, "/nowhere: cannot be read", id="objects"),
         pytest.param("list pods --admin x", 2, "HOST:PORT, :PORT or unix:/PATH", id="admin"),
         pytest.param("list pods --admin a:1 --hash-seed 1", 2, "no proxy is asked", id="online"),
-        pytest.param("-", 1, "<stdin>: there is no request on standard input", id="raw"),
+        pytest.param("-", 1, "<stdin>: the proxy would answer 400: malformed", id="raw"),
+        pytest.param("- --offline", 1, "<stdin>: there is no request on standard", id="no-input"),
         pytest.param("--verb TRACE --path /a", 1, "would answer 405: TRACE", id="unserved"),
         pytest.param("get /api?timeout=x --offline", 1, "400: invalid timeout", id="timeout"),
     ],
@@ -185,24 +184,12 @@ def test_wrong_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong input is answered in one line that says what is expected."""
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    raw = b"GET /%zz HTTP/1.1\nHost: a\n\n" if arguments == "-" else b""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
     assert main(["explain", *arguments.split()]) == code
     (line,) = capsys.readouterr().err.splitlines()
 
     assert message in line
-
-
-def test_raw_target_without_attributes(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A target that the proxy could not classify is refused in its words."""
-    raw = b"GET /%zz HTTP/1.1\nHost: a\n\n"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
-
-    assert main(["explain", "-"]) == 1
-    assert capsys.readouterr().err.startswith(
-        "apfproxy: <stdin>: the proxy would answer 400: malformed request target: "
-    )
 
 
 async def test_online(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,23 +214,6 @@ async def test_online(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert "system:anonymous" == anonymous["user"]["name"]
     assert [] == anonymous["notes"]
     assert "/raw" == wide["request"]["path"]
-
-
-async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:
-    """An answer of another shape is told in one line."""
-
-    async def handle(request: web.Request) -> web.Response:
-        del request
-        return web.json_response({"user": 1})
-
-    application = web.Application()
-    application.router.add_get(PATH, handle)
-    async with TestServer(application) as server:
-        url = f"http://127.0.0.1:{server.port}"
-        code = await asyncio.to_thread(main, ["explain", "get", "/a", "--admin", url])
-    (line,) = capsys.readouterr().err.splitlines()
-
-    assert (1, True) == (code, "is no admin listener of this version" in line)
 
 
 @pytest.mark.parametrize(
