@@ -96,15 +96,15 @@ class Member:
     def route(self) -> Route:
         """The way to it."""
         place, cluster = self.in_force or self.wanted, self.cluster
-        if cluster is None or self.in_force is None:
-            absence = IS_STARTING if self.problem == STARTING else IS_WRONG
-            retry_after_s = RETRY_AFTER_S if place.name else 1
-            return Route(*place_of(place), None, absence, retry_after_s=retry_after_s)
         return Route(
-            *place_of(place),
-            cluster.served,
-            tls_group=tls_group(cluster.settings) if place.name else None,
-            max_connections=place.max_connections,
+            place.name,
+            place.hosts,
+            (place.path_prefix or "").encode(),
+            cluster.served if cluster is not None and self.in_force else None,
+            IS_STARTING if self.problem == STARTING else IS_WRONG,
+            tls_group(cluster.settings) if cluster is not None and place.name else None,
+            place.max_connections,
+            RETRY_AFTER_S if place.name else 1,
         )
 
     def __repr__(self) -> str:
@@ -114,16 +114,8 @@ class Member:
 class Clusters:
     """Keeps the clusters as the settings want them.
 
-    Args:
-        settings: Of the process.
-        shared: What connections share.
-        router: Is told where requests go.
-        server: Looks after those that serve.
-        observation: Observes their requests.
-        health: Gets their checks.
-        events: Hears of their loads.
-        is_admin_local: Whether only this machine reaches the API of a store.
-        open_store: Opens the record of a fleet.
+    All arguments are parts of the process; `is_admin_local` says whether only this machine reaches
+    the API of a store.
 
     OperatorError if the only cluster cannot be made.
     """
@@ -158,10 +150,9 @@ class Clusters:
         self._gone = 0
         self._retrying = Supervised(Part.TASK, "trying clusters again", self._retry)
         self._retry_task: asyncio.Task[None] | None = None
-        for wanted in named(settings):
-            if wanted.settings is settings:
-                self._members[ONLY] = Member(wanted)
-                self._members[ONLY].cluster = self._made(wanted, settings, health)
+        if not settings.clusters:
+            member = self._members[ONLY] = Member(named(settings)[0])
+            member.cluster = self._made(ONLY, settings, health)
         self._route()
 
     def __iter__(self) -> Iterator[Cluster]:
@@ -336,7 +327,7 @@ class Clusters:
         if before is None:
             health.publish()
         try:
-            cluster = self._made(wanted, settings, health)
+            cluster = self._made(wanted.name, settings, health)
         except BaseException:
             health.close()
             raise
@@ -355,15 +346,9 @@ class Clusters:
         health.publish()
         return cluster
 
-    def _made(self, wanted: ClusterSettings, settings: Settings, health: HealthChecks) -> Cluster:
-        cluster = Cluster(
-            settings,
-            self._shared,
-            health,
-            self._events.of_cluster(wanted.name),
-            wanted.name,
-            self._open_store,
-        )
+    def _made(self, name: str, settings: Settings, health: HealthChecks) -> Cluster:
+        events = self._events.of_cluster(name)
+        cluster = Cluster(settings, self._shared, health, events, name, self._open_store)
         self._server.add(cluster.served)
         return cluster
 
@@ -484,11 +469,6 @@ class Clusters:
 def named(settings: Settings) -> tuple[ClusterSettings, ...]:
     """The clusters that settings name, or the only one."""
     return settings.clusters or (ClusterSettings(name=ONLY, settings=settings),)
-
-
-def place_of(wanted: ClusterSettings) -> tuple[str, tuple[str, ...], bytes]:
-    """Where the requests of a cluster come in: its name, hosts, prefix."""
-    return wanted.name, wanted.hosts, (wanted.path_prefix or "").encode()
 
 
 def check_of(name: str) -> str:

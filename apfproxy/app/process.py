@@ -10,16 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
-from apfproxy.admin.gathering import admin_state
+from apfproxy.admin.gathering import ProcessParts, admin_state
 from apfproxy.admin.observation import Observation
 from apfproxy.admin.places import BACKLOG as ADMIN_BACKLOG
 from apfproxy.admin.places import Places
-from apfproxy.admin.questions import ASK
+from apfproxy.admin.questions import ASK, Asked
+from apfproxy.admin.sources import OwnStates
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.listener_tls import ListenerTls, say_why_not, spoken
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.app.running import descriptor_limit
-from apfproxy.app.shown import Showing, own_states
+from apfproxy.app.shown import cluster_parts, explanation
 from apfproxy.base import build
 from apfproxy.base.address import is_loopback
 from apfproxy.base.clock import LoopClock
@@ -38,7 +39,7 @@ from apfproxy.proxy.http2 import available
 from apfproxy.proxy.request import plain_rules
 from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
 from apfproxy.proxy.server import ProxyServer
-from apfproxy.settings import OBSERVE
+from apfproxy.settings import FULL, OBSERVE
 from apfproxy.settings.change import prepare_all
 from apfproxy.settings.contradictions import access_warning, one_flow
 from apfproxy.sources.fleet_store import open_store
@@ -46,7 +47,6 @@ from apfproxy.sources.fleet_store import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from apfproxy.admin.state import AdminState
     from apfproxy.admin.web import WebListener
     from apfproxy.app.cluster import Cluster
     from apfproxy.base.service_manager import ServiceManager
@@ -76,7 +76,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProxyProcess:
-    """The proxy: its cluster, what connects clients to it, and its admin listener.
+    """The proxy: its clusters, what connects clients to them, and its admin listener.
 
     Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
     `file` is what the settings are read from again; None where they never change.  `listeners` have
@@ -98,27 +98,30 @@ class ProxyProcess:
         is_successor: bool = False,
         open_store: StoreOpener = open_store,
     ) -> None:
-        self.settings = settings
-        self._file = file or SettingsFile(None, lambda: self.settings)
-        self.manager = manager
-        self._addresses = listeners or Listeners()
-        self._is_successor = is_successor
         loop = asyncio.get_running_loop()
+        self.settings = settings
+        self.manager = manager
+        self._file = file or SettingsFile(None, lambda: self.settings)
+        self._addresses = listeners or Listeners()
+        self._starts_s = SUCCESSORS_STARTS_S if is_successor else STARTS_S
+        self._started_s = time.time()
+        # What all parts share.
+        self.clock = LoopClock(loop)
         self.faults = Faults()
         self.faults.watch(loop)
-        self.clock = LoopClock(loop)
         self.health = HealthRegistry()
         self.configuration_events = ConfigurationEvents()
+        # For clients.
         self.counters = ListenerCounters()
         shared = ListenerContext(settings, self.counters, self.clock, loop)
-        self._router = router = ClusterRouter(rules=plain_rules(settings))
-        self.server = ProxyServer(settings, shared, router)
+        self._router = ClusterRouter(rules=plain_rules(settings))
+        self.server = ProxyServer(settings, shared, self._router)
         self.health.add("sweep", look=self.server.sweep.problem)
         self.observation = Observation(settings, self.clock, shared, self.health)
         self.clusters = Clusters(
             settings,
             shared,
-            router,
+            self._router,
             self.server,
             self.observation,
             self.health,
@@ -126,34 +129,22 @@ class ProxyProcess:
             self._is_admin_local,
             open_store,
         )
-        self.tls = ListenerTls(settings, router, self.clusters)
+        self.tls = ListenerTls(settings, self._router, self.clusters)
+        # For operators.
         self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
         self.health.add(SHUTDOWN, pages=(READYZ,))
+        self.access = AdminAccess(settings)
+        self.health.add(ADMIN_ACCESS, pages=(READYZ,), is_blocking=False, look=self.access.problem)
+        limit = min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART)
+        self._admin_places = Places("admin", limit, self.clock.now_ns)
+        self._admin: WebListener | None = None
+        self.states = OwnStates(self._parts, self._asked)
+        manager.show(self.states.encoded, {ASK: self.states.reply})
+        # What goes on by itself.
         self.descriptors = descriptors = DescriptorWatch(self.clock.now_ns)
         self._watching_descriptors = Supervised(
             Part.ADMIN, "looking for a descriptor", lambda _beat: descriptors.run()
         )
-        self.access = AdminAccess(settings)
-        self.health.add(ADMIN_ACCESS, pages=(READYZ,), is_blocking=False, look=self.access.problem)
-        self._admin: WebListener | None = None
-        limit = min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART)
-        self._admin_places = Places("admin", limit, self.clock.now_ns)
-        self.states = states = own_states(
-            Showing(
-                settings=lambda: self.settings,
-                clock=self.clock,
-                clusters=self.clusters,
-                counters=self.counters,
-                observation=self.observation,
-                health=self.health,
-                faults=self.faults,
-                descriptors=self.descriptors,
-                events=self.configuration_events,
-                started_s=time.time(),
-                admin=self._admin_state,
-            )
-        )
-        manager.show(states.encoded, {ASK: states.reply})
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading: tuple[asyncio.Task[None], ...] = ()
 
@@ -181,9 +172,7 @@ class ProxyProcess:
         """
         try:
             self.observation.open()
-            await self.clusters.start(
-                self.settings, SUCCESSORS_STARTS_S if self._is_successor else STARTS_S
-            )
+            await self.clusters.start(self.settings, self._starts_s)
             await self._listen()
         except BaseException:
             await self.stop()
@@ -192,10 +181,37 @@ class ProxyProcess:
         self.access.start()
         self._tasks.append(self._watching_descriptors.start())
 
-    def _admin_state(self) -> AdminState | None:
-        if self._admin is None:
+    def _parts(self) -> ProcessParts:
+        """What the process is shown as."""
+        observed, admin = self.observation, self._admin
+        refused = self.access.refused
+        return ProcessParts(
+            started_s=self._started_s,
+            health=self.health,
+            faults=self.faults,
+            clusters=(cluster_parts(each, observed) for each in self.clusters.members),
+            has_several=self.clusters.only is None,
+            is_full=self.settings.metrics == FULL,
+            listener=self.counters,
+            events=self.configuration_events,
+            shortages=self.descriptors.shortages,
+            access_log=observed.access_log,
+            left_out=observed.log_budget.left_out,
+            traces=observed.traces,
+            admin=None if admin is None else admin_state(self._admin_places, refused),
+        )
+
+    def _asked(self, name: str) -> Asked | None:
+        """The cluster that a question is about; None if there is none of the name."""
+        cluster = next((each for each in self.clusters if each.name == name), None)
+        if cluster is None:
             return None
-        return admin_state(self._admin_places, self.access.refused)
+        return Asked(
+            controller=cluster.controller,
+            wall_offset_ns=time.time_ns() - self.clock.now_ns(),
+            top_flows=self.observation.top_flows(cluster.served),
+            explain=partial(explanation, cluster),
+        )
 
     def _is_admin_local(self) -> bool:
         """Whether the admin listener is on loopback addresses and Unix sockets only."""

@@ -1,98 +1,37 @@
-"""The pages, and the parent, are shown a process by its state, and by replies to questions."""
+"""A cluster as the pages, and the parent, are shown it."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.explain_page import NOT_ENFORCED, TOLD_APART, explained
-from apfproxy.admin.gathering import ClusterParts, ProcessParts, ServingParts
-from apfproxy.admin.questions import Asked
+from apfproxy.admin.gathering import ClusterParts, ServingParts
 from apfproxy.admin.raw_request import request_of_line
-from apfproxy.admin.sources import OwnStates
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.request import preset_of
 from apfproxy.request.attributes import ANONYMOUS, User
-from apfproxy.settings import FULL, OBSERVE
+from apfproxy.settings import OBSERVE
 from apfproxy.settings.contradictions import one_flow, verifies_users
 from apfproxy.sources.object_source import source_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from apfproxy.admin.observation import Observation
-    from apfproxy.admin.state import AdminState
     from apfproxy.app.cluster import Cluster
-    from apfproxy.app.clusters import Clusters
-    from apfproxy.base.clock import Clock
-    from apfproxy.base.events import ConfigurationEvents
-    from apfproxy.base.faults import Faults
-    from apfproxy.base.health_checks import HealthRegistry
-    from apfproxy.base.sockets import DescriptorWatch
+    from apfproxy.app.clusters import Member
     from apfproxy.flowcontrol.explanation import Explanation
-    from apfproxy.proxy.counters import ListenerCounters
-    from apfproxy.settings import Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
-    """A process.
-
-    Attributes:
-        settings: Gives those in force.
-        started_s: When the process began, in seconds since 1970.
-        admin: Gives the connections of its admin listener; None for none.
-    """
-
-    settings: Callable[[], Settings]
-    clock: Clock
-    clusters: Clusters
-    counters: ListenerCounters
-    observation: Observation
-    health: HealthRegistry
-    faults: Faults
-    descriptors: DescriptorWatch
-    events: ConfigurationEvents
-    started_s: float
-    admin: Callable[[], AdminState | None]
-
-
-def own_states(shown: Showing) -> OwnStates:
-    """The source of a process's state."""
-    return OwnStates(lambda: process_parts(shown), lambda name: asked(shown, name))
-
-
-def process_parts(shown: Showing) -> ProcessParts:
-    """A process as it is now."""
-    observation = shown.observation
-    return ProcessParts(
-        started_s=shown.started_s,
-        health=shown.health,
-        faults=shown.faults,
-        clusters=clusters_of(shown),
-        has_several=shown.clusters.only is None,
-        is_full=shown.settings().metrics == FULL,
-        listener=shown.counters,
-        events=shown.events,
-        shortages=shown.descriptors.shortages,
-        access_log=observation.access_log,
-        left_out=observation.log_budget.left_out,
-        traces=observation.traces,
-        admin=shown.admin(),
+def cluster_parts(member: Member, observation: Observation) -> ClusterParts:
+    """A cluster as the settings name it, and as it is now."""
+    wanted, cluster = member.wanted, member.cluster
+    return ClusterParts(
+        name=wanted.name,
+        where=", ".join((*wanted.hosts, *filter(None, (wanted.path_prefix,)))),
+        problem=member.problem if wanted.name else "",
+        serving=None if cluster is None else serving_parts(cluster, observation),
     )
-
-
-def clusters_of(shown: Showing) -> Iterator[ClusterParts]:
-    """All clusters that the settings name."""
-    for member in shown.clusters.members:
-        wanted, cluster = member.wanted, member.cluster
-        yield ClusterParts(
-            name=wanted.name,
-            where=", ".join((*wanted.hosts, *filter(None, (wanted.path_prefix,)))),
-            problem=member.problem if wanted.name else "",
-            serving=None if cluster is None else serving_parts(cluster, shown.observation),
-        )
 
 
 def serving_parts(cluster: Cluster, observation: Observation) -> ServingParts:
@@ -122,19 +61,6 @@ def serving_parts(cluster: Cluster, observation: Observation) -> ServingParts:
         reviews=identities.review_apis,
         certificates=identities.expiries(),
         tokens=list(cluster.own_tokens()),
-    )
-
-
-def asked(shown: Showing, name: str) -> Asked | None:
-    """The cluster that a question is about; None if there is none of the name."""
-    cluster = next((each for each in shown.clusters if each.name == name), None)
-    if cluster is None:
-        return None
-    return Asked(
-        controller=cluster.controller,
-        wall_offset_ns=time.time_ns() - shown.clock.now_ns(),
-        top_flows=shown.observation.top_flows(cluster.served),
-        explain=lambda query: explanation(cluster, query),
     )
 
 
