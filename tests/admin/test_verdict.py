@@ -226,8 +226,8 @@ upstream: {p99: null, failuresPerSecond: 0.5}
 upstream: {state: failing, answersPerSecond: {4xx: 9}, failuresPerSecond: 2}
 > error: the server behind, http://a, has been failing: it gives no answers; 2 requests/s fail
 levels: [{name: a, rejectedPerSecond: {queue-full: 1}}, {name: b, rejectedPerSecond: {
-  queue-full: 9}}, {name: c, waiting: 1, seatsInUse: 40, oldestWaitSeconds: 2}, {name: d, waiting: 1,
-  oldestWaitSeconds: 5}]
+  queue-full: 9}}, {name: c, waiting: 1, seatsInUse: 40, oldestWaitSeconds: 2}, {name: d,
+  waiting: 1, oldestWaitSeconds: 5}]
 upstream: {p99: 2}
 problems: [{check: limits, problem: late}]
 > error: b rejects 9/s (queues full); upstream p99 2 s
