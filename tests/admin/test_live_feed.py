@@ -2,102 +2,134 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
 from apfproxy.admin import live_feed
 from apfproxy.admin.history import History
-from apfproxy.admin.live_feed import Listener, LiveFeed, event
+from apfproxy.admin.live_feed import LiveFeed
 from tests.admin.scene import Scene
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import AsyncIterator
 
 S = 1_000_000_000
+FIRST = {"n": 0}
 
 
 class Source:
-    """A feed, and listeners that tell when they are cut."""
+    """A feed, and those who listen to it."""
 
     def __init__(self) -> None:
         self.scene = Scene(())
         self.history = History()
         self.feed = LiveFeed(self.history)
-        self.aborted: list[str] = []
-
-    def listener(self, name: str = "") -> Listener:
-        listener = Listener(lambda: self.aborted.append(name))
-        self.feed.join(listener)
-        return listener
+        self.first: dict[str, Any] = FIRST
+        self.client: TestClient[web.Request, web.Application]
 
     def second(self, number: int) -> None:
         state = self.scene.state()
         self.history.take(state, state.clusters[0], number * S, float(number))
 
+    async def send(self, request: web.Request) -> web.StreamResponse:
+        return await self.feed.send(request, self.first)
 
-def data(text: bytes) -> dict[str, Any]:
-    """The JSON of an event."""
-    name, line, *rest = text.decode().split("\n")
-    assert ("event: state", ["", ""]) == (name, rest)
-    loaded: dict[str, Any] = json.loads(line.removeprefix("data: "))
-    return loaded
+    async def listen(self) -> aiohttp.ClientResponse:
+        """A listener that has what it gets first."""
+        response = await self.client.get("/")
+        assert b"retry: 1000\n" == await response.content.readline()
+        await response.content.readline()
+        assert "history" == (await read(response))[0]
+        assert ("state", FIRST) == await read(response)
+        return response
 
 
-async def test_states() -> None:
-    """A listener gets the newest state, and no state twice; a new one gets one in any case."""
+@pytest.fixture
+async def source() -> AsyncIterator[Source]:
     source = Source()
-    listener = source.listener()
+    app = web.Application()
+    app.router.add_get("/", source.send)
+    async with TestClient(TestServer(app)) as source.client:
+        yield source
+        source.feed.close()
+
+
+async def read(response: aiohttp.ClientResponse) -> tuple[str, Any]:
+    """The name and the data of the next event."""
+    name, data, _ = [(await response.content.readline()).decode() for _ in range(3)]
+    return name[len("event: ") : -1], json.loads(data[len("data: ") :])
+
+
+async def test_states(source: Source) -> None:
+    """A listener gets the newest state, and no state twice; a new one gets one in any case."""
+    early = await source.listen()
     source.feed.offer({"n": 1}, 5.0)
-    first = data(await listener.take())
+    first = await read(early)
     source.feed.offer({"n": 1}, 6.0)
-    is_quiet = not listener._changed.is_set()  # noqa: SLF001 - there is nothing to await
     source.feed.offer({"n": 2}, 7.0)
     source.feed.offer({"n": 3}, 8.0)
-    last = data(await listener.take())
-    late = source.listener()
+    last = await read(early)
+    late = await source.listen()
     source.feed.offer({"n": 3}, 9.0)
 
-    assert ({"time": 5.0, "n": 1}, True, {"time": 8.0, "n": 3}) == (first, is_quiet, last)
-    assert {"time": 9.0, "n": 3} == data(await late.take())
+    states = [first, last, await read(late)]
+    assert [{"time": 5.0, "n": 1}, {"time": 8.0, "n": 3}, {"time": 9.0, "n": 3}] == [
+        state for _, state in states
+    ]
 
 
-async def test_seconds() -> None:
+async def test_seconds(source: Source) -> None:
     """A listener gets every second that it has not had, and is woken for it alone, too."""
-    source = Source()
-    listener = source.listener()
-    source.feed.offer({"n": 1}, 5.0)
-    await listener.take()
-    none = source.feed.seconds_for(listener)
-    for number in range(3):
+    source.second(0)
+    listener = await source.listen()
+    source.feed.offer(FIRST, 5.0)
+    await read(listener)
+    for number in (1, 2):
         source.second(number)
-    source.feed.offer({"n": 1}, 6.0)
-    state = await listener.take()
-    seconds = source.feed.seconds_for(listener)
+    source.feed.offer(FIRST, 6.0)
+    name, columns = await read(listener)
 
-    assert (b"", b"") == (none, state)
-    assert event("seconds", source.history.columns()) == seconds
-    assert b"" == source.feed.seconds_for(listener)
+    assert ("seconds", [1.0, 2.0]) == (name, columns["times"])
 
 
-async def test_close() -> None:
-    """At the end all are woken, and cut who is being written to."""
-    source = Source()
-    waiting, writing = source.listener("waiting"), source.listener("writing")
-    writing.is_writing = True
+async def test_close(source: Source) -> None:
+    """At the end all get their end, and who is being written to is cut."""
+    waiting = await source.listen()
+    source.first = {"n": "x" * 50_000_000}
+    writing = await source.client.get("/")
     source.feed.close()
+    await source.client.get("/")
 
-    assert b"" == await waiting.take()
-    assert (True, ["writing"]) == (source.feed.is_closed, source.aborted)
-    for listener in (waiting, writing):
-        source.feed.leave(listener)
-    assert source.feed.is_empty
+    assert b"" == await waiting.content.read()
+    with contextlib.suppress(aiohttp.ClientPayloadError):
+        assert len(await writing.content.read()) < 50_000_000
+    assert source.feed.is_closed
+    while not source.feed.is_empty:  # noqa: ASYNC110 - their handlers end by then
+        await asyncio.sleep(0)
 
 
-async def test_full(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stalled(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes nothing for long is cut."""
+    monkeypatch.setattr(live_feed, "STALLED_S", 0.01)
+    source.first = {"n": "x" * 50_000_000}
+    response = await source.client.get("/")
+    while not source.feed.is_empty:  # noqa: ASYNC110 - it has no event for a test
+        await asyncio.sleep(0)
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await response.read()
+
+
+async def test_full(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a bound to how many listen."""
     monkeypatch.setattr(live_feed, "MAX_LISTENERS", 1)
-    source = Source()
-    before = source.feed.is_full
-    source.listener()
+    await source.listen()
+    refused = await source.client.get("/")
 
-    assert (False, True) == (before, source.feed.is_full)
+    assert (503, "10") == (refused.status, refused.headers["Retry-After"])
