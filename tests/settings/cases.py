@@ -16,9 +16,11 @@ def cases(table: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def shortened(found: list[str], expected: list[str]) -> list[str]:
-    """Texts, as far as they are expected, where `...` takes the place of the rest."""
-    begins = [each.removesuffix("...") for each in expected]
-    return [
-        begin + "..." if wanted != begin and text.startswith(begin) else text
-        for text, wanted, begin in zip(found, expected, begins, strict=True)
-    ]
+    """Texts as they are expected, where `...` stands for anything, or as they are."""
+    assert len(expected) == len(found), found
+    shown = []
+    for text, wanted in zip(found, expected, strict=True):
+        begin, dots, end = wanted.partition("...")
+        is_alike = dots and text.startswith(begin) and text.endswith(end)
+        shown.append(wanted if is_alike else text)
+    return shown
