@@ -142,8 +142,7 @@ class TlsConnection(SSLConnection):
 class Servers:
     """Makes clients of the servers of an address, by files that may have changed since.
 
-    Raises:
-        OperatorError: A file that the settings name cannot be used.
+    OperatorError if a file that the settings name cannot be used.
     """
 
     def __init__(self, address: StoreAddress, fleet: FleetSettings) -> None:
@@ -162,9 +161,12 @@ class Servers:
         self._secrets = tuple(filter(None, (own, sentinel)))
         if not self._address.is_tls:
             return own, sentinel, None
-        certificate, key = _pem(fleet.certificate_file), _pem(fleet.key_file)
-        shown = None if certificate is None or key is None else (certificate, key)
-        return own, sentinel, client_context(_pem(fleet.ca_file), shown)
+        authorities, shown = None, None
+        if fleet.ca_file is not None:
+            authorities = Pem(path=fleet.ca_file)
+        if fleet.certificate_file is not None and fleet.key_file is not None:
+            shown = Pem(path=fleet.certificate_file), Pem(path=fleet.key_file)
+        return own, sentinel, client_context(authorities, shown)
 
     async def connect(self, *, listens: bool = False) -> Client:
         """A client of the server that has the record, or, to listen, that tells of it; StoreError.
@@ -263,13 +265,7 @@ class Servers:
 class RedisStore:
     """One record; connects when it is used, and again after a failure.
 
-    Args:
-        address: Where the servers are.
-        fleet: Passwords and TLS.
-        key: Of the record.
-
-    Raises:
-        OperatorError: A file that the settings name cannot be used.
+    OperatorError if a file that the settings name cannot be used.
     """
 
     def __init__(self, address: StoreAddress, fleet: FleetSettings, key: str) -> None:
@@ -396,16 +392,11 @@ class RedisStore:
         except NoScriptError:  # which it learns by this, and needs no other right
             return await client.execute_command("EVAL", script, 1, self.key, *arguments)
 
-    def __repr__(self) -> str:
-        return f"<RedisStore {self.key}: {'connected' if self._client else 'not connected'}>"
-
 
 class Listener:
     """Listens to a channel, for ever; connects again after each failure.
 
-    Args:
-        own: What this member says there, which is of no interest to it.
-        on_urgent: Called when another member says something, and when that may have been missed.
+    `on_urgent` is called when anything but `own` is said there, and when that may have been missed.
     """
 
     def __init__(
@@ -475,11 +466,7 @@ class Listener:
 
 
 def password_of(path: str) -> str:
-    """The password in a file, without the end of its line; blocks on the file system.
-
-    Raises:
-        OperatorError: There is none.
-    """
+    """The password in a file, without the end of its line; OperatorError if there is none."""
     try:
         password = read_named(path, MAX_PASSWORD_BYTES, OperatorError).decode().rstrip("\r\n")
     except UnicodeDecodeError:
@@ -557,7 +544,3 @@ def _stored(found: Any) -> Stored:  # noqa: ANN401 - of any type
         raise StoreError(f"the key {NO_RECORD}")
     version, data = found
     return Stored(None, "") if version is None else Stored(data, version.decode("latin-1"))
-
-
-def _pem(path: str | None) -> Pem | None:
-    return None if path is None else Pem(path=path)

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 class StoreError(Exception):
     """The store does not answer, or not as it should; the message says what to do, in one line.
 
-    It never has a password or a token in it.
-
-    Attributes:
-        pause_s: The pause that the store asks for before it is asked again; 0 for none.
+    It never has a password or a token in it.  The store asks for a pause of `pause_s` seconds.
     """
 
     def __init__(self, message: str, *, pause_s: float = 0.0) -> None:
@@ -33,12 +30,7 @@ class StoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record in a store.
-
-    Attributes:
-        data: The bytes of the record; None while there is none.
-        version: Changes with every write of anybody; "" while there is none.
-    """
+    """A record in a store, None and "" while there is none; each write has another version."""
 
     data: bytes | None
     version: str
@@ -46,12 +38,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """The outcome of a swap.
-
-    Attributes:
-        is_done: Whether it is written; if not, somebody else wrote first.
-        stored: What the store has now.
-    """
+    """Whether a swap is done; if not, somebody else wrote first.  The store has `stored` now."""
 
     is_done: bool
     stored: Stored
@@ -84,11 +71,7 @@ class LedgerStore(Protocol):
 
 
 def address_of(fleet: FleetSettings) -> StoreAddress:
-    """Where the record lives; its text has no secrets.
-
-    Raises:
-        OperatorError: It is no address.
-    """
+    """Where the record lives, as a text without secrets; OperatorError if it is no address."""
     assert fleet.store is not None, "the caller has seen that there is a fleet"
     try:
         return store_address(fleet.store)

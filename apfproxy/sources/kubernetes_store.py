@@ -32,24 +32,14 @@ UNREADABLE = "has something else than a record: delete it"
 
 
 class Seen(NamedTuple):
-    """A record in a ConfigMap.
-
-    Attributes:
-        resource_version: Of the whole; "" if there is no ConfigMap.
-    """
+    """A record in a ConfigMap, and the version of the whole; "" if there is no ConfigMap."""
 
     stored: Stored
     resource_version: str
 
 
 class KubernetesStore:
-    """One record in a ConfigMap, which is created if it is not there.
-
-    Args:
-        api: Which has it.
-        namespace, name: Of the ConfigMap.
-        key: Of the record.
-    """
+    """One record in a ConfigMap, which is created if it is not there."""
 
     def __init__(self, api: KubernetesApi, namespace: str, name: str, key: str) -> None:
         self._api = api

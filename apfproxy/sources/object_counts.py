@@ -109,12 +109,9 @@ def whole_number(text: str) -> int | None:
 class ObjectCounts:
     """Reads the counts periodically, if settings name a page; logs once when that fails or works.
 
-    aiohttp is imported when there is a page to read.
-
-    Args:
-        on_counts: Gets the counts by resource and their time in ns.
-        others: URLs of all servers that have the same objects as the one of a URL, in the order in
-            which to ask them: where one does not answer, the same page of the next one is read.
+    `on_counts` gets the counts by resource and their time in ns.  `others` has the URLs of all
+    servers that have the same objects as the one of a URL, in the order in which to ask them: where
+    one does not answer, the same page of the next one is read.
     """
 
     def __init__(
@@ -153,13 +150,10 @@ class ObjectCounts:
 
     async def prepare(self, settings: Settings) -> Change:
         """See whether other settings name another page."""
-        wanted = settings.flow_control
-        if (wanted.object_counts_from or "", wanted.object_counts_interval_s) == (
-            self._page,
-            self._interval_s,
-        ):
-            return NO_CHANGE
-        return Change(lambda: self._put(settings))
+        flow_control = settings.flow_control
+        wanted = flow_control.object_counts_from or "", flow_control.object_counts_interval_s
+        is_same = wanted == (self._page, self._interval_s)
+        return NO_CHANGE if is_same else Change(lambda: self._put(settings))
 
     def _put(self, settings: Settings) -> None:
         self.close()
@@ -187,7 +181,7 @@ class ObjectCounts:
             self._task = None
 
     async def _run(self) -> None:
-        import aiohttp  # noqa: PLC0415 - lazily
+        import aiohttp  # noqa: PLC0415 - for those who have a page to read
 
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session:

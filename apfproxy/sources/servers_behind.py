@@ -16,7 +16,7 @@ from apfproxy.settings import HTTP, HTTPS, UNSAID
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from apfproxy.settings import Address, UpstreamSettings
+    from apfproxy.settings import UpstreamSettings
 
 OF_THE_API = ("default", "kubernetes")
 """Namespace and name of the Service whose servers are those of the API itself."""
@@ -25,12 +25,10 @@ PORTS = {HTTP: 80, HTTPS: 443}
 
 @dataclass(frozen=True, slots=True)
 class ServersBehind:
-    """The servers behind.
+    """The servers behind, by their settings as they are now.
 
-    Attributes:
-        settings: Of them, as they are now.
-        urls: Their URLs, with the names in their certificates if those are not the hosts; in the
-            order in which they are to be asked.
+    `urls` has their URLs, in the order in which to ask them, with the names in their certificates
+    if those are not the hosts.
     """
 
     settings: Callable[[], UpstreamSettings]
@@ -39,13 +37,7 @@ class ServersBehind:
     def of_api(
         self, server: str, kubeconfig: str | None, context: str | None
     ) -> Mapping[str, str | None]:
-        """All servers of an API, if it is the one behind; none if it is another.
-
-        Args:
-            server: Its URL, and
-            kubeconfig: what it is from, with
-            context: its context.
-        """
+        """All servers of the API at a URL, if it is the one behind; none if it is another."""
         service, parts = self.settings().service, urlsplit(server)
         if service.name is None:
             return {} if parts.path.strip("/") else self.like(server)
@@ -62,18 +54,13 @@ class ServersBehind:
         named = [each.address for each in upstream.addresses]
         if upstream.dns != UNSAID:
             named.append(upstream.dns)
-        return self.urls() if place_of(url) in map(place, named) else {}
-
-
-def place(address: Address) -> tuple[str, str, int] | None:
-    """Scheme, host and port of an address; None for a Unix socket's."""
-    if address.path:
-        return None
-    return HTTPS if address.is_tls else HTTP, address.host.lower(), address.port
+        at = place_of(url)
+        is_named = at is not None and at in (place_of(each.url) for each in named)
+        return self.urls() if is_named else {}
 
 
 def place_of(url: str) -> tuple[str, str, int] | None:
-    """The same of a URL; None if it cannot be a server's own."""
+    """Scheme, host and port; None if it cannot be a server's own URL, or is a Unix socket's."""
     parts = urlsplit(url)
     try:
         port = parts.port or PORTS[parts.scheme]

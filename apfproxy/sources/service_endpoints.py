@@ -42,7 +42,7 @@ from apfproxy.sources.servers_behind import OF_THE_API
 from apfproxy.upstream.found_endpoints import FoundEndpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from apfproxy.settings import ServiceSettings
     from apfproxy.sources.kubernetes_api import Json
@@ -61,14 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServiceEndpoints:
-    """The endpoints of a Service.
-
-    Args:
-        api: That has the Service.
-        namespace: Of the Service.
-        service: Its name.
-        wanted: Which port of its servers.
-    """
+    """The endpoints of a Service of an API."""
 
     def __init__(
         self,
@@ -80,6 +73,7 @@ class ServiceEndpoints:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.name = f"Service {namespace}/{service}"
+        self.leave, self.close = api.leave, api.close
         self.found = FoundEndpoints(self.name)
         self._api = api
         self._wanted = wanted
@@ -99,6 +93,7 @@ class ServiceEndpoints:
             self._on_change,
             sleep=sleep,
         )
+        self.run = self.reflector.run
 
     def problem(self) -> str | None:
         """Why the endpoints may be others by now, or some are left out; None while all is well."""
@@ -111,10 +106,6 @@ class ServiceEndpoints:
             return f"{self.name}: has no endpoint that is ready"
         return None
 
-    async def run(self) -> None:
-        """Follow the slices for ever."""
-        await self.reflector.run()
-
     def _on_change(self) -> None:
         found = endpoints_of(self.reflector.objects.values(), self._wanted)
         before, self._left_out = self._left_out, found.problems[:MAX_TOLD]
@@ -122,14 +113,6 @@ class ServiceEndpoints:
             if problem not in before:
                 logger.warning("%s: left out: %s", self.name, problem)
         self.found.put(found.endpoints)
-
-    def leave(self, servers: Collection[str]) -> None:
-        """Follow the slices at none of these servers, which do not work, if at another."""
-        self._api.leave(servers)
-
-    async def close(self) -> None:
-        """Ask the API nothing more."""
-        await self._api.close()
 
 
 def service_endpoints(settings: ServiceSettings) -> ServiceEndpoints:
@@ -169,23 +152,14 @@ class SliceError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePort:
-    """Which port of a Service's servers to connect to, and how.
+    """Which port of a Service's servers to connect to, and the name that is in their certificates.
 
-    Attributes:
-        port: Its name, or its number at the servers; None for the first one.
-        is_tls: Whether to connect with TLS.
-        server_name: That their certificates must have.
+    The port is a name, or the number at the servers; None for the first one.
     """
 
     port: str | None
     is_tls: bool
     server_name: str
-
-    @property
-    def number(self) -> int | None:
-        """The number that is wanted; names have a letter."""
-        is_number = self.port is not None and self.port.isascii() and self.port.isdigit()
-        return int(self.port or 0) if is_number else None
 
 
 class Conditions(msgspec.Struct):
@@ -194,11 +168,6 @@ class Conditions(msgspec.Struct):
     ready: bool | None = None
     serving: bool | None = None
     terminating: bool | None = None
-
-    @property
-    def is_last_resort(self) -> bool:
-        """Whether it counts while none is ready."""
-        return self.serving is not False and self.terminating is True
 
 
 class Target(msgspec.Struct):
@@ -248,14 +217,16 @@ def endpoints_of(slices: Iterable[Json], wanted: ServicePort) -> Found:
             servers += list(_servers(msgspec.convert(each, Slice), wanted))
         except (SliceError, msgspec.ValidationError) as error:
             problems.append(f"EndpointSlice {_name(each)}: {_shown(str(error))}")
-    unsaid = Conditions()
-    states = [each.conditions or unsaid for _, each in servers]
-    counting = [
-        server for server, state in zip(servers, states, strict=True) if state.ready is not False
-    ] or [server for server, state in zip(servers, states, strict=True) if state.is_last_resort]
+    ready, last_resorts = [], []
+    for server in servers:
+        state = server[1].conditions or Conditions()
+        if state.ready is not False:
+            ready.append(server)
+        elif state.serving is not False and state.terminating:
+            last_resorts.append(server)
     by_address: dict[Address, EndpointAddress] = {}
     families: dict[str, bool] = {}  # whether a server, by its identity, counts with IPv6
-    for address, endpoint in counting:
+    for address, endpoint in ready or last_resorts:
         is_v6 = ":" in address.address.host
         identity = endpoint.target_ref and endpoint.target_ref.uid
         if identity and families.setdefault(identity, is_v6) != is_v6:
@@ -292,9 +263,11 @@ def _servers(slice_: Slice, wanted: ServicePort) -> Iterator[tuple[EndpointAddre
 def _port(ports: list[Port], wanted: ServicePort) -> int:
     """The number of the port that is wanted, at the servers; SliceError if there is none."""
     known = [each for each in ports if each.protocol in (None, "TCP")]
+    port = wanted.port or ""
+    number = int(port) if port.isascii() and port.isdigit() else None  # names have a letter
     for each in known:
-        if wanted.number is not None and each.port in (None, wanted.number):
-            return wanted.number
+        if number is not None and each.port in (None, number):
+            return number
         if each.port is not None and wanted.port in (None, each.name or ""):
             return each.port
     has = ", ".join(f"{each.name or 'unnamed'}={each.port or 'any'}" for each in known)

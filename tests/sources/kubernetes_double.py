@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.sources.kubernetes_api import KubernetesApiError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Collection, Mapping
 
 Json = dict[str, Any]
 
@@ -124,6 +124,9 @@ class KubernetesDouble:
     def _refuse(self, what: str) -> None:
         if what in self.refused:
             raise KubernetesApiError("answered 403", 403)
+
+    def leave(self, servers: Collection[str]) -> None:
+        """There is one server."""
 
     async def close(self) -> None:
         """Drop all connections."""
