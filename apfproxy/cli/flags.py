@@ -7,13 +7,14 @@ things, and one environment may be that of several commands.  A flag wins over i
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+
+from apfproxy.objects.field_errors import closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,8 +65,8 @@ def unknown_variables(
         if variable.startswith(prefix):
             # By what differs: the prefix alone would make any two alike.
             flags = [each.removeprefix(prefix) for each in known]
-            close = difflib.get_close_matches(variable.removeprefix(prefix), flags, n=1)
-            meant = prefix + close[0] if close else ""
+            close = closest(variable.removeprefix(prefix), flags)
+            meant = prefix + close if close else ""
         elif of_command in known:
             meant = of_command
         else:

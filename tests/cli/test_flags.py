@@ -120,6 +120,7 @@ def test_wrong_value(
     [
         ("APFPROXY_ODDS_QEUES", "; did you mean APFPROXY_ODDS_QUEUES?"),
         ("APFPROXY_ODDS_XYZ", ""),
+        ("APFPROXY_ODDS_USES", ""),  # a little like queues
         ("APFPROXY_QUEUES", "; did you mean APFPROXY_ODDS_QUEUES?"),
         ("APFPROXY_SERVICE_HOST", None),  # of a Service in Kubernetes
         ("APFPROXY_SERVE_LISTEN", None),  # of another command
