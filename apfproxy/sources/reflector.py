@@ -91,6 +91,8 @@ class Resource:
         """The advice about a refusal."""
         if status == UNAUTHORIZED:
             return "; see to the token or certificate that the proxy shows"
+        if status == NOT_FOUND:
+            return f"; it has to serve {self.group}/{' or '.join(self.versions)}"
         return f"; give the proxy's user {self.right}" if status == FORBIDDEN else ""
 
 

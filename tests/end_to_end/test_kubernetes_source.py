@@ -27,6 +27,7 @@ from tests.app.test_process import settings_for
 from tests.end_to_end.api_servers import ANY_PORT, api_server, restarted, url_of
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.real_cluster import KUBECONFIGS
+from tests.end_to_end.slices_api import kubeconfig
 from tests.sources.kubernetes_double import level
 from tests.sources.test_stored_objects import until
 from tests.virtual_clock import VirtualClock
@@ -187,18 +188,6 @@ class Watched:
             await self._changed.wait()
 
 
-def kubeconfig(directory: Path, port: int) -> str:
-    """A kubeconfig for a server on this machine."""
-    path = directory / "kubeconfig"
-    content = {
-        "current-context": "here",
-        "contexts": [{"name": "here", "context": {"cluster": "here", "user": ""}}],
-        "clusters": [{"name": "here", "cluster": {"server": url_of(port)}}],
-    }
-    path.write_text(json.dumps(content))
-    return str(path)
-
-
 @asynccontextmanager
 async def following(path: str, **changes: Any) -> AsyncIterator[ProxyProcess]:  # noqa: ANN401
     """A proxy that follows the objects of the API that a kubeconfig leads to, not started yet."""
@@ -242,7 +231,7 @@ async def test_thousand_changes(
         await link.listen()
         url = url_of(server.port)
         async with (
-            following(kubeconfig(tmp_path, link.port)) as process,
+            following(kubeconfig(tmp_path, url_of(link.port))) as process,
             # Connections to a server that restarts are not to be used again.
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
         ):
@@ -273,7 +262,9 @@ async def test_away_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         link = FaultyLink(port, random.Random(1))  # noqa: S311
         await link.listen()
         link.refuse()
-        async with following(kubeconfig(tmp_path, link.port), first_sync_timeout_s=0) as process:
+        async with following(
+            kubeconfig(tmp_path, url_of(link.port)), first_sync_timeout_s=0
+        ) as process:
             watched = Watched(process.cluster.controller, monkeypatch)
             await process.start()
             built_in = set(process.cluster.controller.levels)
@@ -303,7 +294,7 @@ async def test_readyz_says_when_the_api_is_away(tmp_path: Path) -> None:
     async with api_server() as port, aiohttp.ClientSession() as session:
         link = FaultyLink(port, random.Random(1))  # noqa: S311
         await link.listen()
-        async with following(kubeconfig(tmp_path, link.port)) as process:
+        async with following(kubeconfig(tmp_path, url_of(link.port))) as process:
             await process.start()
             before = process.health.problem("kubernetes"), await healthcheck(session, process)
             levels = set(process.cluster.controller.levels)
@@ -335,7 +326,7 @@ async def test_dangling_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     conditions: list[dict[str, Any]] = []
     try:
         async with (
-            following(kubeconfig(tmp_path, server.port), write_status=True) as process,
+            following(kubeconfig(tmp_path, url_of(server.port)), write_status=True) as process,
             aiohttp.ClientSession() as session,
         ):
             await process.start()
@@ -379,7 +370,7 @@ async def test_any_cluster(path: str | None, tmp_path: Path) -> None:
     """The objects of any cluster come, without a problem, and nothing is written there."""
     async with api_server() as port:
         kubernetes = KubernetesSettings(
-            is_enabled=True, kubeconfig=path or kubeconfig(tmp_path, port)
+            is_enabled=True, kubeconfig=path or kubeconfig(tmp_path, url_of(port))
         )
         controller = Controller(VirtualClock(), 600, 0)
         settings = FlowControlSettings(kubernetes=kubernetes)

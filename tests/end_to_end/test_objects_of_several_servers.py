@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from apfproxy.upstream import health
 from loadtest.faulty_link import Ending, Fault, FaultyLink
 from tests.end_to_end.api_servers import ANY_PORT, api_server, url_of
 from tests.end_to_end.scene import on_uvloop, until
+from tests.end_to_end.slices_api import kubeconfig
 from tests.sources.kubernetes_double import level
 
 if TYPE_CHECKING:
@@ -76,13 +76,7 @@ class Scene:
 
     def __init__(self, folder: Path, links: list[FaultyLink], wait_s: float) -> None:
         self.links = links
-        path = folder / "kubeconfig"
-        content = {
-            "current-context": "here",
-            "contexts": [{"name": "here", "context": {"cluster": "here", "user": ""}}],
-            "clusters": [{"name": "here", "cluster": {"server": url_of(links[0].port)}}],
-        }
-        path.write_text(json.dumps(content))
+        path = kubeconfig(folder, url_of(links[0].port))
         self.process = ProxyProcess(
             Settings(
                 downstream=DownstreamSettings(
@@ -98,7 +92,7 @@ class Scene:
                 ),
                 flow_control=FlowControlSettings(
                     kubernetes=KubernetesSettings(
-                        is_enabled=True, kubeconfig=str(path), first_sync_timeout_s=wait_s
+                        is_enabled=True, kubeconfig=path, first_sync_timeout_s=wait_s
                     )
                 ),
                 admin=ANY_PORT,

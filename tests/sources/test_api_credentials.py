@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,23 +116,6 @@ async def test_certificates_are_read_again(
     assert credentials.problem is None
     assert 1 == caplog.text.count("changed, but not taken")
     assert "kubernetes" == credentials.server_name
-
-
-def test_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Certificates, with comments, and keys may be in the kubeconfig itself; they go to no disk."""
-    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    authority = Authority("ca")
-    issued = authority.issue("me")
-    credentials = ApiCredentials(
-        ApiAccess(
-            server=SERVER,
-            authorities=Pem(data="# Autorité\n".encode() + authority.pem),
-            own=(Pem(data=issued.cert_pem), Pem(data=issued.key_pem)),
-        )
-    )
-
-    assert credentials.context is not None
-    assert 1 == len(credentials.context.get_ca_certs())
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,8 +15,6 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.lint.linter import lint
-from apfproxy.objects.additions import read_flow_schema_additions, read_level_additions
-from apfproxy.objects.validation import validate
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from apfproxy.sources import in_force
 from apfproxy.sources.in_force import ObjectFiles
@@ -24,14 +23,11 @@ from tests.sources.writer import Writer
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
     from apfproxy.base.files import Roots
-    from apfproxy.objects.additions import FlowSchemaAdditions, LevelAdditions
     from apfproxy.objects.decode import Problem
-    from apfproxy.objects.field_errors import FieldError
-    from apfproxy.objects.types import FlowControlObject
 
 
 class Loads:
@@ -141,77 +137,50 @@ def test_left_out(tmp_path: Path, controller: Controller, caplog: pytest.LogCapt
     ] == caplog.messages
 
 
-class Calls:
-    """Counts what is done to objects of a name, or of a level's annotations."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.validated: Counter[str] = Counter()
-        self.annotated: Counter[str] = Counter()
-
-        def validated(obj: FlowControlObject) -> list[FieldError]:
-            self.validated[obj.metadata.name] += 1
-            return validate(obj)
-
-        def schema_read(name: str, annotations: Mapping[str, str]) -> FlowSchemaAdditions:
-            self.annotated[name] += 1
-            return read_flow_schema_additions(name, annotations)
-
-        def level_read(annotations: Mapping[str, str], **facts: bool) -> LevelAdditions:
-            self.annotated.update(annotations.values())
-            return read_level_additions(annotations, **facts)
-
-        patch.setattr("apfproxy.objects.reading.validate", validated)
-        patch.setattr("apfproxy.objects.types.read_flow_schema_additions", schema_read)
-        patch.setattr("apfproxy.objects.types.read_level_additions", level_read)
-
-    def take(self) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
-        """What was counted of the objects of a test."""
-        taken = [
-            {(name, number) for name, number in counter.items() if name in {"one", "two", "false"}}
-            for counter in (self.validated, self.annotated)
-        ]
-        self.validated.clear()
-        self.annotated.clear()
-        return taken[0], taken[1]
-
-
-def judge(controller: Controller) -> None:
-    """Lint what is in force, and explain a request."""
-    digest = controller.in_force
-    lint([*digest.priority_levels.values(), *digest.flow_schemas.values()])
-    user = User("u", (AUTHENTICATED_GROUP,))
-    explain(
-        controller,
-        LearnedCosts(VirtualClock().now_ns),
-        user,
-        parse_attributes("GET", b"/api/v1/pods"),
-    )
-
-
 async def test_objects_are_validated_and_their_annotations_are_read_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, controller: Controller
 ) -> None:
-    """It is done at a start, and at a reload: of annotations only of what has changed."""
-    calls = Calls(monkeypatch)
+    """It is done at a start, and at a reload, of annotations only of what has changed.
+
+    Lint and explanations need no more.
+    """
+    calls: Counter[str] = Counter()
+
+    def count(module: str, name: str, key: Callable[..., str]) -> None:
+        act = getattr(importlib.import_module(module), name)
+
+        def counted(*given: Any, **facts: bool) -> Any:  # noqa: ANN401 - of either
+            calls[key(*given)] += 1
+            return act(*given, **facts)
+
+        monkeypatch.setattr(f"{module}.{name}", counted)
+
+    count("apfproxy.objects.reading", "validate", lambda obj: f"valid {obj.metadata.name}")
+    types = "apfproxy.objects.types"
+    count(types, "read_flow_schema_additions", lambda name, _: f"schema {name}")
+    count(types, "read_level_additions", lambda given: f"level {given.get('apfproxy.io/ban')}")
+
+    def taken() -> dict[str, int]:
+        digest = controller.in_force
+        lint([*digest.priority_levels.values(), *digest.flow_schemas.values()])
+        user = User("u", (AUTHENTICATED_GROUP,))
+        costs = LearnedCosts(VirtualClock().now_ns)
+        explain(controller, costs, user, parse_attributes("GET", b"/api/v1/pods"))
+        found = {key: calls[key] for key in calls if key.endswith(("one", "two", "false"))}
+        calls.clear()
+        return found
+
     path = tmp_path / "a.yaml"
-    text = "---\n".join(
-        [
-            level("one").replace(
-                "{name: one}", '{name: one, annotations: {apfproxy.io/ban: "false"}}'
-            ),
-            SCHEMA.replace("NAME", "one").replace("LEVEL", "one"),
-            SCHEMA.replace("NAME", "two").replace("LEVEL", "one").replace("100", "200"),
-        ]
-    )
+    banned = '{name: one, annotations: {apfproxy.io/ban: "false"}}'
+    one = SCHEMA.replace("NAME", "one").replace("LEVEL", "one")
+    two = SCHEMA.replace("NAME", "two").replace("LEVEL", "one").replace("100", "200")
+    text = "---\n".join([level("one").replace("{name: one}", banned), one, two])
     path.write_text(text)
     source = ObjectFiles((str(path),), controller, sleep=Writer())
     source.load_first()
-    judge(controller)
-
-    assert ({("one", 2), ("two", 1)}, {("one", 1), ("two", 1), ("false", 1)}) == calls.take()
+    validated = {"valid one": 2, "valid two": 1}
+    assert {**validated, "schema one": 1, "schema two": 1, "level false": 1} == taken()
 
     path.write_text(text.replace("200", "300"))
     assert await source.reload()
-    judge(controller)
-
-    assert ({("one", 2), ("two", 1)}, {("two", 1)}) == calls.take()
+    assert {**validated, "schema two": 1} == taken()

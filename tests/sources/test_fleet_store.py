@@ -20,12 +20,11 @@ from apfproxy.sources.kubeconfig import ApiAccess
 from apfproxy.sources.kubernetes_api import KubernetesApi
 from apfproxy.sources.kubernetes_store import KubernetesStore
 from tests.end_to_end.api_servers import api_server
-from tests.fleet.agreement import agrees, loses_no_write
+from tests.fleet.agreement import agrees
 from tests.sources.test_kubernetes_api import api_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
 NOTHING = Stored(None, "")
 PATH = "/api/v1/namespaces/default/configmaps/fleet"
@@ -64,12 +63,6 @@ async def test_agreement(port: int) -> None:
         await agrees(*stores)
 
 
-async def test_swaps_at_once(port: int) -> None:
-    """Of many members' writes none is lost."""
-    async with stores_of(port, "a", "a", "a") as stores:
-        await loses_no_write([*stores], times=5)
-
-
 async def test_several_records(port: int) -> None:
     """Records of several clusters are in one ConfigMap, and no write disturbs another record's."""
     async with stores_of(port, "a/b", "a/c") as (one, other):
@@ -83,23 +76,6 @@ async def test_several_records(port: int) -> None:
 
         assert ("3", "4") == (data["a_b"], data["a_c"])
         assert {"a_b", "a_b_version", "a_c", "a_c_version"} == data.keys()
-
-
-async def test_opened(port: int, tmp_path: Path) -> None:
-    """Settings name it, and a kubeconfig says how to reach the API."""
-    path = tmp_path / "kubeconfig"
-    path.write_text(
-        "{current-context: a, contexts: [{name: a, context: {cluster: a, user: ''}}],"
-        f" clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]}}"
-    )
-    fleet = FleetSettings(store="kubernetes:default/fleet", kubeconfig=str(path))
-    store = open_store(fleet, "a/b")
-
-    assert (await store.swap(b"1", NOTHING)).is_done
-    assert "kubernetes:default/fleet" == str(address_of(fleet))
-    store.listen(lambda: None)
-    await store.close()
-    await store.close()
 
 
 async def test_deleted(port: int) -> None:

@@ -213,7 +213,7 @@ async def test_tls(tmp_path: Path) -> None:
         for name in ("kubernetes", None):
             access = ApiAccess(
                 server=url,
-                authorities=Pem(data=authority.pem),
+                authorities=Pem(data="# Autorité\n".encode() + authority.pem),
                 server_name=name,
                 own=(Pem(data=own.cert_pem), Pem(data=own.key_pem)),
             )

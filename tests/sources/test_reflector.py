@@ -298,6 +298,11 @@ async def test_pauses(script: list[object], expected: list[float]) -> None:
             id="forbidden",
         ),
         pytest.param(
+            [NOT_FOUND, NOT_FOUND],
+            "flowschemas: answered 404; it has to serve flowcontrol.apiserver.k8s.io/v1 or v1beta3",
+            id="no-version",
+        ),
+        pytest.param(
             [{"kind": "Pod"}],
             "flowschemas: an object has no resourceVersion: is this a Kubernetes API?",
             id="no-list",
