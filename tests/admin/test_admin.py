@@ -164,91 +164,60 @@ async def test_other_methods(client: Client) -> None:
     assert response.headers["Allow"] == "GET,HEAD"
 
 
-async def test_metrics_are_compressed_if_wanted(client: Client) -> None:
-    """A scraper that takes gzip gets it; the content is the same text."""
-    plain = await client.get("/metrics", headers=PLAIN)
+async def test_metrics(client: Client) -> None:
+    """Whatever a scraper prefers, they are text with bounds as kube-apiserver writes them."""
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0, */*;q=0.1", **PLAIN}
+    plain = await client.get("/metrics", headers=accept)
     packed = await client.get("/metrics", headers={"Accept-Encoding": "gzip"})
 
     assert "Content-Encoding" not in plain.headers
-    assert packed.headers["Content-Encoding"] == "gzip"
-    name = b"apiserver_flowcontrol_current_executing_requests"
-    assert name in await plain.read()
-    assert name in gzip.decompress(await packed.read())
+    assert "text/plain" == plain.content_type
+    assert b'le="1"' in await plain.read()
+    assert "gzip" == packed.headers["Content-Encoding"]
+    assert b'le="1"' in gzip.decompress(await packed.read())
 
 
-async def test_metrics_are_text(client: Client) -> None:
-    """Whatever a scraper prefers, bounds of buckets are written as kube-apiserver writes them."""
-    accept = {"Accept": "application/openmetrics-text; version=1.0.0, */*;q=0.1", **PLAIN}
-    response = await client.get("/metrics", headers=accept)
+@pytest.mark.parametrize(
+    ("path", "status", "expected"),
+    [
+        ("/readyz", 500, "[+]ping ok\n[-]shutdown failed: it ends\nreadyz check failed\n"),
+        ("/livez", 200, "ok"),
+        (
+            *("/readyz?verbose&exclude=shutdown", 200),
+            "[+]ping ok\n[+]shutdown excluded: ok\nreadyz check passed\n",
+        ),
+        ("/readyz/ping", 200, "ok"),
+        ("/readyz/shutdown", 500, "internal server error: it ends\n"),
+    ],
+)
+async def test_health(
+    client: Client, health: HealthRegistry, path: str, status: int, expected: str
+) -> None:
+    """A failing check is a 500 that says why; a page can list its checks, or leave some out."""
+    health.report("shutdown", "it ends")
 
-    assert response.content_type == "text/plain"
-    assert 'le="1"' in await response.text()
-
-
-async def test_health(client: Client, health: HealthRegistry) -> None:
-    """A failing check is a 500 that says why; other pages stay well."""
-    health.report("shutdown", "process is shutting down")
-    ready = await client.get("/readyz")
-    live = await client.get("/livez")
-
-    expected = "[+]ping ok\n[-]shutdown failed: process is shutting down\nreadyz check failed\n"
-    assert (500, expected) == (ready.status, await ready.text())
-    assert (live.status, await live.text()) == (200, "ok")
-
-
-async def test_health_parameters(client: Client, health: HealthRegistry) -> None:
-    """A page can list its checks and leave some out."""
-    health.report("shutdown", "process is shutting down")
-    response = await client.get("/readyz?verbose&exclude=shutdown")
-
-    expected = "[+]ping ok\n[+]shutdown excluded: ok\nreadyz check passed\n"
-    assert (200, expected) == (response.status, await response.text())
+    assert expected == await read(client, path, status)
 
 
-async def test_health_of_one_check(client: Client, health: HealthRegistry) -> None:
-    """A check has a path of its own."""
-    health.report("shutdown", "process is shutting down")
-    ping = await client.get("/readyz/ping")
-    shutdown = await client.get("/readyz/shutdown")
+async def test_dumps(client: Client) -> None:
+    """A table that no name can break, or objects whose keys are its columns; details if asked."""
+    path = f"{DUMPS}/dump_requests"
+    text = await (await client.get(f"{path}?includeRequestDetails=1", headers=PLAIN)).text()
+    (row,) = await read(client, path)
+    (without,) = await read(client, f"{path}?includeRequestDetails=")
+    (detailed,) = await read(client, f"{path}?includeRequestDetails=1")
+    levels = await read(client, f"{DUMPS}/dump_priority_levels")
 
-    assert (ping.status, await ping.text()) == (200, "ok")
-    expected = "internal server error: process is shutting down\n"
-    assert (500, expected) == (shutdown.status, await shutdown.text())
-
-
-async def test_dump_as_text(client: Client) -> None:
-    """The dump is a table; a name that is no proper text cannot break it."""
-    response = await client.get(f"{DUMPS}/dump_requests?includeRequestDetails=1", headers=PLAIN)
-    lines = (await response.text()).splitlines()
-
-    assert len(lines) == 2
-    assert "ann\\u000a\\udcff" in re.split(", +", lines[1])
-
-
-async def test_dump_as_json(client: Client) -> None:
-    """The same as objects whose keys are the columns, with numbers and truth values."""
-    response = await client.get(f"{DUMPS}/dump_requests", headers=JSON)
-    (row,) = await response.json()
-
-    assert response.content_type == "application/json"
-    assert row["FlowSchemaName"] == "everyone"
-    assert row["QueueIndex"] == -1
-    assert row["ArriveTime"] == "2026-10-20T07:27:16Z"
-    levels = await (await client.get(f"{DUMPS}/dump_priority_levels", headers=JSON)).json()
-    idle = {level["PriorityLevelName"]: level["IsIdle"] for level in levels}
-    assert idle == {"catch-all": False, "exempt": True}
-
-
-async def test_details_are_asked_for(client: Client) -> None:
-    """An empty parameter asks for nothing."""
-    for query, expected in (
-        ("", False),
-        ("?includeRequestDetails=", False),
-        ("?includeRequestDetails=1", True),
-    ):
-        (row,) = await (await client.get(f"{DUMPS}/dump_requests{query}", headers=JSON)).json()
-
-        assert expected == ("UserName" in row)
+    assert ["ann\\u000a\\udcff" in re.split(", +", line) for line in text.splitlines()] == [
+        False,
+        True,
+    ]
+    assert ("everyone", -1) == (row["FlowSchemaName"], row["QueueIndex"])
+    assert "2026-10-20T07:27:16Z" == row["ArriveTime"]
+    assert [False, False, True] == ["UserName" in each for each in (row, without, detailed)]
+    assert {"catch-all": False, "exempt": True} == {
+        level["PriorityLevelName"]: level["IsIdle"] for level in levels
+    }
 
 
 # The other pages of a cluster.

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from aiohttp import web
 from msgspec import structs
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from apfproxy.admin.tracing import PATH
 from apfproxy.settings import AudienceSettings, TracingSettings
-from tests.end_to_end.scene import GET, NARROW, OK, Setup, on_uvloop, over_both_protocols, running
-from tests.end_to_end.test_access_log import ENDS, ONE_SEAT, queued
+from tests.end_to_end.scene import GET, NARROW, Setup, on_uvloop, over_both_protocols, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.end_to_end.test_access_log import Line, Steps
+    import pytest
+
 
 EVERYBODY = AudienceSettings(users=("*",))
 ALWAYS = 1_000_000
@@ -138,47 +136,6 @@ async def test_trace_that_goes_on() -> None:
     assert "s3cret" not in repr(collector)
 
 
-@over_both_protocols
-@on_uvloop
-async def test_wait_in_the_queue() -> None:
-    """It is a span between the request's begin and the server's."""
-    async with (
-        collecting() as collector,
-        running(traced(ONE_SEAT, f"{collector.url}/own/path")) as scene,
-    ):
-        await queued(scene)
-    queue = collector.named("queue")
-    (upstream,) = (
-        each
-        for each in collector.spans
-        if (each.name, each.parent_span_id) == ("upstream", queue.parent_span_id)
-    )
-
-    assert {"/own/path"} == set(collector.paths)
-    assert 0 < queue.start_time_unix_nano < queue.end_time_unix_nano
-    assert queue.end_time_unix_nano == upstream.start_time_unix_nano
-    assert Counter({"GET": 2, "upstream": 2, "queue": 1}) == Counter(
-        span.name for span in collector.spans
-    )
-
-
-@pytest.mark.parametrize(
-    ("steps", "setup", "expected"), [each for each in ENDS if "malformed" != each.id]
-)
-@on_uvloop
-async def test_every_end_has_a_trace(steps: Steps, setup: Setup, expected: Line) -> None:
-    """However a request ends, exactly one span says so, with its reason."""
-    async with collecting() as collector, running(traced(setup, collector.url)) as scene:
-        await steps(scene)
-    own = [
-        values_of(span.attributes) for span in collector.spans if span.kind == Span.SPAN_KIND_SERVER
-    ]
-    (found,) = (each for each in own if each["url.path"] not in {"/first", "/waiting"})
-
-    assert expected["status"] == found.get("http.response.status_code")
-    assert expected.get("reason", "") == found.get("apf.reason", "")
-
-
 @on_uvloop
 async def test_trace_that_is_not_believed() -> None:
     """It is linked, and the proxy's own begins."""
@@ -193,18 +150,6 @@ async def test_trace_that_is_not_believed() -> None:
     assert (TRACE_ID, PARENT_ID) == (link.trace_id.hex(), link.span_id.hex())
     assert TRACE_ID != own.trace_id.hex()
     assert b"" == own.parent_span_id
-
-
-@on_uvloop
-async def test_error_of_the_server() -> None:
-    """The spans say so by their status."""
-    async with (
-        collecting() as collector,
-        running(traced(Setup(objects=NARROW), collector.url)) as scene,
-    ):
-        await scene.exchange(GET, OK.replace(b"200 OK", b"500 Oh"))
-
-    assert {Status.STATUS_CODE_ERROR} == {span.status.code for span in collector.spans}
 
 
 @on_uvloop
