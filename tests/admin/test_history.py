@@ -55,26 +55,19 @@ def scene() -> Scene:
     )
 
 
-def test_failed(scene: Scene) -> None:
-    """What the server failed is not served."""
+def test_failed_and_refused(scene: Scene) -> None:
+    """What the server failed is not served; what the proxy itself refused is no rejection."""
     history = Recorded(scene)
     level = scene.controller.levels["tiny"]
     level.queue_set.dispatched_total = 10
     level.failed_total = 4
-    history.sample(2 * S, 100.0)
-    columns = history.columns()["levels"]["tiny"]
-
-    assert ([3.0], [2.0]) == (columns["served"], columns["failed"])
-
-
-def test_refusals(scene: Scene) -> None:
-    """What the proxy itself refused is looked at with each sample."""
-    history = Recorded(scene)
     scene.counters.count_own(401)
     scene.counters.count_own(429)
     scene.counters.listener.http2.floods[Flood.RESETS] = 4
     history.sample(2 * S, 100.0)
+    columns = history.columns()["levels"]["tiny"]
 
+    assert ([3.0], [2.0]) == (columns["served"], columns["failed"])
     assert {"401": 0.5, "flood-of-resets": 2.0} == history.refused
 
 
@@ -123,14 +116,6 @@ def test_wait_bound(counts: dict[int, int], expected: float) -> None:
     assert expected == wait_bound_s([counts.get(bucket, 0) for bucket in range(14)])
 
 
-def test_no_time(scene: Scene) -> None:
-    """Two samples at one moment are one."""
-    history = Recorded(scene, 5)
-    history.sample(5, 1.0)
-
-    assert 0 == history.taken
-
-
 def test_a_clock_that_is_put_back(scene: Scene) -> None:
     """The seconds before follow the clock, so that none is drawn after those that come."""
     history = Recorded(scene)
@@ -143,6 +128,7 @@ def test_a_clock_that_is_put_back(scene: Scene) -> None:
 def test_since(scene: Scene) -> None:
     """Only what is new can be asked for, also when older samples are gone."""
     history = Recorded(scene)
+    history.sample(0, 1.0)  # no time has passed
     for number in range(1, SAMPLES + 11):
         history.sample(number * S, float(number))
 
@@ -152,40 +138,28 @@ def test_since(scene: Scene) -> None:
     assert {"times": [], "levels": {}} == history.columns(history.taken)
 
 
-def test_levels_come_and_go(scene: Scene) -> None:
-    """A level has no values for the seconds in which it was not there; all columns match."""
+def test_levels_come_and_go(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A level has no values for the seconds in which it was not there; what counts anew is not < 0.
+
+    Of too many levels those with most seats have a history.
+    """
     history = Recorded(scene)
-    history.sample(S, 1.0)
     controller = scene.controller
+    controller.levels["tiny"].queue_set.dispatched_total = 10
+    history.sample(S, 1.0)
+    controller.levels["tiny"].queue_set.dispatched_total = 0
+    history.sample(2 * S, 2.0)
     controller.commit(controller.digest((priority_level("new"),)))
-    history.sample(2 * S, 2.0)
+    history.sample(3 * S, 3.0)
     levels = as_json(history.columns())["levels"]
-
-    assert [0.0, None] == levels["tiny"]["served"]
-    assert [None, 0.0] == levels["new"]["served"]
-    assert {2} == {len(values) for level in levels.values() for values in level.values()}
-    assert list(FIELDS) == list(levels["new"])
-
-
-def test_a_level_that_comes_back(scene: Scene) -> None:
-    """What counts from zero again gives no negative rate."""
-    history = Recorded(scene)
-    queue_set = scene.controller.levels["tiny"].queue_set
-    queue_set.dispatched_total = 10
-    history.sample(S, 1.0)
-    queue_set.dispatched_total = 0
-    history.sample(2 * S, 2.0)
-
-    assert [10.0, 0.0] == history.columns()["levels"]["tiny"]["served"]
-
-
-def test_most_seats_first(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of too many levels those with most seats have a history."""
     monkeypatch.setattr(history_module, "MAX_LEVELS", 2)
-    history = Recorded(scene)
-    history.sample(S, 1.0)
+    history.sample(4 * S, 4.0)
 
-    assert ["catch-all", "tiny"] == sorted(history.columns()["levels"])
+    assert [10.0, 0.0, None] == levels["tiny"]["served"]
+    assert [None, None, 0.0] == levels["new"]["served"]
+    assert {3} == {len(column) for level in levels.values() for column in level.values()}
+    assert list(FIELDS) == list(levels["new"])
+    assert ["catch-all", "new"] == sorted(history.columns(3)["levels"])
 
 
 def test_rates(scene: Scene) -> None:

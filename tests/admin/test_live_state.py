@@ -103,19 +103,15 @@ def test_level(scene: Scene) -> None:
     assert [0, 2] == sorted(seats)
 
 
-@pytest.mark.parametrize(
-    ("current", "expected"), [(1, (1, 0)), (2, (0, 0)), (5, (0, 3))], ids=["lends", "is", "borrows"]
-)
-def test_lent_and_borrowed(scene: Scene, current: int, expected: tuple[int, int]) -> None:
-    """What the current limit is off the nominal one is lent or borrowed."""
-    scene.controller.levels["tiny"].current_limit = current
-    found = level(shown(scene))
+def test_other_levels(scene: Scene) -> None:
+    """What the current limit is off the nominal one is lent or borrowed; exempt has no most.
 
-    assert expected == (found["lent"], found["borrowed"])
-
-
-def test_idle_levels(scene: Scene) -> None:
-    """An exempt level has no greatest limit; the queues of one that was never used are empty."""
+    The queues of a level that was never used are empty.
+    """
+    for current, expected in ((1, (1, 0)), (2, (0, 0)), (5, (0, 3))):
+        scene.controller.levels["tiny"].current_limit = current
+        found = level(shown(scene))
+        assert expected == (found["lent"], found["borrowed"])
     queuing = QueuingConfiguration(queues=3, hand_size=1, queue_length_limit=1)
     objects = priority_level("idle", queuing=queuing), priority_level("tiny")
     scene.controller.commit(scene.controller.digest(objects))

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,8 +25,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.proxy.tracing import Tracer
-
-WAIT_S = 30.0
 
 
 class Served:
@@ -231,47 +225,3 @@ def test_log_that_cannot_be_opened() -> None:
 
     with pytest.raises(AccessLogError, match="No such file or directory"):
         observation_of(settings).open()
-
-
-def serve(*arguments: str) -> subprocess.Popen[str]:
-    """A process of the command."""
-    return subprocess.Popen(  # noqa: S603 - this interpreter
-        [sys.executable, "-m", "apfproxy", "serve", "--listen", "127.0.0.1:0", *arguments],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-async def ask(port: int, target: str) -> None:
-    """Ask for something that the proxy answers by itself."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
-    await reader.read()
-    writer.close()
-
-
-def test_rotation_by_the_signal(tmp_path: Path) -> None:
-    """SIGUSR1 opens the file again, and at the end no line is missing."""
-    path, old = tmp_path / "log", tmp_path / "log.1"
-    process = serve(
-        "--upstream", "http://127.0.0.1:9", "--admin", "none", "--access-log", str(path)
-    )
-    assert process.stderr is not None
-    try:
-        started = process.stderr.readline()
-        port = int(started.partition("listens on 127.0.0.1:")[2].partition(",")[0])
-        asyncio.run(asyncio.wait_for(ask(port, "/old"), WAIT_S))
-        path.rename(old)
-        os.kill(process.pid, signal.SIGUSR1)
-        while "opened again" not in process.stderr.readline():
-            pass
-        asyncio.run(asyncio.wait_for(ask(port, "/new"), WAIT_S))
-        process.terminate()
-        _, rest = process.communicate(timeout=WAIT_S)
-    finally:
-        process.kill()
-        process.wait()
-
-    assert 0 == process.returncode, rest
-    found = [json.loads(file.read_text()) for file in (old, path)]
-    assert [("/old", 502), ("/new", 502)] == [(line["path"], line["status"]) for line in found]

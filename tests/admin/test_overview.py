@@ -8,7 +8,6 @@ import pytest
 
 from apfproxy.admin.gathering import ClusterParts, ProcessParts, gathered
 from apfproxy.admin.overview import MAX_PROBLEM, Overview
-from apfproxy.flowcontrol.queue_set import RejectReason
 from loadtest.objects import flow_schema, group_subject
 from tests.admin.scene import Scene
 from tests.admin.servers import StillUpstream
@@ -106,30 +105,23 @@ def test_a_cluster_that_would_reject(is_observing: bool) -> None:
     assert [2.0] == [row["rejectedPerSecond"] for row in state["clusters"]]
     assert ("note" if is_observing else "error") == state["clusters"][0]["severity"]
     assert ("ok" if is_observing else "error") == state["verdict"][0]["severity"]
+    told = "1 of 1 cluster rejects requests: busy" == state["verdict"][0]["text"]
+    assert told is not is_observing
 
 
-def test_fleet() -> None:
-    """A cluster whose seats are not in step with those of other proxies says why."""
-    process = Process(away=Still("up", fleet_problem="redis://r: no answer"))
-    state = process.json()
-
-    assert ("warning", "redis://r: no answer") == (
-        state["clusters"][0]["severity"],
-        state["clusters"][0]["problem"],
-    )
-
-
-def test_settings_that_are_not_in_force() -> None:
-    """A cluster that serves by its settings of before has all that is wrong with the new ones."""
-    process = Process(a=Still("up"))
+def test_other_problems() -> None:
+    """Of seats that are not in step with other proxies, and of settings that are not in force."""
+    process = Process(away=Still("up", fleet_problem="redis://r: no answer"), kept=Still("up"))
     state = process.state()
-    state.clusters[0].problem = "s.yaml:3: odd\ns.yaml:4: even"
+    state.clusters[1].problem = "s.yaml:3: odd\ns.yaml:4: even"
 
-    [row] = process.overview.json(state)["clusters"]
-    assert ("up", "stays as it was: s.yaml:3: odd; s.yaml:4: even") == (
-        row["state"],
-        row["problem"],
-    )
+    assert {
+        "away": ("up", "warning", "redis://r: no answer"),
+        "kept": ("up", "warning", "stays as it was: s.yaml:3: odd; s.yaml:4: even"),
+    } == {
+        row["name"]: (row["state"], row["severity"], row["problem"])
+        for row in process.overview.json(state)["clusters"]
+    }
 
 
 def test_rates() -> None:
@@ -186,21 +178,3 @@ def test_busy_first() -> None:
     process.sample()
 
     assert ["busy", "idle"] == [each["name"] for each in process.json()["clusters"]]
-
-
-def test_rejections() -> None:
-    """A cluster that rejects is told, whatever its servers do."""
-    busy = Still("up")
-    process = Process(busy=busy)
-    process.sample()
-    while isinstance(busy.scene.ask("ann"), RejectReason) is False:
-        pass
-    process.now_ns = S
-    process.sample()
-    state = process.json()
-
-    assert ("error", 1.0) == (
-        state["clusters"][0]["severity"],
-        state["clusters"][0]["rejectedPerSecond"],
-    )
-    assert "1 of 1 cluster rejects requests: busy" == state["verdict"][0]["text"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import socket
@@ -319,3 +320,20 @@ def test_signals_without_a_meaning(arguments: tuple[str, ...]) -> None:
 
     assert "stopped" in rest
     assert 0 == code
+
+
+def test_rotation(tmp_path: Path) -> None:
+    """SIGUSR1 opens the access log again, and at the end no line is missing."""
+    path, old = tmp_path / "log", tmp_path / "log.1"
+    flags = "--upstream", "http://127.0.0.1:9", "--admin", "none", "--access-log", str(path)
+    with command("serve", "--listen", "127.0.0.1:0", *flags) as served:
+        port = int(served.line(r"listens on 127\.0\.0\.1:(\d+)")[1])
+        ask(port, "/old")
+        path.rename(old)
+        served.send(signal.SIGUSR1)
+        served.line("opened again")
+        ask(port, "/new")
+        code, _ = served.end()
+
+    found = [json.loads(each.read_text()) for each in (old, path)]
+    assert (0, ["/old", "/new"]) == (code, [line["path"] for line in found])
