@@ -1,4 +1,4 @@
-"""The admin listener of the parent of workers, at the address that the settings name.
+"""The admin listener of the parent of workers, and the state that it shows: the sum of theirs.
 
 aiohttp is imported as it starts, in a thread: a parent without this listener has no use for it.
 """
@@ -8,36 +8,42 @@ from __future__ import annotations
 import asyncio
 import importlib
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from apfproxy.admin.gathering import ProcessParts, admin_state
-from apfproxy.admin.places import BACKLOG, Places
-from apfproxy.admin.sources import ENDED, Told, WorkersStates
-from apfproxy.app.running import descriptor_limit
-from apfproxy.base.address import is_loopback
+import msgspec
+
+from apfproxy.admin.gathering import ProcessParts, admin_state, gathered
+from apfproxy.admin.live_state import of_whole_server
+from apfproxy.admin.places import BACKLOG
+from apfproxy.admin.questions import ASK, Question, RefusedError
+from apfproxy.admin.sources import States, no_worker
+from apfproxy.admin.state import ProcessState, of_worker, summed
+from apfproxy.admin.state import WorkerState as ShownWorker
+from apfproxy.app.running import admin_places
+from apfproxy.base.health_checks import HealthCheck, HealthRegistry
 from apfproxy.base.listeners import ADMIN, close
-from apfproxy.base.sockets import is_unix
+from apfproxy.base.sockets import are_local
 from apfproxy.workers.link import LinkError
+from apfproxy.workers.process import WorkerState
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from aiohttp import web
 
     from apfproxy.admin.access import AdminAccess
+    from apfproxy.admin.state import CheckState
     from apfproxy.admin.web import WebListener
-    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.base.listeners import Listeners
     from apfproxy.settings import Settings
     from apfproxy.workers.parent import Workers
     from apfproxy.workers.process import WorkerProcess
     from apfproxy.workers.slot import WorkerSlot
 
-CONNECTIONS: Final = 64
-"""As many as the listener of one process has."""
-DESCRIPTORS_PART: Final = 8
-"""Of the descriptors it takes no more than one part of so many, however few there are."""
+STARTING, DRAINING = WorkerState.STARTING, WorkerState.DRAINING
+WITHIN_S: Final = 3.0
+"""For a whole reply, which takes a worker some milliseconds; who asks us waits for 5 s or more."""
 
 
 class ParentAdmin:
@@ -61,14 +67,8 @@ class ParentAdmin:
         self._listeners = listeners
         self._health = health
         self._started_s = time.time()
-        limit = min(CONNECTIONS, descriptor_limit() // DESCRIPTORS_PART)
-        self._places = Places("admin", limit, time.monotonic_ns)
-        self.states = WorkersStates(
-            lambda: [each for slot in workers.slots for each in workers_of(slot)],
-            self._parts,
-            lambda: workers.restarts,
-            LinkError,
-        )
+        self._places = admin_places(time.monotonic_ns)
+        self.states = WorkersStates(workers, self._parts)
         self._sockets: list[socket.socket] = []
         self._listener: WebListener | None = None
 
@@ -87,9 +87,7 @@ class ParentAdmin:
 
     def is_local(self) -> bool:
         """Whether it is on loopback addresses and Unix sockets only."""
-        return bool(self._sockets) and all(
-            is_unix(each) or is_loopback(each.getsockname()[0]) for each in self._sockets
-        )
+        return are_local(self._sockets)
 
     async def open(self, settings: Settings) -> None:
         """Listen, if the settings name an address; OperatorError if that cannot be.
@@ -125,21 +123,161 @@ class ParentAdmin:
         )
 
 
-def workers_of(slot: WorkerSlot) -> list[Told]:
-    """The processes of a slot; without one, what is wrong."""
-    if not slot.processes:
-        return [Told(slot.index, 0, ENDED, slot.problem)]
-    return [told(each, slot.problem) for each in slot.processes]
+class Worker(NamedTuple):
+    """One of the processes of a slot; None if it has none."""
+
+    slot: WorkerSlot
+    process: WorkerProcess | None
+
+    @property
+    def why_not(self) -> str:
+        """Why it tells nothing; "" if it does."""
+        process, trouble = self.process, self.slot.problem
+        if process is None:
+            reason = "it has no process"
+        elif not process.shows_life:
+            reason = "it shows no life"
+        elif process.state is STARTING:
+            reason = "it is starting"
+        elif process.last is None:
+            reason = "it has told nothing yet"
+        else:
+            return ""
+        return f"{reason}: {trouble}" if trouble else reason
+
+    def state_last(self) -> ProcessState | None:
+        """What it told last."""
+        last = None if self.process is None else self.process.last
+        return None if last is None else msgspec.msgpack.decode(last, type=ProcessState)
+
+    def state_now(self) -> ProcessState | None:
+        """The same, unless it tells nothing now."""
+        return None if self.why_not else self.state_last()
 
 
-def told(process: WorkerProcess, trouble: str = "") -> Told:
-    """A process as the pages know it."""
-    return Told(
-        process.place.index,
-        process.pid,
-        process.shown_state,
-        trouble,
-        process.shows_life,
-        process.last,
-        process.ask,
-    )
+class WorkersStates(States):
+    """The workers of this process.
+
+    Args:
+        workers: The workers.
+        parts: This process as it is now.
+    """
+
+    def __init__(self, workers: Workers, parts: Callable[[], ProcessParts]) -> None:
+        self._workers = workers
+        self._parts = parts
+        self._ended: ProcessState | None = None
+
+    def end(self, last: bytes | None) -> None:
+        """Keep what a process has counted that has ended."""
+        if last is not None:
+            counted = msgspec.msgpack.decode(last, type=ProcessState)
+            former = [] if self._ended is None else [self._ended]
+            self._ended = summed([*former, counted])
+
+    def named(self) -> dict[str, Worker]:
+        """Those that tell something, or should, by name: the number, or with the process."""
+        found = {}
+        for slot in self._workers.slots:
+            starting = [each for each in slot.processes if each.state is STARTING]
+            others = [each for each in slot.processes if each.state is not STARTING]
+            for each in others or starting:
+                has_place = each.state is not DRAINING or len(others) == 1
+                name = f"{slot.index}" if has_place else f"{slot.index}-{each.pid}"
+                found[name] = Worker(slot, each)
+            if not slot.processes:
+                found[f"{slot.index}"] = Worker(slot, None)
+        return found
+
+    def told(self, worker: str) -> Worker:
+        """The worker of a name; RefusedError unless it tells something."""
+        there = self.named()
+        if worker not in there:
+            raise no_worker(worker, there)
+        if why_not := there[worker].why_not:
+            raise RefusedError(503, f"worker {worker}: {why_not}\n")
+        return there[worker]
+
+    async def one(self, worker: str) -> ProcessState:
+        state = self.told(worker).state_now()
+        assert state is not None, "it tells something"
+        return of_worker(state, worker)
+
+    async def state(self) -> ProcessState:
+        own, *states = (await self.each()).values()
+        silent = [each.state_last() for each in self.named().values() if each.why_not]
+        found = summed([*states, own], [each for each in (self._ended, *silent) if each])
+        for cluster in found.clusters:
+            of_whole_server(cluster)
+        return found
+
+    async def each(self) -> dict[str, ProcessState]:
+        *_, own = gathered(self._parts())
+        found = {"": own}
+        for name, worker in self.named().items():
+            problem, state = worker.why_not, worker.state_now()
+            shown = WorkerState.ENDED if worker.process is None else worker.process.shown_state
+            own.workers.append(ShownWorker(name=name, state=shown, problem=problem))
+            if state is not None:
+                found[name] = of_worker(state, name)
+                await asyncio.sleep(0)
+        own.restarts = self._workers.restarts
+        return found
+
+    async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
+        workers = self.named() if worker is None else {worker: self.told(worker)}
+        data = msgspec.msgpack.encode(question)
+        asked = [self._ask(each, data) for each in workers.values()]
+        replies = dict(zip(workers, await asyncio.gather(*asked), strict=True))
+        found = {name: each for name, each in replies.items() if isinstance(each, bytes)}
+        if not found:
+            lines = (f"worker {name}: {problem!s}\n" for name, problem in replies.items())
+            raise RefusedError(503, "no worker answers\n" + "".join(lines))
+        return found
+
+    async def _ask(self, worker: Worker, data: bytes) -> bytes | str:
+        if worker.why_not or worker.process is None:
+            return worker.why_not
+        try:
+            return await worker.process.ask(ASK, data, WITHIN_S)
+        except LinkError as error:
+            return str(error)
+
+    def health(
+        self, page: str, excluded: Collection[str], name: str = "", *, worker: str | None = None
+    ) -> HealthRegistry:
+        if worker is not None:
+            state = self.told(worker).state_now()
+            return HealthRegistry(map(check_of, [] if state is None else state.health))
+        own = {each.name: each for each in self._parts().health}
+        failing: list[HealthCheck] = []
+        problems: dict[str, list[str]] = {}
+        well: dict[str, str | None] = {}
+        for each, told in self.named().items():
+            state, prefix = told.state_now(), f"worker/{each}"
+            checks = [] if state is None else [of for of in state.health if page in of.pages]
+            well[prefix] = told.why_not or None
+            for check in checks:
+                found = problems.setdefault(check.name, [])
+                full = f"{prefix}/{check.name}"
+                for problem in check.problems if not {check.name, full} & {*excluded} else ():
+                    found.append(f"{prefix}: {problem}")
+                    failing.append(HealthCheck(full, (page,), is_blocking=False, reported=problem))
+                    if check.is_blocking:
+                        well[prefix] = f"{page} check failed"
+        is_any = any(each is None or prefix in excluded for prefix, each in well.items())
+        listed = [
+            HealthCheck(prefix, (page,), is_blocking=not is_any, reported=each)
+            for prefix, each in well.items()
+        ]
+        for check_name, found in problems.items():
+            if check_name not in own and (not found or check_name == name):
+                is_all, text = len(found) >= len(well), "; ".join(found) or None
+                listed.append(HealthCheck(check_name, (page,), is_blocking=is_all, reported=text))
+        return HealthRegistry([*own.values(), *listed, *failing])
+
+
+def check_of(check: CheckState) -> HealthCheck:
+    """A check as its own process has it."""
+    problem = next(iter(check.problems), None)
+    return HealthCheck(check.name, tuple(check.pages), check.is_blocking, problem)

@@ -13,23 +13,21 @@ from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
 from apfproxy.admin.gathering import ProcessParts, admin_state
 from apfproxy.admin.observation import Observation
 from apfproxy.admin.places import BACKLOG as ADMIN_BACKLOG
-from apfproxy.admin.places import Places
 from apfproxy.admin.questions import ASK, Asked
 from apfproxy.admin.sources import OwnStates
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.listener_tls import ListenerTls, say_why_not, spoken
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
-from apfproxy.app.running import descriptor_limit
+from apfproxy.app.running import admin_places
 from apfproxy.app.shown import cluster_parts, explanation
 from apfproxy.base import build
-from apfproxy.base.address import is_loopback
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import LIVEZ, READYZ, HealthRegistry
 from apfproxy.base.listeners import ADMIN, LISTEN, Listeners
 from apfproxy.base.service_manager import NO_SERVICE_MANAGER
-from apfproxy.base.sockets import DescriptorWatch, is_unix
+from apfproxy.base.sockets import DescriptorWatch, are_local
 from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.objects.field_errors import counted
 from apfproxy.proxy.client import ListenerContext
@@ -53,11 +51,6 @@ if TYPE_CHECKING:
     from apfproxy.base.signals import Signals
     from apfproxy.settings import Address, Settings
     from apfproxy.sources.fleet_store import StoreOpener
-
-ADMIN_CONNECTIONS = 64
-"""Scrapers, probes, a team's live pages and terminals, and watches of the store."""
-ADMIN_PART = 8
-"""Of the descriptors it takes no more than one part of so many, however few there are."""
 
 SPARE_STOP_S = 30.0
 """For what is left to do once connections are cut, such as writes to a log on a slow disk."""
@@ -135,8 +128,7 @@ class ProxyProcess:
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.access = AdminAccess(settings)
         self.health.add(ADMIN_ACCESS, pages=(READYZ,), is_blocking=False, look=self.access.problem)
-        limit = min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART)
-        self._admin_places = Places("admin", limit, self.clock.now_ns)
+        self._admin_places = admin_places(self.clock.now_ns)
         self._admin: WebListener | None = None
         self.states = OwnStates(self._parts, self._asked)
         manager.show(self.states.encoded, {ASK: self.states.reply})
@@ -216,9 +208,7 @@ class ProxyProcess:
     def _is_admin_local(self) -> bool:
         """Whether the admin listener is on loopback addresses and Unix sockets only."""
         listeners = self._admin.sockets if self._admin is not None else []
-        return bool(listeners) and all(
-            is_unix(each) or is_loopback(each.getsockname()[0]) for each in listeners
-        )
+        return are_local(listeners)
 
     async def _listen(self) -> None:
         listen, admin = self.settings.downstream.listen, self.settings.admin

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import uvloop
 
+from apfproxy.admin.places import Places
 from apfproxy.base.signals import Hangup, Signals
 from apfproxy.base.tasks import spawn
 from apfproxy.objects.field_errors import counted
@@ -29,6 +30,11 @@ each."""
 
 MOST_THREADS = 8
 """For what blocks: files, and large pages that are compressed."""
+
+ADMIN_CONNECTIONS = 64
+"""Scrapers, probes, a team's live pages and terminals, and watches of the store."""
+ADMIN_PART = 8
+"""Of the descriptors it takes no more than one part of so many, however few there are."""
 
 LAST_S = 1.0
 """For work of threads at the end, which nobody waits for any more."""
@@ -187,6 +193,11 @@ def descriptor_limit() -> int:
     """How many open files the process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def admin_places(now_ns: Callable[[], int]) -> Places:
+    """The connections that an admin listener may have."""
+    return Places("admin", min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART), now_ns)
 
 
 def spare_collector() -> None:

@@ -23,7 +23,7 @@ import stat
 import struct
 from typing import TYPE_CHECKING
 
-from apfproxy.base.address import UNIX_MODE
+from apfproxy.base.address import UNIX_MODE, is_loopback
 from apfproxy.base.rare_log import RareLog
 
 if TYPE_CHECKING:
@@ -271,6 +271,12 @@ class Acceptor:
         self._pauses.clear()
         listeners, self.sockets = self.sockets, []
         return listeners
+
+
+def are_local(listeners: Iterable[socket.socket]) -> bool:
+    """Whether there are some, all on loopback addresses and Unix sockets."""
+    names = [is_unix(each) or is_loopback(each.getsockname()[0]) for each in listeners]
+    return bool(names) and all(names)
 
 
 def is_unix(listener: socket.socket) -> bool:

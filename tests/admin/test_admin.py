@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,11 +17,14 @@ from apfproxy.admin.admin import DUMPS, MAX_DUMPS, MISSING, OF_A_CLUSTER, OF_ALL
 from apfproxy.admin.explain_page import USAGE, explained
 from apfproxy.admin.gathering import ClusterParts, ProcessParts, gathered
 from apfproxy.admin.questions import Asked
-from apfproxy.admin.sources import OwnStates, Told, WorkersStates
+from apfproxy.admin.sources import OwnStates
 from apfproxy.admin.top_flows import TopFlows
+from apfproxy.app.parent_admin import WorkersStates
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.preset import KUBERNETES
+from apfproxy.workers.link import LinkError
+from apfproxy.workers.process import WorkerState
 from loadtest.objects import flow_schema, group_subject
 from tests.admin.scene import WALL_OFFSET_NS, Scene
 
@@ -95,14 +99,22 @@ class Process:
         *_, state = gathered(self.parts())
         return msgspec.msgpack.encode(state)
 
-    def told(self, index: int, **changes: Any) -> Told:  # noqa: ANN401 - any field
-        """This process as a worker."""
+    def told(self, index: int, *, is_silent: bool = False, ask: Any = None) -> Any:  # noqa: ANN401
+        """This process as that of a worker."""
 
-        async def ask(_question: str, arguments: bytes, _within_s: float) -> bytes:
+        async def reply(_question: str, arguments: bytes, _within_s: float) -> bytes:
             return b"".join(self.states.reply(arguments))
 
-        worker = Told(index, index, "serving", last=self.encoded(), ask=ask)
-        return worker._replace(**changes)
+        process = worker_process(
+            shows_life=not is_silent, last=self.encoded(), ask=ask or reply, pid=index
+        )
+        return SimpleNamespace(index=index, problem="", processes=[process])
+
+
+def worker_process(state: WorkerState = WorkerState.SERVING, **changes: Any) -> Any:  # noqa: ANN401
+    """A process as a parent knows it."""
+    made = {"state": state, "shown_state": state, "shows_life": True, "last": None, "pid": 7}
+    return SimpleNamespace(**{**made, **changes})
 
 
 def talking_to(states: States) -> Client:
@@ -382,13 +394,12 @@ async def test_redirects(several: Client) -> None:
 class Parent:
     """A parent of workers."""
 
-    def __init__(self, *workers: Told) -> None:
+    def __init__(self, *slots: Any) -> None:  # noqa: ANN401 - as their processes
+        workers: Any = SimpleNamespace(slots=slots, restarts=3)
         self.workers = workers
         self.health = HealthRegistry()
         self.states = WorkersStates(
-            lambda: self.workers,
-            lambda: ProcessParts(started_s=1.0, health=self.health),
-            lambda: 3,
+            self.workers, lambda: ProcessParts(started_s=1.0, health=self.health)
         )
 
 
@@ -442,12 +453,12 @@ def lines(text: str, start: str) -> list[str]:
 async def test_a_silent_worker(workers: tuple[Process, Process]) -> None:
     """It is named, and left out; where none is left, the page says why."""
     one, two = workers
-    parent = Parent(one.told(1), two.told(2, state="silent"))
+    parent = Parent(one.told(1), two.told(2, is_silent=True))
     async with talking_to(parent.states) as client:
         response = await client.get("/debug/live", headers=PLAIN)
         state = json.loads(await response.text())
         metrics = await read(client, "/metrics")
-        parent.workers = (one.told(1, state="ended", last=None, trouble="it crashed"),)
+        parent.workers.slots = [SimpleNamespace(index=1, problem="it crashed", processes=[])]
         nobody = await read(client, "/debug/limits", 503)
 
     assert "2" == response.headers[MISSING]
@@ -481,11 +492,11 @@ async def test_missing_workers_are_named(workers: tuple[Process, Process], path:
     one, two = workers
     for process in workers:
         process.scenes[""].top_flows = TopFlows(8, process.scenes[""].clock)  # type: ignore[union-attr]
-    parent = Parent(one.told(1), two.told(2, state="silent"))
+    parent = Parent(one.told(1), two.told(2, is_silent=True))
     async with talking_to(parent.states) as client:
         lacking = await client.get(path, headers=PLAIN)
         lacking.close()
-        parent.workers = (one.told(1),)
+        parent.workers.slots = [one.told(1)]
         whole = await client.get(path, headers=PLAIN)
         whole.close()
 
@@ -497,7 +508,7 @@ async def test_a_worker_that_replies_to_no_question(workers: tuple[Process, Proc
     """A page that lacks only its reply names it, too."""
 
     async def no_reply(_question: str, _arguments: bytes, _within_s: float) -> bytes:
-        raise OSError
+        raise LinkError("it hangs")
 
     one, two = workers
     async with talking_to(Parent(one.told(1), two.told(2, ask=no_reply)).states) as client:
@@ -541,7 +552,7 @@ async def test_neither_clusters_nor_workers(
 async def test_only_a_silent_worker(workers: tuple[Process, Process], path: str) -> None:
     """A page of a worker that tells nothing says why; one of a worker that is not there, that."""
     one, two = workers
-    parent = Parent(one.told(1), two.told(2, state="silent"))
+    parent = Parent(one.told(1), two.told(2, is_silent=True))
     async with talking_to(parent.states) as client:
         silent = await read(client, path, 503)
         unknown = await read(client, path.replace("2", "9"), 404)
@@ -625,7 +636,7 @@ async def test_no_worker_is_well(workers: tuple[Process, Process], health: Healt
     async with talking_to(parent.states) as client:
         failed = await read(client, "/readyz", 500)
         health.report("shutdown", None)
-        parent.workers = (one.told(1),)
+        parent.workers.slots = [one.told(1)]
         parent.health.add("workers", problem="no worker serves")
         own = await read(client, "/readyz", 500)
 
@@ -635,11 +646,18 @@ async def test_no_worker_is_well(workers: tuple[Process, Process], health: Healt
 
 def test_names() -> None:
     """A process that drains has its own name while another one has its place."""
-    last = msgspec.msgpack.encode({})
-    drains, serves = Told(1, 7, "draining", last=last), Told(1, 8, "serving", last=last)
-    starts = Told(1, 9, "starting")
+    drains, serves = worker_process(WorkerState.DRAINING), worker_process()
+    starts = worker_process(WorkerState.STARTING)
+    slots = [
+        SimpleNamespace(index=index, problem=problem, processes=processes)
+        for index, problem, processes in [
+            (1, "", [drains, serves, starts]),
+            (2, "it crashed", [starts]),
+            (3, "", [drains]),
+        ]
+    ]
+    found = {name: each.why_not for name, each in Parent(*slots).states.named().items()}
 
-    assert ["1-7", "1"] == list(Parent(drains, serves, starts).states.named())
-    assert ["1"] == list(Parent(starts).states.named())
-    assert ["it is starting"] == [each.why_not for each in Parent(starts).workers]
-    assert "it has told nothing yet" == Told(1, 8, "serving").why_not
+    nothing = "it has told nothing yet"
+    starting = "it is starting: it crashed"
+    assert {"1-7": nothing, "1": nothing, "2": starting, "3": nothing} == found

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from apfproxy.admin.access import AdminAccess
-from apfproxy.app.parent_admin import ParentAdmin, workers_of
+from apfproxy.app.parent_admin import ParentAdmin
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.base.listeners import Listeners
@@ -24,22 +24,10 @@ if TYPE_CHECKING:
 ANY_PORT = Settings(admin=Address(host="127.0.0.1", port=0))
 
 
-def process(state: str = "serving", **changes: Any) -> Any:  # noqa: ANN401 - of a worker
-    """A process of the second worker."""
-    last = Process({"": Scene(())}).encoded()
-    place = SimpleNamespace(index=2)
-    made = {"place": place, "shown_state": state, "pid": 7, "shows_life": True, "last": last}
-    return SimpleNamespace(**{**made, "ask": None, **changes})
-
-
-def slot(*processes: object, problem: str = "") -> Any:  # noqa: ANN401 - of a worker
-    return SimpleNamespace(index=2, problem=problem, processes=processes)
-
-
 @contextlib.asynccontextmanager
 async def parent() -> AsyncIterator[ParentAdmin]:
     """The listener of a parent of a worker."""
-    workers: Any = SimpleNamespace(slots=[slot(process())], restarts=3)
+    workers: Any = SimpleNamespace(slots=[Process({"": Scene(())}).told(2)], restarts=3)
     async with contextlib.AsyncExitStack() as stack:
         listeners = Listeners()
         admin = ParentAdmin(listeners, workers, HealthRegistry(), AdminAccess(Settings()))
@@ -81,17 +69,3 @@ async def test_address_in_use() -> None:
         taken = Settings(admin=Address(host="127.0.0.1", port=admin.port or 0))
         with pytest.raises(OperatorError):
             await other.open(taken)
-
-
-def test_workers_of() -> None:
-    """A place without a process says why, and so does one whose process starts again or hangs."""
-    starting, draining = process("starting"), process("draining")
-
-    assert ["it has no process: it ended"] == [
-        each.why_not for each in workers_of(slot(problem="it ended"))
-    ]
-    assert ["", "it is starting: it ended"] == [
-        each.why_not for each in workers_of(slot(draining, starting, problem="it ended"))
-    ]
-    hanging = process("draining", shows_life=False)
-    assert ["it shows no life"] == [each.why_not for each in workers_of(slot(hanging))]
