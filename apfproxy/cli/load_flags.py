@@ -18,7 +18,7 @@ from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.simulation.mix import parse_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 EXAMPLES = "5ms, 20ms-50ms, exp(10ms), normal(10ms,2ms) or lognormal(10ms,0.5)"
 BARE = re.compile(r"(?:\w+\()?([0-9.]{1,9})(?:[,)-]|$)")
@@ -64,19 +64,25 @@ def parse_latency(text: str) -> Latency:
     return Latency(shape, first, second)
 
 
+def pairs_of(texts: Iterable[str], known: Collection[str], expected: str) -> dict[str, str]:
+    """Read NAME=VALUE,... with known names; `expected` says which, if another one is given."""
+    found: dict[str, str] = {}
+    for item in (each.strip() for text in texts for each in text.split(",")):
+        name, _, value = item.partition("=")
+        if name not in known:
+            raise ValueError(f"expected {expected}, not {item!r}")
+        if name in found:
+            raise ValueError(f"{name} is given twice; keep one")
+        found[name] = value
+    return found
+
+
 def parse_faults(texts: Iterable[str]) -> dict[Fault, float]:
     """Read the shares of requests that fail."""
-    found: dict[Fault, float] = {}
-    for text in texts:
-        for item in text.split(","):
-            name, _, share = item.strip().partition("=")
-            fault = next((fault for fault in Fault if fault.value == name), None)
-            if fault is None:
-                known = ", ".join(f"{fault.value}=SHARE" for fault in Fault)
-                raise ValueError(f"expected one of {known}, with a share such as 1%, not {item!r}")
-            if fault in found:
-                raise ValueError(f"{name} is given twice; keep one")
-            found[fault] = parse_share(share, item)
+    known = ", ".join(f"{fault.value}=SHARE" for fault in Fault)
+    names = [fault.value for fault in Fault]
+    pairs = pairs_of(texts, names, f"one of {known}, with a share such as 1%")
+    found = {Fault(name): parse_share(share, f"{name}={share}") for name, share in pairs.items()}
     if sum(found.values()) > 1 and not math.isclose(sum(found.values()), 1):
         raise ValueError(f"the shares add up to {sum(found.values()):.1%}, more than all requests")
     return found
@@ -94,16 +100,10 @@ def parse_share(text: str, whole: str) -> float:
 
 def parse_seeds(text: str) -> SeedCounts:
     """Read how many objects there are to be."""
-    found: dict[str, int] = {}
-    for item in text.split(","):
-        name, _, count = item.strip().partition("=")
-        most = SEEDS.get(name)
-        if most is None:
-            known = ", ".join(f"{name}=N" for name in SEEDS)
-            raise ValueError(f"expected some of {known}, such as slices=20000, not {item!r}")
-        if name in found:
-            raise ValueError(f"{name} is given twice; keep one")
-        if re.fullmatch(r"[0-9]{1,9}", count) is None or int(count) > most:
-            raise ValueError(f"expected a number from 0 to {most}, not {item!r}")
-        found[name] = int(count)
-    return SeedCounts(**found)
+    known = ", ".join(f"{name}=N" for name in SEEDS)
+    pairs = pairs_of([text], SEEDS, f"some of {known}, such as slices=20000")
+    for name, count in pairs.items():
+        if re.fullmatch(r"[0-9]{1,9}", count) is None or int(count) > SEEDS[name]:
+            given = f"{name}={count}"
+            raise ValueError(f"expected a number from 0 to {SEEDS[name]}, not {given!r}")
+    return SeedCounts(**{name: int(count) for name, count in pairs.items()})

@@ -23,6 +23,9 @@ from apfproxy.sources.object_files import decode_files, effective_objects, read_
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.objects.types import FlowControlObject
+
 EXAMPLE_SEED = 0
 """Where no seed is given.  A proxy draws its own, so its hashes and hands are others."""
 
@@ -89,6 +92,16 @@ def is_offline(*flags: str) -> bool:
     return bool(given)
 
 
+def objects_in_force(
+    paths: Sequence[str], preset: Preset, *, with_suggested: bool
+) -> tuple[FlowControlObject, ...]:
+    """The objects of files and those built in; CommandError if any of them has a problem."""
+    read = decode_files(read_files(paths, streams=True))
+    if read.problems:
+        raise CommandError(*parts_of(read.problems))
+    return effective_objects(read.objects, with_suggested=with_suggested, preset=preset)
+
+
 def offline_controller(
     paths: Sequence[str],
     *,
@@ -98,28 +111,16 @@ def offline_controller(
     limit_adjustment: str | None = None,
     hash_seed: int | None = None,
 ) -> Controller:
-    """The controller that a proxy with these settings has at its start.
-
-    CommandError if objects have problems.
-    """
+    """The controller that a proxy with these settings has at its start; raises as above."""
     defaults = FlowControlSettings()
-    read = decode_files(read_files(paths, streams=True))
-    if read.problems:
-        raise CommandError(*parts_of(read.problems))
     with_suggested = defaults.suggested_objects if suggested_objects is None else suggested_objects
+    kind = PRESETS[preset or KUBERNETES_API]
+    objects = objects_in_force(paths, kind, with_suggested=with_suggested)
     controller = Controller(
         VirtualClock(),
         server_concurrency_limit or defaults.server_concurrency_limit,
         EXAMPLE_SEED if hash_seed is None else hash_seed,
         is_prompt=(limit_adjustment or defaults.limit_adjustment) == PROMPT,
     )
-    controller.commit(
-        controller.digest(
-            effective_objects(
-                read.objects,
-                with_suggested=with_suggested,
-                preset=PRESETS[preset or KUBERNETES_API],
-            )
-        )
-    )
+    controller.commit(controller.digest(objects))
     return controller

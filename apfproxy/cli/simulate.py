@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.offline import limit_adjustment_option
+from apfproxy.cli.offline import limit_adjustment_option, objects_in_force
 from apfproxy.cli.parameters import (
     Parsed,
     WholeNumber,
@@ -32,7 +32,6 @@ from apfproxy.cli.simulate_tables import print_report
 from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS
 from apfproxy.lint.known_resources import is_of_kubernetes
 from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT
-from apfproxy.objects.decode import parts_of
 from apfproxy.objects.field_errors import counted, one_line
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
 from apfproxy.settings.values import parse_duration
@@ -41,7 +40,6 @@ from apfproxy.simulation.mix import Mix, MixError, parse_mix
 from apfproxy.simulation.plots import picture
 from apfproxy.simulation.report import configuration_report, difference, listed
 from apfproxy.simulation.simulation import Sequence, Simulation
-from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -298,15 +296,9 @@ def configuration(
     paths: tuple[str, ...], limit: int, *, with_suggested: bool, preset: Preset = KUBERNETES
 ) -> Configuration:
     """Read the objects of a configuration; raises `CommandError` if any of them is broken."""
-    read = decode_files(read_files(paths, streams=True))
-    if read.problems:
-        raise CommandError(*parts_of(read.problems))
+    objects = objects_in_force(paths, preset, with_suggested=with_suggested)
     name = ", ".join(paths) or ("built-in objects" if with_suggested else "mandatory objects")
-    return Configuration(
-        f"{name}, {limit} seats",
-        effective_objects(read.objects, with_suggested=with_suggested, preset=preset),
-        limit,
-    )
+    return Configuration(f"{name}, {limit} seats", objects, limit)
 
 
 def mix_of(path: str, preset: Preset = KUBERNETES) -> Mix:
@@ -315,11 +307,12 @@ def mix_of(path: str, preset: Preset = KUBERNETES) -> Mix:
     try:
         with _opened(path) as file:
             data = file.read(MAX_MIX_BYTES + 1)
-        if len(data) > MAX_MIX_BYTES:
-            raise CommandError(f"{name}: larger than {MAX_MIX_BYTES >> 20} MiB")
-        return parse_mix(data, preset)
     except OSError as error:
         raise CommandError(f"{name} cannot be read: {error.strerror or error}") from None
+    if len(data) > MAX_MIX_BYTES:
+        raise CommandError(f"{name}: larger than {MAX_MIX_BYTES >> 20} MiB")
+    try:
+        return parse_mix(data, preset)
     except MixError as error:
         where = name if error.line is None else f"{name}:{error.line}"
         raise CommandError(f"{where}: {one_line(str(error))}") from None
