@@ -50,7 +50,8 @@ Examples:
   apfproxy check --list-findings
 
 {EXIT_CODES}
-Findings as bad as --fail-on says, or worse, count as failed."""
+Findings as bad as --fail-on says, or worse, count as failed.  With --settings it ends as serve
+would: 2 if the settings file is wrong, 1 if something that it names is."""
 
 
 def parse_finding_id(text: str) -> str:
