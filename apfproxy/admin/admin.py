@@ -387,7 +387,6 @@ class AdminPages:
         raise RefusedError(404, f"a cluster has these pages:\n{known}\n")
 
     async def clusters(self, request: web.Request) -> web.StreamResponse:
-        """Respond with the overview of several clusters."""
         process = await self._whole(request)
         if not process.has_several:
             raise web.HTTPNotFound
@@ -424,17 +423,14 @@ class AdminPages:
         return await view.feed.send(request, {"time": time.time(), **live(shown, view)})
 
     async def limits(self, request: web.Request) -> web.StreamResponse:
-        """Respond with the seats of every level."""
         shown = await self._shown(request)
         return await page_response(request, encoded(summary_of(shown.cluster)), JSON)
 
     async def dump_priority_levels(self, request: web.Request) -> web.StreamResponse:
-        """Respond with every priority level."""
         rows = tables.priority_level_rows((await self._shown(request)).cluster)
         return await table(request, tables.PRIORITY_LEVEL_COLUMNS, list(rows))
 
     async def endpoints(self, request: web.Request) -> web.StreamResponse:
-        """Respond with each of the servers behind."""
         rows = tables.endpoint_rows((await self._shown(request)).cluster.upstream)
         return await table(request, tables.ENDPOINT_COLUMNS, list(rows))
 
@@ -450,7 +446,6 @@ class AdminPages:
     # Pages of a cluster, by questions.
 
     async def dump_queues(self, request: web.Request) -> web.StreamResponse:
-        """Respond with every queue."""
         return await self._dump(request, tables.QUEUE_COLUMNS, "queues", {})
 
     async def dump_requests(self, request: web.Request) -> web.StreamResponse:
@@ -474,7 +469,6 @@ class AdminPages:
             self._dumps_wanted -= 1
 
     async def requests(self, request: web.Request) -> web.StreamResponse:
-        """Respond with what waits and executes in a level."""
         level = request.query.get("priorityLevel", "")
         own = await self._ask(request, "live", level=level)
         found = {name: each[0] for name, each in own.items()}
@@ -482,7 +476,6 @@ class AdminPages:
         return web.json_response(shown, headers={"Cache-Control": "no-store"})
 
     async def hand(self, request: web.Request) -> web.StreamResponse:
-        """Respond with the queues that a flow may use."""
         names = {"level": "priorityLevel", "schema": "flowSchema", "flow": "flow"}
         words = {name: request.query.get(query, "") for name, query in names.items()}
         return web.json_response(await self._ask_any(request, "hand", **words))
@@ -495,7 +488,6 @@ class AdminPages:
         return await table(request, tables.OBJECT_COLUMNS, rows, found)
 
     async def explain(self, request: web.Request) -> web.StreamResponse:
-        """Respond with what would happen to a request."""
         query = request.raw_path.partition("?")[2]
         if not query:
             return web.Response(text=explain_page.USAGE)
@@ -508,7 +500,6 @@ class AdminPages:
         return await page_response(request, text.encode(), JSON)
 
     async def top_flows(self, request: web.Request) -> web.StreamResponse:
-        """Respond with the flows that use most."""
         by, limit = request.query.get("by"), request.query.get("limit", str(DEFAULT_LIMIT))
         measures = {name: measure for measure, name in CAMEL.items()}
         if by is not None and by not in measures:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     Headers = Sequence[tuple[str, str]]
 
 PATH = "/debug/explain"
-EXPLAIN_INDEX = {PATH: "what would happen to a request; without parameters it says how to ask"}
 NOT_ENFORCED = (
     "this proxy only observes: whatever is said here to wait or to be rejected executes at once"
 )

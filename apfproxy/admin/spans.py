@@ -157,11 +157,9 @@ def spans_of(
     attributes = _own_attributes(trace, record, cluster)
     spans = [span(_name(trace), SpanKind.SERVER, whole_ns, attributes, problem, trace.span_id)]
     queued_ns = asked_ns, record.sent_ns or record.ended_ns
-    spans += (
-        span(name, SpanKind.INTERNAL, times_ns, {})
-        for name, times_ns in ((RECEIVE, (begun_ns, asked_ns)), (QUEUE, queued_ns))
-        if times_ns[1] > times_ns[0]
-    )
+    for name, times_ns in ((RECEIVE, (begun_ns, asked_ns)), (QUEUE, queued_ns)):
+        if times_ns[1] > times_ns[0]:
+            spans.append(span(name, SpanKind.INTERNAL, times_ns, {}))
     attempts = list(trace.attempts)
     if not attempts or attempts[-1].ended_ns:
         attempts.append(Attempt("", 0))  # the last one may have found no endpoint
@@ -172,10 +170,8 @@ def spans_of(
         attributes = _upstream_attributes(trace, attempt)
         attributes.update({"http.request.resend_count": number, "error.type": error_type})
         events = (SENT, attempt.sent_ns), (ANSWERED, attempt.answered_ns)
-        times_ns = begun_ns, ended_ns
-        spans.append(
-            span(UPSTREAM, SpanKind.CLIENT, times_ns, attributes, problem, attempt.span_id, events)
-        )
+        how = attributes, problem, attempt.span_id, events
+        spans.append(span(UPSTREAM, SpanKind.CLIENT, (begun_ns, ended_ns), *how))
         begun_ns = ended_ns
     return spans
 
@@ -184,11 +180,8 @@ def _links(trace: RequestTrace) -> tuple[Link, ...]:
     """The client's own trace, where it is not believed."""
     if not trace.link:
         return ()
-    _, trace_id, span_id, flags = trace.link.split("-")
-    context = SpanContext(
-        int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16))
-    )
-    return (Link(context),)
+    trace_id, span_id, flags = (int(each, 16) for each in trace.link.split("-")[1:])
+    return (Link(SpanContext(trace_id, span_id, True, TraceFlags(flags))),)
 
 
 def _name(trace: RequestTrace) -> str:
@@ -212,7 +205,6 @@ def _route(attributes: RequestAttributes) -> str:
 
 
 def _own_attributes(trace: RequestTrace, record: RequestRecord, cluster: str) -> Attributes:
-    """The request's; one that says nothing has an empty value."""
     head, asked = trace.request.head, trace.request.attributes
     found, user = record.classification, record.user
     fields = head.forwarded_fields
@@ -337,20 +329,14 @@ class OtlpExporter:
             for trace, cluster in traces
             for span in spans_of(trace, cluster, self._resource, offset_ns)
         ]
-        words = Words()
         self._attempts.begin(on_retry)
-        LOGGER.addHandler(words)
-        try:
-            result = self._exporter.export(spans)
-        finally:
-            LOGGER.removeHandler(words)
+        result = self._exporter.export(spans)
         # The exporter takes a redirection, which it does not follow, for a success.
         if result is SpanExportResult.SUCCESS and not self._attempts.problem:
             return ""
-        return (self._attempts.problem or words.first or UNKNOWN)[:MAX_PROBLEM]
+        return self._attempts.problem or UNKNOWN
 
     def shutdown(self) -> None:
-        """Give up what is under way."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # it has no annotations
 
 
@@ -358,7 +344,7 @@ class Attempts(requests.Session):
     """Sends requests for the exporter, which does not say what went wrong before it gives up.
 
     Attributes:
-        problem: What went wrong with the last attempt; "" if nothing did.
+        problem: Of the last attempt; "" if there was none.
     """
 
     def __init__(self) -> None:
@@ -367,12 +353,10 @@ class Attempts(requests.Session):
         self._on_retry: Callable[[str], None] = lambda _: None
 
     def begin(self, on_retry: Callable[[str], None]) -> None:
-        """Begin another export."""
         self.problem = ""
         self._on_retry = on_retry
 
     def request(self, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - as there
-        """Send one."""
         is_retry = bool(self.problem)
         try:
             # Without this REQUESTS_CA_BUNDLE would win over OTEL_EXPORTER_OTLP_CERTIFICATE.
@@ -390,18 +374,6 @@ class Attempts(requests.Session):
         self.problem = problem[:MAX_PROBLEM]
         if is_retry:
             self._on_retry(self.problem)
-
-
-class Words(logging.Handler):
-    """Keeps the first that the exporter says of a failure that is of no attempt."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.first = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
-        self.first = self.first or record.getMessage()
 
 
 def cause(error: BaseException) -> str:

@@ -106,12 +106,10 @@ class WebListener:
 
     @property
     def sockets(self) -> list[socket.socket]:
-        """Those that are listened on."""
         return self._acceptor.sockets
 
     @property
     def port(self) -> int | None:
-        """The port that is listened on; None if there is none."""
         return port_of(self.sockets)
 
     async def start(self, listeners: Sequence[socket.socket], *, backlog: int = BACKLOG) -> None:
