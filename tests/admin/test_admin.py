@@ -365,6 +365,25 @@ async def test_overview(several: Client) -> None:
     assert text.startswith("Cluster, ")
 
 
+async def test_overview_of_a_worker(scene: Scene) -> None:
+    """It has that worker's rates; once the worker is gone nobody looks for it any more."""
+    one, two = Process({"blue": scene}), Process({"blue": Scene(())})
+    parent = Parent(one.told(1), two.told(2))
+    pages = AdminPages(parent.states)
+    async with TestClient(TestServer(pages.app())) as client:
+        of_all = await read(client, "/debug/clusters")
+        of_two = await read(client, "/debug/clusters?worker=2")
+        await read(client, "/clusters/blue/debug/live?worker=2")
+        redirect = await client.get("/?cluster=blue&worker=2", allow_redirects=False)
+        parent.workers = (one.told(1),)
+        await pages.look()
+        gone = await read(client, "/debug/clusters?worker=2", 404)
+
+    assert [1, 0] == [found["clusters"][0]["seatsInUse"] for found in (of_all, of_two)]
+    assert "clusters/blue/?worker=2" == redirect.headers["Location"]
+    assert "there are 1\n" in gone
+
+
 async def test_nobody_looks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many clusters are looked at only while somebody wants the overview."""
     pages = AdminPages(Process({"blue": scene}).states)
