@@ -83,44 +83,59 @@ class Cluster:
         name: str = "",
         open_store: StoreOpener = open_store,
     ) -> None:
+        clock, loop = listener.clock, listener.loop
         self.name = name
         self.settings = settings
-        self._is_begun = False
+        self.clock = clock
+        self.counters = ProxyCounters(listener.counters)
+        self.config_status = LoadsState()
         self._health = health
         self._events = events
-        self.clock = clock = listener.clock
-        loop = listener.loop
-        flow_control = settings.flow_control
-        seed = flow_control.hash_seed
-        self._server_limit = flow_control.seats(len(settings.upstream.addresses))
-        self.controller = Controller(
-            clock,
-            self._server_limit,
-            secrets.randbits(32) if seed is None else seed,
-            is_prompt=flow_control.limit_adjustment == PROMPT,
-            on_short=self._on_short,
-        )
-        self.counters = ProxyCounters(listener.counters)
+        self._is_begun = False
+        self._server_limit = settings.flow_control.seats(len(settings.upstream.addresses))
+        # Who asks.
         self.identities = self._identities_of(settings)
-        self.identities.list_in(health)
+        # Who gets seats.
+        self.controller = self._controller_of(settings)
         self.kinds = KindMeter(clock.now_ns())
         self.costs = LearnedCosts(clock.now_ns)
-        self.served = Context(
-            settings,
-            listener,
-            FlowControl(
-                self.controller,
-                WorkEstimator(self.costs.object_stats, self.costs.watch_count),
-                self.costs,
-                self.kinds,
-                clock,
-                unix_s=lambda: int(time.time()),
-                on_error=passage_errors(settings, loop),
-            ),
-            Pool(settings.upstream, self.counters.pool, clock.now_ns, self.identities.client_tls),
-            self.counters,
-            self.identities.authenticator,
+        flow_control = FlowControl(
+            self.controller,
+            WorkEstimator(self.costs.object_stats, self.costs.watch_count),
+            self.costs,
+            self.kinds,
+            clock,
+            unix_s=lambda: int(time.time()),
+            on_error=passage_errors(settings, loop),
         )
+        self._adjustments = Recurring(
+            Part.LIMITS,
+            loop,
+            ADJUSTMENT_PERIOD_S,
+            STALE_LIMITS_S,
+            self.controller.adjust_limits,
+            self.controller.adjustment_pauses_s(),
+        )
+        # Who responds.
+        identities, counters = self.identities, self.counters.pool
+        pool = Pool(settings.upstream, counters, clock.now_ns, identities.client_tls)
+        self.served = Context(
+            settings, listener, flow_control, pool, self.counters, identities.authenticator
+        )
+        self.upstream = UpstreamHealth(
+            settings,
+            pool,
+            counters,
+            loop,
+            clock.now_ns,
+            cluster=name,
+            own_lines=lambda: self.identities.own_lines,
+            on_change=self._on_servers,
+        )
+        self._rebalancing = Rebalancing(
+            settings.upstream, pool, counters, loop, clock.now_ns, lambda: self.upstream.is_steady
+        )
+        # What others tell: seats, objects, servers, costs.
         behind = ServersBehind(lambda: self.settings.upstream, self._servers)
         self.membership = open_membership(
             settings,
@@ -131,46 +146,34 @@ class Cluster:
             self._note_limits,
             lambda fleet, key: open_store(fleet, key, behind),
         )
-        self.upstream = UpstreamHealth(
-            settings,
-            self.served.pool,
-            self.counters.pool,
-            loop,
-            clock.now_ns,
-            cluster=self.name,
-            own_lines=lambda: self.identities.own_lines,
-            on_change=self._on_servers,
-        )
-        self._rebalancing = Rebalancing(
-            settings.upstream,
-            self.served.pool,
-            self.counters.pool,
-            loop,
-            clock.now_ns,
-            lambda: self.upstream.is_steady,
-        )
-        self._adjustments = Recurring(
-            Part.LIMITS,
-            loop,
-            ADJUSTMENT_PERIOD_S,
-            STALE_LIMITS_S,
-            self.controller.adjust_limits,
-            self.controller.adjustment_pauses_s(),
-        )
-        self._list_upstream(settings)
-        # Without adjustments the limits stay as they are: no reason to lose the requests.
-        listed = partial(health.add, pages=(READYZ,), is_blocking=False)
-        listed("limits", look=self._adjustments.problem)
-        listed(CONFIGURATION)
-        self._list_enforcement(settings)
-        if self.membership is not None:
-            listed(FLEET, look=self.membership.problem)
-        self.config_status = LoadsState()
+        self._list_checks()
         self.objects = ObjectSource(settings, self.controller, health, self._on_load, behind)
-        self.endpoints = EndpointSource(settings, health, self.served.pool.set_endpoints)
+        self.endpoints = EndpointSource(settings, health, pool.set_endpoints)
         self.counts = ObjectCounts(
             settings, self.costs.set_object_counts, clock.now_ns, health, behind.like
         )
+
+    def _controller_of(self, settings: Settings) -> Controller:
+        flow_control = settings.flow_control
+        seed = flow_control.hash_seed
+        return Controller(
+            self.clock,
+            self._server_limit,
+            secrets.randbits(32) if seed is None else seed,
+            is_prompt=flow_control.limit_adjustment == PROMPT,
+            on_short=self._on_short,
+        )
+
+    def _list_checks(self) -> None:
+        self.identities.list_in(self._health)
+        self._list_upstream(self.settings)
+        # Without adjustments the limits stay as they are: no reason to lose the requests.
+        listed = partial(self._health.add, pages=(READYZ,), is_blocking=False)
+        listed("limits", look=self._adjustments.problem)
+        listed(CONFIGURATION)
+        self._list_enforcement(self.settings)
+        if self.membership is not None:
+            listed(FLEET, look=self.membership.problem)
 
     def _identities_of(self, settings: Settings) -> Identities:
         return Identities(

@@ -66,12 +66,7 @@ def part_of(
     """The part of one member, by level; of an exempt level, what others may borrow of.
 
     The parts of all members sum to the whole level's: seats, and what may be lent and borrowed.
-
-    Args:
-        key: The member.
-        limit: Seats of the server.
-        levels: All levels, by name.
-        demand: Seats that each member uses and waits for by level, for every member by key.
+    `demand` has the seats that each member uses and waits for, by its key and the level.
     """
     total: Counter[str] = Counter()
     for of_member in demand.values():
@@ -99,15 +94,9 @@ def part_of(
 def divide_among_levels(
     limit: int, levels: Mapping[str, LevelRules], demand: Mapping[str, int]
 ) -> dict[str, LevelSeats]:
-    """Divide the server's seats among its priority levels.
+    """Divide the server's seats among its priority levels, by what all members together want.
 
-    Args:
-        limit: Seats of the server.
-        levels: All levels, by name.
-        demand: Seats that all members together use and wait for, by level.
-
-    Returns:
-        By name; the seats of all levels that are limited sum to `limit` at most.
+    The seats of all levels that are limited sum to `limit` at most.
     """
     nominal = nominal_limits(limit, {name: rules.shares for name, rules in levels.items()})
     bounds = {
@@ -169,13 +158,7 @@ def _feed(seats: dict[str, int], lacking: str, demand: Mapping[str, int]) -> Non
 
 
 def divide_among_members(level: str, seats: int, demand: Mapping[str, int]) -> dict[str, int]:
-    """Divide a level's seats among the members, by key; what they get sums to `seats`.
-
-    Args:
-        level: The level's name.
-        seats: Of all members together.
-        demand: Seats that each member wants, for every member by key.
-    """
+    """Divide a level's seats among the members, by key; what they get sums to `seats`."""
 
     def place(key: str) -> tuple[int, str]:
         return crc32(f"{level}\0{key}".encode()), key

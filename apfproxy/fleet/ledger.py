@@ -407,13 +407,7 @@ class Ledger:
     ) -> tuple[int, int, int]:
         """Rule 4: what it may use of its claim, what it would claim, and what it claims.
 
-        Args:
-            entitled: What it is entitled to.
-            reserved: What the others reserve.
-            held: The part of its claim that the others count on.
-            usable: What was in force.
-            used: Seats that its requests use.
-            now_s: The time.
+        The others count on the part `held` of its claim; `usable` was in force, `used` is in use.
         """
         free = max(0, self.limit - reserved)
         target = entitled

@@ -406,15 +406,8 @@ class Membership:
 class MembershipWords:
     """How one member stands, in words: in the log, among events, and on health pages.
 
-    Args:
-        ledger: Its side of the record.
-        described: The store in words, without secrets.
-        events: What changes is noted there.
-        prefix: Of each line, such as the name of the cluster; "" for none.
-        of_fleet: What follows "seats", such as the name of the fleet; "" for nothing.
-
-    Attributes:
-        problem: Why the last look failed; "" if it did not.
+    Lines begin with `prefix`; `of_fleet` is said of seats.  `problem` is why the last look failed;
+    "" if it did not.
     """
 
     def __init__(

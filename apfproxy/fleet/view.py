@@ -13,11 +13,7 @@ if TYPE_CHECKING:
     from apfproxy.fleet.ledger import Ledger, Report
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of what is here: immutable, camelCase on the wire."""
-
-
-class MemberView(View, frozen=True):
+class MemberView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One member; seats, but where something else is said.
 
     Attributes:
@@ -46,7 +42,7 @@ class MemberView(View, frozen=True):
     state: str = ""
 
 
-class FleetView(View, frozen=True):
+class FleetView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The fleet.
 
     Attributes:
@@ -85,14 +81,7 @@ class FleetView(View, frozen=True):
 
 
 def member_views(ledger: Ledger, own: Report, now_s: float, age_s: float) -> tuple[MemberView, ...]:
-    """The members as a ledger knows them, by key.
-
-    Args:
-        ledger: That of one member.
-        own: What this member reports now.
-        now_s: The time.
-        age_s: Seconds since it last wrote.
-    """
+    """The members as a ledger knows them, whose own reports `own` and wrote `age_s` ago; by key."""
     members = [
         MemberView(
             key=ledger.key,

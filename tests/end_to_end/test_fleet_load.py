@@ -25,7 +25,6 @@ def nothing(step: Step) -> None:
 
 
 async def run(directory: Path) -> list[Step]:
-    """Some steps of the load test."""
     with Site(directory, FLEET) as site:
         await site.start()
         course = Course(site, asyncio.sleep, nothing)

@@ -57,7 +57,6 @@ async def two_proxies() -> AsyncIterator[tuple[MemoryRecord, list[str]]]:
 
 
 async def ask(url: str, path: str) -> Any:  # noqa: ANN401 - any JSON, or text
-    """A page of an admin listener."""
     async with (
         aiohttp.ClientSession(headers={"Accept": "application/json"}) as session,
         session.get(url + path) as response,

@@ -3,9 +3,6 @@
 The steps are those of members that look, write, and hear of it or not; of time, in halves of a
 lease; of members that die; and of a store that goes away and comes back.  Of states that nothing
 that comes can tell apart (`signature`) one is followed, so that a search comes to its end.
-
-By hand: `python -m tests.fleet.states MEMBERS LIMIT LEVELS MOST_STATES [prompt] [whole]
-[die] [miss] [away]`.
 """
 
 # ruff: noqa: SLF001 - a state is all that a ledger knows
@@ -14,8 +11,6 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -97,7 +92,6 @@ class State:
 
 
 def copied(ledger: Ledger) -> Ledger:
-    """A ledger that changes by itself."""
     found = copy.copy(ledger)
     found.others = {key: copy.copy(each) for key, each in ledger.others.items()}
     found._ended = dict(ledger._ended)
@@ -142,7 +136,6 @@ class Search:
     # Steps
 
     def after(self, state: State) -> Iterator[State]:
-        """What may come next."""
         for key in state.ledgers:
             if key in state.swaps:
                 yield from self._after_swap(state, key)
@@ -247,7 +240,6 @@ class Search:
     # What is true
 
     def check(self, state: State) -> None:
-        """Of every state."""
         entries: dict[str, Member] = {} if state.record is None else state.record.members
         assert sum(each.claim for each in entries.values()) <= self.rules.limit
         total = 0
@@ -359,26 +351,3 @@ def signature(state: State) -> Hashable:
         state.fresh,
         state.is_away,
     )
-
-
-def main() -> None:
-    """Search, and say how much there was."""
-    members, limit, levels, most = map(int, sys.argv[1:5])
-    words = sys.argv[5:]
-    rules = Rules(
-        members,
-        limit,
-        levels,
-        is_prompt="prompt" in words,
-        is_whole="whole" in words,
-        events=tuple(event for event in EVENTS if event in words),
-    )
-    begun_s = time.monotonic()
-    count, depth, is_all = Search(rules).states(most)
-    took_s = time.monotonic() - begun_s
-    end = "which is all" if is_all else "and there are more"
-    print(f"{rules}: {count} states, {depth} steps deep, {end}; {took_s:.0f} s")  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

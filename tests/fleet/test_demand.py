@@ -26,7 +26,6 @@ class Scene:
         self.tickets: list[Ticket] = []
 
     def admit(self, count: int) -> None:
-        """Have requests of one seat."""
         found = self.controller.classify(User("alice", ()), GET_POD)
         for _ in range(count):
             ticket = found.level.queue_set.admit(found.flow, ONE_SEAT, lambda _: None)
@@ -34,7 +33,6 @@ class Scene:
                 self.tickets.append(ticket)
 
     def end(self) -> None:
-        """End all of them."""
         queue_set = self.controller.levels["a"].queue_set
         for ticket in reversed(self.tickets):
             queue_set.withdraw(ticket, None)

@@ -33,13 +33,11 @@ exempt = st.builds(
 
 
 def seats(limit: int, levels: dict[str, LevelRules], demand: dict[str, int]) -> dict[str, int]:
-    """What levels get."""
     divided = divide_among_levels(limit, levels, demand)
     return {name: each.seats for name, each in divided.items()}
 
 
 def shares(total: int, demand: dict[str, int]) -> dict[str, int]:
-    """What members get of a level."""
     return divide_among_members("a", total, demand)
 
 

@@ -3,34 +3,123 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from apfproxy.base.transitions import TransitionError
+from apfproxy.fleet.division import LevelRules, seats_of
 from apfproxy.fleet.ledger import (
-    ALL_OVER,
-    FAILED,
     FAILED_PART,
     HELD,
     LEASE_OVER,
-    READ,
     TRANSITIONS,
-    WRITTEN,
     LeaseState,
     Ledger,
     Report,
 )
-from apfproxy.fleet.record import MAX_MEMBERS, VERSION, Member, Record, RecordFullError
-from tests.fleet.shared_store import (
-    LEASE_S,
-    ONE_LEVEL,
-    SharedStore,
-    SharingMember,
-    settled,
+from apfproxy.fleet.record import (
+    MAX_MEMBERS,
+    VERSION,
+    Member,
+    Record,
+    RecordFullError,
+    decode,
+    encode,
 )
 
+if TYPE_CHECKING:
+    from apfproxy.fleet.ledger import Plan
+
 LIMIT = 10
+LEASE_S = 4.0
+ONE_LEVEL = {"a": LevelRules(1, 0, None, is_exempt=False)}
+
+
+@dataclass
+class SharedStore:
+    """One record, swapped as a whole, by the number of writes; None while there is none."""
+
+    data: bytes | None = None
+    version: int = 0
+
+    def read(self) -> tuple[Record | None, int]:
+        return None if self.data is None else decode(self.data), self.version
+
+    def swap(self, record: Record, version: int) -> bool:
+        if version != self.version:
+            return False
+        self.put(encode(record))
+        return True
+
+    def put(self, data: bytes | None) -> None:
+        self.data = data
+        self.version += 1
+
+    def claims(self) -> int:
+        record, _ = self.read()
+        return 0 if record is None else sum(each.claim for each in record.members.values())
+
+
+class SharingMember:
+    """A member that refreshes when it is told to.
+
+    Attributes:
+        demand: What its requests use and want, by level.
+        used: What they use; less than `in_force` when they begin.
+    """
+
+    def __init__(
+        self, name: str, store: SharedStore, limit: int, *, replicas: int | None = None
+    ) -> None:
+        self.ledger = Ledger(name, limit, lease_s=LEASE_S, replicas=replicas)
+        self.store = store
+        self.limit = limit
+        self.levels = ONE_LEVEL
+        self.demand: dict[str, int] = {}
+        self.used = 0
+
+    def report(self) -> Report:
+        return Report(
+            limit=self.limit,
+            levels=self.levels,
+            demand=self.demand,
+            used=self.used,
+        )
+
+    def plan(self, now_s: float) -> tuple[Plan, int]:
+        """Read; the plan, and the version that it is for."""
+        record, version = self.store.read()
+        return self.ledger.plan(record, self.report(), now_s), version
+
+    def refresh(self, now_s: float) -> Plan:
+        plan, version = self.plan(now_s)
+        assert self.store.swap(plan.record, version)
+        self.ledger.written(plan)
+        return plan
+
+    def fail(self, now_s: float) -> None:
+        self.ledger.failed(self.limit, now_s)
+
+    def in_force(self, now_s: float) -> int:
+        """Seats that it may use at a time."""
+        self.ledger.advance(now_s)
+        return self.ledger.in_force()
+
+    def allotted(self) -> int:
+        return seats_of(self.ledger.allotment(self.report()), self.levels)
+
+
+def settled(*members: SharingMember, begin_s: float = 0.0) -> float:
+    """Have members join and refresh until they know each other; the time then."""
+    now_s = begin_s
+    for _ in range(10):
+        for each in members:
+            each.refresh(now_s)
+        now_s += 1.0
+    return now_s
 
 
 def two(store: SharedStore) -> tuple[SharingMember, SharingMember]:
@@ -69,16 +158,6 @@ def test_the_replicas_that_are_meant_to_be_there() -> None:
     member.refresh(0.0)
 
     assert 2 == member.in_force(0.0)
-
-
-def test_a_newcomer_without_a_store() -> None:
-    """It has the safe share."""
-    member = SharingMember("m#1", SharedStore(), LIMIT)
-    member.fail(0.0)
-
-    assert LeaseState.PARTITIONED is member.ledger.state
-    assert LIMIT // 2 == member.in_force(0.0) == member.allotted()
-    assert math.inf == member.ledger.next_change_s()
 
 
 def test_the_least_limit_counts() -> None:
@@ -180,46 +259,6 @@ def test_the_store_goes_away() -> None:
         each.fail(now_s + 5)
     assert (5, 5) == (one.in_force(now_s + 5), other.in_force(now_s + 5))
     assert 5 == one.allotted()
-
-
-def test_the_store_comes_back() -> None:
-    """The first one counts on the others' safe shares; soon all is as it was."""
-    store = SharedStore()
-    one, other = two(store)
-    one.demand = {"a": 20}
-    now_s = settled(one, other)
-    for each in (one, other):
-        each.fail(now_s)
-        each.fail(now_s + LEASE_S)
-    now_s += 3 * LEASE_S
-    assert (5, 5) == (one.in_force(now_s), other.in_force(now_s))
-
-    one.refresh(now_s)
-    assert one.in_force(now_s) + other.in_force(now_s) <= LIMIT
-    other.refresh(now_s)
-    assert one.in_force(now_s) + other.in_force(now_s) <= LIMIT
-    one.refresh(now_s)
-    other.refresh(now_s)
-    one.refresh(now_s)
-    assert (10, 0) == (one.in_force(now_s), other.in_force(now_s))
-
-
-def test_who_reads_is_not_alone() -> None:
-    """Though its writes fail, or it does not hear of them: the others may have seen these."""
-    store = SharedStore()
-    one, other = two(store)
-    now_s = settled(one, other)
-    for each in (one, other):
-        each.fail(now_s)
-    now_s += LEASE_S
-    other.demand = {"a": 20}
-    other.refresh(now_s)
-    plan, version = one.plan(now_s)
-    assert store.swap(plan.record, version)
-    one.fail(now_s)
-    other.refresh(now_s)
-
-    assert one.in_force(now_s) + other.in_force(now_s) <= LIMIT
 
 
 def test_a_store_that_can_only_be_read() -> None:
@@ -360,20 +399,6 @@ def test_a_lease_ends_earlier_for_its_holder() -> None:
 # States
 
 
-def test_each_write_holds_and_each_read_ends_a_partition() -> None:
-    """A member that has read the record knows that others may hold what is in it."""
-    assert {LeaseState.HELD} == {WRITTEN[state] for state in LeaseState}
-    assert LeaseState.EXPIRED is READ[LeaseState.PARTITIONED]
-    assert LeaseState.JOINING is READ[LeaseState.JOINING]
-
-
-def test_the_way_down() -> None:
-    """A lease ends, and then everybody's; a newcomer without a store has none."""
-    assert LeaseState.EXPIRED is FAILED[LEASE_OVER[FAILED[LeaseState.HELD]]]
-    assert LeaseState.PARTITIONED is ALL_OVER[LeaseState.EXPIRED]
-    assert LeaseState.PARTITIONED is FAILED[LeaseState.JOINING]
-
-
 def test_every_state_is_in_the_table() -> None:
     """With what it does on every outcome of a look; a lease ends where it runs."""
     assert set(LeaseState) == TRANSITIONS.keys()
@@ -479,37 +504,17 @@ def test_a_member_leaves() -> None:
 
 
 def test_a_full_record() -> None:
-    """It is refused, and the newcomer goes on alone."""
-    member = Member(beat=1, lease_ms=4000, limit=LIMIT)
-    full = Record(
-        version=VERSION,
-        born="x",
-        writes=9,
-        members={f"m#{number}": member for number in range(MAX_MEMBERS)},
-    )
-    ledger = Ledger("n#1", LIMIT, lease_s=LEASE_S)
-
-    with pytest.raises(RecordFullError, match="512 members already"):
-        ledger.plan(full, Report(limit=LIMIT, levels=ONE_LEVEL), 0.0)
-    ledger.failed(LIMIT, 0.0, is_full=True)
-    assert LeaseState.PARTITIONED is ledger.state
-
-
-def test_a_record_full_of_those_who_ended() -> None:
-    """A newcomer takes their place when their leases are over, though it could not write before."""
+    """A newcomer goes on alone, and takes the place of who ended when their leases are over."""
     ended = Member(beat=1, lease_ms=4000, limit=LIMIT)
-    full = Record(
-        version=VERSION,
-        born="x",
-        writes=9,
-        members={f"m#{number}": ended for number in range(MAX_MEMBERS)},
-    )
+    members = {f"m#{number}": ended for number in range(MAX_MEMBERS)}
+    full = Record(version=VERSION, born="x", writes=9, members=members)
     ledger = Ledger("n#1", LIMIT, lease_s=LEASE_S)
     report = Report(limit=LIMIT, levels=ONE_LEVEL)
     for now_s in range(5):
-        with pytest.raises(RecordFullError):
+        with pytest.raises(RecordFullError, match="512 members already"):
             ledger.plan(full, report, now_s)
         ledger.failed(LIMIT, now_s, is_full=True)
+        assert now_s or ledger.state is LeaseState.PARTITIONED
 
     assert {"n#1"} == set(ledger.plan(full, report, 5.0).record.members)
 

@@ -53,7 +53,7 @@ def test_all_states(rules: Rules) -> None:
     ids=repr,
 )
 def test_the_first_states(rules: Rules) -> None:
-    """Of larger fleets the first thousands; more by hand."""
+    """Of larger fleets the first thousands."""
     count, depth, is_all = Search(rules).states(2500)
 
     assert count >= 2500

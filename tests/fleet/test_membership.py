@@ -181,20 +181,6 @@ async def test_a_store_that_asks_for_a_pause(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @virtually
-async def test_a_lease_that_ends() -> None:
-    """Without the store the lease ends by itself, and all others' after it."""
-    shelf = Shelf()
-    async with member(shelf) as one:
-        await one.until(lambda: one.seats == LIMIT)
-
-        shelf.problem = "gone"
-        await one.until(lambda: one.membership.ledger.state is LeaseState.EXPIRED)
-        assert LIMIT // 2 == one.seats
-        await one.until(lambda: one.membership.ledger.state is LeaseState.PARTITIONED)
-        shelf.problem = ""
-
-
-@virtually
 async def test_a_lease_ends_while_the_store_hangs() -> None:
     """Whatever it waits for, it stops in time."""
     shelf = Shelf()
@@ -351,7 +337,6 @@ class Load:
         self._loop = asyncio.get_running_loop()
 
     def want(self, clients: int) -> None:
-        """Have so many."""
         more, self._wanted = clients - self._wanted, clients
         for _ in range(more):
             self._ask()

@@ -50,14 +50,12 @@ class Skipping(selectors.DefaultSelector):
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as its base
-        """What is there now."""
         assert timeout is not None, "nothing is left to wait for"
         self._loop.now_s += max(0.0, timeout)
         return super().select(0)
 
 
 def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test in virtual time."""
 
     @functools.wraps(test)
     def run(*arguments: Any, **named: Any) -> None:  # noqa: ANN401 - fixtures
@@ -68,7 +66,6 @@ def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 def now_s() -> float:
-    """The time of the loop."""
     return asyncio.get_running_loop().time()
 
 
@@ -109,11 +106,9 @@ class Shelf:
         self.listeners: list[Callable[[], None]] = []
 
     def stored(self) -> Stored:
-        """What is there."""
         return Stored(self.data, str(self.writes) if self.data is not None else "")
 
     def write(self, data: bytes) -> None:
-        """Have something else."""
         self.data = data
         self.writes += 1
 
@@ -127,7 +122,6 @@ class Slot:
         self.is_closed = False
 
     async def read(self) -> Stored:
-        """What is there."""
         self._shelf.reads += 1
         await self._travel()
         if self._shelf.problem:
@@ -159,12 +153,10 @@ class Slot:
             await asyncio.sleep(self._shelf.late_s / 2)
 
     def listen(self, on_urgent: Callable[[], None]) -> None:
-        """Be told."""
         self._listeners.append(on_urgent)
         self._shelf.listeners.append(on_urgent)
 
     async def close(self) -> None:
-        """Listen no more."""
         self.is_closed = True
         for each in self._listeners:
             self._shelf.listeners.remove(each)
@@ -210,18 +202,15 @@ class One:
 
     @property
     def seats(self) -> int:
-        """What it may use."""
         return self.controller.server_concurrency_limit
 
     @property
     def used(self) -> int:
-        """Seats that its requests use."""
         return self.controller.levels["a"].queue_set.seats_in_use
 
     def admit(
         self, count: int, on_dispatch: Callable[[Ticket], None] = lambda _: None
     ) -> list[Ticket]:
-        """Requests of one user."""
         found = self.controller.classify(User("alice", ()), GET_POD)
         queue_set = found.level.queue_set
         tickets = [queue_set.admit(found.flow, ONE_SEAT, on_dispatch) for _ in range(count)]
@@ -232,7 +221,6 @@ class One:
         self.controller.levels["a"].queue_set.withdraw(ticket, None)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something is so."""
         async with asyncio.timeout(WITHIN_S):
             while not holds():
                 self.changed.clear()

@@ -1,12 +1,7 @@
-"""Random histories of a fleet, as long as wanted, and whether it comes to rest after them.
-
-By hand: `python -m tests.fleet.walks EXAMPLES STEPS [FIRST_SEED]`.
-"""
+"""Random histories of a fleet, as long as wanted, and whether it comes to rest after them."""
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING
@@ -62,18 +57,15 @@ def swaps(world: World, member: WorldMember, random: Random) -> None:
 
 
 def wants(_: World, member: WorldMember, random: Random) -> None:
-    """Requests wait."""
     member.waiting[random.choice(list(member.waiting))] = random.choice(AMOUNTS)
 
 
 def ends(_: World, member: WorldMember, random: Random) -> None:
-    """Requests end."""
     level = random.choice(list(member.running))
     member.running[level] = random.randint(0, member.running[level])
 
 
 def stalls(_: World, member: WorldMember, __: Random) -> None:
-    """It does nothing, or goes on."""
     member.is_stalled = not member.is_stalled
 
 
@@ -83,7 +75,6 @@ def is_cut(_: World, member: WorldMember, __: Random) -> None:
 
 
 def is_limited(world: World, member: WorldMember, random: Random) -> None:
-    """Its settings have another limit."""
     member.limit = random.choice((world.limit, max(1, world.limit // 2)))
 
 
@@ -125,7 +116,6 @@ LOSSES = {"lose": 0.5, "roll-back": 0.5}
 
 
 def happen(world: World, random: Random, weights: Mapping[str, float]) -> str:
-    """One step; which one it was."""
     if not world.members:
         joins(world, random)
         return "join"
@@ -178,7 +168,6 @@ def fill(member: WorldMember, wishes: Wishes) -> None:
 
 
 def wishes_of(world: World, random: Random) -> Wishes:
-    """Any."""
     names = [name for name, rules in world.levels.items() if not rules.is_exempt]
     return {
         each.key: {name: random.choice((0, 0, 1, 2, 5, 20)) for name in names}
@@ -227,7 +216,6 @@ def rounds_to_rest(world: World, random: Random, wishes: Wishes, *, is_idle: boo
 
 
 def any_world(random: Random) -> World:
-    """One of any size."""
     return World(
         random.choice((1, 2, 3, 5, 10, 17)),
         random.choice((1, 1, 2, 3)),
@@ -274,24 +262,3 @@ def resting_walk(seed: int, steps: int) -> Counter[str]:
         assert rounds <= bound, unfairness(world, wishes)
         seen[f"rest after {rounds} of {bound}"] += 1
     return seen
-
-
-def main() -> None:
-    """Walk, and say how far."""
-    examples, steps, first = [*map(int, sys.argv[1:]), 0][:3]
-    for walk in (wild_walk, prompt_walk, resting_walk):
-        begun_s = time.monotonic()
-        seen: Counter[str] = Counter()
-        for seed in range(first, first + examples):
-            try:
-                seen += walk(seed, steps)
-            except AssertionError as error:
-                error.add_note(f"{walk.__name__}, seed {seed}")
-                raise
-        took_s = time.monotonic() - begun_s
-        print(f"{walk.__name__}: {examples} of {steps} steps in {took_s:.0f} s")  # noqa: T201
-        print("  " + ", ".join(f"{what}: {seen[what]}" for what in sorted(seen)))  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

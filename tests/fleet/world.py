@@ -101,7 +101,6 @@ class WorldMember:
         self.has_failed = False
 
     def report(self) -> Report:
-        """What it knows of itself."""
         limited = [name for name, rules in self.levels.items() if not rules.is_exempt]
         return Report(
             limit=self.limit,
@@ -111,7 +110,6 @@ class WorldMember:
         )
 
     def fail(self) -> None:
-        """The store does not answer it."""
         self.ledger.failed(self.limit, self.now_s)
         self.has_failed = True
 
@@ -123,7 +121,6 @@ class WorldMember:
         return self.ledger.in_force()
 
     def allotted(self) -> dict[str, int]:
-        """The seats of each limited level."""
         found = self.ledger.allotment(self.report())
         return {
             name: each.nominal for name, each in found.items() if not self.levels[name].is_exempt
@@ -171,7 +168,6 @@ class World:
 
     @property
     def record(self) -> Record | None:
-        """What the store has."""
         return self._record
 
     def _put(self, data: bytes | None) -> None:
@@ -185,7 +181,6 @@ class World:
     def join(
         self, rate: float = 1.0, offset_s: float = 0.0, lease_s: float = LEASE_S
     ) -> WorldMember:
-        """Start another one."""
         self._joined += 1
         member = WorldMember(f"m{self._joined}#1", self.limit, self.levels, self.replicas, lease_s)
         member.rate, member.now_s = rate, offset_s
@@ -276,7 +271,6 @@ class World:
         self.is_away = not self.is_away
 
     def arrive(self, swap: Swap) -> None:
-        """A stray does."""
         self.strays.remove(swap)
         if not self.is_away:
             self.apply(swap)
@@ -287,7 +281,6 @@ class World:
         self._put(None)
 
     def roll_back(self, steps: int) -> None:
-        """The store has an older record."""
         if self.older:
             self._distrust()
             self._put(self.older[-min(steps, len(self.older))])
@@ -297,18 +290,15 @@ class World:
             each.is_trusted = False
 
     def wait(self, duration_s: float) -> None:
-        """Time passes."""
         for each in self.members:
             each.now_s += duration_s * each.rate
 
     # What is true
 
     def entry(self, member: WorldMember) -> Member | None:
-        """Of a member, in the store."""
         return None if self._record is None else self._record.members.get(member.key)
 
     def in_force(self) -> int:
-        """Seats that all may use."""
         return sum(each.in_force() for each in self.members)
 
     def overshoot(self) -> int:
@@ -329,7 +319,6 @@ class World:
         return found
 
     def check(self) -> None:
-        """Whatever happened."""
         total = 0 if self._record is None else claims(self._record)
         overshoot = self.overshoot()
         assert self.in_force() <= total + overshoot
@@ -341,12 +330,10 @@ class World:
 
 
 def claims(record: Record) -> int:
-    """In sum."""
     return sum(each.claim for each in record.members.values())
 
 
 def leaving(record: Record, key: str) -> Record:
-    """The record without a member."""
     members = {name: each for name, each in record.members.items() if name != key}
     return Record(version=record.version, born=record.born, writes=record.writes, members=members)
 
@@ -365,7 +352,6 @@ class PromptWorld(World):
         self._behind: set[str] = set()
 
     def wait(self, duration_s: float) -> None:
-        """Time passes, and members refresh."""
         while duration_s > 0:
             piece_s = min(PIECE_S, duration_s)
             duration_s -= piece_s
