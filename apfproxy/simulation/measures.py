@@ -123,33 +123,37 @@ class Tally:
         return self.executed + self.rejected_total + self.without_seats
 
 
-class SeatMeter(LevelMeter):
-    """Takes the place of a queue set's meter, and integrates instead of sorting into histograms.
+class LevelView(LevelMeter):
+    """A priority level as the series and the report see it.
 
-    Args:
-        replaced: The queue set's own, to which it goes on adding.
-        nominal_limit: Seats beyond these are borrowed.
+    It takes the place of the queue set's meter, and integrates instead of sorting into histograms.
 
     Attributes:
+        level: Itself.
         seat_ns, waiting_ns, borrowed_ns: Seats in use, requests waiting and seats in use beyond
-            the nominal ones, integrated over time.
+            the nominal ones, integrated over time up to the last sample.
         max_seats, max_waiting: The most at any time.
+        max_limit: The highest current limit, as seen after each adjustment by period and each bin.
+        series: The same over time: by name (see `MEANS`) a value for each bin.
     """
 
-    def __init__(self, replaced: LevelMeter, nominal_limit: int) -> None:
+    def __init__(self, level: PriorityLevel) -> None:
         super().__init__()
-        self.time_at = replaced.time_at
-        self.nominal_limit = nominal_limit
-        self.clear()
+        self.level = level
+        self.time_at = level.queue_set.meter.time_at  # the queue set goes on adding to it
+        level.queue_set.meter = self
+        self.series: dict[str, list[float]] = {name: [] for name in MEANS + COUNTS}
+        self._before = (0, 0, 0, 0)
+        self._start()
 
-    def clear(self) -> None:
-        """Start the integrals at 0; what has not been folded stays."""
+    def _start(self) -> None:
         self.seat_ns = self.waiting_ns = self.borrowed_ns = 0
         self.max_seats = self.max_waiting = 0
+        self.max_limit = self.level.current_limit
 
     def fold(self) -> None:
         """Add the time of each state to the integrals."""
-        nominal = self.nominal_limit
+        nominal = self.level.nominal_limit
         for state, duration_ns in self.time_at.items():
             seats = state >> SEATS_SHIFT & SEATS_MASK
             waiting = state >> REQUESTS_WAITING_SHIFT & REQUESTS_MASK
@@ -160,31 +164,12 @@ class SeatMeter(LevelMeter):
             self.max_waiting = max(self.max_waiting, waiting)
         self.time_at.clear()
 
-
-class LevelView:
-    """A priority level as the series and the report see it.
-
-    Attributes:
-        level: Itself.
-        meter: What it used, up to the last sample.
-        series: The same over time: by name (see `MEANS`) a value for each bin.
-        max_limit: The highest current limit, as seen after each adjustment by period and each bin.
-    """
-
-    def __init__(self, level: PriorityLevel) -> None:
-        self.level = level
-        queue_set = level.queue_set
-        queue_set.meter = self.meter = SeatMeter(queue_set.meter, level.nominal_limit)
-        self.series: dict[str, list[float]] = {name: [] for name in MEANS + COUNTS}
-        self.max_limit = level.current_limit
-        self._before = (0, 0, 0, 0)
-
     def sync(self) -> tuple[int, int, int, int]:
-        """Bring the meter up to now; returns the sums of `MEANS`' first two and of `COUNTS`."""
-        queue_set, meter = self.level.queue_set, self.meter
+        """Count up to now; returns the sums of the first two `MEANS` and of `COUNTS`."""
+        queue_set = self.level.queue_set
         queue_set.sync()
         totals = queue_set.dispatched_total, queue_set.rejected_total
-        return (meter.seat_ns, meter.waiting_ns, *totals)
+        return (self.seat_ns, self.waiting_ns, *totals)
 
     def note_limit(self) -> None:
         self.max_limit = max(self.max_limit, self.level.current_limit)
@@ -194,8 +179,7 @@ class LevelView:
         seat_ns, waiting_ns, *_ = self.sync()
         before = self._before
         self._before = (before[0] - seat_ns, before[1] - waiting_ns, *before[2:])
-        self.meter.clear()
-        self.max_limit = self.level.current_limit
+        self._start()
 
     def sample(self, bin_ns: int) -> None:
         """End a bin of the series."""

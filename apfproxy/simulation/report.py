@@ -109,7 +109,7 @@ def _tally_report(tally: Tally) -> Row:
 
 def _level_report(view: LevelView, seconds: float) -> Row:
     """Limits and seats of a level; borrowed are seats in use beyond the nominal ones."""
-    level, meter = view.level, view.meter
+    level = view.level
     nominal = level.nominal_limit
     per_second = 1 / (seconds * NS_PER_S) if seconds else 0.0
     return {
@@ -118,12 +118,12 @@ def _level_report(view: LevelView, seconds: float) -> Row:
         "lowerLimit": level.lower_limit,
         "upperLimit": None if level.is_exempt else level.upper_limit,
         "highestLimit": view.max_limit,
-        "seatsMean": meter.seat_ns * per_second,
-        "seatsMax": meter.max_seats,
-        "borrowedMean": meter.borrowed_ns * per_second,
-        "borrowedMax": max(0, meter.max_seats - nominal),
-        "waitingMean": meter.waiting_ns * per_second,
-        "waitingMax": meter.max_waiting,
+        "seatsMean": view.seat_ns * per_second,
+        "seatsMax": view.max_seats,
+        "borrowedMean": view.borrowed_ns * per_second,
+        "borrowedMax": max(0, view.max_seats - nominal),
+        "waitingMean": view.waiting_ns * per_second,
+        "waitingMax": view.max_waiting,
     }
 
 

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.meters import LevelMeter, pack
-from apfproxy.simulation.measures import Durations, SeatMeter, Tally
+from apfproxy.flowcontrol.meters import pack
+from apfproxy.simulation.measures import Durations, Tally
+from apfproxy.simulation.simulation import Simulation
+from tests.simulation.scene import objects
 
 
 def durations_of(values: list[int]) -> Durations:
@@ -68,12 +70,11 @@ def test_tallies_merge() -> None:
 
 def test_integrates() -> None:
     """Seats, waiting requests and borrowed seats are weighted by time."""
-    replaced = LevelMeter()
-    replaced.time_at[pack(1, 3, 0, 0)] = 10
-    meter = SeatMeter(replaced, nominal_limit=2)
-    replaced.time_at[pack(1, 1, 4, 4)] = 100
-    meter.fold()
+    view = Simulation(objects(), 2).views["level"]
+    view.time_at[pack(1, 3, 0, 0)] = 10
+    view.time_at[pack(1, 1, 4, 4)] = 100
+    view.fold()
 
-    assert (130, 400, 10) == (meter.seat_ns, meter.waiting_ns, meter.borrowed_ns)
-    assert (3, 4) == (meter.max_seats, meter.max_waiting)
-    assert {} == replaced.time_at
+    assert (130, 400, 10) == (view.seat_ns, view.waiting_ns, view.borrowed_ns)
+    assert (3, 4) == (view.max_seats, view.max_waiting)
+    assert {} == view.time_at

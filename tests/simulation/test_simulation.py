@@ -50,7 +50,7 @@ def test_seats_and_queues_are_those_of_the_configuration() -> None:
     assert 200 * MS == simulation.clock.time_ns
     assert [("u", "level", "schema", "u")] == list(simulation.tallies)
     view = simulation.views["level"]
-    assert (10, 1_800 * MS, 0) == (view.meter.max_seats, view.meter.seat_ns, view.meter.borrowed_ns)
+    assert (10, 1_800 * MS, 0) == (view.max_seats, view.seat_ns, view.borrowed_ns)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ def test_warm_up_does_not_count() -> None:
 
     assert (5, 500 * MS) == (total.executed, total.seat_ns)
     assert (500 * MS, 1, S) == (
-        view.meter.seat_ns,
-        view.meter.max_seats,
+        view.seat_ns,
+        view.max_seats,
         simulation.counted_from_ns,
     )
     assert [1, 0] * 9 == view.series["seats"][:18]
