@@ -8,7 +8,7 @@ import gc
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -91,6 +91,14 @@ class Commands(click.Group):
             ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
+        """Run the command; what is wrong with its flags is said with its name."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Propose commands, without importing them, and flags."""
         found = [
@@ -142,7 +150,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.UsageError as error:
         if isinstance(error, click.BadParameter):
             name_variable(error)
-        command = error.ctx.command_path if error.ctx else "apfproxy"
+        context = error.ctx or click.Context(cli, info_name="apfproxy")
+        command = " ".join(filter(None, (context.command_path, context.invoked_subcommand)))
         message = " ".join(error.format_message().split()).removesuffix(".")
         click.echo(f"{command}: {message} (see {command} --help)", err=True)
         return USAGE

@@ -22,12 +22,7 @@ from apfproxy.authn.impersonation import effective
 from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explanation_text import explanation_lines
-from apfproxy.cli.kubectl_phrases import (
-    PhraseError,
-    doubts_about,
-    parse_path_request,
-    parse_phrase,
-)
+from apfproxy.cli.kubectl_phrases import doubts_about, parse_path_request, parse_phrase
 from apfproxy.cli.offline import is_offline, objects_options, offline_controller
 from apfproxy.cli.parameters import (
     Parsed,
@@ -150,13 +145,10 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     for flag, names in (("--as", (user,)), ("--as-group", groups)):
         if "" in names:
             raise click.UsageError(f"{flag} needs a name")
-    try:
-        # A running proxy judges by its own preset, so here only what no API takes is refused.
-        preset = (objects["preset"] or KUBERNETES_API) if asks_no_proxy else HTTP_API
-        settings = Settings(preset=preset, request=RequestSettings(path_prefixes=path_prefix))
-        asked = request_of(words, verb, path, namespace, settings, all_namespaces=all_namespaces)
-    except PhraseError as error:
-        raise click.UsageError(str(error)) from error
+    # A running proxy judges by its own preset, so here only what no API takes is refused.
+    preset = (objects["preset"] or KUBERNETES_API) if asks_no_proxy else HTTP_API
+    settings = Settings(preset=preset, request=RequestSettings(path_prefixes=path_prefix))
+    asked = request_of(words, verb, path, namespace, settings, all_namespaces=all_namespaces)
     if user is not None:
         # What was supposed about a raw request's user does not matter then.
         notes = () if words == (STDIN,) else asked.notes
@@ -187,16 +179,16 @@ def request_of(
 ) -> RawRequest:
     """The request that is explained; only a raw one can name a user.
 
-    Raises:
-        PhraseError: It is not said, or not clearly.
-        CommandError: The proxy would refuse it.
+    UsageError if it is not said clearly, and CommandError if the proxy would refuse it.
     """
     if bool(words) == (path is not None):
-        raise PhraseError("say the request once: VERB RESOURCE [NAME], or --path, or - for stdin")
+        raise click.UsageError(
+            "say the request once: VERB RESOURCE [NAME], or --path, or - for stdin"
+        )
     if (path is not None or words == (STDIN,)) and (namespace is not None or all_namespaces):
-        raise PhraseError("--namespace and --all-namespaces go with VERB RESOURCE only")
+        raise click.UsageError("--namespace and --all-namespaces go with VERB RESOURCE only")
     if verb is not None and path is None:
-        raise PhraseError("--verb goes with --path")
+        raise click.UsageError("--verb goes with --path")
     if words == (STDIN,):
         try:
             return read_raw_request(sys.stdin.buffer.read(LARGEST_HEAD_BYTES), settings)
@@ -218,18 +210,16 @@ def explained_offline(
     asked: RawRequest, hash_seed: int | None, objects: dict[str, Any], preset: Preset
 ) -> Explanation:
     """Explain a request by objects."""
-    attributes = preset.attributes_of(asked.method, asked.target)
-    controller = offline_controller(objects.pop("objects"), **objects, hash_seed=hash_seed)
-    costs = LearnedCosts(lambda: 0)
     found = explained(
-        controller, costs, asked.user, attributes, lambda name: header_in(asked.headers, name)
+        offline_controller(objects.pop("objects"), **objects, hash_seed=hash_seed),
+        LearnedCosts(lambda: 0),
+        asked.user,
+        preset.attributes_of(asked.method, asked.target),
+        lambda name: header_in(asked.headers, name),
     )
-    notes = found.notes
-    if preset.is_plain and asked.user is ANONYMOUS:
-        notes += (TOLD_APART,)
-    if hash_seed is None:
-        notes += (EXAMPLE_NOTE,)
-    return msgspec.structs.replace(found, notes=notes)
+    told_apart = (TOLD_APART,) if preset.is_plain and asked.user is ANONYMOUS else ()
+    example = (EXAMPLE_NOTE,) if hash_seed is None else ()
+    return msgspec.structs.replace(found, notes=found.notes + told_apart + example)
 
 
 def explained_by(admin: Address, cluster: str | None, asked: RawRequest) -> Explanation:

@@ -14,6 +14,8 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import click
+
 from apfproxy.lint.known_resources import KNOWN_GROUPS
 from apfproxy.objects.field_errors import closest
 from apfproxy.request.attributes import METHOD_OF_VERB, TOKEN, AttributesError, parse_attributes
@@ -73,7 +75,7 @@ def singular(plural: str) -> str:
 PLURAL_OF = {singular(resource): resource for resource in GROUP_OF}
 
 
-class PhraseError(ValueError):
+class PhraseError(click.UsageError):
     """A phrase names no request; the message says what would."""
 
 
@@ -83,9 +85,7 @@ def parse_phrase(
     """The method and target of a request: a verb, a resource or path, and perhaps a name.
 
     In no namespace (`is_cluster_wide`) is across all of them, or of a resource that has none.
-
-    Raises:
-        PhraseError: The words name no request.
+    PhraseError if the words name no request.
     """
     if len(words) < 2:  # noqa: PLR2004 - a verb and a resource
         raise PhraseError("say what is asked for: VERB RESOURCE [NAME], such as list pods -n x")

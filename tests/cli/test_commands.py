@@ -76,6 +76,7 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
             ["demo", "--seconds", "nan"],
             "apfproxy demo: Invalid value for '--seconds': expected a number from 1 to 600",
         ),
+        (["odds", "--queues"], "apfproxy odds: Option '--queues' requires an argument (see apf"),
         (["check"], "apfproxy check: Missing argument 'PATH...' (see "),
         (
             ["serve", "--kubeconfig", "/no"],

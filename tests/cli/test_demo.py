@@ -33,7 +33,6 @@ from apfproxy.cli.demo_servers import (
     EXEMPT,
     LIMITED,
     Ports,
-    serve,
     server_process,
 )
 from apfproxy.cli.errors import CommandError
@@ -45,8 +44,7 @@ from apfproxy.sources.object_files import effective_objects
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from multiprocessing.connection import Connection
+    from collections.abc import AsyncIterator
 
 SUMMARY = re.compile(
     "Half of a modest client's requests took at most"
@@ -154,35 +152,6 @@ def test_process_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ports == (1, 2)
 
     assert multiprocessing.active_children() == []
-
-
-def served(
-    monkeypatch: pytest.MonkeyPatch, theirs: Connection, on_start: Callable[[], None]
-) -> None:
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(servers_module, "configure_logging", lambda *_: None)
-
-    async def start() -> tuple[int, ...]:
-        on_start()
-        return (1, 2)
-
-    serve(theirs, start)
-    theirs.close()
-
-
-def test_servers_end_with_their_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server tells its ports, and ends once the pipe closes, also while it starts."""
-    ours, theirs = multiprocessing.Pipe()
-    thread = threading.Thread(target=served, args=(monkeypatch, theirs, lambda: None))
-    thread.start()
-    ports = ours.recv()
-    ours.close()
-    thread.join()
-
-    assert ports == (1, 2)
-
-    ours, theirs = multiprocessing.Pipe()
-    served(monkeypatch, theirs, ours.close)
 
 
 async def test_client() -> None:
