@@ -17,7 +17,13 @@ from apfproxy.cli.check_report import (
     problem_entries,
 )
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK
-from apfproxy.cli.parameters import Parsed, WholeNumber, output_option, preset_option
+from apfproxy.cli.offline import server_concurrency_limit_option
+from apfproxy.cli.parameters import (
+    Parsed,
+    output_option,
+    preset_option,
+    suggested_objects_option,
+)
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.differences import differences
 from apfproxy.lint.findings import (
@@ -28,7 +34,7 @@ from apfproxy.lint.findings import (
     NOTHING_GIVEN,
     Severity,
 )
-from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT, lint, other_api
+from apfproxy.lint.linter import lint, other_api
 from apfproxy.objects.documents import LARGEST_INPUT_BYTES
 from apfproxy.settings import KUBERNETES_API
 from apfproxy.settings.file import is_settings
@@ -80,19 +86,8 @@ FINDING_ID = Parsed("id", parse_finding_id)
 @click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path())
 @output_option
 @preset_option
-@click.option(
-    "--suggested-objects/--no-suggested-objects",
-    default=True,
-    help="Whether the preset's objects are built in. [default: yes]",
-)
-@click.option(
-    "--server-concurrency-limit",
-    type=WholeNumber(1, (1 << 31) - 1),
-    metavar="SEATS",
-    default=DEFAULT_SERVER_CONCURRENCY_LIMIT,
-    show_default=True,
-    help="Seats that the priority levels divide.",
-)
+@suggested_objects_option
+@server_concurrency_limit_option
 @click.option("--diff", is_flag=True, help="Show how the objects differ from the built-in ones.")
 @click.option(
     "--ignore", multiple=True, type=FINDING_ID, help="Leave out findings of this kind.  Repeatable."

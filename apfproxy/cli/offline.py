@@ -6,6 +6,7 @@ A running proxy answers, unless a flag on the command line says what the answer 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,6 +39,15 @@ limit_adjustment_option = click.option(
 )
 
 
+seats_option = partial(click.option, metavar="SEATS", type=WholeNumber(1, (1 << 31) - 1))
+server_concurrency_limit_option = seats_option(
+    "--server-concurrency-limit",
+    default=FlowControlSettings().server_concurrency_limit,
+    show_default=True,
+    help="Seats of the whole server.",
+)
+
+
 def objects_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say which objects and how many seats there are, without a proxy."""
     for option in (
@@ -51,13 +61,7 @@ def objects_options(command: Callable[..., Any]) -> Callable[..., Any]:
         limit_adjustment_option,
         preset_option,
         suggested_objects_option,
-        click.option(
-            "--server-concurrency-limit",
-            type=WholeNumber(1, (1 << 31) - 1),
-            metavar="SEATS",
-            help="Seats of the whole server. "
-            f"[default: {FlowControlSettings().server_concurrency_limit}]",
-        ),
+        server_concurrency_limit_option,
         click.option(
             "--objects",
             multiple=True,

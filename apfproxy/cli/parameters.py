@@ -207,6 +207,6 @@ path_prefix_option = click.option(
 SUGGESTED_HELP = "Whether the preset's objects are built in."
 suggested_objects_option = click.option(
     "--suggested-objects/--no-suggested-objects",
-    default=None,
+    default=True,
     help=f"{SUGGESTED_HELP} [default: yes]",
 )

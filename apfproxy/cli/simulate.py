@@ -20,18 +20,23 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.offline import limit_adjustment_option, objects_in_force
+from apfproxy.cli.offline import (
+    limit_adjustment_option,
+    objects_in_force,
+    seats_option,
+    server_concurrency_limit_option,
+)
 from apfproxy.cli.parameters import (
     Parsed,
     WholeNumber,
     output_option,
     path_prefix_option,
     preset_option,
+    suggested_objects_option,
 )
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS
 from apfproxy.lint.known_resources import is_of_kubernetes
-from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT
 from apfproxy.objects.field_errors import counted, one_line
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
 from apfproxy.settings.values import parse_duration
@@ -123,7 +128,6 @@ def parse_plot(text: str) -> str:
 
 log_option = partial(click.option, metavar="FILE", type=click.Path())
 objects_option = partial(click.option, metavar="PATH", type=click.Path(), multiple=True)
-seats_option = partial(click.option, metavar="SEATS", type=WholeNumber(1, (1 << 31) - 1))
 number_option = partial(click.option, metavar="N", show_default=True)
 
 
@@ -139,12 +143,7 @@ number_option = partial(click.option, metavar="N", show_default=True)
     help="FlowSchemas and PriorityLevelConfigurations: a file, or a directory."
     " [default: the built-in ones]  Repeatable.",
 )
-@seats_option(
-    "--server-concurrency-limit",
-    default=DEFAULT_SERVER_CONCURRENCY_LIMIT,
-    show_default=True,
-    help="Seats of the whole server.",
-)
+@server_concurrency_limit_option
 @objects_option(
     "--compare", help="Objects of a second configuration, to compare with the first.  Repeatable."
 )
@@ -154,11 +153,7 @@ number_option = partial(click.option, metavar="N", show_default=True)
 )
 @preset_option
 @path_prefix_option
-@click.option(
-    "--suggested-objects/--no-suggested-objects",
-    default=True,
-    help="Whether the preset's objects are built in. [default: yes]",
-)
+@suggested_objects_option
 @limit_adjustment_option
 @number_option(
     "--hash-seed",

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.preset import Preset
     from apfproxy.request.attributes import RequestAttributes
 
-DEFAULT_SERVER_CONCURRENCY_LIMIT = 600
-"""The default of kube-apiserver, and of this proxy."""
-
 KUBERNETES_URL = re.compile(
     r"\*|/\*?|/(healthz|livez|readyz|metrics|version|openapi|openid|\.well-known|logs|debug|apis)(/.*)?"
     r"|/api(/|/\*|/v[0-9].*)?"
@@ -49,7 +46,7 @@ AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 
 def lint(
     objects: Iterable[FlowControlObject],
-    server_concurrency_limit: int = DEFAULT_SERVER_CONCURRENCY_LIMIT,
+    server_concurrency_limit: int = 600,
     preset: Preset = KUBERNETES,
 ) -> list[Finding]:
     """Judge a configuration: all that would be in force, the built-in objects included.
