@@ -50,11 +50,7 @@ class Followed:
         return self._following.problem() or self.source.problem()
 
     async def has_some(self) -> None:
-        """Wait until it has endpoints.
-
-        Raises:
-            OperatorError: It has none, or does not find them in time.
-        """
+        """Wait until it has endpoints; OperatorError if it has none, or none in time."""
         await self.source.found.wait(FIRST_ANSWER_S)
         if not self.source.found.endpoints:
             raise OperatorError(f"upstream: {self.problem() or self.source.name}")
@@ -85,10 +81,7 @@ class EndpointSource:
         self._retiring: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin to look.
-
-        OperatorError if there is no way to the Kubernetes API that has the Service.
-        """
+        """Begin to look; OperatorError if there is no way to the API that has the Service."""
         self._put(self._settings, self._followed(self._settings))
 
     async def wait(self) -> None:
@@ -115,11 +108,7 @@ class EndpointSource:
             self._current.source.leave(servers)
 
     async def prepare(self, settings: Settings) -> Change:
-        """Find the endpoints that other settings mean.
-
-        Raises:
-            OperatorError: There are none.
-        """
+        """Find the endpoints that other settings mean; OperatorError if there are none."""
         if parts_of(settings.upstream) == parts_of(self._settings.upstream):
             return NO_CHANGE
         followed = self._followed(settings)
@@ -164,10 +153,7 @@ def parts_of(upstream: UpstreamSettings) -> tuple[object, ...]:
 
 
 def source_of(upstream: UpstreamSettings, resolver: Resolver) -> Source | None:
-    """The source that settings name; None for none.
-
-    OperatorError if there is no way to the Kubernetes API that has the Service.
-    """
+    """The source that settings name, or OperatorError; None for none."""
     if upstream.dns != UNSAID:
         return DnsEndpoints(upstream.dns, upstream.resolve_interval_s, resolver)
     if upstream.service.name is None:

@@ -72,11 +72,9 @@ class ObjectSource:
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self, is_admin_local: Callable[[], bool]) -> None:
-        """Put in force what the source has, and what it gets from now on.
+        """Put in force what the source has, and what it gets from now on; OperatorError.
 
         `is_admin_local` says whether only this machine reaches a store's API.
-
-        OperatorError if the source cannot be used.
         """
         source = self.source = await self._open(is_admin_local)
         source.load_first()
@@ -91,11 +89,7 @@ class ObjectSource:
         self._watching = watching.start()
 
     async def prepare(self, settings: Settings) -> Change:
-        """Read and check the files of other settings; the kind of the source must be the same.
-
-        Raises:
-            OperatorError: They cannot be used; a line for each problem.
-        """
+        """Read the files of other settings, of the same kind of source; OperatorError."""
         ask_for_token = nothing
         if self.api is not None:
             ask_for_token = self.api.prepare_token(settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from apfproxy.sources.service_endpoints import ServicePort, endpoints_of
 
@@ -143,57 +144,25 @@ def test_port(ports: object, wanted: str | None, expected: int) -> None:
     assert [f"10.0.0.1:{expected}"] == found(slice_of(at("10.0.0.1"), ports=ports), wanted=port)
 
 
-@pytest.mark.parametrize(
-    ("odd", "wanted", "expected"),
-    [
-        pytest.param(
-            {"addressType": "FQDN"},
-            "https",
-            "addressType: FQDN is not done, want IPv4 or IPv6",
-            id="names",
-        ),
-        pytest.param(
-            {"endpoints": [5]},
-            "https",
-            "Expected `object`, got `int` - at `$.endpoints[0]`",
-            id="no-object",
-        ),
-        pytest.param(
-            {"endpoints": [at("10.0.0.2"), {"addresses": []}]},
-            "https",
-            "endpoints[1].addresses: '' is no address",
-            id="no-address",
-        ),
-        pytest.param(
-            {"endpoints": [{"addresses": ["node\n1"]}]},
-            "https",
-            r"endpoints[0].addresses: 'node\\n1' is no address",
-            id="odd-address",
-        ),
-        pytest.param(
-            {"ports": PORTS},
-            "443",
-            "ports: no port 443 for TCP (metrics=9090, https=6443)",
-            id="no-such-number",
-        ),
-        pytest.param(
-            {"ports": [{"port": None}]},
-            "https",
-            "ports: no port https for TCP (unnamed=any)",
-            id="no-such-name",
-        ),
-        pytest.param({"ports": []}, None, "ports: no port for TCP (it has none)", id="no-ports"),
-        pytest.param(
-            {"ports": [{"name": "x", "port": 70_000}]},
-            None,
-            "Expected `int` <= 65535 - at `$.ports[0].port`",
-            id="odd-ports",
-        ),
-    ],
-)
-def test_left_out(odd: Json, wanted: str | None, expected: str) -> None:
+LEFT_OUT = r"""
+{addressType: FQDN} https > addressType: FQDN is not done, want IPv4 or IPv6
+{endpoints: [5]} https > Expected `object`, got `int` - at `$.endpoints[0]`
+{endpoints: [{addresses: [10.0.0.2]}, {addresses: []}]} - > endpoints[1].addresses: '' is no address
+{endpoints: [{addresses: ["node\n1"]}]} https > endpoints[0].addresses: 'node\\n1' is no address
+{ports: [{name: m, port: 9}, {name: n, port: 6}]} 443 > ports: no port 443 for TCP (m=9, n=6)
+{ports: [{port: null}]} https > ports: no port https for TCP (unnamed=any)
+{ports: []} - > ports: no port for TCP (it has none)
+{ports: [{name: x, port: 70000}]} - > Expected `int` <= 65535 - at `$.ports[0].port`
+"""
+
+
+@pytest.mark.parametrize("line", LEFT_OUT.strip().splitlines())
+def test_left_out(line: str) -> None:
     """What cannot be used is left out and told; the other slices count."""
-    port = ServicePort(port=wanted, is_tls=True, server_name="x")
+    given, _, expected = line.partition(" > ")
+    fields, _, wanted = given.rpartition(" ")
+    odd = yaml.safe_load(fields)
+    port = ServicePort(port=None if wanted == "-" else wanted, is_tls=True, server_name="x")
     bad = {**slice_of(at("10.0.0.1"), name="bad"), **odd}
     good = slice_of(at("10.0.0.9"), name="good", ports=[{"name": "https", "port": 443}])
     result = endpoints_of([bad, good], port)

@@ -128,110 +128,75 @@ def test_contexts(context: str | None, expected: ApiAccess) -> None:
     assert SECRET not in repr(found)
 
 
-def changed(place: str, number: int, **fields: object) -> dict[str, Any]:
+def changed(place: str, number: int, fields: dict[str, Any]) -> dict[str, Any]:
     """The kubeconfig with fields of an entry set."""
     whole = copy.deepcopy(WHOLE)
-    kind = place.removesuffix("s")
-    whole[place][number][kind] |= {name.replace("_", "-"): value for name, value in fields.items()}
+    whole[place][number][place.removesuffix("s")] |= fields
     return whole
 
 
+PROBLEMS = """
+one {users: []} > users: there is none named 'me', which the context names; there are: none
+- {current-context: ""} > choose a context (one, two,
+three {} > there is none named 'three', choose another
+stranger {} > users: there is none named 'gone'
+empty {} > contexts[5].context.cluster: missing
+- {clusters: {}} > Expected `array
+b {contexts: [{name: "a\\e[2J"}]} > there are: a\\x1b[2J
+- users 0 {exec: {command: aws}} > users[0].user.exec.apiVersion: want client.authentication.k8s
+- users 0 {exec: {command: a, apiVersion: EXEC, args: [1]}} > user.exec.args[0]: Expected `str`, got
+- users 0 {exec: {apiVersion: EXEC}} > users[0].user.exec.command: missing
+- users 0 {exec: {command: a, apiVersion: EXEC, interactiveMode: Always}} > needs a terminal
+two users 1 {exec: {command: a, apiVersion: EXEC}} > makes no sense with a client-certificate
+- users 0 {auth-provider: {name: gcp}} > users[0].user.auth-provider: is not done
+- users 0 {as-groups: [a]} > impersonation is not done
+- users 0 {tokenFile: "a\\0b"} > users[0].user: has a character that no text has
+two users 1 {client-key: ""} > user.client-key: missing
+two users 1 {client-certificate-data: ""} > user.client-certificate: missing
+two users 1 {token: "s3cr3t b"} > is no bearer token
+- clusters 0 {proxy-url: "http://p"} > proxy-url: not
+- clusters 0 {insecure-skip-tls-verify: true} > remove one
+two clusters 1 {certificate-authority-data: "?"} > no base64
+- clusters 0 {server: ""} > clusters[0].cluster.server: missing
+- clusters 0 {server: "https://h:x"} > no URL
+- clusters 0 {server: "https://h /"} > no URL
+- clusters 0 {server: "ftp://h"} > want https://HOST
+- clusters 0 {server: "https://a:b@h"} > user or password
+- clusters 0 {server: "https://h?a"} > has a query
+"""
+"""A context or -; an entry and its number, or none; what is set there; what is said."""
+
+
+@pytest.mark.parametrize("line", PROBLEMS.replace("EXEC", EXEC).strip().splitlines())
+def test_problems(line: str) -> None:
+    """What cannot be used is refused, with its place and what to do; never with a secret."""
+    given, _, expected = line.partition(" > ")
+    context, _, rest = given.partition(" ")
+    place, _, content = rest.partition("{")
+    fields = yaml.safe_load("{" + content)
+    whole = WHOLE | fields
+    if place:
+        name, number = place.split()
+        whole = changed(name, int(number), fields)
+    with pytest.raises(OperatorError) as caught:
+        of(whole, None if context == "-" else context)
+
+    assert expected in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
 @pytest.mark.parametrize(
-    ("whole", "context", "expected"),
+    ("data", "expected"),
     [
-        pytest.param(b"a: [s3cr3t", None, "config:2: is no YAML", id="no-yaml"),
-        pytest.param([], None, "dir/config: Expected `object`, got `array`", id="list"),
-        pytest.param({}, None, "it has none at all", id="nothing"),
-        pytest.param(
-            {**WHOLE, "current-context": ""}, None, "choose a context (one, two, ", id="no-current"
-        ),
-        pytest.param(WHOLE, "three", "there is none named 'three', choose another", id="unknown"),
-        pytest.param(WHOLE, "stranger", "users: there is none named 'gone'", id="no-user"),
-        pytest.param({**WHOLE, "clusters": {}}, None, "Expected `array", id="no-clusters"),
-        pytest.param(
-            changed("users", 0, exec={"command": "aws"}),
-            None,
-            "users[0].user.exec.apiVersion: want client.authentication.k8s.io/v1 or",
-            id="exec-of-no-version",
-        ),
-        pytest.param(
-            changed("users", 0, exec={"command": "a", "apiVersion": EXEC, "args": [1]}),
-            None,
-            "users[0].user.exec.args[0]: Expected `str`, got `int`",
-            id="exec-args",
-        ),
-        pytest.param(
-            changed(
-                "users",
-                0,
-                exec={"command": "a", "apiVersion": EXEC, "interactiveMode": "Always"},
-            ),
-            None,
-            "the program needs a terminal",
-            id="exec-interactive",
-        ),
-        pytest.param(
-            changed("users", 1, exec={"command": "a", "apiVersion": EXEC}, client_certificate="c"),
-            "two",
-            "makes no sense with a client-certificate",
-            id="exec-with-certificate",
-        ),
-        pytest.param(
-            changed("users", 0, auth_provider={"name": "gcp"}),
-            None,
-            "users[0].user.auth-provider: is not done",
-            id="auth-provider",
-        ),
-        pytest.param(
-            changed("users", 0, as_groups=["a"]), None, "impersonation is not done", id="as"
-        ),
-        pytest.param(
-            changed("clusters", 0, proxy_url="http://p"), None, "proxy-url: not", id="proxy"
-        ),
-        pytest.param(
-            changed("users", 1, client_key=""), "two", "user.client-key: missing", id="no-key"
-        ),
-        pytest.param(
-            changed("users", 1, client_certificate_data=""),
-            "two",
-            "user.client-certificate: missing",
-            id="no-certificate",
-        ),
-        pytest.param(
-            changed("clusters", 0, insecure_skip_tls_verify=True),
-            None,
-            "remove one",
-            id="insecure-with-ca",
-        ),
-        pytest.param(
-            changed("clusters", 1, certificate_authority_data="?"), "two", "no base64", id="base64"
-        ),
-        pytest.param(
-            changed("users", 1, token=f"{SECRET} b"), "two", "is no bearer token", id="token"
-        ),
-        pytest.param(changed("clusters", 0, server="https://h:x"), None, "no URL", id="no-url"),
-        pytest.param(
-            changed("clusters", 0, server="https://a:b@h"), None, "user or password", id="password"
-        ),
-        pytest.param(changed("clusters", 0, server="https://h?a"), None, "has a query", id="query"),
-        pytest.param(
-            changed("users", 0, tokenFile="a\0b"),
-            None,
-            "users[0].user: has a character that no text has",
-            id="nul",
-        ),
-        pytest.param(
-            {**WHOLE, "contexts": [{"name": "a\x1b[2J"}]},
-            "b",
-            "there are: a\\x1b[2J",
-            id="name-of-escapes",
-        ),
+        (b"a: [s3cr3t", "config:2: is no YAML"),
+        (b"[]", "dir/config: Expected `object`, got `array`"),
+        (b"{}", "it has none at all"),
     ],
 )
-def test_problems(whole: object, context: str | None, expected: str) -> None:
-    """What cannot be used is refused, with its place and what to do; never with a secret."""
+def test_no_kubeconfig(data: bytes, expected: str) -> None:
+    """What is no kubeconfig is refused without showing it."""
     with pytest.raises(OperatorError) as caught:
-        of(whole, context)
+        of(data)
 
     assert expected in str(caught.value)
     assert SECRET not in str(caught.value)
@@ -239,9 +204,9 @@ def test_problems(whole: object, context: str | None, expected: str) -> None:
 
 def test_unverified() -> None:
     """A cluster may say that any server is to be believed."""
-    whole = changed("clusters", 0, insecure_skip_tls_verify=True, certificate_authority="")
+    fields = {"insecure-skip-tls-verify": True, "certificate-authority": ""}
 
-    assert of(whole).is_unverified
+    assert of(changed("clusters", 0, fields)).is_unverified
 
 
 def test_program() -> None:
@@ -254,7 +219,7 @@ def test_program() -> None:
         "installHint": "get\n it\n",
         "provideClusterInfo": True,
     }
-    whole = changed("users", 0, exec=program)
+    whole = changed("users", 0, {"exec": program})
     whole["contexts"][0]["context"]["cluster"] = "there"
     found = of(whole)
     expected = Program(
