@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from multiprocessing.connection import Connection
 
-    from apfproxy.objects.types import Object
-
 SEATS = 20
 SERVICE_S = 0.01
 START_TIMEOUT_S, END_TIMEOUT_S = (30.0, 5.0)
@@ -50,39 +48,37 @@ API_SERVER = ApiServerSettings(
 )
 
 
-def object_of(kind: str, spec: Object) -> Object:
-    """An object named `demo`."""
-    version = "flowcontrol.apiserver.k8s.io/v1"
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": "demo"}, "spec": spec}
-
-
-def flow_schema(level: str) -> Object:
-    """The FlowSchema that sends all requests to a level, each user's as a flow."""
-    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-    rule = {
-        "subjects": [{"kind": "Group", "group": {"name": "*"}}],
-        "resourceRules": [{**everything, "namespaces": ["*"], "clusterScope": True}],
-        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-    }
-    spec = {
-        "matchingPrecedence": 2,
-        "distinguisherMethod": {"type": "ByUser"},
-        "priorityLevelConfiguration": {"name": level},
-        "rules": [rule],
-    }
-    return object_of("FlowSchema", spec)
-
-
+FLOW_SCHEMA = """\
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: demo}
+spec:
+  matchingPrecedence: 2
+  distinguisherMethod: {type: ByUser}
+  priorityLevelConfiguration: {name: LEVEL}
+  rules:
+  - subjects: [{kind: Group, group: {name: "*"}}]
+    nonResourceRules: [{verbs: ["*"], nonResourceURLs: ["*"]}]
+    resourceRules:
+    - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], namespaces: ["*"], clusterScope: true}
+"""
 # Nearly all of the server's seats.  A flow is dealt 6 of 128 queues: the greedy one fills its six,
 # and a modest one has nearly always a queue that is its own.
-QUEUING = {"queues": 128, "handSize": 6, "queueLengthLimit": 50}
-LIMIT = {
-    "nominalConcurrencyShares": 10000,
-    "limitResponse": {"type": "Queue", "queuing": QUEUING},
-}
-LEVEL = object_of("PriorityLevelConfiguration", {"type": "Limited", "limited": LIMIT})
-EXEMPT = (flow_schema("exempt"),)
-LIMITED = (LEVEL, flow_schema("demo"))
+LEVEL = """\
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: demo}
+spec:
+  type: Limited
+  limited:
+    nominalConcurrencyShares: 10000
+    limitResponse:
+      type: Queue
+      queuing: {queues: 128, handSize: 6, queueLengthLimit: 50}
+"""
+FLOW_SCHEMAS, LEVELS = "flowschemas", "prioritylevelconfigurations"
+EXEMPT = ((FLOW_SCHEMAS, FLOW_SCHEMA.replace("LEVEL", "exempt")),)
+LIMITED = ((LEVELS, LEVEL), (FLOW_SCHEMAS, FLOW_SCHEMA.replace("LEVEL", "demo")))
 """The objects of the two proxies, beside the mandatory ones."""
 
 
@@ -122,9 +118,12 @@ async def start_proxies(server_port: int, directory: str) -> tuple[int, ...]:
         ports.append(process.port)
         admin_port = process.admin_port or 0
         async with aiohttp.ClientSession(f"http://{LOCALHOST}:{admin_port}") as session:
-            for obj in objects:
-                path = f"/apis/{obj['apiVersion']}/{obj['kind'].lower()}s"
-                async with session.post(path, json=obj) as response:
+            for kind, text in objects:
+                async with session.post(
+                    f"/apis/flowcontrol.apiserver.k8s.io/v1/{kind}",
+                    data=text,
+                    headers={"Content-Type": "application/yaml"},
+                ) as response:
                     response.raise_for_status()
     return (*ports, admin_port)
 

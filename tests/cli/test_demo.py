@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import multiprocessing
 import re
 import signal
@@ -116,9 +115,9 @@ async def test_no_proxy() -> None:
 @pytest.mark.parametrize(
     ("objects", "level", "seats"), [(LIMITED, "demo", 20), (EXEMPT, "exempt", 0)]
 )
-def test_objects(objects: tuple[dict[str, object], ...], level: str, seats: int) -> None:
+def test_objects(objects: tuple[tuple[str, str], ...], level: str, seats: int) -> None:
     """One set of objects gives all seats to all requests, the other exempts them."""
-    decoded = decode_documents("\n---\n".join(map(json.dumps, objects)).encode(), "demo")
+    decoded = decode_documents("---\n".join(text for _, text in objects).encode(), "demo")
     controller = Controller(VirtualClock(), 20, 0)
     controller.commit(controller.digest(effective_objects(decoded.objects, with_suggested=False)))
     user = User("modest-1", ("system:authenticated",))
