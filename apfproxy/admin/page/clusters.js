@@ -1,7 +1,7 @@
 // The overview of several clusters: a line each, those with problems first.
 
 import { address, ask, showWorker } from "./ask.js";
-import { byId, element, setText, visible } from "./dom.js";
+import { byId, element, Rows, setText, visible } from "./dom.js";
 import { count, duration, rate } from "./numbers.js";
 import { showStale, showVerdict } from "./verdict.js";
 
@@ -42,8 +42,7 @@ class Row {
   }
 }
 
-const rows = new Map();
-let order = "";
+const rows = new Rows(byId("cluster-rows"));
 let state = null;
 
 function show() {
@@ -52,16 +51,7 @@ function show() {
   const shown = state.clusters.filter(({ name, where }) => `${name} ${where}`.toLowerCase().includes(part));
   setText(byId("clusters-count"), shown.length < state.clusters.length
     ? `${count(shown.length)} of ${count(state.clusters.length)}` : count(shown.length));
-  const names = new Set(state.clusters.map(({ name }) => name));
-  for (const name of rows.keys()) if (!names.has(name)) rows.delete(name);
-  for (const each of shown) {
-    if (!rows.has(each.name)) rows.set(each.name, new Row(each.name));
-    rows.get(each.name).show(each);
-  }
-  const now = JSON.stringify(shown.map(({ name }) => name));
-  if (now === order) return;
-  order = now;
-  byId("cluster-rows").replaceChildren(...shown.map(({ name }) => rows.get(name).row));
+  rows.show(shown, shown.map(({ name }) => name), ({ name }) => new Row(name), (row, each) => row.show(each));
 }
 
 function connection(now, text) {

@@ -27,6 +27,29 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
+/** The rows of a table's body by their keys, in order; each is made once, and has its element as `row`. */
+export class Rows {
+  #rows = new Map();
+  #order = "";
+
+  constructor(body) {
+    this.body = body;
+  }
+
+  /** Shows a row for each item: `make` makes one that is new, `show` has each show its item. */
+  show(items, keys, make, show) {
+    for (const key of this.#rows.keys()) if (!keys.includes(key)) this.#rows.delete(key);
+    items.forEach((item, place) => {
+      if (!this.#rows.has(keys[place])) this.#rows.set(keys[place], make(item));
+      show(this.#rows.get(keys[place]), item);
+    });
+    const order = JSON.stringify(keys);
+    if (order === this.#order) return;
+    this.#order = order;
+    this.body.replaceChildren(...keys.map((key) => this.#rows.get(key).row));
+  }
+}
+
 /** Sets a text, if it is another one: what does not change is not laid out again. */
 export function setText(node, text) {
   const value = visible(text);

@@ -1,6 +1,6 @@
 // The servers behind, where there are several.
 
-import { byId, element, setShown, setText, visible } from "./dom.js";
+import { byId, element, Rows, setShown, setText, visible } from "./dom.js";
 import { count, duration, rate, time } from "./numbers.js";
 
 const STATES = { up: "✓ up", ejected: "✕ ejected", failing: "✕ failing", draining: "drained", unknown: "not asked yet" };
@@ -39,8 +39,7 @@ class Row {
 
 /** The table of endpoints; it is only there where there are several. */
 export class Endpoints {
-  #rows = new Map();
-  #order = "";
+  #rows = new Rows(byId("endpoint-rows"));
 
   show(upstream) {
     const endpoints = upstream?.endpoints ?? [];
@@ -50,14 +49,6 @@ export class Endpoints {
     const more = endpoints.length < endpointCount ? `, the ${count(endpoints.length)} to look at first are shown` : "";
     setText(byId("endpoints-count"), `${count(healthyCount)} of ${count(endpointCount)} get requests${more}`);
     const keys = endpoints.map(({ url }, place) => `${endpoints.findIndex((each) => each.url === url) === place ? "" : "again "}${url}`);
-    for (const each of this.#rows.keys()) if (!keys.includes(each)) this.#rows.delete(each);
-    endpoints.forEach((each, place) => {
-      if (!this.#rows.has(keys[place])) this.#rows.set(keys[place], new Row(each.url));
-      this.#rows.get(keys[place]).show(each);
-    });
-    const order = keys.join("\n");
-    if (order === this.#order) return;
-    this.#order = order;
-    byId("endpoint-rows").replaceChildren(...keys.map((each) => this.#rows.get(each).row));
+    this.#rows.show(endpoints, keys, ({ url }) => new Row(url), (row, each) => row.show(each));
   }
 }

@@ -1,6 +1,6 @@
 // The replicas or workers that share the server's seats, where there are any.
 
-import { byId, element, setShown, setSpan, setText, visible } from "./dom.js";
+import { byId, element, Rows, setShown, setSpan, setText, visible } from "./dom.js";
 import { count, duration } from "./numbers.js";
 
 const STATES = { held: "✓ holds its claim", joining: "joins", expired: "✕ without the record", partitioned: "✕ without the record" };
@@ -60,8 +60,7 @@ function summary(fleet) {
 
 /** The table of members; it is only there where seats are shared. */
 export class Fleet {
-  #rows = new Map();
-  #order = "";
+  #rows = new Rows(byId("fleet-rows"));
 
   /** `isOfAll`: the page is not of one member, but of all workers of a machine. */
   show(fleet, isOfAll) {
@@ -78,18 +77,11 @@ export class Fleet {
     setShown(byId("fleet-problem"), fleet.problem !== "");
     const { members, memberCount } = fleet;
     const keys = members.map(({ name }, place) => `${place}\n${name}`);
-    for (const each of this.#rows.keys()) if (!keys.includes(each)) this.#rows.delete(each);
     const scale = Math.max(1, ...members.map((each) => Math.max(each.claim, each.used)));
-    members.forEach((each, place) => {
-      if (!this.#rows.has(keys[place])) this.#rows.set(keys[place], new Row(each.name));
-      this.#rows.get(keys[place]).show(each, fleet, scale, { isKnown, isOfAll });
-    });
+    this.#rows.show(members, keys, ({ name }) => new Row(name),
+      (row, each) => row.show(each, fleet, scale, { isKnown, isOfAll }));
     const more = memberCount - members.length;
     setText(byId("fleet-more"), more > 0 ? `and ${count(more)} more` : "");
     setShown(byId("fleet-more"), more > 0);
-    const order = keys.join("\n\n");
-    if (order === this.#order) return;
-    this.#order = order;
-    byId("fleet-rows").replaceChildren(...keys.map((each) => this.#rows.get(each).row));
   }
 }

@@ -140,7 +140,7 @@ export class Plots {
         y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] },
       },
       axes: [
-        { ...axis, space: 64, values: (_plot, splits, _axis, _space, step) => splits.map(step < 60 ? time : minute), gap: 6, size: 28 },
+        { ...axis, space: 54, values: (_plot, splits, _axis, _space, step) => splits.map(step < 60 ? time : minute), gap: 6, size: 28 },
         { ...axis, space: 34, size: (_plot, texts) => 12 + 7 * Math.max(5, ...(texts ?? []).map((each) => each.length)), gap: 4, values: (_plot, splits) => splits.map(quantity) },
       ],
       series: [{}, ...this.#names.map((name, number) => {

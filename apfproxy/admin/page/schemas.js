@@ -1,6 +1,6 @@
 // The FlowSchemas, in the order in which they are tried, with what they match.
 
-import { byId, element, setText, visible } from "./dom.js";
+import { byId, element, Rows, setText, visible } from "./dom.js";
 import { count, rate } from "./numbers.js";
 
 class Row {
@@ -35,8 +35,7 @@ const identity = ({ name, uid, priorityLevel, matchingPrecedence, kind }) =>
 
 /** The table of FlowSchemas. */
 export class Schemas {
-  #rows = new Map();
-  #order = "";
+  #rows = new Rows(byId("schema-rows"));
   #last = null;
 
   show(schemas, total) {
@@ -45,15 +44,6 @@ export class Schemas {
     this.#last = key;
     const shown = schemas.length < total ? `the ${count(schemas.length)} that match most, of ${count(total)}` : `${count(total)}`;
     setText(byId("schemas-count"), shown);
-    const keys = schemas.map(identity);
-    for (const each of this.#rows.keys()) if (!keys.includes(each)) this.#rows.delete(each);
-    schemas.forEach((schema, place) => {
-      if (!this.#rows.has(keys[place])) this.#rows.set(keys[place], new Row(schema));
-      this.#rows.get(keys[place]).show(schema);
-    });
-    const order = keys.join("\n");
-    if (order === this.#order) return;
-    this.#order = order;
-    byId("schema-rows").replaceChildren(...keys.map((each) => this.#rows.get(each).row));
+    this.#rows.show(schemas, schemas.map(identity), (schema) => new Row(schema), (row, schema) => row.show(schema));
   }
 }
