@@ -524,6 +524,8 @@ REFUSED = """
 > clusters[a].upstream.urll: unknown key; did you mean url?
 {name: a, hosts: [a], upstream: {address: 'http://a'}}
 > clusters[a].upstream.address: unknown key; known in clusters[a].upstream: url, endpoints...
+{name: a, hosts: [a], hostz: [b]}
+> clusters[a].hostz: unknown key; did you mean hosts?
 {name: a, hosts: [a], downstream: []}
 > clusters[a].downstream: unknown key of a cluster; it is of the whole proxy, so set it at the top
 {name: a, hosts: [a], clusters: []}

@@ -35,10 +35,10 @@ S = "s3cret"
             },
         ),
         (
-            f"redis://:{S}@a/",
+            f"redis://:{S}@a/65535",
             Kind.REDIS,
-            "redis://a:6379",
-            {"nodes": (("a", 6379),), "password": S},
+            "redis://a:6379/65535",
+            {"nodes": (("a", 6379),), "database": 65535, "password": S},
         ),
         (
             "redis+unix:/run/r.sock",
@@ -101,7 +101,7 @@ def test_addresses(text: str, kind: Kind, shown: str, more: dict[str, Any]) -> N
         ("redis://a:0", "expected a port from 1 to 65535, not '0'"),
         ("redis://a:x", "expected a port"),
         ("redis://a/x", "expected the number of a database"),
-        ("redis://a/99999", "expected the number of a database"),
+        ("redis://a/65536", "expected the number of a database"),
         ("redis://a/1/2", "without more of a path"),
         ("redis://a,b", r"several are redis\+sentinel://"),
         ("redis://a?db=1", "the section fleet has all else"),
