@@ -45,9 +45,8 @@ class Parent:
     """The parent.
 
     Args:
-        settings: Of the whole.
-        count: How many workers.
-        file: What the settings are read from again; None where they never change.
+        settings: Of the whole, with `count` workers.
+        file: What they are read from again; None where they never change.
         listeners: What others have opened, and what is opened.
         manager: Whoever is to know how the workers are.
         command: Of the workers, if it is not that of this process.
@@ -73,7 +72,7 @@ class Parent:
         self._file = file or SettingsFile(None, lambda: self.settings)
         self._listeners = listeners or Listeners()
         self.workers = workers = Workers(
-            settings, count, self._listeners, self._on_lost, command=command
+            settings, count, self._listeners, self._keep_counts, command=command
         )
         self.access = AdminAccess(settings)
         self.admin = ParentAdmin(self._listeners, workers, self.health, self.access)
@@ -86,7 +85,6 @@ class Parent:
 
     @property
     def settings(self) -> Settings:
-        """Those in force."""
         return self.workers.settings
 
     @property
@@ -183,7 +181,6 @@ class Parent:
         await self.access.read_again()
 
     def _rotate(self) -> None:
-        """Have the workers open the access log again."""
         if self.settings.access_log.path is None:
             log.warning("SIGUSR1 means nothing here, and is ignored: no access log is open")
             return
@@ -219,7 +216,6 @@ class Parent:
         self._tasks = []
 
     async def _close(self) -> None:
-        """Close what the workers used, once there are none."""
         self.access.stop()
         await self.admin.close()
         if self._store is not None:
@@ -227,8 +223,7 @@ class Parent:
             self._store = None
         self._listeners.give_up()
 
-    def _on_lost(self, process: WorkerProcess) -> None:
-        """Keep what a process has counted that has ended."""
+    def _keep_counts(self, process: WorkerProcess) -> None:
         self.admin.states.end(process.last)
 
     def __repr__(self) -> str:

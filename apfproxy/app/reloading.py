@@ -152,7 +152,7 @@ async def reload_when(asked: asyncio.Event, process: Reloadable, file: SettingsF
 
 
 async def reload(process: Reloadable, file: SettingsFile) -> None:
-    """Read everything again, and put in force what can be."""
+    """Read everything again, and put in force what can be; see above."""
     before, is_retry, may_recover = process.settings, file.is_retry, False
     file.is_retry = False
     await file.rest()

@@ -116,6 +116,9 @@ class Link:
         on_message: Called with each message, but for questions and replies.
         on_gone: Called once when the other process has ended.
         handlers: Replies to questions.
+
+    Attributes:
+        has_sent: Set while the other side has read all but what the kernel holds, or is gone.
     """
 
     def __init__(
@@ -132,8 +135,8 @@ class Link:
         self._received, self._unsent = bytearray(), bytearray()
         self._number = 0
         self._asked: dict[int, tuple[bytearray, asyncio.Future[bytes]]] = {}
-        self._is_sent = asyncio.Event()
-        self._is_sent.set()
+        self.has_sent = asyncio.Event()
+        self.has_sent.set()
         self._loop = asyncio.get_running_loop()
         connection.setblocking(False)
         self._loop.add_reader(connection.fileno(), self._read)
@@ -144,19 +147,10 @@ class Link:
         if self._connection.fileno() < 0 or len(self._unsent) + len(data) > MAX_FRAME_BYTES:
             return
         self._unsent += len(data).to_bytes(LENGTH_BYTES, "big") + data
-        if self._is_sent.is_set():
-            self._is_sent.clear()
+        if self.has_sent.is_set():
+            self.has_sent.clear()
             self._loop.add_writer(self._connection.fileno(), self._write)
             self._write()
-
-    async def sent(self) -> None:
-        """Wait until the other side has read all but what the kernel holds, or is gone."""
-        await self._is_sent.wait()
-
-    @property
-    def is_sent(self) -> bool:
-        """Whether the other side has read all but what the kernel holds."""
-        return self._is_sent.is_set()
 
     async def ask(self, question: str, arguments: bytes, within_s: float | None = None) -> bytes:
         """The reply to a question, within that time if given; LinkError."""
@@ -181,7 +175,7 @@ class Link:
             self._loop.remove_reader(number)
             self._loop.remove_writer(number)
             self._connection.close()
-            self._is_sent.set()
+            self.has_sent.set()
             self._fail()
 
     def finish(self) -> None:
@@ -205,7 +199,7 @@ class Link:
         del self._unsent[:sent]
         if not self._unsent:
             self._loop.remove_writer(self._connection.fileno())
-            self._is_sent.set()
+            self.has_sent.set()
 
     def _read(self, *, is_last: bool = False) -> None:
         try:
@@ -285,7 +279,7 @@ class Link:
                 size += len(part)
                 if size > PART_BYTES:
                     size = 0
-                    await self.sent()
+                    await self.has_sent.wait()
                 await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - as above
             self._answer_error(ask, error)

@@ -1,8 +1,5 @@
 """The parent's part: it keeps the listening sockets, and has a process in the place of each worker.
 
-It serves no request.  It starts the workers, and others in place of those that end; has the record
-by which they share the seats; and passes on what signals tell it.
-
 A worker is the command of the parent once more, which learns its place, and what it listens on,
 from a variable (`place`).
 """
@@ -13,15 +10,16 @@ import asyncio
 import logging
 import secrets
 import shlex
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.workers.ledger import READ, SWAP, Ledger
-from apfproxy.workers.link import Urgent
+from apfproxy.workers.link import Cut, Drain, Urgent
 from apfproxy.workers.place import WorkerPlace
-from apfproxy.workers.process import WorkerProcess, command_of_workers, ended, killed
+from apfproxy.workers.process import WorkerProcess, ended, killed
 from apfproxy.workers.slot import WorkerSlot
 from apfproxy.workers.sockets import WorkerSockets
 
@@ -81,14 +79,13 @@ class Workers:
         seed = settings.flow_control.hash_seed
         self._hash_seed = secrets.randbits(32) if seed is None else seed
         self._lost = on_lost
-        self._command = list(command) or command_of_workers()
+        self._command = list(command) or [sys.executable, *sys.orig_argv[1:]]
         self._tasks: list[asyncio.Task[None]] = []
         self._rolling: asyncio.Task[None] | None = None
         self._is_ending = False
 
     @property
     def processes(self) -> list[WorkerProcess]:
-        """All processes that have not ended."""
         return [each for slot in self.slots for each in slot.processes]
 
     @property
@@ -159,7 +156,6 @@ class Workers:
         return list(dict.fromkeys(line for each in processes for line in each.refused.splitlines()))
 
     def signal(self, number: signal.Signals) -> None:
-        """Pass a signal on to all processes."""
         for each in self.processes:
             each.signal(number)
 
@@ -168,7 +164,7 @@ class Workers:
         processes = await self._end_starts()
         self.sockets.close()
         for each in processes:
-            each.drain()
+            each.tell(Drain())
         if not await ended([each for each in processes if each.has_served], within_s):
             log.warning("not all workers have ended within %g s", within_s)
         await ended([each for each in processes if not each.has_served], CUT_WITHIN_S)
@@ -178,7 +174,7 @@ class Workers:
         processes = await self._end_starts()
         self.sockets.close()
         for each in processes:
-            each.cut()
+            each.tell(Cut())
         try:
             await ended(processes, CUT_WITHIN_S)
         finally:  # a second signal may come only now, and leaves no worker behind either

@@ -22,7 +22,6 @@ import pickle
 import signal
 import socket
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -61,7 +60,7 @@ log = logging.getLogger(__name__)
 
 
 class WorkerState(enum.StrEnum):
-    """Of a worker process."""
+    """See above."""
 
     STARTING = "starting"
     SERVING = "serving"
@@ -157,20 +156,8 @@ class WorkerProcess:
         self._loop.add_reader(self._exit, self._on_exit)
         self._link = Link(ours, self._on_message, lambda: None, handlers)
 
-    def drain(self) -> None:
-        """Have it end in order; harmless if it does, or has ended."""
-        self.tell(Drain())
-
-    def leave(self) -> None:
-        """The same, for a process that another one has taken over from."""
-        self.tell(Leave())
-
-    def cut(self) -> None:
-        """Have it end at once, without waiting for its requests."""
-        self.tell(Cut())
-
     def tell(self, message: Message) -> None:
-        """Tell it something; what has it end has it drain."""
+        """Tell it something, such as how to end; harmless if it does, or has ended."""
         self._link.send(message)
         if isinstance(message, Drain | Leave | Cut) and self.state is not WorkerState.ENDED:
             self._become(DRAINS)
@@ -179,19 +166,17 @@ class WorkerProcess:
         """Its reply to a question; LinkError."""
         return await self._link.ask(question, arguments, within_s)
 
-    def kill(self) -> None:
-        """End it; harmless if it has ended."""
-        self._process.kill()
-
     def read_again(self) -> None:
         """Have it read its settings and files again, which sets `has_read`."""
         if self.state in {WorkerState.STARTING, WorkerState.SERVING}:
             self.has_read.clear()
             self.signal(signal.SIGHUP)
 
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal; harmless if it has ended."""
-        self._process.send_signal(number)
+        self._process.send_signal(number)  # harmless if it has ended, too
 
     def look(self) -> None:
         """Look for a sign of life since the last look; one that starts gives none yet."""
@@ -258,11 +243,6 @@ class WorkerProcess:
 
     def __repr__(self) -> str:
         return f"<WorkerProcess {self.place.index}: {self.state}, pid {self.pid}>"
-
-
-def command_of_workers() -> list[str]:
-    """The command of this process, as it is installed by now."""
-    return [sys.executable, *sys.orig_argv[1:]]
 
 
 async def killed(processes: Sequence[WorkerProcess]) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part
 from apfproxy.base.tasks import Recurring
+from apfproxy.workers.link import Drain, Leave
 from apfproxy.workers.process import WorkerProcess, WorkerState
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class WorkerSlot:
                 return False
             log.info("worker %d is process %d from now on", self.index, self._pid)
             if before is not None:
-                before.leave()
+                before.tell(Leave())
             return True
 
     def end(self) -> list[WorkerProcess]:
@@ -145,7 +146,6 @@ class WorkerSlot:
 
     @property
     def serves(self) -> bool:
-        """Whether there is a process that serves, and shows life."""
         return self.current is not None and self.current.shows_life
 
     @property
@@ -167,7 +167,7 @@ class WorkerSlot:
                 f"worker {self.index} did not serve within {START_WITHIN_S:g} s; its log says why"
             ) from None
         except asyncio.CancelledError:
-            process.drain()
+            process.tell(Drain())
             raise
         if process.state is WorkerState.DRAINING:
             raise OperatorError(f"worker {self.index} was told to end as soon as it had begun")
@@ -193,10 +193,8 @@ class WorkerSlot:
             self._on_lost(process)
 
     def _say(self, process: WorkerProcess) -> None:
-        if process.state is WorkerState.ENDED:
-            how = process.ended_how
-        else:
-            how = "drains, though its parent did not tell it to"
+        drains = "drains, though its parent did not tell it to"
+        how = process.ended_how if process.state is WorkerState.ENDED else drains
         self.problem = f"process {process.pid} {how}"
         when = f"in {self._pause_s:g} s" if self._pause_s else "now"
         log.warning(

@@ -84,7 +84,7 @@ class ParentLink(ServiceManager):
 
     def alive(self) -> None:
         """Show life, and the state unless the parent has not read the one before."""
-        is_read = self._link.is_sent
+        is_read = self._link.has_sent.is_set()
         self._link.send(Alive())
         if is_read and (self._sending is None or self._sending.done()):
             self._send_soon()
@@ -106,7 +106,7 @@ class ParentLink(ServiceManager):
             await self._send_state()
             try:
                 async with asyncio.timeout(LAST_WITHIN_S):
-                    await self._link.sent()
+                    await self._link.has_sent.wait()
             except TimeoutError:
                 log.warning("the parent does not read what was counted last")
 

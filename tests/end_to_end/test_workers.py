@@ -123,26 +123,6 @@ def test_killed_worker() -> None:
     assert 0 == code
 
 
-def test_replacement() -> None:
-    """SIGUSR2 has other processes serve; kept connections are told to end."""
-    with workers() as (served, port), connections(port, 8, REQUEST) as clients:
-        for each in clients:
-            assert answered(each) == 200
-        before = children(served)
-        served.send(signal.SIGUSR2)
-        served.line(REPLACED)
-        for each in clients:
-            with contextlib.suppress(ConnectionError):
-                while each.recv(65536):
-                    pass
-        status, _ = ask(port, "/")
-        after = [each for each in children(served) if each not in before]
-        code, _ = served.end()
-
-    assert (200, 0) == (status, code)
-    assert 2 == len(after)
-
-
 def test_killed_parent() -> None:
     """The workers drain, and end."""
     with workers() as (served, port), connections(port, 1, REQUEST) as (client,):
@@ -246,17 +226,6 @@ def test_what_a_worker_cannot_use(tmp_path: Path) -> None:
     assert 1 == code
     assert "worker 1 ended with exit code 1; its log says why" in text
     assert 1 == text.count("not YAML")
-
-
-def test_port_that_is_taken() -> None:
-    """Two parents do not share a port."""
-    with workers() as (_, port):
-        flags = ("--upstream", "http://127.0.0.1:9", "--listen", f"127.0.0.1:{port}")
-        with command("serve", *flags, "--admin", "none", "--workers", "2") as served:
-            code, text = served.rest()
-
-    assert 1 == code
-    assert "address already in use" in text
 
 
 def test_store(tmp_path: Path) -> None:

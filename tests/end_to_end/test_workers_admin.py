@@ -206,18 +206,6 @@ def test_worker_that_cannot_start(tmp_path: Path) -> None:
     assert 'apfproxy_worker_up{worker="1"} 0.0' in metrics
 
 
-def test_dumps() -> None:
-    """Kubernetes' pages have the sums, or the rows of both; one worker's alone are to be had."""
-    dumps = "/debug/api_priority_and_fairness"
-    with workers() as (_, _, admin):
-        levels = page(admin, f"{dumps}/dump_priority_levels").splitlines()
-        queues = page(admin, f"{dumps}/dump_queues").splitlines()
-        of_one = page(admin, f"{dumps}/dump_queues?worker=2").splitlines()
-
-    assert sum(int(line.split(",")[6]) for line in levels[1:]) == REQUESTS
-    assert len(queues) - 1 == 2 * (len(of_one) - 1)
-
-
 def test_clusters(tmp_path: Path) -> None:
     """The pages of several clusters are those of both workers, too."""
     with started_upstream() as upstream:

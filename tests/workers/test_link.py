@@ -85,8 +85,8 @@ async def test_messages() -> None:
     sent: list[Message] = [Serving(), State(b"x" * 3_000_000), Urgent("a"), Alive()]
     for each in sent[:2]:
         pair.worker.send(each)
-    was_sent = pair.worker.is_sent
-    await pair.worker.sent()
+    was_sent = pair.worker.has_sent.is_set()
+    await pair.worker.has_sent.wait()
     unknown = msgspec.msgpack.encode({"type": "Later", "a": 1}), b"\xc1", b""
     frames = [*unknown, *map(msgspec.msgpack.encode, sent[2:])]
     for byte in b"".join(len(each).to_bytes(4, "big") + each for each in frames):

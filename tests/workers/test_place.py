@@ -59,29 +59,24 @@ def test_told(objects: str | None) -> None:
     assert worker_place(environment) is None
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "1", '{"index": "a"}'])
-def test_nonsense(text: str) -> None:
-    """What nobody but a parent sets is an error if it is set otherwise."""
-    with pytest.raises(OperatorError, match=r"APFPROXY_WORKER: .*; only the parent"):
-        worker_place({WORKER: text})
-
-
-@pytest.mark.parametrize("wrong", [{"link": 99999}, {"link": -1}, {"index": 3}, {"index": 0}])
-def test_place_of_nobody(wrong: dict[str, int]) -> None:
-    """So it is with what no parent says, or one that is not there."""
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("", "{}", "[]", "1", '{"index": "a"}'),
+        *({"link": 99999}, {"link": -1}, {"link": 0}, {"index": 3}, {"index": 0}),
+    ],
+)
+def test_nonsense(wrong: str | dict[str, int], tmp_path: Path) -> None:
+    """What no parent says, or one that is not there, is an error; a link is a socket."""
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        told = json.loads(msgspec.structs.replace(PLACE, link=theirs.fileno()).told()[WORKER])
+    with ours, theirs, (tmp_path / "file").open("w") as file:
+        text = wrong
+        if isinstance(wrong, dict):
+            told = json.loads(msgspec.structs.replace(PLACE, link=theirs.fileno()).told()[WORKER])
+            change = wrong if wrong.get("link") != 0 else {"link": file.fileno()}
+            text = json.dumps(told | change)
         with pytest.raises(OperatorError, match=r"APFPROXY_WORKER: .*; only the parent"):
-            worker_place({WORKER: json.dumps(told | wrong)})
-
-
-def test_link_to_a_file(tmp_path: Path) -> None:
-    """A link is a socket."""
-    with (tmp_path / "file").open("w") as file:
-        place = msgspec.structs.replace(PLACE, link=file.fileno())
-        with pytest.raises(OperatorError, match="is no link to a parent; only the parent"):
-            worker_place(place.told())
+            worker_place({WORKER: str(text)})
 
 
 def handed(data: bytes) -> WorkerPlace:

@@ -11,7 +11,7 @@ import pytest
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import Settings
-from apfproxy.workers.link import Drain, LinkError, Urgent
+from apfproxy.workers.link import Cut, Drain, Leave, LinkError, Message, Urgent
 from apfproxy.workers.process import SILENT_LOOKS, WorkerProcess, WorkerState
 from tests.end_to_end.scene import until
 from tests.workers.scripts import (
@@ -40,16 +40,16 @@ class Scene:
         self.states.append(process.state)
 
 
-@pytest.mark.parametrize("word", ["drain", "leave", "cut"])
-async def test_life(word: str) -> None:
+@pytest.mark.parametrize("word", [Drain(), Leave(), Cut()])
+async def test_life(word: Message) -> None:
     """It serves, drains when it is told to, and ends; then nothing does harm."""
     scene = Scene(SERVES)
     process = scene.process
     await process.has_settled.wait()
     settled = process.state
-    getattr(process, word)()
+    process.tell(word)
     await process.has_ended.wait()
-    getattr(process, word)()
+    process.tell(word)
     process.kill()
     process.read_again()
 
@@ -62,7 +62,7 @@ async def test_life(word: str) -> None:
 async def test_drain_before_it_serves() -> None:
     """That it serves then is of no meaning."""
     scene = Scene(SERVES)
-    scene.process.drain()
+    scene.process.tell(Drain())
     await scene.process.has_ended.wait()
 
     assert [DRAINING, ENDED] == scene.states
@@ -72,7 +72,7 @@ async def test_somebody_else_has_it_drain() -> None:
     """It says so itself."""
     scene = Scene(DRAINS_AT_ONCE)
     await until(lambda: scene.process.state is DRAINING)
-    scene.process.drain()
+    scene.process.tell(Drain())
     await scene.process.has_ended.wait()
 
     assert [SERVING, DRAINING, ENDED] == scene.states
@@ -117,7 +117,7 @@ async def test_read_again() -> None:
     process.read_again()
     before = process.has_read.is_set()
     await process.has_read.wait()
-    process.cut()
+    process.tell(Cut())
     await process.has_ended.wait()
 
     assert not before
@@ -140,7 +140,7 @@ async def test_signs_of_life() -> None:
     process.tell(Urgent("a"))
     await until(lambda: process.last is not None)
     shown.append(process.shown_state)
-    process.drain()
+    process.tell(Drain())
     for _ in range(SILENT_LOOKS + 1):
         process.look()
     shown.append(process.shown_state)

@@ -14,6 +14,7 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.base.tasks import spawn
 from apfproxy.settings import Settings
 from apfproxy.workers import slot as module
+from apfproxy.workers.link import Drain
 from apfproxy.workers.process import WorkerProcess, WorkerState
 from apfproxy.workers.slot import WorkerSlot
 from tests.end_to_end.scene import until
@@ -275,7 +276,7 @@ async def test_hang_while_all_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async with kept(Scene(HANGS)) as scene:
         await scene.slot.begin()
         (process,) = scene.slot.end()
-        process.drain()
+        process.tell(Drain())
         await process.has_ended.wait()
         await until(lambda: scene.slot._looking._timer is None)  # noqa: SLF001 - nobody is left
 
