@@ -145,14 +145,19 @@ class Worker(NamedTuple):
             return ""
         return f"{reason}: {trouble}" if trouble else reason
 
-    def state_last(self) -> ProcessState | None:
-        """What it told last."""
-        last = None if self.process is None else self.process.last
-        return None if last is None else msgspec.msgpack.decode(last, type=ProcessState)
+    @property
+    def shown_state(self) -> str:
+        return WorkerState.ENDED if self.process is None else self.process.shown_state
+
+    @property
+    def last(self) -> bytes | None:
+        return None if self.process is None else self.process.last
 
     def state_now(self) -> ProcessState | None:
-        """The same, unless it tells nothing now."""
-        return None if self.why_not else self.state_last()
+        """What it told last, unless it tells nothing now."""
+        if self.last is None or self.why_not:
+            return None
+        return msgspec.msgpack.decode(self.last, type=ProcessState)
 
 
 class WorkersStates(States):
@@ -204,25 +209,37 @@ class WorkersStates(States):
         return of_worker(state, worker)
 
     async def state(self) -> ProcessState:
-        own, *states = (await self.each()).values()
-        silent = [each.state_last() for each in self.named().values() if each.why_not]
-        found = summed([*states, own], [each for each in (self._ended, *silent) if each])
+        living, ended = await self._told()
+        own, *states = living.values()
+        found = summed([*states, own], ended)
         for cluster in found.clusters:
             of_whole_server(cluster)
         return found
 
     async def each(self) -> dict[str, ProcessState]:
+        living, _ = await self._told()
+        return living
+
+    async def _told(self) -> tuple[dict[str, ProcessState], list[ProcessState]]:
+        """This process and each worker that tells something; what others have counted.
+
+        All are of one moment, so that nothing is counted twice, or not at all.
+        """
+        ended = [] if self._ended is None else [self._ended]
+        there = [(name, each, each.why_not, each.last) for name, each in self.named().items()]
         *_, own = gathered(self._parts())
-        found = {"": own}
-        for name, worker in self.named().items():
-            problem, state = worker.why_not, worker.state_now()
-            shown = WorkerState.ENDED if worker.process is None else worker.process.shown_state
-            own.workers.append(ShownWorker(name=name, state=shown, problem=problem))
-            if state is not None:
-                found[name] = of_worker(state, name)
-                await asyncio.sleep(0)
         own.restarts = self._workers.restarts
-        return found
+        living = {"": own}
+        for name, worker, problem, last in there:
+            own.workers.append(ShownWorker(name=name, state=worker.shown_state, problem=problem))
+            if last is not None:
+                state = msgspec.msgpack.decode(last, type=ProcessState)
+                if problem:
+                    ended.append(state)
+                else:
+                    living[name] = of_worker(state, name)
+                await asyncio.sleep(0)
+        return living, ended
 
     async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
         workers = self.named() if worker is None else {worker: self.told(worker)}

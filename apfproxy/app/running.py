@@ -168,7 +168,8 @@ async def _started(process: Served, signals: Signals) -> bool:
         await signals.first.wait()
         process.hurry(task.cancel)
         await signals.second.wait()
-        task.cancel()
+        if not task.cancelling():
+            task.cancel()
 
     hurrying = spawn(hurry(), name="waiting for a signal while starting")
     try:

@@ -375,7 +375,7 @@ async def test_overview_of_a_worker(scene: Scene) -> None:
         of_two = await read(client, "/debug/clusters?worker=2")
         await read(client, "/clusters/blue/debug/live?worker=2")
         redirect = await client.get("/?cluster=blue&worker=2", allow_redirects=False)
-        parent.workers = (one.told(1),)
+        parent.workers.slots = [one.told(1)]
         await pages.look()
         gone = await read(client, "/debug/clusters?worker=2", 404)
 
