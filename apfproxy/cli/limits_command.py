@@ -27,7 +27,7 @@ from apfproxy.flowcontrol.level_summary import (
 from apfproxy.objects.field_errors import counted, one_line, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from apfproxy.fleet.view import MemberView
     from apfproxy.flowcontrol.level_summary import LevelSummary
@@ -36,29 +36,21 @@ if TYPE_CHECKING:
 LONGEST_NAME = 60
 
 
-def or_any(value: int | None) -> str:
-    """A number of seats or percent, of which None is no limit."""
-    return "any" if value is None else str(value)
-
-
-COLUMNS: dict[str, tuple[Callable[[LevelSummary], str], str]] = {
-    "LEVEL": (lambda each: one_line(each.name) + " (draining)" * each.is_quiescing, ""),
-    "PRIORITY": (lambda each: str(each.priority or "-"), ""),
-    "SHARES": (lambda each: str(each.shares), "shares"),
-    "LEND %": (lambda each: str(each.lendable_percent), ""),
-    "BORROW %": (
-        lambda each: "-" if each.type == "Exempt" else or_any(each.borrowing_limit_percent),
-        "",
-    ),
-    "NOMINAL": (lambda each: str(each.nominal), "nominal"),
-    "LENDABLE": (lambda each: str(each.lendable), "lendable"),
-    "BORROWING": (lambda each: or_any(each.borrowing), ""),
-    "MIN": (lambda each: str(each.minimum), "minimum"),
-    "MAX": (lambda each: or_any(each.maximum), ""),
-    "CURRENT": (lambda each: str(each.current), "current"),
-    "IN USE": (lambda each: str(each.seats_in_use), "seats_in_use"),
+COLUMNS = {
+    "LEVEL": "name",
+    "PRIORITY": "priority",
+    "SHARES": "shares",
+    "LEND %": "lendable_percent",
+    "BORROW %": "borrowing_limit_percent",
+    "NOMINAL": "nominal",
+    "LENDABLE": "lendable",
+    "BORROWING": "borrowing",
+    "MIN": "minimum",
+    "MAX": "maximum",
+    "CURRENT": "current",
+    "IN USE": "seats_in_use",
 }
-"""The cell of a level, and the field of the sums of all levels."""
+"""The field of a level, of which the sums of all levels may have one, too."""
 MEMBER_COLUMNS = ("MEMBER", "CLAIM", "SHARE %", "USED", "DEMAND", "LIMIT", "SEEN")
 STANDS: dict[str, str] = {
     LeaseState.JOINING: "this one has not joined yet, and",
@@ -161,6 +153,17 @@ def with_levels(summary: LevelsSummary, names: Collection[str]) -> LevelsSummary
     return msgspec.structs.replace(summary, levels=kept)
 
 
+def cell(level: LevelSummary, field: str) -> str:
+    """A field of a level as text; a limit that there is not is `any`."""
+    value = getattr(level, field)
+    if field == "name":
+        return one_line(value) + " (draining)" * level.is_quiescing
+    is_exempt = level.type == "Exempt" and field == "borrowing_limit_percent"
+    if is_exempt or (field == "priority" and not value):
+        return "-"
+    return "any" if value is None else str(value)
+
+
 def table(summary: LevelsSummary, where: str) -> Iterator[str]:
     """The lines of the table: the levels, the sums of all, and what the server has.
 
@@ -169,8 +172,8 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
     columns = dict(COLUMNS)
     if all(level.priority is None for level in summary.levels):
         del columns["PRIORITY"]
-    rows = [[cell(level) for cell, _ in columns.values()] for level in summary.levels]
-    sums = [str(getattr(summary.sums, field)) if field else "" for _, field in columns.values()]
+    rows = [[cell(level, field) for field in columns.values()] for level in summary.levels]
+    sums = [str(getattr(summary.sums, field, "")) for field in columns.values()]
     shared = summary.shared_limit
     whole = "in all"
     if shared is not None:
