@@ -39,7 +39,7 @@ from apfproxy.settings.contradictions import (
     fleet_warnings,
     lacks_server,
 )
-from apfproxy.settings.file import Setting, SettingsError, load_settings, settings_in
+from apfproxy.settings.file import SettingsError, field_path, load_settings, way_to
 from apfproxy.settings.store_address import store_address
 from apfproxy.settings.values import (
     BOOL,
@@ -193,15 +193,6 @@ METAVARS = {
 }
 
 
-def way_to(path: str) -> list[Setting]:
-    """The sections on the way to a setting, and the setting."""
-    record, found = Settings, []
-    for key in path.split("."):
-        found.append(settings_in(record)[key])
-        record = found[-1].section or record  # type: ignore[assignment]  # a record, too
-    return found
-
-
 def option_of(name: str, path: str, text: str) -> click.Option:
     """Make a flag of a setting, with its form, choices, bounds and default."""
     setting, flag = way_to(path)[-1], f"--{name}"
@@ -229,9 +220,7 @@ def option_of(name: str, path: str, text: str) -> click.Option:
 
 ROWS = {name: row for flags in FLAGS.values() for name, row in flags.items()}
 OPTIONS = [option_of(name, *row) for name, row in ROWS.items()]
-FIELDS = {
-    name.replace("-", "_"): [each.name for each in way_to(path)] for name, (path, _) in ROWS.items()
-}
+FIELDS = {name.replace("-", "_"): field_path(path).split(".") for name, (path, _) in ROWS.items()}
 """By the parameters of flags the fields on the way to their settings."""
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import structs
@@ -29,7 +30,7 @@ from apfproxy.settings import (
     wire_name,
     with_values,
 )
-from apfproxy.settings.file import settings_in
+from apfproxy.settings.file import field_path
 from apfproxy.settings.lines import SettingsLines
 from apfproxy.settings.store_address import Kind, store_address
 
@@ -47,19 +48,51 @@ if TYPE_CHECKING:
         UpstreamSettings,
     )
 
-OWN_CERTIFICATE = """
+
+class Rule(NamedTuple):
+    """What is wrong if settings are so, in the words of the message; see `rules`."""
+
+    text: str
+    kind: str
+    one: attrgetter[Any]
+    value: str | None
+    other: attrgetter[Any]
+
+
+RULE = re.compile(
+    r"(?:give either )?(?:(?P<section>\S+): )?(?P<one>[\w.]+)(?: (?P<value>\w+))?(?: \(\S+\))?"
+    r" (?P<kind>needs|and|or) (?P<other>[\w.]+)"
+)
+
+
+def rules(lines: str) -> tuple[Rule, ...]:
+    """Read rules that stand in the words of their messages.
+
+    `A needs B`: B is unset though A is set, or has the value that stands behind it.  `S: A and B`:
+    only one of these in a section is set.  `either A or B`: both are.
+    """
+    found = []
+    for text in re.sub(r"\n +", " ", lines.strip()).splitlines():
+        parts = RULE.match(text)
+        assert parts is not None, text
+        section = f"{parts['section']}." if parts["section"] else ""
+        one, other = (attrgetter(field_path(section + parts[each])) for each in ("one", "other"))
+        found.append(Rule(text, parts["kind"], one, parts["value"], other))
+    return tuple(found)
+
+
+OWN_CERTIFICATE = rules("""
 downstream.tls: certificateFile (--tls-cert-file) and keyFile (--tls-private-key-file) go together;
   give both
-"""
-OF_THE_WHOLE = f"""
-{OWN_CERTIFICATE.strip()}
+""")
+OF_THE_WHOLE = OWN_CERTIFICATE + rules("""
 adminTls: certificateFile and keyFile go together; give both
 adminTls.clientCaFile needs adminTls.certificateFile and adminTls.keyFile
 fleet: certificateFile and keyFile go together; give both
 fleet.replicas (--fleet-replicas) needs fleet.store (--fleet)
 fleet.context needs fleet.kubeconfig, which has the contexts
-"""
-OF_AN_API = """
+""")
+OF_AN_API = rules("""
 upstream.service needs upstream.service.name, which says whose servers to forward to
 upstream.service.context needs upstream.service.kubeconfig, which has the contexts
 give either flowControl.perEndpoint (--per-endpoint) or flowControl.serverConcurrencyLimit
@@ -93,14 +126,7 @@ authentication.apiKeys needs authentication.apiKeys.file, which has the keys
 authentication.apiKeys.unknown anonymous needs authentication.anonymous
 authentication.unverified.namesPerAddress needs authentication.unverified.address, by which
   clients of an address that shows more names count
-"""
-"""Rules in the words of their messages.  `A needs B`: B is unset though A is set, or has the value
-that stands behind it.  `S: A and B`: only one of these in a section is set.  `either A or B`: both
-are."""
-RULE = re.compile(
-    r"(?:give either )?(?:(?P<section>\S+): )?(?P<one>[\w.]+)(?: (?P<value>\w+))?(?: \(\S+\))?"
-    r" (?P<kind>needs|and|or) (?P<other>[\w.]+)"
-)
+""")
 AUTHORIZATION = "authorization"
 SECRETS_OF_PLAIN_APIS = ("Authorization", "X-API-Key", "Api-Key", "apikey", "X-Auth-Token")
 """Fields by which clients of HTTP APIs say who they are, by the words of most such APIs."""
@@ -195,31 +221,17 @@ def _covers(host: str, other: str) -> bool:
     return host in {"", "::" if ":" in other else "0.0.0.0"}  # noqa: S104 - a question
 
 
-def _broken(rules: str, settings: Settings) -> Iterator[str]:
-    for rule in re.sub(r"\n +", " ", rules.strip()).splitlines():
-        found = RULE.match(rule)
-        assert found is not None, rule
-        section = f"{found['section']}." if found["section"] else ""
-        one, default = _value(settings, section + found["one"])
-        other, usual = _value(settings, section + found["other"])
-        has_one = one == found["value"] if found["value"] else one != default
-        has_other = other != usual if found["kind"] == "or" else bool(other)
+def _broken(rules: tuple[Rule, ...], settings: Settings) -> Iterator[str]:
+    for rule in rules:
+        one, other = rule.one(settings), rule.other(settings)
+        has_one = one == rule.value if rule.value else one != rule.one(DEFAULTS)
         is_broken = {
-            "needs": has_one and not has_other,
-            "and": has_one != has_other,
-            "or": has_one and has_other,
+            "needs": has_one and not other,
+            "and": has_one != bool(other),
+            "or": has_one and other != rule.other(DEFAULTS),
         }
-        if is_broken[found["kind"]]:
-            yield rule
-
-
-def _value(settings: Settings, path: str) -> tuple[object, object]:
-    """The value of a setting or a section, and its default."""
-    value, default = settings, DEFAULTS
-    for key in path.split("."):
-        name = settings_in(type(value))[key].name
-        value, default = getattr(value, name), getattr(default, name)
-    return value, default
+        if is_broken[rule.kind]:
+            yield rule.text
 
 
 def _of_an_api(settings: Settings) -> list[str]:

@@ -142,6 +142,20 @@ def setting_paths(record: type[Record] = Settings, prefix: str = "") -> list[str
     return paths
 
 
+def way_to(path: str) -> list[Setting]:
+    """The sections on the way to a setting, and the setting."""
+    record, found = Settings, []
+    for key in path.split("."):
+        found.append(settings_in(record)[key])
+        record = found[-1].section or record  # type: ignore[assignment]  # a record, too
+    return found
+
+
+def field_path(path: str) -> str:
+    """The fields on the way to a setting: `flow_control.per_endpoint`."""
+    return ".".join(each.name for each in way_to(path))
+
+
 def load_settings(
     path: Path, over: Callable[[Settings], Settings] = lambda settings: settings
 ) -> Settings:
