@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -143,6 +144,8 @@ class Followed:
 
 
 LIST = "/v1/flowschemas?limit=250"
+ERRORS = {"cut": BROKEN, "away": AWAY, "410": GONE, "404": NOT_FOUND, "403": FORBIDDEN, "429": BUSY}
+TYPES = {"+": "ADDED", "-": "DELETED", "?": "ODD"}
 
 
 def watch(version: str) -> str:
@@ -150,100 +153,76 @@ def watch(version: str) -> str:
     return f"/v1/flowschemas?watch=1&resourceVersion={version}&allowWatchBookmarks=true"
 
 
-@pytest.mark.parametrize(
-    ("script", "asked", "names"),
-    [
-        pytest.param(
-            [page("5", "a", "b"), [event("DELETED", "a", "6"), event("ADDED", "c", "7")], []],
-            [LIST, watch("5"), watch("7")],
-            ["b", "c"],
-            id="a-watch-that-ends-goes-on",
-        ),
-        pytest.param(
-            [
-                page("5", "a", token="t1"),  # noqa: S106
-                page("5", "b", token="t2"),  # noqa: S106
-                page("5", "c"),
-                [],
-            ],
-            [LIST, f"{LIST}&continue=t1", f"{LIST}&continue=t2", watch("5")],
-            ["a", "b", "c"],
-            id="chunks",
-        ),
-        pytest.param(
-            [page("5", "a", token="t1"), GONE, page("6", "b"), []],  # noqa: S106
-            [LIST, f"{LIST}&continue=t1", "/v1/flowschemas?", watch("6")],
-            ["b"],
-            id="continuation-has-expired",
-        ),
-        pytest.param(
-            [page("5"), [event("BOOKMARK", None, "9")], []],
-            [LIST, watch("5"), watch("9")],
-            [],
-            id="bookmark",
-        ),
-        pytest.param(
-            [page("5", "a"), GONE, page("8", "b"), []],
-            [LIST, watch("5"), LIST, watch("8")],
-            ["b"],
-            id="410",
-        ),
-        pytest.param(
-            [page("5", "a"), [event("ADDED", "x", "6"), gone()], page("8", "b"), []],
-            [LIST, watch("5"), LIST, watch("8")],
-            ["b"],
-            id="410-within-the-watch",
-        ),
-        pytest.param(
-            [page("5"), [event("ADDED", "a", "6"), gone(500)], page("7", "b"), []],
-            [LIST, watch("5"), LIST, watch("7")],
-            ["b"],
-            id="another-error-within-the-watch",
-        ),
-        pytest.param(
-            [page("5"), [event("ADDED", "a", "6"), BROKEN], page("6", "a"), []],
-            [LIST, watch("5"), LIST, watch("6")],
-            ["a"],
-            id="cut",
-        ),
-        pytest.param(
-            [page("5"), [event("ADDED", "a", "6"), BROKEN], page("6", "b"), []],
-            [LIST, watch("5"), LIST, watch("6")],
-            ["b"],
-            id="cut-and-other-objects-at-the-same-version",
-        ),
-        pytest.param(
-            [page("5", "a"), [BROKEN], AWAY, AWAY, page("3", "b"), []],
-            [LIST, watch("5"), LIST, LIST, LIST, watch("3")],
-            ["b"],
-            id="away",
-        ),
-        pytest.param(
-            [NOT_FOUND, page("5", "a"), NOT_FOUND, page("6", "a"), []],
-            [
-                LIST,
-                "/v1beta3/flowschemas?limit=250",
-                watch("5").replace("v1", "v1beta3"),
-                LIST,
-                watch("6"),
-            ],
-            ["a"],
-            id="v1beta3-until-v1-is-served",
-        ),
-        pytest.param(
-            [page("5", "a"), [event("ODD", "b", "6")], page("6", "a"), []],
-            [LIST, watch("5"), LIST, watch("6")],
-            ["a"],
-            id="unknown-event",
-        ),
-    ],
-)
-async def test_follows(script: list[object], asked: list[str], names: list[str]) -> None:
-    """Whatever comes, what is asked next is what keeps the objects right."""
-    followed = await Followed(*script).run()
+def read_event(word: str) -> object:
+    """An event of a watch, or the error that ends it: see `read_script`."""
+    if word[0] == "~":
+        return event("BOOKMARK", None, word[1:])
+    if word[0] == "!":
+        return gone(int(word[1:]) if word[1:].isdigit() else word[1:])
+    return ERRORS.get(word) or event(TYPES[word[0]], word[1], word[2:])
 
-    assert asked == followed.api.asked
-    assert names == sorted(followed.reflector.objects)
+
+def read_script(text: str) -> list[object]:
+    """A script as a line.
+
+    `[5 a b +t]` is a list of version 5 with two names and a continuation, `(+a6 -b7 ~9 !410 cut)` a
+    watch with events, names and versions, a bookmark, an error, and a failure.
+    """
+    script: list[object] = []
+    for part in re.findall(r"\[[^]]*\]|\([^)]*\)|\S+", text):
+        words = part[1:-1].split()
+        if part[0] == "[":
+            names = [each for each in words[1:] if each[0] != "+"]
+            token = "".join(each[1:] for each in words if each[0] == "+")
+            script.append(page(words[0], *names, token=token))
+        else:
+            script.append([*map(read_event, words)] if part[0] == "(" else ERRORS[part])
+    return script
+
+
+def read_asked(text: str) -> list[str]:
+    """Questions: L a list, L+t a continued one, A one of all at once, W5 a watch; b for v1beta3."""
+    forms = {"A": "/v1/flowschemas?", "L": LIST}
+    asked = []
+    for word in text.split():
+        plain = word.removeprefix("b")
+        if plain[0] == "W":
+            question = watch(plain[1:])
+        else:
+            question = forms[plain[0]] + plain[1:].replace("+", "&continue=")
+        asked.append(question if plain == word else question.replace("/v1/", "/v1beta3/"))
+    return asked
+
+
+def rows(table: str) -> Any:  # noqa: ANN401 - pytest's
+    """The rows of a table, each with its name."""
+    parts = [re.split(" ?[:>] ?", line, maxsplit=3) for line in table.strip().splitlines()]
+    return [pytest.param(*each[1:], id=each[0].replace(" ", "-")) for each in parts]
+
+
+FOLLOWS = """
+a watch that ends goes on: [5 a b] (-a6 +c7) () > L W5 W7 > b c
+chunks: [5 a +t1] [5 b +t2] [5 c] () > L L+t1 L+t2 W5 > a b c
+continuation has expired: [5 a +t1] 410 [6 b] () > L L+t1 A W6 > b
+bookmark: [5] (~9) () > L W5 W9 >
+410: [5 a] 410 [8 b] () > L W5 L W8 > b
+410 within the watch: [5 a] (+x6 !410) [8 b] () > L W5 L W8 > b
+another error within the watch: [5] (+a6 !500) [7 b] () > L W5 L W7 > b
+cut: [5] (+a6 cut) [6 a] () > L W5 L W6 > a
+cut and other objects at the same version: [5] (+a6 cut) [6 b] () > L W5 L W6 > b
+away: [5 a] (cut) away away [3 b] () > L W5 L L L W3 > b
+v1beta3 until v1 is served: 404 [5 a] 404 [6 a] () > L bL bW5 L W6 > a
+unknown event: [5 a] (?b6) [6 a] () > L W5 L W6 > a
+"""
+
+
+@pytest.mark.parametrize(("script", "asked", "names"), rows(FOLLOWS))
+async def test_follows(script: str, asked: str, names: str) -> None:
+    """Whatever comes, what is asked next is what keeps the objects right."""
+    followed = await Followed(*read_script(script)).run()
+
+    assert read_asked(asked) == followed.api.asked
+    assert names.split() == sorted(followed.reflector.objects)
     assert followed.reflector.is_synced
     assert followed.reflector.problem is None
 
@@ -262,91 +241,52 @@ async def test_objects_are_typed() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        pytest.param([AWAY, AWAY, AWAY], [1.0, 2.0, 4.0], id="away"),
-        pytest.param(
-            [page("5"), [event("ADDED")], [event("ADDED")], []],
-            [1.0, 1.0, 2.0],
-            id="ends-after-an-event",
-        ),
-        pytest.param(
-            [page("5"), BROKEN, AWAY, page("5"), [event("ADDED"), BROKEN]],
-            [1.0, 2.0, 1.0],
-            id="an-event-makes-it-well",
-        ),
-        pytest.param([BUSY, page("5"), BUSY], [7.0, 7.0], id="asked-to-wait"),
-        pytest.param([page("5"), GONE, page("5"), GONE], [1.0, 2.0], id="always-gone"),
-    ],
-)
-async def test_pauses(script: list[object], expected: list[float]) -> None:
+PAUSES = """
+away: away away away > 1 2 4
+ends after an event: [5] (+a1) (+a1) () > 1 1 2
+an event makes it well: [5] cut away [5] (+a1 cut) > 1 2 1
+asked to wait: 429 [5] 429 > 7 7
+always gone: [5] 410 [5] 410 > 1 2
+"""
+
+
+@pytest.mark.parametrize(("script", "expected"), rows(PAUSES))
+async def test_pauses(script: str, expected: str) -> None:
     """Pauses grow while it does not work, and start anew when it does."""
-    followed = await Followed(*script).run()
+    followed = await Followed(*read_script(script)).run()
 
-    assert expected == followed.pauses
+    assert [*map(float, expected.split())] == followed.pauses
+
+
+READER = (
+    "answered 403; give the proxy's user the cluster role of config/kubernetes/rbac/reader.yaml"
+)
+SERVED = "answered 404; it has to serve flowcontrol.apiserver.k8s.io/v1 or v1beta3"
 
 
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        pytest.param([AWAY], "flowschemas: cannot connect", id="away"),
-        pytest.param(
-            [FORBIDDEN],
-            "flowschemas: answered 403; give the proxy's user the cluster role of"
-            " config/kubernetes/rbac/reader.yaml",
-            id="forbidden",
-        ),
-        pytest.param(
-            [NOT_FOUND, NOT_FOUND],
-            "flowschemas: answered 404; it has to serve flowcontrol.apiserver.k8s.io/v1 or v1beta3",
-            id="no-version",
-        ),
-        pytest.param(
-            [{"kind": "Pod"}],
-            "flowschemas: an object has no resourceVersion: is this a Kubernetes API?",
-            id="no-list",
-        ),
-        pytest.param(
-            [{**page("5"), "items": "x"}],
-            "flowschemas: the response is no list of objects",
-            id="no-items",
-        ),
-        pytest.param(
-            [{**page("5"), "items": [schema(None)]}],
-            "flowschemas: an object has no name",
-            id="no-name",
-        ),
-        pytest.param(
-            [page("5", "a", token="t"), page("5", "b", token="t")],  # noqa: S106
-            "flowschemas: a list of more than 2 chunks",
-            id="endless",
-        ),
-        pytest.param([page("5", *"abcd")], "flowschemas: more than 3 objects", id="too-many"),
-        pytest.param(
-            [page("5", *"abc"), [event("ADDED", "d")]],
-            "flowschemas: more than 3 objects",
-            id="too-many-later",
-        ),
-        pytest.param(
-            [page("5"), [gone("x")]], "flowschemas: the watch ended: too old", id="odd-error"
-        ),
-        pytest.param([GONE, GONE], "flowschemas: answered 410", id="lists-are-gone"),
-        pytest.param(
+        ("away", "cannot connect"),
+        ("403", READER),
+        ("404 404", SERVED),
+        ("410 410", "answered 410"),
+        ("[5] (cut) 403", READER),
+        ("[5] (!x)", "the watch ended: too old"),
+        ("[5 a +t] [5 b +t]", "a list of more than 2 chunks"),
+        ("[5 a b c d]", "more than 3 objects"),
+        ("[5 a b c] (+d1)", "more than 3 objects"),
+        ([{"kind": "Pod"}], "an object has no resourceVersion: is this a Kubernetes API?"),
+        ([{**page("5"), "items": "x"}], "the response is no list of objects"),
+        ([{**page("5"), "items": [schema(None)]}], "an object has no name"),
+        (
             [page("5"), [{**event("ADDED"), "type": ["ADDED"]}]],
-            "flowschemas: an event of the watch is of no known type",
-            id="odd-event",
-        ),
-        pytest.param(
-            [page("5"), [BROKEN], FORBIDDEN],
-            "flowschemas: answered 403; give the proxy's user the cluster role of"
-            " config/kubernetes/rbac/reader.yaml",
-            id="another-than-before",
+            "an event of the watch is of no known type",
         ),
     ],
 )
 async def test_problem(
-    script: list[object],
+    script: str | list[object],
     expected: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -354,9 +294,9 @@ async def test_problem(
     """What is wrong is said, once in the log, and what to do."""
     monkeypatch.setattr(reflector_module, "MAX_OBJECTS", 3)
     monkeypatch.setattr(reflector_module, "MAX_CHUNKS", 2)
-    followed = await Followed(*script).run()
+    followed = await Followed(*(read_script(script) if isinstance(script, str) else script)).run()
 
-    assert expected == followed.reflector.problem
+    assert f"flowschemas: {expected}" == followed.reflector.problem
     assert 1 == sum(expected in record.getMessage() for record in caplog.records)
 
 
