@@ -189,8 +189,6 @@ def _greatest(lists: Values) -> list[Holder]:
 
 
 class MeterState(State, frozen=True):
-    """See `LevelMeter`."""
-
     requests_executing: Times = Times()
     requests_waiting: Times = Times()
     seats_in_use: Times = Times()
@@ -372,7 +370,16 @@ class ServedState(State, frozen=True):
     head_ns: Times = Times()
 
 
-class EndpointState(State, frozen=True):
+class Connections(State, frozen=True):
+    open_count: Amount = 0
+    idle_count: Amount = 0
+
+    @property
+    def active_count(self) -> int:
+        return self.open_count - self.idle_count
+
+
+class EndpointState(Connections, frozen=True):
     """One address of the upstream; `share` is the part of all requests that it should have.
 
     One that is drained may have come back meanwhile, and then is there twice.
@@ -385,21 +392,15 @@ class EndpointState(State, frozen=True):
     share: Annotated[float, MEAN] = 0.0
     seats: Amount = 0
     busy_count: Amount = 0
-    open_count: Amount = 0
-    idle_count: Amount = 0
     ejections_total: Count = 0
     served: ServedState = ServedState()
-
-    @property
-    def active_count(self) -> int:
-        return self.open_count - self.idle_count
 
     @property
     def is_drained(self) -> bool:
         return self.health.state == DRAINING
 
 
-class UpstreamState(State, frozen=True):
+class UpstreamState(Connections, frozen=True):
     """The servers behind together, see `UpstreamHealth`, `Pool` and `PoolCounters`.
 
     The endpoints come in the order in which they are named; those that are drained come last, and
@@ -415,8 +416,6 @@ class UpstreamState(State, frozen=True):
     seats_per_endpoint: First[int | None] = None
     served: ServedState = ServedState()
     endpoints: Annotated[list[EndpointState], _by("url", "is_drained")] = []
-    open_count: Amount = 0
-    idle_count: Amount = 0
     waiting_count: Amount = 0
     bytes_received: Count = 0
     bytes_sent: Count = 0
@@ -424,17 +423,11 @@ class UpstreamState(State, frozen=True):
     rebalanced: Count = 0
     handshakes: Counts = {}
 
-    @property
-    def active_count(self) -> int:
-        return self.open_count - self.idle_count
-
 
 # A cluster.
 
 
 class RequestsState(State, frozen=True):
-    """What was done for one cluster's requests, see `ProxyCounters`."""
-
     abandoned_given_up: Count = 0
     abandoned_requests: Count = 0
     client_aborts: Count = 0
@@ -469,8 +462,6 @@ class LoadsState(Growing):
 
 
 class AuthenticationState(State, frozen=True):
-    """See `AuthenticationCounters`."""
-
     authenticated: Count = 0
     anonymous: Count = 0
     unverified: Count = 0
@@ -480,8 +471,6 @@ class AuthenticationState(State, frozen=True):
 
 
 class ReviewState(State, frozen=True):
-    """Questions of one kind to the upstream, see `UpstreamApi`."""
-
     kind: First[str] = ""
     asked_total: Count = 0
     failures_total: Count = 0
@@ -501,8 +490,6 @@ class Expiry(State, frozen=True):
 
 
 class Share(State, frozen=True):
-    """The part of one worker in a cluster."""
-
     name: str = ""
     seats_in_use: int = 0
     executing: int = 0
@@ -604,8 +591,6 @@ class ClusterState(Growing):
 
 
 class Http2State(State, frozen=True):
-    """See `Http2Counters`."""
-
     connections: Count = 0
     connections_open: Amount = 0
     floods: Counts = {}
@@ -616,8 +601,6 @@ class Http2State(State, frozen=True):
 
 
 class ListenerState(State, frozen=True):
-    """Connections of clients, see `ListenerCounters`."""
-
     bytes_from_clients: Count = 0
     bytes_to_clients: Count = 0
     connections_accepted: Count = 0
@@ -651,8 +634,6 @@ class AccessLogState(State, frozen=True):
 
 
 class TracesState(State, frozen=True):
-    """Traces on their way to a collector."""
-
     exported: Count = 0
     failed: Count = 0
     dropped: Count = 0
