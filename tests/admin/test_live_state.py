@@ -255,36 +255,31 @@ def parent(*names: str, silent: str = "") -> ProcessState:
     return ProcessState(workers=[*workers, *([problem] if silent else [])])
 
 
-@pytest.mark.parametrize(
-    ("workers", "expected"),
-    [
-        (["1", "2"], "late"),
-        (["1"], "worker 1: late"),
-    ],
-)
-def test_who_has_a_problem(workers: list[str], expected: str) -> None:
-    """Where not all have it, the problem names them, and so does an event."""
+def messages(process: ProcessState, cluster: str = "") -> list[str]:
+    """The events on the page of a cluster, which is made up."""
+    [shown_one] = Scene(()).state().clusters
+    shown_one.name = cluster
+    events = live_state(process, shown_one, History())["configuration"]["events"]
+    return [each["message"] for each in events]
+
+
+def test_who_has_a_problem() -> None:
+    """Where not all have it, the problem names them, and so does an event.
+
+    What is of each by itself, such as its seats, names them even where all say the same.
+    """
     process = parent("1", "2")
-    process.health = [CheckState(name="limits", problems={"late": workers})]
-    process.events = [EventState(message="late", workers=workers)]
-    process.clusters = Scene(()).state().clusters
-    state = live_state(process, process.clusters[0], History())
-
-    assert [expected] == [each["problem"] for each in state["problems"]]
-    assert [expected] == [each["message"] for each in state["configuration"]["events"]]
-
-
-def test_events_of_each_worker() -> None:
-    """What is of each by itself, such as its seats, names them even where all say the same."""
-    process = parent("1", "2")
-    event = EventState(message="this member holds 4 of 8 seats", workers=["1", "2"], is_own=True)
-    process.events = [event]
-    process.clusters = Scene(()).state().clusters
-    state = live_state(process, process.clusters[0], History())
-
-    assert ["worker 1, 2: this member holds 4 of 8 seats"] == [
-        each["message"] for each in state["configuration"]["events"]
+    both = ["1", "2"]
+    process.health = [CheckState(name="limits", problems={"late": both, "slow": ["1"]})]
+    process.events = [
+        EventState(message="late", workers=both),
+        EventState(message="slow", workers=["1"]),
+        EventState(message="this member holds 4 of 8 seats", workers=both, is_own=True),
     ]
+    found = messages(process)
+
+    assert ["late", "worker 1: slow"] == [each["problem"] for each in problems(process)]
+    assert ["late", "worker 1: slow", "worker 1, 2: this member holds 4 of 8 seats"] == found
 
 
 def test_events_of_a_cluster() -> None:
@@ -294,13 +289,8 @@ def test_events_of_a_cluster() -> None:
         events.of_cluster(name).loaded(1.0, 2, [], [], is_whole=True)
     events.record(2.0, "Settings changed")
     *_, process = gathered(ProcessParts(started_s=1.0, health=(), events=events))
-    [cluster] = Scene(()).state().clusters
-    cluster.name = "b"
 
-    assert ["b: Generation 2 is in force", "Settings changed"] == [
-        each["message"]
-        for each in live_state(process, cluster, History())["configuration"]["events"]
-    ]
+    assert ["b: Generation 2 is in force", "Settings changed"] == messages(process, "b")
 
 
 def test_workers_that_end_or_are_silent() -> None:
