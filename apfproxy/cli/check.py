@@ -175,6 +175,8 @@ def check(  # noqa: PLR0913  flags
 
     entries = [entry for problem in read.problems for entry in problem_entries(problem)]
     severity = {"severity": str(Severity.ERROR)} if strict else {}
+    left_out = {each.source for each in read.left_out}  # which says enough beside objects
+    nothing = not (read.objects or read.problems)
     entries += [
         entry_of(LEFT_OUT, each.source, each.message, line=each.line, **severity)
         for each in read.left_out
@@ -182,7 +184,7 @@ def check(  # noqa: PLR0913  flags
     entries += [
         entry_of(NOTHING_GIVEN, path, "there is no object in it")
         for path in paths
-        if is_empty(path, read)
+        if is_empty(path, read) and (nothing or path not in left_out)
     ]
     entries += [finding_entry(finding, read) for finding in findings]
     places = {name: place for place, (name, _) in enumerate(contents.files)}
