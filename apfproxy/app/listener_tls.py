@@ -140,44 +140,29 @@ def parts_of(settings: Settings) -> object:
 
 def spoken(downstream: DownstreamSettings) -> str:
     """What clients may speak beside plain HTTP/1.1, as the log's first line has it."""
-    has_tls = downstream.tls.certificate_file is not None
-    behind = ", behind the PROXY protocol" if downstream.proxy_protocol else ""
-    if not downstream.http2.is_enabled or WHY_NOT:
-        return (" with TLS" if has_tls else "") + behind
-    if has_tls:
-        return " with TLS and HTTP/2" + behind
-    return (", with HTTP/2 by prior knowledge" if downstream.http2.is_cleartext else "") + behind
+    has_tls, http2 = downstream.tls.certificate_file is not None, downstream.http2
+    found = " with TLS" if has_tls else ""
+    if http2.is_enabled and not WHY_NOT and (has_tls or http2.is_cleartext):
+        found += " and HTTP/2" if has_tls else ", with HTTP/2 by prior knowledge"
+    return found + (", behind the PROXY protocol" if downstream.proxy_protocol else "")
 
 
 def warning(downstream: DownstreamSettings) -> str:
     """Why what the settings ask for has no effect; "" if it has, or if they ask for nothing."""
-    http2 = downstream.http2
-    if not http2.is_cleartext:
-        return _field_warning(downstream)
+    has_tls, http2, why = downstream.tls.certificate_file is not None, downstream.http2, WHY_NOT
     if not http2.is_enabled:
-        return "downstream.http2.cleartext has no effect: downstream.http2.enabled is false"
-    if WHY_NOT:
-        return f"downstream.http2.cleartext has no effect: {WHY_NOT}"
-    if downstream.tls.certificate_file is not None:
+        why = "downstream.http2.enabled is false"
+    elif has_tls:
+        why = why or "downstream.tls is on; clients speak HTTP/2 over TLS without it"
+    if http2.is_cleartext and why:
+        return f"downstream.http2.cleartext has no effect: {why}"
+    is_spoken = http2.is_enabled and not WHY_NOT and (has_tls or http2.is_cleartext)
+    if is_spoken and downstream.max_head_bytes > LONGEST_FIELD:
         return (
-            "downstream.http2.cleartext has no effect: downstream.tls is on; clients speak HTTP/2"
-            " over TLS without it"
+            "downstream.maxHeadBytes: over HTTP/2 one field has 64 KiB at most, and a longer one"
+            " gets 431; where clients send such fields, set downstream.http2.enabled to false"
         )
-    return _field_warning(downstream)
-
-
-def _field_warning(downstream: DownstreamSettings) -> str:
-    """Say that `maxHeadBytes` lets one long field in over HTTP/1.1 only."""
-    http2 = downstream.http2
-    is_spoken = downstream.tls.certificate_file is not None or http2.is_cleartext
-    if WHY_NOT or not (is_spoken and http2.is_enabled):
-        return ""
-    if downstream.max_head_bytes <= LONGEST_FIELD:
-        return ""
-    return (
-        "downstream.maxHeadBytes: over HTTP/2 one field has 64 KiB at most, and a longer one gets"
-        " 431; where clients send such fields, set downstream.http2.enabled to false"
-    )
+    return ""
 
 
 def say_why_not(downstream: DownstreamSettings) -> None:
