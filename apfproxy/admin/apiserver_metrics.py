@@ -52,9 +52,7 @@ def apiserver_page(
     counters: ApiServerCounters, store: Callable[[], StoreState], started_s: float
 ) -> ScrapedPage:
     """The page of an API server that began at a time, in seconds since 1970."""
-    return ScrapedPage(
-        TABLE, lambda: [{"": ApiServerState(counters, store(), used_state(started_s))}]
-    )
+    return ScrapedPage(TABLE, lambda: ApiServerState(counters, store(), used_state(started_s)))
 
 
 def _requests(state: ApiServerState) -> Labelled:

@@ -135,27 +135,17 @@ def page(table: Sequence[Family], states: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 class ScrapedPage:
-    """A page for scrapers.
-
-    Args:
-        table: Its families.
-        states: Makes what they show, by the names of workers; at the end it is whole.
-    """
+    """A page for scrapers: a table, and what makes the state that it shows."""
 
     content_type: ClassVar[str] = CONTENT_TYPE
 
-    def __init__(
-        self, table: Sequence[Family], states: Callable[[], Iterable[Mapping[str, Any]]]
-    ) -> None:
+    def __init__(self, table: Sequence[Family], state: Callable[[], Any]) -> None:
         self._table = table
-        self._states = states
+        self._state = state
 
     def slices(self) -> Iterator[bytes]:
-        """Respond to one scrape; an empty slice is a chance for others to run."""
-        found: Mapping[str, Any] = {}
-        for found in self._states():  # noqa: B007 - the last one is whole
-            yield b""
-        yield from page(self._table, found)
+        """Respond to one scrape."""
+        return page(self._table, {"": self._state()})
 
 
 # Rows: a name, where its numbers are, of a histogram the bounds of its buckets but the last, which

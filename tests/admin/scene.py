@@ -63,7 +63,7 @@ class Scene:
         self.upstream = StillUpstream("up")
         self.authentications = AuthenticationCounters()
         self.top_flows: TopFlows | None = None
-        self.metrics = ScrapedPage(TABLE, lambda: [{"": self.state()}])
+        self.metrics = ScrapedPage(TABLE, self.state)
 
     def parts(self, **more: Any) -> ServingParts:  # noqa: ANN401 - any of them
         """What serves, as it is now."""
@@ -93,10 +93,6 @@ class Scene:
             )
         )
         return state
-
-    async def scrape(self) -> ScrapedPage:
-        """The page of metrics."""
-        return self.metrics
 
     def ask(
         self,

@@ -14,6 +14,8 @@ from tests.admin.servers import StillUpstream
 from tests.fleet.views import fleet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apfproxy.admin.gathering import ServingParts
     from apfproxy.admin.state import ProcessState
 
@@ -61,52 +63,44 @@ class Process:
     def json(self) -> dict[str, Any]:
         return self.overview.json(self.state())
 
+    def after(self, seconds: int, change: Callable[[], object]) -> dict[str, Any]:
+        """All clusters after some seconds in which something happened."""
+        self.sample()
+        change()
+        self.now_ns += seconds * S
+        self.sample()
+        return self.json()
+
 
 def test_worst_first() -> None:
     """Clusters with problems come first, and are named in words."""
-    process = Process(
-        well=Still("up"),
-        partly=Still("up", "failing"),
-        dead=Still("failing"),
-        bad="x" * 999,
-    )
-    state = process.json()
-
+    partly, dead = Still("up", "failing"), Still("failing")
+    state = Process(well=Still("up"), partly=partly, dead=dead, bad="x" * 999).json()
     out = "1 of 2 servers is out: http://1:1: connection refused"
 
     assert ["bad", "dead", "partly", "well"] == [each["name"] for each in state["clusters"]]
     assert [
         ("error", "1 of 4 clusters cannot be used: bad"),
         ("error", "1 of 4 clusters has no server that answers: dead"),
-        (
-            "warning",
-            f"1 of 4 clusters has a problem: partly ({out})",
-        ),
+        ("warning", f"1 of 4 clusters has a problem: partly ({out})"),
     ] == [(each["severity"], each["text"]) for each in state["verdict"]]
-    assert [
-        "x" * MAX_PROBLEM,
-        "all fail",
-        out,
-        "",
-    ] == [each["problem"] for each in state["clusters"]]
+    assert ["x" * MAX_PROBLEM, "all fail", out, ""] == [
+        each["problem"] for each in state["clusters"]
+    ]
 
 
 @pytest.mark.parametrize("is_observing", [False, True])
 def test_a_cluster_that_would_reject(is_observing: bool) -> None:
     """It is no error where flow control only observes."""
     busy = Still("up", enforcement="observe" if is_observing else "enforce")
-    process = Process(busy=busy)
-    process.sample()
-    busy.scene.controller.levels["catch-all"].queue_set.rejected_total += 2
-    process.now_ns = S
-    process.sample()
-    state = process.json()
+    queue_set = busy.scene.controller.levels["catch-all"].queue_set
+    state = Process(busy=busy).after(2, lambda: setattr(queue_set, "rejected_total", 4))
+    [row], [first] = state["clusters"], state["verdict"]
+    told = "1 of 1 cluster rejects requests: busy" == first["text"]
 
-    assert [2.0] == [row["rejectedPerSecond"] for row in state["clusters"]]
-    assert ("note" if is_observing else "error") == state["clusters"][0]["severity"]
-    assert ("ok" if is_observing else "error") == state["verdict"][0]["severity"]
-    told = "1 of 1 cluster rejects requests: busy" == state["verdict"][0]["text"]
-    assert told is not is_observing
+    assert 2.0 == row["rejectedPerSecond"]
+    expected = ("note", "ok", False) if is_observing else ("error", "error", True)
+    assert expected == (row["severity"], first["severity"], told)
 
 
 def test_other_problems() -> None:
@@ -125,26 +119,23 @@ def test_other_problems() -> None:
 
 
 def test_rates() -> None:
-    """They are those between two samples; a cluster made anew begins again."""
-    busy = Still("up")
-    process = Process(busy=busy)
-    process.sample()
-    busy.scene.ticket("ann")
-    busy.scene.ticket("bob")
-    process.now_ns = 2 * S
-    process.sample()
-    [row] = process.json()["clusters"]
+    """They are those between two samples; a cluster made anew begins again.
 
+    Of clusters that are well those with most to do come first.
+    """
+    busy = Still("up")
+    process = Process(a=Still("up"), busy=busy)
+    state = process.after(2, lambda: (busy.scene.ticket("ann"), busy.scene.ticket("bob")))
+    row, other = state["clusters"]
+
+    assert ("busy", "a") == (row["name"], other["name"])
     assert (1.0, 0.0, 0.0, 2) == (
         row["servedPerSecond"],
         row["failedPerSecond"],
         row["rejectedPerSecond"],
         row["executing"],
     )
-    assert (
-        "all is well: 1 requests/s in 1 cluster, nothing waits"
-        == (process.json()["verdict"][0]["text"])
-    )
+    assert "all is well: 1 requests/s in 2 clusters, nothing waits" == state["verdict"][0]["text"]
     process.clusters = {"busy": Still("up")}
     process.sample()
 
@@ -154,27 +145,11 @@ def test_rates() -> None:
 def test_failures() -> None:
     """A cluster whose servers are up but fail requests says so."""
     busy = Still("up")
-    process = Process(busy=busy)
-    process.sample()
-    busy.scene.controller.levels["catch-all"].failed_total += 2
-    process.now_ns = S
-    process.sample()
-    state = process.json()
+    level = busy.scene.controller.levels["catch-all"]
+    state = Process(busy=busy).after(1, lambda: setattr(level, "failed_total", 2))
 
     assert "its servers fail 2 requests/s" == state["clusters"][0]["problem"]
     assert (
         "1 of 1 cluster has a problem: busy (its servers fail 2 requests/s)"
         == (state["verdict"][0]["text"])
     )
-
-
-def test_busy_first() -> None:
-    """Of clusters that are well those with most to do come first."""
-    busy = Still("up")
-    process = Process(idle=Still("up"), busy=busy)
-    process.sample()
-    busy.scene.ticket("ann")
-    process.now_ns = S
-    process.sample()
-
-    assert ["busy", "idle"] == [each["name"] for each in process.json()["clusters"]]
