@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pytest
 from msgspec.structs import replace
@@ -19,8 +20,6 @@ from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings, Tra
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.request_log import RequestLog
@@ -39,17 +38,39 @@ class Served:
         self.tracer = tracer
 
 
-ANYBODY = Served()
+class Observed:
+    """What sees the requests of a process with some settings, of a cluster and of none."""
 
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.served, self.health = Served(), HealthRegistry()
+        self.shared = SimpleNamespace(access_log=None, loop=loop)
+        shared = cast("ListenerContext", self.shared)
+        self.it = Observation(settings, VirtualClock(), shared, self.health)
+        self.it.begin(cast("Context", self.served))
 
-def observation_of(
-    settings: Settings, served: Served | None = None, health: HealthRegistry | None = None
-) -> Observation:
-    """What sees the requests of a process with these settings."""
-    shared = cast("ListenerContext", SimpleNamespace())
-    observation = Observation(settings, VirtualClock(), shared, health or HealthRegistry())
-    observation.begin(cast("Context", served or ANYBODY))
-    return observation
+    async def __aenter__(self) -> Self:
+        self.it.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.it.close()
+
+    async def change(self, settings: Settings) -> None:
+        (await self.it.prepare(settings)).commit()
+
+    def checks(self) -> list[str]:
+        return [check.name for check in self.health if check.name != "ping"]
+
+    def write(self, line: bytes) -> None:
+        assert self.it.access_log is not None
+        self.it.access_log.write(lambda: line, 1)
+
+    def refuse(self, status: int) -> None:
+        """Tell of what is no request, and had such a response."""
+        record = RequestRecord(
+            None, None, None, None, None, "::1", 0, 1, 0, 1, 0, status, status, 0, "malformed", "x"
+        )
+        cast("RequestLog", self.shared.access_log).take(record)
 
 
 def logging_to(path: Path, **more: Any) -> Settings:  # noqa: ANN401 - of the settings
@@ -57,146 +78,99 @@ def logging_to(path: Path, **more: Any) -> Settings:  # noqa: ANN401 - of the se
     return Settings(access_log=AccessLogSettings(path=str(path), **more))
 
 
+def tracing(**settings: Any) -> Settings:  # noqa: ANN401 - of the settings
+    """Settings of a process that traces requests; nobody listens there."""
+    return Settings(tracing=TracingSettings(**{"endpoint": "http://127.0.0.1:9", **settings}))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 async def test_another_log(tmp_path: Path) -> None:
     """Requests are logged there from then on; what was written before is in the old file."""
-    served, health = Served(), HealthRegistry()
-    observation = observation_of(logging_to(tmp_path / "a"), served, health)
-    observation.open()
-    assert observation.access_log is not None
-    observation.access_log.write(lambda: b"old\n", 1)
-    first = served.now
-    change = await observation.prepare(logging_to(tmp_path / "b"))
-    is_first = served.now == first
-    change.commit()
-    observation.access_log.write(lambda: b"new\n", 1)
-    second = served.now
-    await observation.close()
+    async with Observed(logging_to(tmp_path / "a")) as observed:
+        observed.write(b"old\n")
+        first = observed.served.now
+        change = await observed.it.prepare(logging_to(tmp_path / "b"))
+        assert first == observed.served.now
+        change.commit()
+        observed.write(b"new\n")
+        assert first != observed.served.now
 
-    assert is_first
-    assert first != second
     assert ["old\n", "new\n"] == [(tmp_path / name).read_text() for name in "ab"]
-    assert [ACCESS_LOG] == [check.name for check in health if check.name != "ping"]
-
-
-def refused(status: int) -> RequestRecord:
-    """What is no request, and had such a response."""
-    return RequestRecord(
-        None, None, None, None, None, "::1", 0, 1, 0, 1, 0, status, status, 0, "malformed", "x"
-    )
+    assert [ACCESS_LOG] == observed.checks()
 
 
 async def test_record_of_which_no_line_can_be_made(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The event loop is served of it, and the lines of the others are there."""
-    shared = SimpleNamespace(access_log=None, loop=asyncio.get_running_loop())
-    observation = Observation(
-        logging_to(tmp_path / "a"),
-        VirtualClock(),
-        cast("ListenerContext", shared),
-        HealthRegistry(),
-    )
-    observation.open()
-    assert observation.access_log is not None
-    for status in (400, 9999, 404):
-        cast("RequestLog", shared.access_log).take(refused(status))
-    await observation.close()
+    async with Observed(logging_to(tmp_path / "a"), asyncio.get_running_loop()) as observed:
+        for status in (400, 9999, 404):
+            observed.refuse(status)
     await asyncio.sleep(0)
-    lines = (tmp_path / "a").read_text().splitlines()
+    log = observed.it.access_log
+    assert log is not None
 
-    assert [400, 404] == [json.loads(line)["status"] for line in lines]
-    assert (2, 1) == (observation.access_log.written, observation.access_log.dropped)
+    assert [400, 404] == [line["status"] for line in lines(tmp_path / "a")]
+    assert (2, 1) == (log.written, log.dropped)
     assert 1 == caplog.text.count("a request is not in the access log")
 
 
 async def test_floods_of_what_is_no_request(tmp_path: Path) -> None:
     """Some have a line each second, and each log says how many have none, before it is closed."""
-    shared = SimpleNamespace(access_log=None)
     settings = [logging_to(tmp_path / name, refused_per_second=2) for name in "ab"]
-    observation = Observation(
-        settings[0], VirtualClock(), cast("ListenerContext", shared), HealthRegistry()
-    )
-    observation.open()
-    shown = []
-    for number in (5, 9):
-        for _ in range(number):
-            cast("RequestLog", shared.access_log).take(refused(400))
-        (await observation.prepare(settings[1])).commit()
-    await observation.close()
-    for name in "ab":
-        lines = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
-        shown.append([line.get("leftOut", 0) for line in lines])
+    async with Observed(settings[0]) as observed:
+        for number in (5, 9):
+            for _ in range(number):
+                observed.refuse(400)
+            await observed.change(settings[1])
 
-    assert [[0, 0, 3], [0, 0, 7]] == shown
-    assert 10 == observation.log_budget.left_out[Omission.REFUSED]
+    assert [[0, 0, 3], [0, 0, 7]] == [
+        [line.get("leftOut", 0) for line in lines(tmp_path / name)] for name in "ab"
+    ]
+    assert 10 == observed.it.log_budget.left_out[Omission.REFUSED]
 
 
-async def test_log_and_flows_turned_off(tmp_path: Path) -> None:
-    """Nobody is served of requests any more, and nothing can be wrong with the log."""
-    served, health = Served(), HealthRegistry()
-    observation = observation_of(logging_to(tmp_path / "a"), served, health)
-    observation.open()
-    settings = Settings(top_flows=TopFlowsSettings(is_enabled=False))
-    (await observation.prepare(settings)).commit()
-    await observation.close()
+async def test_turned_on_and_off(tmp_path: Path) -> None:
+    """What is off serves nobody of requests any more, and nothing can be wrong with it."""
+    logs = logging_to(tmp_path / "a")
+    async with Observed(replace(tracing(), access_log=logs.access_log)) as observed:
+        on = observed.checks(), None not in (*observed.served.now, observed.served.tracer)
+        await observed.change(Settings(top_flows=TopFlowsSettings(is_enabled=False)))
+        it, served = observed.it, observed.served
+        off = served.tracer, it.traces, it.access_log, it.top_flows(cast("Context", served))
 
-    assert (
-        served.now
-        == (None, None)
-        == (observation.access_log, observation.top_flows(cast("Context", served)))
-    )
-    assert ["ping"] == [check.name for check in health]
-
-
-def tracing(**settings: Any) -> Settings:  # noqa: ANN401 - of the settings
-    """Settings of a process that traces requests; nobody listens there."""
-    return Settings(tracing=TracingSettings(**{"endpoint": "http://127.0.0.1:9", **settings}))
-
-
-async def test_traces_turned_on_and_off() -> None:
-    """Requests are traced from then on, and a check tells of the collector meanwhile."""
-    served, health = Served(), HealthRegistry()
-    observation = observation_of(Settings(), served, health)
-    (await observation.prepare(tracing())).commit()
-    on = served.tracer, observation.traces, [check.name for check in health]
-    (await observation.prepare(Settings())).commit()
-    off = served.tracer, observation.traces, [check.name for check in health]
-    await observation.close()
-
-    assert None not in on
-    assert TRACING in on[2]
-    assert (None, None, ["ping"]) == off
+        assert ([ACCESS_LOG, TRACING], True) == on
+        assert ((None, None), (None,) * 4, []) == (served.now, off, observed.checks())
+        await observed.change(tracing())
+        assert None not in (served.tracer, it.traces)
 
 
 async def test_traced_requests_without_a_collector(caplog: pytest.LogCaptureFixture) -> None:
     """The log says so at the start, and when the settings change, but not with other changes."""
     before, after = (tracing(endpoint=None, sampling_rate_per_million=rate) for rate in (1, 2))
-    observation = observation_of(before)
-    observation.open()
-    at_start = len(caplog.messages)
-    (await observation.prepare(replace(before, metrics="full"))).commit()
-    unchanged = len(caplog.messages)
-    (await observation.prepare(after)).commit()
-    await observation.close()
+    async with Observed(before) as observed:
+        counts = [len(caplog.messages)]
+        for settings in (replace(before, metrics="full"), after):
+            await observed.change(settings)
+            counts.append(len(caplog.messages))
 
-    assert (1, 1, 2) == (at_start, unchanged, len(caplog.messages))
+    assert [1, 1, 2] == counts
     assert caplog.messages[-1].startswith("tracing.samplingRatePerMillion has no effect")
 
 
 async def test_what_stays(tmp_path: Path) -> None:
     """Other requests for the same file and collector leave both, and the flows, as they are."""
-    served = Served()
-    settings = replace(tracing(), access_log=AccessLogSettings(path=str(tmp_path / "a")))
-    observation = observation_of(settings, served)
-    observation.open()
-    before = served.tracer, observation.traces, *served.now
-    other = replace(
-        tracing(sampling_rate_per_million=1),
-        access_log=replace(settings.access_log, sampled_percent=1),
-    )
-    (await observation.prepare(other)).commit()
-    after = served.tracer, observation.traces, *served.now
-    await observation.close()
+    logs = logging_to(tmp_path / "a").access_log
+    async with Observed(replace(tracing(), access_log=logs)) as observed:
+        served, it = observed.served, observed.it
+        before = served.tracer, it.traces, *served.now
+        sampled = replace(logs, sampled_percent=1)
+        other = replace(tracing(sampling_rate_per_million=1), access_log=sampled)
+        await observed.change(other)
+        after = served.tracer, it.traces, *served.now
 
     assert before[0] is not after[0]
     assert before[1:] == after[1:]
@@ -204,24 +178,18 @@ async def test_what_stays(tmp_path: Path) -> None:
 
 async def test_changes_that_are_given_up(tmp_path: Path) -> None:
     """What was in force goes on, and nothing is left of what was made."""
-    served = Served()
-    observation = observation_of(logging_to(tmp_path / "a"), served)
-    observation.open()
-    before = served.now, observation.access_log
-    settings = replace(tracing(), access_log=AccessLogSettings(path=str(tmp_path / "b")))
-    (await observation.prepare(settings)).discard()
-    assert before == (served.now, observation.access_log)
-    settings = replace(tracing(), access_log=AccessLogSettings(path="/nowhere/log"))
-    with pytest.raises(AccessLogError, match="No such file or directory"):
-        await observation.prepare(settings)
-    await observation.close()
+    async with Observed(logging_to(tmp_path / "a")) as observed:
+        before = observed.served.now, observed.it.access_log
+        logs = logging_to(tmp_path / "b").access_log
+        (await observed.it.prepare(replace(tracing(), access_log=logs))).discard()
+        assert before == (observed.served.now, observed.it.access_log)
+        with pytest.raises(AccessLogError, match="No such file or directory"):
+            await observed.it.prepare(logging_to(Path("/nowhere/log")))
 
-    assert None is served.tracer
+    assert None is observed.served.tracer
 
 
 def test_log_that_cannot_be_opened() -> None:
     """The start fails by it."""
-    settings = Settings(access_log=AccessLogSettings(path="/nowhere/log"))
-
     with pytest.raises(AccessLogError, match="No such file or directory"):
-        observation_of(settings).open()
+        Observed(logging_to(Path("/nowhere/log"))).it.open()
