@@ -24,9 +24,9 @@ from apfproxy.settings import (
     Settings,
 )
 from apfproxy.workers import parent as module
-from apfproxy.workers.process import SILENT_LOOKS, WorkerState
+from apfproxy.workers.process import WorkerState
 from tests.end_to_end.scene import until
-from tests.workers.scripts import ENDS, HANGS, IGNORES_DRAINS, NEVER_SERVES, SERVES, command
+from tests.workers.scripts import HANGS, IGNORES_DRAINS, NEVER_SERVES, SERVES, command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,24 +71,18 @@ async def test_life() -> None:
     assert [WorkerState.ENDED] * 3 == [each.state for each in processes]
 
 
-async def test_first_worker_goes_ahead(tmp_path: Path) -> None:
-    """If it cannot start, the others are not even tried."""
-    parent = parent_of(f"open('{tmp_path}/' + place['member'], 'w');" + ENDS)
-    with pytest.raises(OperatorError, match="worker 1 ended with exit code 3; its log says why"):
+@pytest.mark.parametrize(("index", "begun"), [(1, 1), (2, 2)])
+async def test_worker_that_cannot_start(index: int, begun: int, tmp_path: Path) -> None:
+    """None is left; if it is the first one, the others are not even tried."""
+    begin = f"open('{tmp_path}/' + place['member'], 'w');"
+    parent = parent_of(begin + f"sys.exit(3) if place['index'] == {index} else None;" + SERVES)
+    reason = f"worker {index} ended with exit code 3; its log says why"
+    with pytest.raises(OperatorError, match=reason):
         await parent.start()
 
-    assert ["worker-1"] == [each.name for each in tmp_path.iterdir()]  # noqa: ASYNC240 - a test may block
+    assert begun == len(list(tmp_path.iterdir()))  # noqa: ASYNC240 - a test may block
     assert [] == parent.workers.processes
     assert 0 == parent.port
-
-
-async def test_another_worker_cannot_start() -> None:
-    """Then none is left."""
-    parent = parent_of("sys.exit(3) if place['index'] == 2 else None;" + SERVES)
-    with pytest.raises(OperatorError, match="worker 2 ended with exit code 3"):
-        await parent.start()
-
-    assert [] == parent.workers.processes
 
 
 async def test_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,32 +113,20 @@ async def test_worker_that_hangs_at_the_drain(
     assert 2 == caplog.text.count("does not end, and is killed")
 
 
-async def test_second_signal() -> None:
-    """A drain that is cancelled cuts the workers."""
-    parent = parent_of(IGNORES_DRAINS)
+@pytest.mark.parametrize(
+    ("script", "ending", "status"), [(IGNORES_DRAINS, "drain", 0), (HANGS, "stop", -signal.SIGKILL)]
+)
+async def test_second_signal(script: str, ending: str, status: int) -> None:
+    """It cuts workers that drain, and kills those that do not end then: it leaves none behind."""
+    parent = parent_of(script)
     await parent.start()
     processes = parent.workers.processes
-    draining = asyncio.ensure_future(parent.drain())
+    task = asyncio.ensure_future(getattr(parent, ending)())
     await until(lambda: all(each.state is WorkerState.DRAINING for each in processes))
-    draining.cancel()
-    await asyncio.wait([draining])
+    task.cancel()
+    await asyncio.wait([task])
 
-    assert [0, 0] == [each.status for each in processes]
-
-
-async def test_second_signal_while_they_are_cut(caplog: pytest.LogCaptureFixture) -> None:
-    """It leaves no worker behind: those that have not ended by then are killed."""
-    parent = parent_of(HANGS)
-    await parent.start()
-    processes = parent.workers.processes
-    stopping = asyncio.ensure_future(parent.stop())
-    await until(lambda: all(each.state is WorkerState.DRAINING for each in processes))
-    stopping.cancel()
-    await asyncio.wait([stopping])
-
-    assert stopping.cancelled()
-    assert [-signal.SIGKILL] * 2 == [each.status for each in processes]
-    assert 2 == caplog.text.count("does not end, and is killed")
+    assert [status] * 2 == [each.status for each in processes]
 
 
 async def test_admin_address_in_use() -> None:
@@ -286,19 +268,3 @@ async def test_seed(seed: int | None) -> None:
 
     assert one == other
     assert seed in {None, one}
-
-
-async def test_silent_workers() -> None:
-    """The parent is not ready once none shows life."""
-    parent = parent_of(HANGS)
-    await parent.start()
-    found = []
-    for process in parent.workers.processes:
-        for _ in range(SILENT_LOOKS + 1):
-            process.look()
-        found.append("[+]workers ok" in problems(parent))
-    for process in parent.workers.processes:
-        process.kill()
-    await parent.stop()
-
-    assert [True, False] == found

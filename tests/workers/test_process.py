@@ -59,23 +59,20 @@ async def test_life(word: Message) -> None:
     assert process.has_read.is_set()
 
 
-async def test_drain_before_it_serves() -> None:
-    """That it serves then is of no meaning."""
-    scene = Scene(SERVES)
-    scene.process.tell(Drain())
-    await scene.process.has_ended.wait()
-
-    assert [DRAINING, ENDED] == scene.states
-
-
-async def test_somebody_else_has_it_drain() -> None:
-    """It says so itself."""
-    scene = Scene(DRAINS_AT_ONCE)
+@pytest.mark.parametrize(
+    ("script", "is_told", "states"),
+    [(SERVES, True, [DRAINING, ENDED]), (DRAINS_AT_ONCE, False, [SERVING, DRAINING, ENDED])],
+)
+async def test_drain(script: str, is_told: bool, states: list[WorkerState]) -> None:
+    """Told before it serves, it never does; told by somebody else, it says so itself."""
+    scene = Scene(script)
+    if is_told:
+        scene.process.tell(Drain())
     await until(lambda: scene.process.state is DRAINING)
     scene.process.tell(Drain())
     await scene.process.has_ended.wait()
 
-    assert [SERVING, DRAINING, ENDED] == scene.states
+    assert states == scene.states
 
 
 @pytest.mark.parametrize(
