@@ -81,6 +81,7 @@ async def test_reload(
             changed = await source.reload()
             mine = set(controller.levels) & {"first", "second", "third", "fourth"}
             steps.append((changed, mine, len(source.in_force.problems)))
+        assert not await source.reload()
 
     assert steps == [
         (False, {"first"}, 0),

@@ -112,26 +112,21 @@ class Followed:
 
     Attributes:
         pauses: Seconds, as the reflector waited.
-        changes: How often it told of a change.
     """
 
     def __init__(self, *script: object) -> None:
         self.api = ScriptedApi(script)
         self.pauses: list[float] = []
-        self.changes = 0
         self.now_s = 0.0
         api: Any = self.api
         self.reflector = Reflector(
             api,
             SCHEMAS,
-            self._on_change,
+            lambda: None,
             now_s=lambda: self.now_s,
             backoff=Backoff(1.0, 30.0, lambda: 1.0),
             sleep=self._sleep,
         )
-
-    def _on_change(self) -> None:
-        self.changes += 1
 
     async def _sleep(self, pause_s: float) -> None:
         self.pauses.append(pause_s)
