@@ -170,6 +170,7 @@ class WorkerProcess:
         """Have it read its settings and files again, which sets `has_read`."""
         if self.state in {WorkerState.STARTING, WorkerState.SERVING}:
             self.has_read.clear()
+            self.refused = ""
             self.signal(signal.SIGHUP)
 
     def kill(self) -> None:
@@ -237,6 +238,7 @@ class WorkerProcess:
         self.has_settled.set()
         if self.state in {WorkerState.DRAINING, WorkerState.ENDED}:
             self.has_read.set()
+            self.refused = ""
         if self.state is WorkerState.ENDED:
             self.has_ended.set()
         self._on_change(self)

@@ -107,17 +107,22 @@ async def test_words_that_it_does_not_hear() -> None:
 
 
 async def test_read_again() -> None:
-    """It says when it has."""
-    scene = Scene("signal.signal(signal.SIGHUP, lambda *_: serve());" + IGNORES_DRAINS)
+    """It says when it has, and what it refuses; one that drains refuses nothing any more."""
+    refuses = "signal.signal(signal.SIGHUP, lambda *_: send('Serving', refused='a'));"
+    scene = Scene(refuses + IGNORES_DRAINS)
     process = scene.process
     await process.has_settled.wait()
     process.read_again()
     before = process.has_read.is_set()
     await process.has_read.wait()
+    refused = process.refused
+    process.tell(Drain())
+    drains = process.refused
     process.tell(Cut())
     await process.has_ended.wait()
 
     assert not before
+    assert ("a", "") == (refused, drains)
 
 
 async def test_signs_of_life() -> None:
