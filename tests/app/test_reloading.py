@@ -72,7 +72,7 @@ LEFT_OUT = frozenset({
     *("reads_total", "sweep_now_ns", "_health", "_costs", "_descriptor"),
     *("_progress_ns", "_beat_s", "_counted_ns", "_closing", "_kinds", "kinds"),
     *("_counters", "_delay_ns", "_late_ns", "sweep", "_done_s", "_owner", "_sessions", "_retiring"),
-    *("state", "ramp", "share", "_sweeps", "shed", "is_known"),
+    *("state", "ramp", "share", "_sweeps", "shed", "is_known", "_wheel"),
 })  # fmt: skip
 """What is the same for all, or changes by itself."""
 
