@@ -53,7 +53,8 @@ STARTS_S = 2.0
 SUCCESSORS_STARTS_S = 30.0
 """The same where another process serves until then."""
 GONE_PART = 4
-"""One of so many clusters, of those that serve, may be gone and still be in memory."""
+LEAST_GONE = 16
+"""Clusters that are gone, and still in memory: at least so many, or one of four that serve."""
 STARTING = "it is starting"
 IS_STARTING = "is starting: ask again soon"
 IS_WRONG = "cannot be used: the log of the proxy says why"
@@ -381,11 +382,11 @@ class Clusters:
     def _forget(self, left: asyncio.Task[None]) -> None:
         """Free the memory of clusters that have left, each of which is a cycle, before it is much.
 
-        That takes 1 ms for each cluster there is, in which requests wait.
+        That takes up to 2 ms for each cluster there is, in which requests wait: not for a few.
         """
         self._leaving.discard(left)
         self._gone += 1
-        is_much = self._gone * GONE_PART >= len(self._members)
+        is_much = self._gone >= max(LEAST_GONE, len(self._members) / GONE_PART)
         if is_much and not self._leaving and not left.cancelled():
             self._gone = 0
             spare_collector()

@@ -69,19 +69,9 @@ log = logging.getLogger(__name__)
 class Membership:
     """One member's part of a fleet; `join` at the start, `leave` at the end.
 
-    Args:
-        controller: Whose seats they are.
-        store: Where the record lives; closed by `leave`.
-        settings: Of the fleet; they name that store.
-        limit: Seats of the server by the settings, as they are now.
-        events: What happened is noted there.
-        on_change: Called when other seats are in force.
-        cluster: Whose seats they are; "" where there are not several.
-
-    Attributes:
-        ledger: Its side of the record.
-        refreshes, conflicts, failures: How often it wrote, lost a swap to another member, and
-            failed to reach the store or to use what it had.
+    The seats are those of `controller`, of a `cluster` if there are several; `limit` gives those of
+    the server by the settings.  The record is in `store`, which `leave` closes.  `on_change` is
+    called when other seats are in force.
     """
 
     def __init__(
@@ -125,9 +115,7 @@ class Membership:
         self._lost_s: float | None = None
         self._has_warned = False
         self._is_leaving = False
-        self.refreshes = 0
-        self.conflicts = 0
-        self.failures = 0
+        self.refreshes = self.conflicts = self.failures = 0
         self._task: asyncio.Task[None] | None = None
         self._following = Supervised(
             Part.FLEET,
