@@ -45,7 +45,7 @@ from tests.proxy.fakes import (
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from apfproxy.admin.spans import Traced
 
@@ -54,6 +54,7 @@ ALL = TracingSettings(
 )
 PARENT = b"\r\nTraceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n"
 OFFSET_NS = 1_800_000_000 * S
+LATE = "upstream-timeout"
 REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
 UPSTREAM_URL: dict[str, str | int] = {"server.address": "upstream", "server.port": 80}
 
@@ -212,42 +213,27 @@ def test_body_that_was_waited_for() -> None:
     assert upstream.begun_ns == receive.ended_ns
 
 
+HOST, PORT = {"server.address": "h"}, {"server.port": 1}
+OTHER = {"http.request.method": "_OTHER", "http.request.method_original": "REPORT"}
+
+
 @pytest.mark.parametrize(
     ("request_", "name", "expected"),
     [
-        (b"GET /healthz HTTP/1.1\r\nHost: h", "GET", {"server.address": "h"}),
+        (b"GET /healthz HTTP/1.1\r\nHost: h", "GET", {**HOST}),
         (
             b"GET /apis/apps/v1/deployments HTTP/1.1\r\nHost: h:1",
-            "GET /apis/apps/v1/deployments",
-            {"server.address": "h", "server.port": 1},
+            *("GET /apis/apps/v1/deployments", {**HOST, **PORT}),
         ),
         (
             b"PUT /apis/apps/v1/namespaces/a/deployments/b/scale HTTP/1.1\r\nHost: h:",
-            "PUT /apis/apps/v1/namespaces/{:namespace}/deployments/{:name}/scale",
-            {"server.address": "h"},
+            *("PUT /apis/apps/v1/namespaces/{:namespace}/deployments/{:name}/scale", {**HOST}),
         ),
-        (
-            b"REPORT /a HTTP/1.1\r\nHost: [::1]",
-            "HTTP",
-            {
-                "http.request.method": "_OTHER",
-                "http.request.method_original": "REPORT",
-                "server.address": "::1",
-            },
-        ),
-        (
-            b"GET /healthz HTTP/1.1\r\nHost: [::1]:8443",
-            "GET",
-            {"server.address": "::1", "server.port": 8443},
-        ),
-        (
-            b"GET /healthz HTTP/1.1\r\nHost: h:123456",
-            "GET",
-            {"server.address": "h:123456"},
-        ),
-        (b"GET /healthz HTTP/1.0", "GET", {"network.protocol.version": "1.0"}),
+        (b"REPORT /a HTTP/1.1\r\nHost: [::1]", "HTTP", {**OTHER, "server.address": "::1"}),
+        (b"GET /a HTTP/1.1\r\nHost: [::1]:1", "GET", {"server.address": "::1", **PORT}),
+        (b"GET /a HTTP/1.1\r\nHost: h:123456", "GET", {"server.address": "h:123456"}),
+        (b"GET /a HTTP/1.0", "GET", {"network.protocol.version": "1.0"}),
     ],
-    ids=["path", "list", "subresource", "method", "ipv6", "no-port", "no-host"],
 )
 def test_names(bench: Bench, request_: bytes, name: str, expected: dict[str, object]) -> None:
     """There are few names: objects, paths of no resource and methods of anybody are attributes."""
@@ -320,110 +306,65 @@ def test_bounds(bench: Bench) -> None:
     assert all(len(str(value).encode()) < 2 * MAX_PATH for value in values.values())
 
 
-def on_response(bench: Bench, response: bytes) -> None:
-    """The server sends something, and closes if that is not all."""
-    bench.ask(GET)
-    bench.send(bench.upstreams[0], response)
-    if response is CHUNKED_OK:
-        bench.end(bench.upstreams[0])
+RESPONSES = {
+    "500": OK.replace(b"200 OK", b"500 Oh"),
+    "404": OK.replace(b"200 OK", b"404 No"),
+    "begin": CHUNKED_OK,
+}
 
 
-def on_leaving(bench: Bench, response: bytes) -> None:
-    """The client leaves while the server works, or within its response."""
-    client = bench.ask(GET)
-    if response:
-        bench.send(bench.upstreams[0], response)
-    bench.end(client)
+def go(bench: Bench, steps: str) -> None:
+    """Take steps: requests of clients, responses by name, seconds, and ends of either side."""
+    client: FakeTransport | None = None
+    for step in steps.split():
+        if step.isdigit() and step not in RESPONSES:
+            bench.wait(int(step))
+        elif step in RESPONSES:
+            bench.send(bench.upstreams[0], RESPONSES[step])
+        elif step == "leave":
+            assert client is not None
+            bench.end(client)
+        elif step == "close":
+            bench.end(bench.upstreams[0])
+        elif step == "malformed":
+            client = bench.ask(CHUNKED_POST + b"\r\n1\r\na\r\n")
+            bench.send(client, b"no chunk\r\n")
+        else:
+            client = bench.ask(GET if step == "ask" else GETS[step])
 
 
-def rejected(bench: Bench, request: bytes) -> None:
-    """A level without queues has no seat."""
-    bench.ask(request)
-    bench.ask(request)
-
-
-def queued(bench: Bench, _: bytes) -> None:
-    """It waits for a quarter of its time in vain."""
-    held(bench)
-    bench.wait(16)
-
-
-def left_the_queue(bench: Bench, _request: bytes) -> None:
-    """The client leaves while it waits."""
-    _, client = held(bench)
-    bench.wait(1)
-    bench.end(client)
-
-
-def without_response(bench: Bench, request: bytes) -> None:
-    """The server closes, and the request may not be sent again."""
-    bench.ask(request)
-    bench.end(bench.upstreams[0])
-
-
-def too_late(bench: Bench, request: bytes) -> None:
-    """The server takes too long."""
-    bench.ask(request)
-    bench.wait(61)
-
-
-def malformed(bench: Bench, request: bytes) -> None:
-    """The body is none."""
-    client = bench.ask(request + b"\r\n1\r\na\r\n")
-    bench.send(client, b"no chunk\r\n")
-
-
+GETS = {"refusing": REFUSING, "patch": GET.replace(b"GET", b"PATCH")}
 OVER = "apf.reason", "http.response.status_code", "error.type"
 
 
-def failing(status: bytes) -> bytes:
-    return OK.replace(b"200 OK", status)
-
-
 @pytest.mark.parametrize(
-    ("steps", "given", "names", "own", "is_error", "upstream"),
+    ("steps", "names", "own", "is_error", "upstream"),
     [
-        (rejected, REFUSING, "", ("concurrency-limit", 429, None), False, None),
-        (queued, b"", QUEUE, ("time-out", 429, None), False, None),
-        (left_the_queue, b"", QUEUE, ("cancelled", None, "cancelled"), True, None),
-        (on_leaving, b"", UPSTREAM, ("cancelled", None, "cancelled"), True, (None, "cancelled")),
-        (
-            *(on_leaving, CHUNKED_OK, UPSTREAM),
-            *(("cancelled", 200, "cancelled"), True, (200, "cancelled")),
-        ),
-        (
-            *(without_response, GET.replace(b"GET", b"PATCH"), UPSTREAM),
-            *(("upstream", 502, "upstream"), True, (None, "upstream")),
-        ),
-        (
-            *(too_late, GET, UPSTREAM),
-            *(("upstream-timeout", 504, "upstream-timeout"), True, (None, "upstream-timeout")),
-        ),
-        (
-            *(on_response, CHUNKED_OK, UPSTREAM),
-            *(("upstream", 200, "upstream"), True, (200, "upstream")),
-        ),
-        (on_response, failing(b"500 Oh"), UPSTREAM, (None, 500, "500"), True, (500, "500")),
-        (on_response, failing(b"404 No"), UPSTREAM, (None, 404, None), False, (404, "404")),
-        (
-            *(malformed, CHUNKED_POST, UPSTREAM),
-            *(("malformed", 400, None), False, (None, "malformed")),
-        ),
+        ("refusing refusing", "", ("concurrency-limit", 429, None), False, None),
+        ("ask ask 16", QUEUE, ("time-out", 429, None), False, None),
+        ("ask ask 1 leave", QUEUE, ("cancelled", None, "cancelled"), True, None),
+        ("ask leave", UPSTREAM, ("cancelled", None, "cancelled"), True, (None, "cancelled")),
+        ("ask begin leave", UPSTREAM, ("cancelled", 200, "cancelled"), True, (200, "cancelled")),
+        ("patch close", UPSTREAM, ("upstream", 502, "upstream"), True, (None, "upstream")),
+        ("ask 61", UPSTREAM, ("upstream-timeout", 504, LATE), True, (None, LATE)),
+        ("ask begin close", UPSTREAM, ("upstream", 200, "upstream"), True, (200, "upstream")),
+        ("ask 500", UPSTREAM, (None, 500, "500"), True, (500, "500")),
+        ("ask 404", UPSTREAM, (None, 404, None), False, (404, "404")),
+        ("malformed", UPSTREAM, ("malformed", 400, None), False, (None, "malformed")),
     ],
 )
 def test_ends(
     bench: Bench,
-    steps: Callable[[Bench, bytes], None],
-    given: bytes,
+    steps: str,
     names: str,
     own: tuple[str | None, int | None, str | None],
     is_error: bool,
     upstream: tuple[int | None, str] | None,
 ) -> None:
     """Exactly one trace says how it ended; a client's error is none of the proxy's."""
-    steps(bench, given)
-    found = {span.name: span for span in spans(bench)[1:]}
-    first = spans(bench)[0]
+    go(bench, steps)
+    first, *others = spans(bench)
+    found = {span.name: span for span in others}
 
     assert names == ",".join(found)
     assert own == tuple(first.attributes.get(name) for name in OVER)
