@@ -167,6 +167,21 @@ async def test_the_address_with_the_most_makes_way() -> None:
     assert [True, False] == [client.transport.is_cut for client in greedy]
 
 
+async def test_what_is_gone_does_not_count() -> None:
+    """An address is judged by the connections that it has, not by those that it had."""
+    site = Site()
+    for gone in [site.connect("192.0.2.1") for _ in range(2)]:
+        gone.place.connection_lost(None)
+    clients = []
+    for address in ("192.0.2.2", "192.0.2.1", "192.0.2.3"):
+        site.now_ns += 1
+        clients.append(site.connect(address))
+    site.now_ns += 1
+    site.connect("192.0.2.4")
+
+    assert [True, False, False] == [client.transport.is_cut for client in clients]
+
+
 async def test_the_oldest_request_makes_way() -> None:
     """Where nobody is idle for long, the oldest request goes, but none whose answer lasts."""
     site = Site()
