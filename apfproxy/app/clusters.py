@@ -178,8 +178,13 @@ class Clusters:
         if (only := self.only) is not None:
             await only.start(self._is_admin_local)
         await self.put(settings, within_s)
-        if only is not None and self._members[ONLY].changes:
-            self._spawn(self._announce(self._members[ONLY]), "waiting to serve")
+        if only is None:
+            return
+        member = self._members[ONLY]
+        if member.changes:
+            self._spawn(self._announce(member), "waiting to serve")
+        elif member.problem:
+            raise OperatorError(member.problem)
 
     async def _announce(self, only: Member) -> None:
         """Say that the only cluster does not serve yet, and when it does."""

@@ -211,6 +211,14 @@ async def test_broken_objects_at_first(tmp_path: Path) -> None:
         await process.start()
 
 
+async def test_an_error_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process does not start either where its cluster cannot for an error of ours."""
+    monkeypatch.setattr(cluster_module.Cluster, "begin", lambda _: 1 // 0)
+
+    with pytest.raises(OperatorError, match="an error of the proxy itself"):
+        await ProxyProcess(settings_for(9)).start()
+
+
 @pytest.mark.parametrize("setting", ["listen", "admin"])
 async def test_port_in_use(setting: str) -> None:
     """A port in use is named with the setting it is from, and nothing goes on running."""
