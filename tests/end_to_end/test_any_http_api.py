@@ -53,8 +53,8 @@ async def run(*argv: str) -> str:
 
 
 def answers(printed: str) -> int:
-    """The answers a second that the page's client got."""
-    found = re.search(r": (\d+) answers a second", printed)
+    """The responses a second that the page's client got."""
+    found = re.search(r": (\d+) responses a second", printed)
     assert found is not None
     return int(found[1])
 
