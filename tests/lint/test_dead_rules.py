@@ -18,7 +18,7 @@ from apfproxy.lint.dead_rules import (
     why_no_url,
 )
 from apfproxy.lint.findings import NO_SUCH_RESOURCE, NO_SUCH_SCOPE
-from apfproxy.lint.known_resources import KNOWN_GROUPS, groups_of, is_of_kubernetes
+from apfproxy.lint.known_resources import KNOWN_GROUPS, is_of_kubernetes
 from apfproxy.objects.types import (
     FlowSchema,
     FlowSchemaSpec,
@@ -188,11 +188,6 @@ def test_scopes(resource: str, verbs: str, scope: dict[str, Any], *, is_dead: bo
     assert (not is_dead, [NO_SUCH_SCOPE] * is_dead) == (is_alive, [kind for kind, _, _ in found])
 
 
-def test_scopes_of_any_group() -> None:
-    """A rule for all groups may be for one with such a resource."""
-    assert ([], True) == dead_in_resource_rule(rule("nodes", "*", cluster_scope=False))
-
-
 @pytest.mark.parametrize(
     ("verbs", "urls", "fields", "alive"),
     [
@@ -303,21 +298,6 @@ def test_flow_schema(
 
     assert [f"APF{each}" for each in ids.split()] == [each.found.id for each in told]
     assert ["APF110"] == [each.found.id for each in dead_rules(FlowSchema())]
-
-
-def test_known_resources() -> None:
-    """The lists are written as they are read; a name may be that of several groups."""
-    named = [
-        (name, subresource)
-        for resources in KNOWN_GROUPS.values()
-        for name, resource in resources.items()
-        for subresource in ("x", *resource.subresources)
-    ]
-
-    assert [] == [each for each in named if not (each[0].isalpha() and each[1].isalpha())]
-    assert (True, frozenset({"scale", "status"})) == KNOWN_GROUPS["apps"]["deployments"]
-    assert (None, frozenset({"finalize", "status"})) == KNOWN_GROUPS[""]["namespaces"]
-    assert ["", "events.k8s.io"] == groups_of("events")
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,6 @@ from loadtest.objects import flow_schema, priority_level, user_subject
 LEVEL = next(each for each in bootstrap_objects() if each.metadata.name == "workload-low")
 
 
-def test_none() -> None:
-    """The built-in objects are as they are."""
-    assert differences(bootstrap_objects()) == []
-
-
 def test_changed() -> None:
     """Of a changed object what changed is shown."""
     assert not isinstance(LEVEL, FlowSchema)

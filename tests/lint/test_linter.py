@@ -165,18 +165,6 @@ def test_seats_for_nobody(lendable: str, *, expected: bool) -> None:
     assert ("APF102", "a") in ids
 
 
-def test_order() -> None:
-    """Findings come in the order of their ids."""
-    ids = [each[0] for each in found(level("b") + "---\n" + schema(level="nowhere"))]
-
-    assert ids == ["APF101", "APF204"]
-
-
-def test_ban_is_meant() -> None:
-    """A level that says that it lets nothing through is told nothing."""
-    assert found(annotated(level(shares=0), "apfproxy.io/ban", "true")) == []
-
-
 def test_words() -> None:
     """Each kind has an id of one form in its order, and sentences to read."""
     kinds = list(FINDING_KINDS.values())

@@ -19,11 +19,9 @@ from apfproxy.lint.reachability import (
     ALL_USERS,
     AUTHENTICATED,
     MOST_LOOKED_AT,
-    MOST_PARTS,
     MOST_PIECES,
     UNAUTHENTICATED,
     Identity,
-    Kind,
     RequestSet,
     Who,
     can_meet,
@@ -37,7 +35,6 @@ from apfproxy.lint.reachability import (
     url_requests,
     urls_meet,
 )
-from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.types import (
     FlowSchema,
     NonResourcePolicyRule,
@@ -178,13 +175,6 @@ def test_too_many_earlier_ones() -> None:
     ]
 
     assert [] == list(unreachable([*schemas, schema("z", 3, rule=rule_of("get", namespace="n0"))]))
-
-
-def test_catch_all() -> None:
-    """That nothing reaches the mandatory catch-all is as it should be."""
-    schemas = [each for each in bootstrap_objects() if isinstance(each, FlowSchema)]
-
-    assert [] == list(unreachable(tried_in_order(schemas)))
 
 
 @pytest.mark.parametrize(
@@ -364,17 +354,6 @@ def test_holds_all(rule: Rule, other: Rule) -> None:
     assert [all(map(one.holds, each.parts() or ())) for one, each in pairs] == [
         one.holds(each) for one, each in pairs
     ]
-
-
-def test_most_parts() -> None:
-    """A set of too many parts is not cut into them."""
-    many = frozenset(f"v{number}" for number in range(MOST_PARTS))
-    requests = RequestSet(Kind.URL, (many, frozenset(("/a",))))
-
-    assert (MOST_PARTS, None) == (
-        len(requests.parts() or ()),
-        RequestSet(Kind.URL, (many, frozenset(("/a", "/b")))).parts(),
-    )
 
 
 USER_ALICE = Identity(Who.USER, "alice")

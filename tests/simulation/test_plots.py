@@ -6,21 +6,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from apfproxy.simulation.plots import Plot, escape, picture, plot, tick
+from apfproxy.simulation.plots import Plot, escape, picture, plot
 from apfproxy.simulation.report import configuration_report
 from apfproxy.simulation.simulation import Simulation
 from tests.simulation.scene import objects
 from tests.simulation.test_report import report_of
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.mark.parametrize(
-    ("most", "expected"), [(0, 1e-7), (0.3, 0.1), (1, 0.2), (10, 2), (60, 20), (368, 100)]
-)
-def test_tick(most: float, expected: float) -> None:
-    """An axis has a few round numbers."""
-    assert expected == pytest.approx(tick(most))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +61,9 @@ def test_levels_of_one_configuration() -> None:
 
 def test_nothing_to_draw() -> None:
     """A run of no time has a picture, too."""
-    report = configuration_report("empty", Simulation(objects(), 10))
+    simulation = Simulation(objects(), 10)
+    simulation.run()
+    report = configuration_report("empty", simulation)
     report["levels"][0]["requests"] = 1
 
     assert parsed(picture({"configurations": [report]})).tag == f"{SVG}svg"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.request.attributes import AttributesError, DeadlineError, User
+from apfproxy.request.attributes import AttributesError, User
 from apfproxy.simulation import records as module
 from apfproxy.simulation.records import MAX_SHOWN_PROBLEMS, UNKNOWN_NS, Records, essence, kind_of
 
@@ -75,19 +75,6 @@ def test_broken_lines_are_counted() -> None:
     assert 0 == len(records)
 
 
-def test_kind_of() -> None:
-    """A kind has the attributes and the time of its target."""
-    kind = kind_of("c", USER, "GET", "/api/v1/pods?timeout=8s", 3)
-
-    assert ("c", "list", 8_000_000_000, 3) == (
-        kind.client,
-        kind.attributes.verb,
-        kind.timeout_ns,
-        kind.seats,
-    )
-    assert 60_000_000_000 == kind_of("c", USER, "GET", "/version").timeout_ns
-
-
 @pytest.mark.parametrize(
     ("method", "first", "second", "are_alike"),
     [
@@ -110,27 +97,3 @@ def test_essence(method: str, first: str, second: str, are_alike: bool) -> None:
     )
 
     assert are_alike == (one == other)
-
-
-def test_essence_without_names() -> None:
-    """Where there are too many kinds, names of written objects are given up; paths are not."""
-    pods = {
-        essence(kind_of("c", USER, "PUT", f"/api/v1/pods/{name}"), with_names=False)
-        for name in "ab"
-    }
-    paths = {essence(kind_of("c", USER, "GET", f"/{name}"), with_names=False) for name in "ab"}
-
-    assert (1, 2) == (len(pods), len(paths))
-
-
-@pytest.mark.parametrize(
-    ("target", "error"),
-    [
-        pytest.param("api", AttributesError, id="no-target"),
-        pytest.param("/api?timeout=x", DeadlineError, id="no-time"),
-    ],
-)
-def test_wrong_targets(target: str, error: type[Exception]) -> None:
-    """What the proxy would refuse is no kind."""
-    with pytest.raises(error):
-        kind_of("c", USER, "GET", target)

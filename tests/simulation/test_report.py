@@ -88,15 +88,6 @@ def test_compared(
     assert expected == [(row["name"], row["presence"], row["executed"]) for row in found]
 
 
-def test_a_run_of_no_time() -> None:
-    """Without a source there is no run, and means over no time are 0."""
-    simulation = Simulation(objects(), 10)
-    simulation.run()
-    report = configuration_report("a", simulation)
-
-    assert [0.0] * len(report["levels"]) == [row["seatsMean"] for row in report["levels"]]
-
-
 def flow_rows(flows: str) -> list[Row]:
     """A flow for each FlowSchema and user."""
     return [
