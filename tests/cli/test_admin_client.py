@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 async def ask(answer: Callable[[], web.Response], target: str = "/a?b=c") -> object:
-    """Ask a server that answers so."""
-
     async def handle(request: web.Request) -> web.Response:
         assert (request.path_qs, request.headers["Accept"]) == (target, "application/json")
         return answer()
@@ -34,11 +32,6 @@ async def ask(answer: Callable[[], web.Response], target: str = "/a?b=c") -> obj
     async with TestServer(application) as server:
         address = Address(host="127.0.0.1", port=server.port or 0)
         return await asyncio.to_thread(fetch_json, address, target)
-
-
-async def test_json() -> None:
-    """The page comes as JSON."""
-    assert {"a": [1]} == await ask(lambda: web.json_response({"a": [1]}))
 
 
 OF_A = "/clusters/a/debug/limits"

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[ApiServerSettings]:
-    """The settings that the command would have run with; it runs nothing."""
     seen: list[ApiServerSettings] = []
 
     async def run_nothing(settings: ApiServerSettings) -> int:
@@ -38,13 +37,6 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ApiServerSettings]:
     monkeypatch.setattr(apiserver_module, "configure_logging", lambda *_: None)
     monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
     return seen
-
-
-def test_defaults(served: list[ApiServerSettings]) -> None:
-    """Without flags it is Kubernetes' port on this machine, and everything in memory."""
-    assert main(["apiserver"]) == 0
-    assert [ApiServerSettings(listen=Address(host="127.0.0.1", port=6443))] == served
-    assert "127.0.0.1:6443" == str(served[0].listen)
 
 
 def test_flags(served: list[ApiServerSettings], tmp_path: Path) -> None:

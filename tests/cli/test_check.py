@@ -42,11 +42,6 @@ def check(
 Check = Callable[..., tuple[int, list[str]]]
 
 
-def test_valid(check: Check) -> None:
-    """Valid objects give a summary and success."""
-    assert (0, [VALID]) == check(level("workload-low"))
-
-
 def test_problems(check: Check) -> None:
     """Each problem has a line with file, object and field."""
     code, (first, second, last) = check(level("a").replace("7", "-1") + "---\nbroken: [")
@@ -180,15 +175,6 @@ def test_nothing_but_others(check: Check) -> None:
 
     assert (1, 3) == (code, len(lines))
     assert "a.yaml: there is no object in it (warning APF002)" in lines
-
-
-def test_missing_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A path that is not there is a problem like others."""
-    assert main(["check", str(tmp_path / "x")]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        f"{tmp_path}/x: cannot be read: No such file or directory (error APF001)",
-        "0 valid objects in 0 files, 1 problem, 0 warnings",
-    ]
 
 
 def test_standard_input(
@@ -348,13 +334,6 @@ def test_diff_as_json(check: Check) -> None:
     assert [each["id"] for each in report["warnings"]] == ["APF204", "APF301"]
     members = "id severity file line kind name field message advice"
     assert set(members.split()) == set(report["warnings"][0])
-
-
-def test_ignored_differences(check: Check) -> None:
-    """A difference that is to be ignored is not shown either."""
-    flags = ("--diff", "--ignore", "APF501")
-
-    assert (0, [f"{VALID}, 1 ignored"]) == check(level("workload-low"), *flags)
 
 
 def test_list_findings(capsys: pytest.CaptureFixture[str]) -> None:

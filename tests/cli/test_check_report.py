@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.cli.check_report import (
-    BUILT_IN,
-    diff_line,
-    entry_line,
-    finding_entry,
-    problem_entries,
-)
+from apfproxy.cli.check_report import BUILT_IN, entry_line, finding_entry, problem_entries
 from apfproxy.lint.findings import DANGLING, NO_SUCH_SUBJECT, Finding
 from apfproxy.objects.decode import Candidate, Problem
 from apfproxy.objects.field_errors import FieldError, Reason
@@ -56,16 +50,3 @@ def test_methods_as_verbs(field: str, verbs: object, advice: str | None) -> None
 def test_entry_line(finding: Finding, line: str) -> None:
     """A line says where and what, with colour for the severity alone."""
     assert line == entry_line(finding_entry(finding, READ))
-
-
-def test_diff_line() -> None:
-    """A diff has the usual colours."""
-    lines = ["--- a", "-a", "+a", "@@ -1 +1 @@", " a"]
-
-    assert [
-        "\x1b[1m--- a\x1b[0m",
-        "\x1b[31m-a\x1b[0m",
-        "\x1b[32m+a\x1b[0m",
-        "\x1b[36m@@ -1 +1 @@\x1b[0m",
-        " a",
-    ] == [diff_line(line) for line in lines]

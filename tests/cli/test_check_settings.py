@@ -18,7 +18,6 @@ upstream: {url: "https://127.0.0.1:9", tls: {caFile: ca.crt}}
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with certificates."""
     monkeypatch.chdir(tmp_path)
     authority = Authority("x")
     for name in "ab":
@@ -28,7 +27,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def check(text: str, *more: str) -> int:
-    """Check a file with this text."""
     Path("f.yaml").write_text(text)
     return main(["check", "--settings", "f.yaml", *more])
 

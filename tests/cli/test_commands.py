@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -14,14 +13,11 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from apfproxy.base import build
 from apfproxy.base.held_signals import INTERRUPTED
 from apfproxy.cli import commands
 from apfproxy.cli import main as main_module
 from apfproxy.cli.commands import COMMANDS, cli
 from apfproxy.cli.main import main
-from apfproxy.cli.parameters import aligned
-from apfproxy.proxy.http2 import available
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,29 +32,12 @@ def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Commands:" in captured.err
 
 
-def test_no_command_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
-    """The list of commands has a whole sentence for each."""
-    assert main(["--help"]) == 0
-    listed = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
-    assert [line.split()[0] for line in listed] == sorted(COMMANDS)
-    assert [] == [line for line in listed if line.endswith("...")]
-
-
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_first_line(name: str) -> None:
-    """The list of commands says of each what its own help begins with."""
-    context = click.Context(cli)
-    command = cli.get_command(context, name)
-
-    assert command is not None
-    assert COMMANDS[name] == command.get_short_help_str(100)
-
-
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each command's help has an example and its exit codes, and fits into 80 columns."""
     assert main([command, "--help"]) == 0
     text = capsys.readouterr().out
+    assert COMMANDS[command] in text
     assert f"apfproxy {command} " in text
     assert "Example" in text
     assert "Exit codes: 0 ok, 1 failed, 2 wrong usage" in " ".join(text.split())
@@ -157,16 +136,13 @@ def run_closing(redirection: str, *arguments: str) -> tuple[int, str]:
     ("redirection", "arguments", "expected"),
     [
         pytest.param("<&-", ["check", "-"], (0, ""), id="no-input"),
-        pytest.param(
-            "<&-", ["explain", "-"], (1, "apfproxy: <stdin>: there is no"), id="no-request"
-        ),
+        ("<&-", ["explain", "-"], (1, "apfproxy: <stdin>: there is no")),
         pytest.param(">&-", ["odds"], (0, ""), id="no-output"),
         pytest.param("2>&-", ["check", "/nowhere"], (1, ""), id="no-errors"),
-        pytest.param(
+        (
             ">/dev/full",
             ["odds"],
             (1, "apfproxy: cannot write the output: No space left on device\n"),
-            id="full-disk",
         ),
     ],
 )
@@ -178,16 +154,6 @@ def test_standard_streams(
 
     assert expected == (code, errors[: len(expected[1])])
     assert errors.count("\n") <= 1
-
-
-def test_closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream that is closed is opened, and stays."""
-    for name in ("stdin", "stdout"):
-        monkeypatch.setattr(sys, name, None)
-
-    assert main(["--version"]) == 0
-    with sys.stdin as stdin, sys.stdout as stdout:
-        assert ("", True) == (stdin.read(), stdout.writable())
 
 
 def test_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,23 +201,6 @@ def test_completion_imports_no_command() -> None:
     assert set() == {name for name in set(sys.modules) - before if name.startswith("apfproxy.cli.")}
 
 
-def test_aligned() -> None:
-    """Columns are as wide as their widest cell; numbers are set to the right."""
-    assert ["NAME    N", "a       1", "bcd   234"] == aligned(
-        ["NAME", "N"], [["a", "1"], ["bcd", "234"]], frozenset({1})
-    )
-
-
-def test_as_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`python -m apfproxy` is the same program."""
-    monkeypatch.setattr(sys, "argv", ["apfproxy", "--version"])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_module("apfproxy", run_name="__main__")
-
-    assert end.value.code == 0
-    assert capsys.readouterr().out == f"apfproxy {build.version(available.version())}\n"
-
-
 def test_interrupted_import(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -268,15 +217,3 @@ def test_interrupted_import(
     assert INTERRUPTED == main(["odds", "--help"])
     assert ["apfproxy.cli.odds"] == imported
     assert "apfproxy: interrupted" == capsys.readouterr().err.strip()
-
-
-def test_interrupted_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run without a command to import is interrupted at its end."""
-
-    def run(_: object) -> int:
-        signal.raise_signal(signal.SIGINT)
-        return 0
-
-    monkeypatch.setattr(commands, "run", run)
-
-    assert INTERRUPTED == main([])

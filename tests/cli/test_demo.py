@@ -18,22 +18,8 @@ from apfproxy.app import running
 from apfproxy.app.apiserver_process import ApiServerProcess
 from apfproxy.base.held_signals import INTERRUPTED
 from apfproxy.cli import demo_servers as servers_module
-from apfproxy.cli.demo import (
-    GREEDY,
-    MODEST,
-    Arm,
-    Tally,
-    run_demo,
-    summary,
-    table_of,
-)
-from apfproxy.cli.demo_servers import (
-    API_SERVER,
-    EXEMPT,
-    LIMITED,
-    Ports,
-    server_process,
-)
+from apfproxy.cli.demo import GREEDY, MODEST, Arm, run_demo, summary, table_of
+from apfproxy.cli.demo_servers import API_SERVER, EXEMPT, LIMITED, Ports, server_process
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
 from apfproxy.flowcontrol.controller import Controller
@@ -177,33 +163,11 @@ async def test_client() -> None:
     assert (2, 1, 2) == (tally.served, tally.rejected, tally.failed)  # the end is a failure
 
 
-@pytest.mark.parametrize(
-    ("latencies_ms", "percent", "expected"),
-    [
-        ([], 50, "-"),
-        ([10] * 9 + [100], 50, "10.1"),
-        ([10] * 9 + [100], 99, "100.3"),
-        ([0], 50, "0.0"),
-    ],
-)
-def test_percentiles(latencies_ms: list[float], percent: float, expected: str) -> None:
-    """Percentiles are right to the width of a bucket."""
-    tally = Tally()
-    for latency_ms in latencies_ms:
-        tally.add(200, latency_ms / 1000)
-
-    assert expected == tally.percentile_ms(percent)
-
-
 def measured(name: str, *, served: int = 100, rejected: int = 0) -> Arm:
     """A half of two seconds in which the modest clients got 100 responses."""
     arm = Arm(name, 0)
     arm.duration_s = 2.0
-    for kind, status, count in (
-        (MODEST, 200, 100),
-        (GREEDY, 200, served),
-        (GREEDY, 429, rejected),
-    ):
+    for kind, status, count in ((MODEST, 200, 100), (GREEDY, 200, served), (GREEDY, 429, rejected)):
         for _ in range(count):
             arm.tallies[kind].add(status, 0.1)
     return arm

@@ -164,9 +164,7 @@ def test_seed(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param("list pods --as=", 2, "--as needs a name", id="no-name"),
         pytest.param("list pods --as a --as-group=", 2, "--as-group needs a", id="no-group"),
         pytest.param("list pods --header x", 2, "expected a header such as", id="header"),
-        pytest.param(
-            "list pods --hash-seed -1", 2, "whole number from 0 to 4294967295, not '-1'", id="seed"
-        ),
+        ("list pods --hash-seed -1", 2, "whole number from 0 to 4294967295, not '-1'"),
         pytest.param("list pods --objects /nowhere", 1, "/nowhere: cannot be read", id="objects"),
         pytest.param("list pods --admin x", 2, "HOST:PORT, :PORT or unix:/PATH", id="admin"),
         pytest.param("list pods --admin a:1 --hash-seed 1", 2, "no proxy is asked", id="online"),

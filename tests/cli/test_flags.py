@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 import pytest
 
 from apfproxy.cli.commands import COMMANDS, cli, run
-from apfproxy.cli.flags import SectionedCommand, give_variables, name_variable, variable_of
+from apfproxy.cli.flags import SectionedCommand, give_variables, variable_of
 from apfproxy.cli.serve import FLAGS, serve
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GROUP = click.Context(cli)
 
 
 def command_of(name: str) -> click.Command:
-    """A command by its name."""
     command = cli.get_command(GROUP, name)
     assert command is not None
     return command
 
 
 def options_of(command: click.Command) -> list[click.Option]:
-    """Its flags."""
     return [each for each in command.params if isinstance(each, click.Option)]
 
 
@@ -71,9 +64,7 @@ give_variables(command, "my-command")
         pytest.param([], {"A_NUMBER": "7", "YES": "true"}, (7, (), True), id="variables"),
         pytest.param([], {"A_NUMBER": "", "YES": ""}, (1, (), None), id="empty"),
         pytest.param([], {"YES": "0", "NAME": "a b"}, (1, ("a", "b"), False), id="several"),
-        pytest.param(
-            ["--a-number=2", "--no"], {"A_NUMBER": "7", "YES": "1"}, (2, (), False), id="2"
-        ),
+        (["--a-number=2", "--no"], {"A_NUMBER": "7", "YES": "1"}, (2, (), False)),
         pytest.param(["--name=c"], {"NAME": "a b"}, (1, ("c",), None), id="both-of-several"),
     ],
 )
@@ -96,10 +87,7 @@ def test_precedence(
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [
-        ([], "variable APFPROXY_SERVE_LISTEN"),
-        (["--listen", "y"], "'--listen'"),
-    ],
+    [([], "variable APFPROXY_SERVE_LISTEN"), (["--listen", "y"], "'--listen'")],
 )
 def test_wrong_value(
     arguments: list[str],
@@ -139,28 +127,6 @@ def test_unknown_variables(
     assert run(["odds"]) == 0
     said = [] if hint is None else [f"apfproxy odds: the variable {variable} is of no flag{hint}"]
     assert said == capsys.readouterr().err.splitlines()
-
-
-def test_error_without_a_flag() -> None:
-    """An error that is of no flag stays as it is."""
-    error = click.BadParameter("wrong", param_hint="here")
-    name_variable(error)
-
-    assert error.param_hint == "here"
-
-
-def test_variables_win_over_the_settings_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """They are as good as flags; here one of them contradicts another setting."""
-    path = tmp_path / "settings.yaml"
-    path.write_text("upstream: {url: 'http://a'}\nadmin: '127.0.0.1:0'\n")
-    monkeypatch.setenv("APFPROXY_SERVE_SETTINGS", str(path))
-    monkeypatch.setenv("APFPROXY_SERVE_ADMIN", "none")
-    monkeypatch.setenv("APFPROXY_SERVE_STORE", "a.db")
-
-    assert run(["serve"]) == 2
-    assert "flowControl.store (--store) needs admin (--admin)" in capsys.readouterr().err
 
 
 def test_sections() -> None:

@@ -172,9 +172,3 @@ def test_unwritable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     assert 1 == main(["init", "gateway", str(tmp_path / "file" / "below")])
     assert f"{tmp_path / 'file' / 'below'}" in capsys.readouterr().err
-
-
-def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    """Another kind is wrong usage."""
-    assert 2 == main(["init", "nginx", "somewhere"])
-    assert "'nginx' is not one of" in capsys.readouterr().err

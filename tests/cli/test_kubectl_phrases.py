@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.cli.kubectl_phrases import (
-    PLURAL_OF,
-    PhraseError,
-    doubts_about,
-    parse_path_request,
-    parse_phrase,
-)
-from apfproxy.request.attributes import METHOD_OF_VERB, parse_attributes
+from apfproxy.cli.kubectl_phrases import PhraseError, doubts_about, parse_path_request, parse_phrase
+from apfproxy.request.attributes import parse_attributes
 
 WORDS = """
 list pods -n x                       | GET /api/v1/namespaces/x/pods
@@ -32,6 +26,8 @@ get pod p                            | GET /api/v1/namespaces/default/pods/p
 list ingress.networking.k8s.io -A    | GET /apis/networking.k8s.io/v1/ingresses
 list service.example.org -A          | GET /apis/example.org/v1/service
 list deviceclass                     | GET /apis/resource.k8s.io/v1/deviceclasses
+list networkpolicy -A                | GET /apis/networking.k8s.io/v1/networkpolicies
+delete pod p                         | DELETE /api/v1/namespaces/default/pods/p
 list events -A                       | GET /api/v1/events
 get /healthz                         | GET /healthz
 """
@@ -92,19 +88,6 @@ def test_refused_words(phrase: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_singulars() -> None:
-    """One object's name for a resource is known by its plural."""
-    plurals = (
-        *("pods", "networkpolicies", "ingresses", "storageclasses", "componentstatuses"),
-        *("endpointslices", "leases", "csidrivers", "ipaddresses"),
-    )
-
-    assert [
-        *("pod", "networkpolicy", "ingress", "storageclass", "componentstatus"),
-        *("endpointslice", "lease", "csidriver", "ipaddress"),
-    ] == [one for plural in plurals for one, known in PLURAL_OF.items() if known == plural]
-
-
 @pytest.mark.parametrize(
     ("phrase", "doubt"),
     [
@@ -124,14 +107,6 @@ def test_doubts(phrase: str, doubt: str) -> None:
     expected = (f"no resource of Kubernetes {doubt}",) if doubt else ()
 
     assert expected == doubts_about(phrase.split())
-
-
-@pytest.mark.parametrize("verb", METHOD_OF_VERB)
-def test_every_verb(verb: str) -> None:
-    """Each verb of Kubernetes gives a request with that verb."""
-    name = () if verb in {"list", "watch", "create", "deletecollection"} else ("p",)
-
-    assert verb == parse_attributes(*parse_phrase((verb, "pods", *name))).verb
 
 
 @pytest.mark.parametrize(

@@ -112,18 +112,14 @@ async def test_online(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "code", "message"),
     [
         pytest.param("--objects /nowhere", 1, "/nowhere: cannot be read", id="objects"),
-        pytest.param(
-            "--server-concurrency-limit 0", 2, "from 1 to 2147483647, not '0'", id="seats"
-        ),
+        ("--server-concurrency-limit 0", 2, "from 1 to 2147483647, not '0'"),
         pytest.param("--offline --cluster x", 2, "leave out --cluster or --offline", id="cluster"),
         *(
             pytest.param(f"--fleet {more}", 2, "running proxy's fleet: leave out LEVEL", id=more)
             for more in ("--offline", "workload-low", "--objects x")
         ),
         pytest.param("--admin x", 2, "HOST:PORT, :PORT or unix:/PATH", id="admin"),
-        pytest.param(
-            "--admin a:1 --server-concurrency-limit 5", 2, "no proxy is asked: leave", id="both"
-        ),
+        ("--admin a:1 --server-concurrency-limit 5", 2, "no proxy is asked: leave"),
     ],
 )
 def test_wrong_input(
@@ -180,9 +176,7 @@ def test_priorities(capsys: pytest.CaptureFixture[str]) -> None:
 def test_fleet() -> None:
     """Each member has a line, and the last ones have the sums and what is wrong."""
     view = fleet(
-        member("a", is_self=True),
-        member("b\x1b", demand={"batch": 250}),
-        member("c", 100, 40),
+        member("a", is_self=True), member("b\x1b", demand={"batch": 250}), member("c", 100, 40)
     )
     lines = map(click.unstyle, fleet_table(view, "http://127.0.0.1:8081"))
     first, record, empty, header, a, b, c, sums, _, own = lines
@@ -233,15 +227,13 @@ def test_silence_while_the_record_is_away(changes: dict[str, str], *, is_silent:
     [
         pytest.param(fleet(), "holds 200 and uses at most 200 seats, written 400 ms", id="well"),
         pytest.param(fleet(age_s=None), "this one holds 200 and uses at most 200 seats", id="new"),
-        pytest.param(
+        (
             fleet(state="partitioned", in_force=1),
             "this one is without the record, and uses at most 1 seat",
-            id="away",
         ),
-        pytest.param(
+        (
             fleet(state="expired", in_force=200),
             "the lease of this one is over; without the record it uses at most 200 seats",
-            id="expired",
         ),
         pytest.param(fleet(state="of later"), "this one uses at most 200 seats", id="unknown"),
     ],

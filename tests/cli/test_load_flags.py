@@ -91,8 +91,7 @@ BAD: dict[Callable[..., object], list[tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize(
-    ("parse", "text", "message"),
-    [(parse, *case) for parse, cases in BAD.items() for case in cases],
+    ("parse", "text", "message"), [(parse, *case) for parse, cases in BAD.items() for case in cases]
 )
 def test_bad(parse: Callable[..., object], text: str, message: str) -> None:
     """Another text is refused with what was expected."""

@@ -54,10 +54,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {
         "queues": 2,
         "handSize": 1,
-        "squished": [
-            {"elephants": 1, "probability": 0.5},
-            {"elephants": 2, "probability": 0.75},
-        ],
+        "squished": [{"elephants": 1, "probability": 0.5}, {"elephants": 2, "probability": 0.75}],
     }
 
 
@@ -87,9 +84,7 @@ def test_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         pytest.param("--bound 0.1", 2, "--bound goes with --suggest", id="bound"),
         pytest.param("--suggest", 2, "--suggest needs --bound", id="no-bound"),
-        pytest.param(
-            "--suggest --bound 0.1 --queues 8", 2, "leave theirs out", id="suggest-and-queues"
-        ),
+        ("--suggest --bound 0.1 --queues 8", 2, "leave theirs out"),
         pytest.param("--suggest --bound 1", 2, "above 0 and below 1, not '1'", id="certain"),
         pytest.param("--suggest --bound nan", 2, "expected a number above 0", id="nan"),
         pytest.param("--queues x", 2, "expected a whole number from 1 to", id="text"),

@@ -6,31 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from apfproxy.cli.parameters import (
-    ADDRESS,
-    AdminAddress,
-    admin_option,
-    cluster_option,
-    parse_admin,
-)
+from apfproxy.cli.parameters import AdminAddress, admin_option, cluster_option, parse_admin
 from apfproxy.settings import Address
-
-
-def test_text_is_read() -> None:
-    """A flag's text becomes the value that settings hold."""
-    assert ADDRESS.convert("localhost:1", None, None) == Address(host="localhost", port=1)
-
-
-def test_value_stays() -> None:
-    """A default that is a value already is left alone."""
-    address = Address(host="localhost", port=1)
-    assert ADDRESS.convert(address, None, None) is address
-
-
-def test_bad_text() -> None:
-    """A bad text is wrong usage, with what is expected."""
-    with pytest.raises(click.UsageError, match="expected HOST:PORT"):
-        ADDRESS.convert("none", None, None)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
-    """The settings that `serve` would have run with; it runs nothing."""
     seen: list[Settings] = []
 
     async def run_nothing(
@@ -156,28 +155,13 @@ def test_flags_of_servers(
     assert [Settings(upstream=upstream)] == served
 
 
-def test_servers_in_the_environment(
-    served: list[Settings], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Several have spaces between them."""
-    monkeypatch.setenv("APFPROXY_SERVE_UPSTREAM", "http://a:1 http://b:2")
-
-    assert main(["serve"]) == 0
-    assert served[0].upstream.endpoints == (EndpointSettings(url=A), EndpointSettings(url=B))
-
-
 @pytest.mark.parametrize(
     ("flags", "variable", "warnings"),
     [
         pytest.param("--fleet redis://:secret@a", "", ["--fleet has a password, which"], id="seen"),
         pytest.param("", "redis://:secret@a", [], id="in-the-environment"),
         pytest.param("--fleet redis://user@a --fleet-replicas 2", "", [], id="no-password"),
-        pytest.param(
-            "--workers 2 --server-concurrency-limit 1",
-            "",
-            ["flowControl.serverConcurrencyLimit: 1"],
-            id="too-few-seats",
-        ),
+        ("--workers 2 --server-concurrency-limit 1", "", ["flowControl.serverConcurrencyLimit: 1"]),
     ],
 )
 def test_warnings_of_a_fleet(
@@ -268,6 +252,7 @@ def test_no_cluster_that_can_be_used(
             [":2: downstream.tls", ":3: authentication.jwt[0].audiences: missing"],
         ),
         ("a: 1\nb: 2\n", [":1: a: unknown", ":2: b: unknown"]),
+        ("logLevel: info\n", [": upstream.url: say where to forward"]),
     ],
 )
 def test_conflicts_in_the_file(
@@ -283,22 +268,6 @@ def test_conflicts_in_the_file(
         line.startswith(f"apfproxy: {path}{problem}")
         for line, problem in zip(lines, problems, strict=True)
     ]
-
-
-def test_settings_file_without_an_upstream(
-    served: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It says no more than no file does."""
-    path = tmp_path / "settings.yaml"
-    path.write_text("logLevel: info\n")
-
-    assert main(["serve", "--settings", str(path)]) == 2
-    assert capsys.readouterr().err == (
-        f"apfproxy: {path}: upstream.url: say where to forward, here or by --upstream URL; or by"
-        " upstream.endpoints, upstream.dns or upstream.service\n"
-    )
-    assert served == []
-    assert main(["serve", "--settings", str(path), "--upstream", "http://a"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -325,10 +294,7 @@ def test_settings_file_without_an_upstream(
     ],
 )
 def test_wrong_flags(
-    arguments: list[str],
-    message: str,
-    served: list[Settings],
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], message: str, served: list[Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A wrong flag is refused in one line that says what to write."""
     assert main(["serve", *arguments]) == 2
@@ -363,7 +329,6 @@ async def test_signal_before_the_objects_come(
 
 
 def with_drain(drain: DrainSettings) -> Settings:
-    """Settings of a process that drains like this."""
     return structs.replace(settings_for(9), drain=drain)
 
 
@@ -384,47 +349,6 @@ async def test_signal_drains(caplog: pytest.LogCaptureFixture) -> None:
     assert messages[1].startswith("authentication: all clients are one flow ")
     assert messages[2:] == ["draining; another signal stops at once", "stopped"]
     assert started[0].health.problem("shutdown") == "the process is shutting down"
-
-
-async def test_observing_is_said_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever reads the log knows that nothing is limited."""
-    settings = settings_for(9, FlowControlSettings(enforcement="observe"))
-    with caplog.at_level(logging.INFO, logger="apfproxy.app"):
-        code = await run(settings, lambda _: os.kill(os.getpid(), signal.SIGTERM))
-
-    assert code == 0
-    assert caplog.records[2].getMessage() == (
-        "flow control only observes: no request is rejected or delayed; the live page,"
-        " `apfproxy top` and apiserver_flowcontrol_* metrics tell what enforcing would do"
-    )
-
-
-async def test_second_signal_stops_at_once() -> None:
-    """A second signal ends even a long shutdown delay; without requests that is no failure."""
-    loop = asyncio.get_running_loop()
-
-    def on_started(process: ProxyProcess) -> None:
-        def again() -> None:
-            if process.health.problem("shutdown") is None:
-                loop.call_soon(again)
-            else:
-                os.kill(os.getpid(), signal.SIGINT)
-
-        os.kill(os.getpid(), signal.SIGTERM)
-        again()
-
-    assert await run(with_drain(DrainSettings(shutdown_delay_s=3600)), on_started) == 0
-
-
-async def test_broken_objects(tmp_path: Path) -> None:
-    """Broken objects end the command with a line for each problem."""
-    (tmp_path / "a.yaml").write_text("broken")
-    (tmp_path / "b.yaml").write_text("broken")
-    settings = settings_for(9, FlowControlSettings(objects=(str(tmp_path),)))
-    with pytest.raises(CommandError) as caught:
-        await run(settings)
-
-    assert len(caught.value.message.splitlines()) == 2
 
 
 async def test_a_file_that_a_setting_names(tmp_path: Path) -> None:

@@ -38,7 +38,6 @@ flows:
 
 @pytest.fixture
 def mix(tmp_path: Path) -> str:
-    """The path of a mix of three tenants, who need 30 seats."""
     path = tmp_path / "mix.yaml"
     path.write_text(MIX)
     return str(path)
@@ -57,7 +56,6 @@ def report(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
 
 
 def written(path: Path, lines: Sequence[bytes]) -> str:
-    """The path of a file with these lines."""
     path.write_bytes(b"".join(lines))
     return str(path)
 

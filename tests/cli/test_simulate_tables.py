@@ -10,14 +10,11 @@ import pytest
 from rich.text import Text
 
 from apfproxy.cli.simulate_tables import cell, print_report, tables
-from apfproxy.simulation.report import configuration_report, difference
-from apfproxy.simulation.simulation import Simulation
-from tests.simulation.scene import objects
+from apfproxy.simulation.report import difference
 from tests.simulation.test_report import report_of
 
 
 def report(*configurations: dict[str, Any]) -> dict[str, Any]:
-    """A report of one or two configurations."""
     made: dict[str, Any] = {"warnings": ["x" * 200], "configurations": list(configurations)}
     if len(configurations) > 1:
         made["difference"] = difference(*configurations, top=10)
@@ -39,14 +36,6 @@ def test_print_report() -> None:
     assert [] == [line for line in text.splitlines() if line != line.rstrip()]
     assert 1 == text.count("\n client")
     assert "0 → 4 queue-full" in text
-
-
-def test_rest() -> None:
-    """It is said how many are not listed."""
-    file = io.StringIO()
-    print_report(report(report_of("a", 10, top=1)), file)
-
-    assert "and 1 more flow (--top)" in file.getvalue()
 
 
 def cells_of_levels(
@@ -76,10 +65,7 @@ def test_numbers_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Terminal(io.StringIO):
-    """A terminal."""
-
     def isatty(self) -> bool:
-        """It is one."""
         return True
 
 
@@ -123,11 +109,6 @@ def test_tables_of_two_configurations() -> None:
     assert "0 → 4 queue-full" == cell("rejected", many).plain
     assert ["somebody (new)", "<one>", "many (gone)"] == [name for name, _ in clients.rows]
     assert "- → 6" == cell("executed", clients.rows[0][1]).plain
-
-
-def test_tables_of_no_requests() -> None:
-    """Where nothing was asked, there is no table."""
-    assert [] == tables(report(configuration_report("a", Simulation(objects(), 10))))
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,6 @@ class Screens(io.StringIO):
 
 @dataclass(slots=True)
 class Terminal:
-    """A terminal in which top runs."""
-
     screens: Screens
     keyboard: int
 
@@ -169,19 +167,6 @@ async def test_a_terminal_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert keys == []
 
 
-async def test_keys_of_no_terminal() -> None:
-    """Where there is no terminal, there are no keys."""
-    reading, writing = os.pipe()
-    keys: list[str] = []
-    with key_reader(reading, asyncio.get_running_loop(), keys.append):
-        os.write(writing, b"q")
-        await asyncio.sleep(0)
-    os.close(reading)
-    os.close(writing)
-
-    assert keys == []
-
-
 @contextlib.asynccontextmanager
 async def proxy(answer: Callable[[], web.Response]) -> AsyncIterator[Address]:
     async def live(_: web.Request) -> web.Response:
@@ -206,7 +191,6 @@ async def test_renewed() -> None:
 
 
 async def top_of(answer: object, *arguments: str) -> int:
-    """The exit code of the command, with a proxy that has the state."""
     async with proxy(lambda: web.json_response(answer)) as address:
         return await asyncio.to_thread(main, ["top", "--admin", address.url, *arguments])
 

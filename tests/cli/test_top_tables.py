@@ -35,7 +35,6 @@ def view(*levels: dict[str, Any], **changes: Any) -> View:  # noqa: ANN401 - any
 
 
 def lines(seen: View, width: int | None = 80, height: int | None = None) -> list[str]:
-    """The lines of the screen, which has its blanks only between cells."""
     console = Console(
         file=io.StringIO(), width=width or 10_000, highlight=False, color_system=None, markup=False
     )
@@ -166,21 +165,14 @@ def test_narrow() -> None:
         pytest.param({"seatsInUse": 5}, "#####=====", "green", id="half"),
         pytest.param({"nominal": 99, "current": 99, "seatsInUse": 1}, "#=========", "", id="one"),
         pytest.param({"current": 6, "seatsInUse": 3}, "###===....", "green", id="lends"),
-        pytest.param(
-            {"current": 20, "borrowed": 10, "seatsInUse": 5}, "##===|====", "green", id="borrows"
-        ),
-        pytest.param(
-            {"current": 20, "borrowed": 10, "seatsInUse": 20}, "#####|####", "yellow", id="full"
-        ),
-        pytest.param(
-            {"current": 5, "seatsInUse": 10, "waiting": 1}, "##########", "red", id="more"
-        ),
+        ({"current": 20, "borrowed": 10, "seatsInUse": 5}, "##===|====", "green"),
+        ({"current": 20, "borrowed": 10, "seatsInUse": 20}, "#####|####", "yellow"),
+        ({"current": 5, "seatsInUse": 10, "waiting": 1}, "##########", "red"),
         pytest.param({"nominal": 0, "current": 0}, "..........", "dim", id="no-seats"),
-        pytest.param(
+        (
             {"type": "Exempt", "nominal": 0, "current": 4, "borrowed": 4, "seatsInUse": 4},
             "##........",
             "green",
-            id="exempt",
         ),
     ],
 )
@@ -331,14 +323,11 @@ def test_no_terminal() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        pytest.param(
+        (
             {"state": "failing", "problem": "connection refused", "failuresPerSecond": 868.4},
             "server behind failing for 60 s: connection refused  868/s without answer  http:",
-            id="failing",
         ),
-        pytest.param(
-            {"state": "failing", "since": None}, "server behind failing  http:", id="just-failing"
-        ),
+        ({"state": "failing", "since": None}, "server behind failing  http:"),
         pytest.param({"state": "unknown"}, "server behind unknown  http:", id="unknown"),
         pytest.param({"answersPerSecond": {"2xx": 1.5}}, "up  1.5 answers/s  http:", id="no-5xx"),
         pytest.param({"endpointCount": 3, "healthyCount": 3}, "servers behind 3 of 3 up", id="all"),
@@ -372,31 +361,28 @@ def test_servers() -> None:
 @pytest.mark.parametrize(
     ("shared", "text"),
     [
-        pytest.param(
+        (
             fleet(store="the parent process"),
             "workers 3 seen  340 in use, 500 claimed of 600  here 200 held",
-            id="workers",
         ),
-        pytest.param(
+        (
             fleet(state="partitioned", problem="no\x1banswer", age_s=20.0, in_force=120),
-            "fleet 3 seen  340 in use, 500 claimed of 600  here 120 partitioned"
-            "  not written for 20 s: no\\x1banswer",
-            id="away",
+            (
+                "fleet 3 seen  340 in use, 500 claimed of 600  here 120 partitioned"
+                "  not written for 20 s: no\\x1banswer"
+            ),
         ),
-        pytest.param(
+        (
             fleet(state="joining", problem="refused", age_s=None),
             "fleet 3 seen  340 in use, 500 claimed of 600  here 200 joining  not written: refused",
-            id="never-written",
         ),
-        pytest.param(
+        (
             fleet(member("a", is_self=True), member("b", age_s=4.0), claims=700),
             "fleet 1 of 2 seen  300 in use, 700 claimed of 600  here 200 held",
-            id="over-and-silent",
         ),
-        pytest.param(
+        (
             fleet(member("a", is_self=True), member("b", is_alike=False)),
             "fleet 2 seen  300 in use, 400 claimed of 600  here 200 held  1 unlike",
-            id="unlike",
         ),
     ],
 )

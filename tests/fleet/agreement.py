@@ -44,7 +44,6 @@ async def agrees(one: LedgerStore, other: LedgerStore) -> None:
 
 
 async def count_up(store: LedgerStore, times: int) -> None:
-    """Add one to the number in a store again and again, whoever else does so."""
     seen = await store.read()
     done = 0
     while done < times:
@@ -54,15 +53,12 @@ async def count_up(store: LedgerStore, times: int) -> None:
 
 
 async def loses_no_write(stores: list[LedgerStore], times: int = 20) -> None:
-    """See that of swaps at the same time none is lost."""
     await asyncio.gather(*(count_up(each, times) for each in stores))
 
     assert b"%d" % (times * len(stores)) == (await stores[0].read()).data
 
 
 class Told:
-    """Counts what a store says is urgent."""
-
     def __init__(self, store: LedgerStore) -> None:
         self.count = 0
         store.listen(self._on_urgent)
@@ -71,5 +67,4 @@ class Told:
         self.count += 1
 
     async def reaches(self, count: int) -> None:
-        """Wait until it was told so often."""
         await until(lambda: self.count >= count)

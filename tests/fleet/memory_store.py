@@ -33,24 +33,19 @@ class MemoryRecord:
         key: str,  # noqa: ARG002 - as above
         behind: ServersBehind | None = None,  # noqa: ARG002 - as above
     ) -> MemoryStore:
-        """As `sources.fleet_store.open_store`."""
         return MemoryStore(self)
 
 
 class MemoryStore:
-    """The record, as one member has it."""
-
     def __init__(self, record: MemoryRecord) -> None:
         self._record = record
 
     async def read(self) -> Stored:
-        """What is there."""
         if self._record.is_away:
             raise StoreError("is away")
         return self._record.stored
 
     async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:
-        """Write if nobody has since `seen`."""
         record = self._record
         if seen.version != (await self.read()).version:
             return Swapped(is_done=False, stored=record.stored)
@@ -62,7 +57,6 @@ class MemoryStore:
         return Swapped(is_done=True, stored=record.stored)
 
     def listen(self, on_urgent: Callable[[], None]) -> None:
-        """Call `on_urgent` when another member wrote something urgent."""
         self._record.listeners.append((self, on_urgent))
 
     async def close(self) -> None:

@@ -52,12 +52,10 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """As a fleet's store is written."""
         return f"redis://{HOST}:{self.port}"
 
     @contextlib.asynccontextmanager
     async def client(self, **arguments: Any) -> AsyncIterator[Redis]:  # noqa: ANN401 - redis-py's
-        """A client of it, as redis-py makes it."""
         client = Redis(host=HOST, port=self.port, protocol=2, **arguments)
         try:
             yield client
@@ -91,7 +89,6 @@ class RedisServer:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Have it stand still."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:
@@ -100,7 +97,6 @@ class RedisServer:
             self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it at once; harmless once done."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

@@ -15,8 +15,6 @@ GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
 
 
 class Scene:
-    """A controller of a few seats, with one level for all users."""
-
     def __init__(self, seats: int = 4, *, queues: bool = True) -> None:
         self.controller = Controller(VirtualClock(), seats, 0)
         level = priority_level("a", shares=95, queuing=QUEUING if queues else None)

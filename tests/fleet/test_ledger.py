@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from apfproxy.base.transitions import TransitionError
 from apfproxy.fleet.division import LevelRules, seats_of
-from apfproxy.fleet.ledger import (
-    FAILED_PART,
-    HELD,
-    LEASE_OVER,
-    TRANSITIONS,
-    LeaseState,
-    Ledger,
-    Report,
-)
+from apfproxy.fleet.ledger import FAILED_PART, HELD, LeaseState, Ledger, Report
 from apfproxy.fleet.record import (
     MAX_MEMBERS,
     VERSION,
@@ -82,15 +73,9 @@ class SharingMember:
         self.used = 0
 
     def report(self) -> Report:
-        return Report(
-            limit=self.limit,
-            levels=self.levels,
-            demand=self.demand,
-            used=self.used,
-        )
+        return Report(limit=self.limit, levels=self.levels, demand=self.demand, used=self.used)
 
     def plan(self, now_s: float) -> tuple[Plan, int]:
-        """Read; the plan, and the version that it is for."""
         record, version = self.store.read()
         return self.ledger.plan(record, self.report(), now_s), version
 
@@ -104,7 +89,6 @@ class SharingMember:
         self.ledger.failed(self.limit, now_s)
 
     def in_force(self, now_s: float) -> int:
-        """Seats that it may use at a time."""
         self.ledger.advance(now_s)
         return self.ledger.in_force()
 
@@ -123,20 +107,10 @@ def settled(*members: SharingMember, begin_s: float = 0.0) -> float:
 
 
 def two(store: SharedStore) -> tuple[SharingMember, SharingMember]:
-    """Two members of a store, which have not refreshed yet."""
     return SharingMember("m#1", store, LIMIT), SharingMember("n#1", store, LIMIT)
 
 
 # Joining
-
-
-def test_a_newcomer_has_no_seats() -> None:
-    """Before it wrote, or failed to."""
-    ledger = Ledger("m#1", LIMIT, lease_s=LEASE_S)
-
-    assert LeaseState.JOINING is ledger.state
-    assert 0 == ledger.in_force()
-    assert {} == ledger.allotment(Report(limit=LIMIT, levels=ONE_LEVEL))
 
 
 def test_a_newcomer_starts_with_a_share() -> None:
@@ -261,21 +235,6 @@ def test_the_store_goes_away() -> None:
     assert 5 == one.allotted()
 
 
-def test_a_store_that_can_only_be_read() -> None:
-    """When no lease runs any more, each has its safe share, and not less."""
-    store = SharedStore()
-    one, other = two(store)
-    one.demand = {"a": 20}
-    now_s = settled(one, other)
-    for _ in range(12):
-        now_s += 1.0
-        for each in (one, other):
-            each.plan(now_s)
-            each.fail(now_s)
-
-    assert (5, 5) == (one.in_force(now_s), other.in_force(now_s))
-
-
 def test_who_has_not_looked_for_a_lease_is_not_alone() -> None:
     """The first failure after it says nothing of the others, which have looked since."""
     store = SharedStore()
@@ -301,22 +260,6 @@ def test_what_is_taken_away_is_so_at_once() -> None:
     one.plan(now_s)
 
     assert 5 == one.in_force(now_s)
-
-
-def test_what_is_given_is_so_when_it_is_written() -> None:
-    """Another member may write first, and take it."""
-    store = SharedStore()
-    one, other = two(store)
-    now_s = settled(one, other)
-    one.demand = {"a": 20}
-    one.refresh(now_s)
-    other.refresh(now_s)
-    plan, _ = one.plan(now_s)
-
-    assert 10 == plan.entry.claim
-    assert 5 == one.in_force(now_s)
-    one.ledger.written(plan)
-    assert 10 == one.in_force(now_s)
 
 
 def test_time_without_the_store_is_hardly_of_a_lease() -> None:
@@ -397,15 +340,6 @@ def test_a_lease_ends_earlier_for_its_holder() -> None:
 
 
 # States
-
-
-def test_every_state_is_in_the_table() -> None:
-    """With what it does on every outcome of a look; a lease ends where it runs."""
-    assert set(LeaseState) == TRANSITIONS.keys()
-    assert all({"read", "written", "failed"} <= row.keys() for row in TRANSITIONS.values())
-    for state in set(LeaseState) - {LeaseState.HELD}:
-        with pytest.raises(TransitionError):
-            LEASE_OVER[state]
 
 
 # The record
@@ -532,21 +466,6 @@ def test_the_entry() -> None:
 
 
 # Limits
-
-
-def test_a_lower_limit() -> None:
-    """All keep it when each has refreshed once."""
-    store = SharedStore()
-    one, other = two(store)
-    one.demand = other.demand = {"a": 20}
-    now_s = settled(one, other)
-    one.limit = 4
-
-    one.refresh(now_s)
-    other.refresh(now_s)
-    assert one.in_force(now_s) + other.in_force(now_s) <= 4
-    one.refresh(now_s)
-    assert (2, 2) == (one.in_force(now_s), other.in_force(now_s))
 
 
 def test_a_lower_limit_while_the_store_is_away() -> None:

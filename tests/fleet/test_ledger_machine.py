@@ -27,14 +27,12 @@ class WildFleet(RuleBasedStateMachine):
 
     @initialize(limit=st.integers(1, 12), levels=st.integers(1, 3), random=randoms)
     def start(self, limit: int, levels: int, random: Random) -> None:
-        """A fleet with two members."""
         self.world = World(limit, levels, random.choice((None, None, 1, 3, 6)))
         self.world.join()
         self.world.join()
 
     @rule(random=randoms)
     def happen(self, random: Random) -> None:
-        """Some step, after which what has to be true is."""
         note(walks.happen(self.world, random, self.weights))
 
 
@@ -45,7 +43,6 @@ class PromptFleet(WildFleet):
 
     @initialize(limit=st.integers(4, 12), levels=st.integers(1, 3), random=randoms)
     def start(self, limit: int, levels: int, random: Random) -> None:
-        """A fleet whose members know each other."""
         self.world = PromptWorld(limit, levels, Random(1), None)  # noqa: S311  no secret
         for _ in range(random.randint(2, 4)):
             walks.joins(self.world, random)
@@ -94,7 +91,6 @@ def test_a_lower_limit_is_kept_after_a_refresh_of_each() -> None:
 
 
 def go_round_busily(world: World, random: Random) -> None:
-    """Everybody refreshes once, and wants something else each time."""
     world.wait(0.4)
     for each in random.sample(world.members, len(world.members)):
         for other in world.members:

@@ -24,7 +24,6 @@ LONG_S = 100.0
 
 
 def entries(shelf: Shelf) -> dict[str, Member]:
-    """What the record has of each member."""
     return decode(shelf.data or b"").members
 
 
@@ -323,8 +322,6 @@ def test_words(caplog: pytest.LogCaptureFixture) -> None:
 
 
 class Load:
-    """Clients of a member: each has one request at a time."""
-
     running = 0
     """Of all members."""
     most = 0
@@ -418,20 +415,3 @@ async def test_a_busy_fleet_leaves_its_store_alone() -> None:
         assert shelf.writes - writes <= 1.2 * 4 * 100
         for each in members:
             each.membership.stop()
-
-
-@virtually
-async def test_a_member_that_dies() -> None:
-    """What it had is with the others when its lease is over."""
-    shelf = Shelf()
-    shelf.late_s = 0.002
-    async with member(shelf, "dies") as dies, member(shelf, "stays") as stays:
-        for each in (dies, stays):
-            Load(each).want(3 * LIMIT)
-        await asyncio.sleep(10)
-        assert abs(stays.seats - LIMIT // 2) <= 1
-        dies.membership.stop()
-        begun_s = now_s()
-        await stays.until(lambda: stays.seats == LIMIT)
-
-        assert 5.0 <= now_s() - begun_s + 1.0 <= 7.1

@@ -52,12 +52,10 @@ MEMBER: dict[str, Any] = {"beat": 1, "leaseMs": 5000, "limit": 600}
 
 
 def document(**changes: object) -> dict[str, Any]:
-    """A record as JSON, with other fields."""
     return {"version": VERSION, "born": "a", "writes": 1, "members": {"a#1": MEMBER}} | changes
 
 
 def with_member(**changes: object) -> dict[str, Any]:
-    """A record as JSON, whose member has other fields."""
     return document(members={"a#1": MEMBER | changes})
 
 
@@ -147,13 +145,6 @@ def test_unknown_fields() -> None:
     assert decode(json.dumps(document()).encode()) == decode(
         json.dumps(with_member(later=[1]) | {"later": {}}).encode()
     )
-
-
-def test_zeros_are_left_out() -> None:
-    """An idle member takes little room."""
-    data = msgspec.json.encode(Member(beat=1, lease_ms=2, limit=3))
-
-    assert b'{"beat":1,"leaseMs":2,"limit":3}' == data
 
 
 def test_keys() -> None:

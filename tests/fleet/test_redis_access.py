@@ -45,7 +45,6 @@ def test_documented_rights() -> None:
 
 @pytest.fixture
 def password_file(tmp_path: Path) -> Path:
-    """A file with the password."""
     path = tmp_path / "password"
     path.write_text(f"{SECRET}\n")
     return path
@@ -63,24 +62,6 @@ async def guarded(tmp_path: Path) -> AsyncIterator[RedisServer]:
         password=SECRET.replace(" ", ""),
     ) as server:
         yield server
-
-
-async def test_password_file(tmp_path: Path, password_file: Path) -> None:
-    """A password is read from its file, for each connection."""
-    async with (
-        redis_server(tmp_path, "--requirepass", SECRET, password=SECRET) as server,
-        stores_at(server.url, 2, password_file=str(password_file)) as stores,
-    ):
-        await agrees(*stores)
-        async with server.client(password=SECRET) as client:
-            await client.config_set("requirepass", "another")
-            await client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")  # type: ignore[no-untyped-call]  # redis-py's
-        with pytest.raises(StoreError, match="Redis refuses user or password") as error:
-            await stores[0].read()
-        password_file.write_text("another")  # noqa: ASYNC240 - a moment
-
-        assert "s3cr3t" not in str(error.value)
-        assert (await stores[0].read()).data is not None
 
 
 async def test_least_rights(guarded: RedisServer) -> None:
@@ -139,8 +120,6 @@ def test_messages(error: Exception, shown: str, password_file: Path) -> None:
 
 
 class Tls:
-    """A server with TLS, and the files of it and of its clients; `server` is its certificate."""
-
     def __init__(self, folder: Path, **server: Any) -> None:  # noqa: ANN401 - `issue`'s
         self.folder = folder
         self.port = free_port()
@@ -154,7 +133,6 @@ class Tls:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Of the server, which wants a certificate of its clients."""
         files = ("server.crt", "server.key", "ca.crt")
         cert, key, ca = (str(self.folder / each) for each in files)
         return (
@@ -164,7 +142,6 @@ class Tls:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Of a member."""
         return {
             "ca_file": str(self.ca),
             "certificate_file": str(self.folder / "member.crt"),
@@ -173,7 +150,6 @@ class Tls:
 
     @property
     def url(self) -> str:
-        """Of the server."""
         return f"rediss://{HOST}:{self.port}"
 
 

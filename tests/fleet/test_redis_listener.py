@@ -25,25 +25,20 @@ if TYPE_CHECKING:
 
 
 class NotedBackoff:
-    """One that notes its pauses, and makes none."""
-
     def __init__(self, backoff: Backoff, found: list[float]) -> None:
         self._backoff = backoff
         self._found = found
 
     def next_s(self) -> float:
-        """The pause."""
         self._found.append(self._backoff.next_s())
         return 0.0
 
     def reset(self) -> None:
-        """All is well."""
         self._backoff.reset()
 
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    """A server without a password."""
     async with redis_server(tmp_path) as server:
         yield server
 
@@ -69,8 +64,6 @@ async def listened_to(answer: bytes) -> AsyncIterator[tuple[RedisStore, list[Non
 
 
 async def subscribed(client: Redis, store: RedisStore, count: int) -> None:
-    """Wait until so many listen to the channel of a store."""
-
     async def is_so() -> bool:
         return [(store.channel.encode(), count)] == await client.pubsub_numsub(store.channel)
 

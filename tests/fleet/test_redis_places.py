@@ -26,14 +26,11 @@ OTHER_SLOT = 1
 
 
 async def said(server: RedisServer, *command: str | int, **arguments: Any) -> Any:  # noqa: ANN401 - redis-py's
-    """What a server says to a command."""
     async with server.client(**arguments) as client:
         return await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py's
 
 
 class Watched:
-    """A server, its replica, and a Sentinel that watches them."""
-
     def __init__(self, folder: Path, primary: RedisServer) -> None:
         self.primary = primary
         link = ("--replicaof", f"{HOST} {primary.port}", "--masterauth", SECRET)
@@ -54,7 +51,6 @@ class Watched:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Of a member."""
         return {
             "password_file": str(self.password_file),
             "sentinel_password_file": str(self.sentinel_password_file),
@@ -62,11 +58,9 @@ class Watched:
 
     @property
     def url(self) -> str:
-        """Of a member; nobody is at the first Sentinel."""
         return f"redis+sentinel://{HOST}:{free_port()},{HOST}:{self.sentinel.port}/ours"
 
     async def start(self) -> None:
-        """Start those that are not there yet, and wait until the Sentinel knows all."""
         await self.replica.start(password=SECRET)
         await self.sentinel.start(password=f"{SECRET}-sentinel")
 
@@ -81,18 +75,15 @@ class Watched:
         await until_so(follows)
 
     async def of_sentinel(self, *command: str) -> Any:  # noqa: ANN401 - redis-py's
-        """What the Sentinel says."""
         return await said(self.sentinel, "SENTINEL", *command, password=f"{SECRET}-sentinel")
 
     def kill(self) -> None:
-        """End all of it."""
         for each in (self.primary, self.replica, self.sentinel):
             each.kill()
 
 
 @pytest.fixture
 async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
-    """A server, its replica, and a Sentinel that watches them."""
     options = ("--requirepass", SECRET, "--masterauth", SECRET, "--repl-diskless-sync-delay", "0")
     async with redis_server(tmp_path, *options, password=SECRET) as primary:
         watched = Watched(tmp_path, primary)
@@ -130,7 +121,6 @@ async def test_failover(watched: Watched) -> None:
 
 
 async def failed_over(watched: Watched) -> bool:
-    """Whether the Sentinel has begun to make the replica the server."""
     try:
         await watched.of_sentinel("FAILOVER", "ours")
     except Exception as error:  # noqa: BLE001 - INPROG, NOGOODSLAVE
@@ -162,7 +152,6 @@ async def test_sentinels_that_do_not_know(watched: Watched) -> None:
 
 
 async def is_well(node: RedisServer) -> bool:
-    """Whether a node of a cluster answers for all slots."""
     return b"cluster_state:ok" in await said(node, "CLUSTER", "INFO")
 
 
@@ -173,11 +162,9 @@ class Cluster:
         self.nodes = nodes
 
     async def ids(self) -> list[str]:
-        """Of the nodes."""
         return [(await said(each, "CLUSTER", "MYID")).decode() for each in self.nodes]
 
     async def join(self) -> None:
-        """Make a cluster of them, and wait until both know it."""
         first, second = self.nodes
         await said(first, "CLUSTER", "ADDSLOTSRANGE", 0, 0, OTHER_SLOT + 1, 16383)
         await said(second, "CLUSTER", "ADDSLOTS", OTHER_SLOT)
@@ -196,7 +183,6 @@ class Cluster:
 
 @asynccontextmanager
 async def node_of(folder: Path, name: str) -> AsyncIterator[RedisServer]:
-    """A node of a cluster."""
     bus = ("--cluster-port", str(free_port()))
     own = folder / name
     own.mkdir()
@@ -206,7 +192,6 @@ async def node_of(folder: Path, name: str) -> AsyncIterator[RedisServer]:
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    """A cluster of two."""
     async with node_of(tmp_path, "one") as one, node_of(tmp_path, "two") as two:
         cluster = Cluster(one, two)
         await cluster.join()

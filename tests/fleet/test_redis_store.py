@@ -25,13 +25,11 @@ NOTHING = Stored(None, "")
 
 
 def store_at(url: str, key: str = "a", **settings: str) -> RedisStore:
-    """A store at a URL."""
     return RedisStore(store_address(url), FleetSettings(store=url, **settings), key)  # type: ignore[arg-type]  # texts only
 
 
 @asynccontextmanager
 async def stores_at(url: str, count: int, **settings: str) -> AsyncIterator[list[RedisStore]]:
-    """Several members' stores."""
     stores = [store_at(url, **settings) for _ in range(count)]
     yield stores
     for each in stores:
@@ -40,7 +38,6 @@ async def stores_at(url: str, count: int, **settings: str) -> AsyncIterator[list
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    """A server without a password."""
     async with redis_server(tmp_path) as server:
         yield server
 
@@ -137,15 +134,9 @@ async def test_forgotten(server: RedisServer) -> None:
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        pytest.param(
-            ("SET", "apfproxy:{a}", "x"), "has something else than a record: delete it", id="text"
-        ),
-        pytest.param(
-            ("LPUSH", "apfproxy:{a}", "x"), "has something else than a record: delete", id="list"
-        ),
-        pytest.param(
-            ("HSET", "apfproxy:{a}", "data", "x"), "has something else than a record", id="half"
-        ),
+        (("SET", "apfproxy:{a}", "x"), "has something else than a record: delete it"),
+        (("LPUSH", "apfproxy:{a}", "x"), "has something else than a record: delete"),
+        (("HSET", "apfproxy:{a}", "data", "x"), "has something else than a record"),
         pytest.param(
             ("HSET", "apfproxy:{a}", "data", "x" * (MAX_RECORD_BYTES + 1), "version", "x"),
             f"has more than {MAX_RECORD_BYTES} bytes: delete it",
@@ -201,23 +192,6 @@ async def test_name_that_is_not_found_for_a_while(
         is_known = True
 
         assert NOTHING == await store.read()
-
-
-async def test_cancelled(server: RedisServer) -> None:
-    """Whoever gives up a question gets the answer to the next one, not to that one."""
-    async with stores_at(server.url, 1) as (store,), server.client() as client:
-        seen = await store.swap(b"1", NOTHING)
-        await client.execute_command("CLIENT", "PAUSE", "100000", "ALL")  # type: ignore[no-untyped-call]  # as above
-        asked = asyncio.create_task(store.read())
-        for _ in range(100):
-            await asyncio.sleep(0)
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        server.kill()
-        await server.start()
-        assert not (await store.swap(b"2", seen.stored)).is_done
-        assert (await store.swap(b"2", NOTHING)).is_done
 
 
 async def test_given_up_and_answered(server: RedisServer) -> None:

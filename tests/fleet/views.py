@@ -10,7 +10,6 @@ LIMIT = 600
 
 
 def member(name: str, claim: int = 200, used: int = 150, **changes: Any) -> MemberView:  # noqa: ANN401 - any field
-    """A member that is well, with half of its seats in each of two levels."""
     return MemberView(
         **{
             "key": f"{name}#00000001",

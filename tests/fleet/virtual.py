@@ -70,8 +70,6 @@ def now_s() -> float:
 
 
 class LoopTime:
-    """The clock of a virtual loop."""
-
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
 
@@ -114,8 +112,6 @@ class Shelf:
 
 
 class Slot:
-    """The store of one member."""
-
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
         self._listeners: list[Callable[[], None]] = []
@@ -217,7 +213,6 @@ class One:
         return [ticket for ticket in tickets if isinstance(ticket, Ticket)]
 
     def end(self, ticket: Ticket) -> None:
-        """One of them is over, or gives up."""
         self.controller.levels["a"].queue_set.withdraw(ticket, None)
 
     async def until(self, holds: Callable[[], bool]) -> None:

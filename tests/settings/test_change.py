@@ -22,14 +22,11 @@ ANY_PORT = Address(host="127.0.0.1", port=0)
 
 
 class Part:
-    """A part of a process, which may not be able to change."""
-
     def __init__(self, done: list[str], problems: str = "") -> None:
         self.done = done
         self.problems = problems
 
     async def prepare(self, settings: Settings) -> Change:
-        """Make something, or fail."""
         assert settings == Settings()
         if self.problems:
             raise OperatorError(self.problems)
@@ -37,7 +34,6 @@ class Part:
 
 
 async def no_change(_settings: Settings) -> Change:
-    """Have nothing to make."""
     return NO_CHANGE
 
 
@@ -77,9 +73,7 @@ def test_merged() -> None:
     settings = merged(before, read)
 
     assert settings == structs.replace(
-        before,
-        downstream=DownstreamSettings(head_timeout_s=1),
-        drain=DrainSettings(timeout_s=2),
+        before, downstream=DownstreamSettings(head_timeout_s=1), drain=DrainSettings(timeout_s=2)
     )
     assert ["downstream.headTimeout", "drain.timeout"] == changes(before, settings)
     assert [
@@ -109,35 +103,24 @@ clusters:
     ("old", "new", "expected"),
     [
         pytest.param("http://a", "http://c", ["clusters[a].upstream.url"], id="setting"),
-        pytest.param(
+        (
             "url: http://a",
             "dns: http://c",
             ["clusters[a].upstream.url", "clusters[a].upstream.dns"],
-            id="way",
         ),
         pytest.param("hosts: [a]", "hosts: [c]", ["clusters[a].hosts"], id="hosts"),
-        pytest.param(
+        (
             "hosts: [a]",
             "pathPrefix: /a, maxConnections: 3",
             [f"clusters[a].{each}" for each in ("hosts", "pathPrefix", "maxConnections")],
-            id="of-the-cluster",
         ),
-        pytest.param(
-            "hosts: [a]",
-            "hosts: [a], tls: {keyFile: a.key}",
-            ["clusters[a].tls.keyFile"],
-            id="certificate",
-        ),
+        ("hosts: [a]", "hosts: [a], tls: {keyFile: a.key}", ["clusters[a].tls.keyFile"]),
         pytest.param("name: a", "name: c", ["clusters[a]", "clusters[c]"], id="name"),
-        pytest.param(
-            "name: a", "name: A", ["clusters[a]", "clusters[#0] (refused)"], id="bad-name"
-        ),
+        ("name: a", "name: A", ["clusters[a]", "clusters[#0] (refused)"]),
         pytest.param("http://a", "a", ["clusters[a] (refused)"], id="refused"),
         pytest.param("limit: 1s", "limit: 2s", ["watch.limit"], id="of-all"),
         pytest.param("silence: 1s", "limit: 1s", ["clusters[a].watch.silence"], id="as-all"),
-        pytest.param(
-            "store: s", "store: t", ["clusters[b].flowControl.store"], id="store-of-a-cluster"
-        ),
+        ("store: s", "store: t", ["clusters[b].flowControl.store"]),
         pytest.param("- {name: a", "# {name: a", ["clusters[a]"], id="gone"),
     ],
 )

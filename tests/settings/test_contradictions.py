@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from apfproxy.settings import (
-    HTTP_API,
-    Settings,
-    UnverifiedSettings,
-)
+from apfproxy.settings import HTTP_API, Settings, UnverifiedSettings
 from apfproxy.settings.contradictions import (
     NAMES_PER_ADDRESS,
     SECRETS_OF_PLAIN_APIS,
@@ -36,7 +32,6 @@ TLS = "downstream: {tls: {certificateFile: c, keyFile: k}}"
 
 
 def settings(text: str) -> Settings:
-    """The settings of a file."""
     return parse_settings(text.encode(), "f")
 
 

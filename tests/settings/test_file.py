@@ -43,14 +43,12 @@ ANNOTATED = Path(__file__).parents[2] / "config" / "apfproxy.yaml"
 
 
 def problems_of(text: str) -> tuple[str, ...]:
-    """The problems of a file `f` with this text."""
     with pytest.raises(SettingsError) as caught:
         parse_settings(text.encode(), "f")
     return caught.value.problems
 
 
 def paths_in(node: object, prefix: str = "") -> list[str]:
-    """The paths of all leaves of nested mappings."""
     if not isinstance(node, dict):
         return [prefix.removesuffix(".")]
     return [path for key, value in node.items() for path in paths_in(value, f"{prefix}{key}.")]
@@ -345,7 +343,6 @@ def test_alternatives() -> None:
 
 
 def service(host: str, at: int, /, **settings: str) -> tuple[UpstreamSettings, Address, tuple[()]]:
-    """Settings of a Service, and its address."""
     is_tls = settings.get("scheme") != "http"
     address = Address(host=host, port=at, is_tls=is_tls)
     return UpstreamSettings(service=ServiceSettings(**settings)), address, ()
@@ -412,7 +409,6 @@ def read(text: str, top: str = TOP) -> tuple[ClusterSettings, ...]:
 
 
 def whole(cluster: ClusterSettings) -> Settings:
-    """Its settings, which can be used."""
     assert cluster.problems == ()
     assert cluster.settings is not None
     return cluster.settings

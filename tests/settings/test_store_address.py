@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.settings.store_address import (
-    Kind,
-    StoreAddress,
-    parse_store,
-    store_address,
-)
+from apfproxy.settings.store_address import Kind, StoreAddress, parse_store, store_address
 
 S = "s3cret"
 
@@ -40,12 +35,7 @@ S = "s3cret"
             "redis://a:6379/65535",
             {"nodes": (("a", 6379),), "database": 65535, "password": S},
         ),
-        (
-            "redis+unix:/run/r.sock",
-            Kind.SOCKET,
-            "redis+unix:/run/r.sock",
-            {"path": "/run/r.sock"},
-        ),
+        ("redis+unix:/run/r.sock", Kind.SOCKET, "redis+unix:/run/r.sock", {"path": "/run/r.sock"}),
         (
             f"redis+unix://u:{S}@/run/r.sock?db=2",
             Kind.SOCKET,

@@ -47,7 +47,6 @@ PLAIN, SERVICE = Form(parse_address, ""), Form(parse_service, "")
 
 
 def cases(form: Form, *texts: str) -> list[tuple[Form, str, Any]]:
-    """Texts that stay as they are."""
     return [(form, text, text) for text in texts]
 
 

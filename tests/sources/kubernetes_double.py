@@ -17,13 +17,11 @@ SLICES = "endpointslices"
 
 
 def level(name: str, shares: int = 5) -> Json:
-    """A level that rejects."""
     limited = {"nominalConcurrencyShares": shares, "limitResponse": {"type": "Reject"}}
     return {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": limited}}
 
 
 def schema(name: str, level_name: str) -> Json:
-    """A FlowSchema of a level."""
     spec = {"priorityLevelConfiguration": {"name": level_name}, "matchingPrecedence": 5}
     return {"metadata": {"name": name}, "spec": spec}
 
@@ -54,7 +52,6 @@ class KubernetesDouble:
         self._watches: list[tuple[str, asyncio.Queue[Json | None]]] = []
 
     def put(self, resource: str, obj: Json) -> None:
-        """Make or change an object."""
         name = obj["metadata"]["name"]
         self._version += 1
         metadata = {"uid": f"u-{name}", **obj["metadata"], "resourceVersion": str(self._version)}
@@ -62,14 +59,12 @@ class KubernetesDouble:
         self._tell(resource, "MODIFIED", self._objects[resource][name])
 
     def delete(self, resource: str, name: str) -> None:
-        """Delete an object."""
         self._version += 1
         obj = self._objects[resource].pop(name)
         metadata = {**obj["metadata"], "resourceVersion": str(self._version)}
         self._tell(resource, "DELETED", {**obj, "metadata": metadata})
 
     def cut(self) -> None:
-        """Cut all watches."""
         for _, queue in self._watches:
             queue.put_nowait(None)
 
@@ -81,7 +76,6 @@ class KubernetesDouble:
                 queue.put_nowait(event)
 
     async def get(self, path: str, query: Mapping[str, str]) -> Json:
-        """A list."""
         await asyncio.sleep(0)
         self.paths.append((path, query.get("labelSelector", "")))
         resource = path.rpartition("/")[2]
@@ -93,7 +87,6 @@ class KubernetesDouble:
         }
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[Json | None, None]:
-        """A watch."""
         self.paths.append((path, query.get("labelSelector", "")))
         resource = path.rpartition("/")[2]
         self.asked.append(("watch", resource))
@@ -110,7 +103,6 @@ class KubernetesDouble:
         raise KubernetesApiError("the connection broke")
 
     async def apply(self, path: str, query: Mapping[str, str], obj: Json) -> Json:
-        """A write of a status."""
         await asyncio.sleep(0)
         *_, resource, name, subresource = path.split("/")
         self.asked.append(("patch", f"{resource}/{subresource}"))
@@ -129,5 +121,4 @@ class KubernetesDouble:
         """There is one server."""
 
     async def close(self) -> None:
-        """Drop all connections."""
         self.is_closed = True

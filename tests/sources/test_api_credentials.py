@@ -16,7 +16,6 @@ from apfproxy.sources import api_credentials
 from apfproxy.sources.api_credentials import ApiCredentials, Credential, read_credential, run
 from apfproxy.sources.kubeconfig import ApiAccess, Program, Variable
 from loadtest.certificates import Authority
-from tests.authn.signing import unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,24 +45,6 @@ async def test_authorization(access: ApiAccess, expected: str | None) -> None:
 
     assert expected == await credentials.refresh()
     assert credentials.context is None
-
-
-async def test_lifetime_of_the_token(tmp_path: Path) -> None:
-    """It is known of the token that was read last, with its file; of one in a kubeconfig, too."""
-    path = tmp_path / "token"
-    found = []
-    for issued in (100, 200):
-        path.write_bytes(unsigned({"iat": issued, "exp": 3700}))
-        credentials = ApiCredentials(ApiAccess(server="http://h", token_file=str(path)))
-        await credentials.refresh()
-        found.append(credentials.own_token)
-    inside = ApiCredentials(
-        ApiAccess(server="http://h", token=unsigned({"iat": 1, "exp": 2}).decode())
-    )
-
-    assert [(str(path), (100, 3700)), (str(path), (200, 3700))] == found
-    assert ("", (1, 2)) == inside.own_token
-    assert ("", None) == ApiCredentials(ApiAccess(server="http://h")).own_token
 
 
 async def test_token_file_is_read_again(tmp_path: Path) -> None:
@@ -153,14 +134,11 @@ def test_problems(access: Callable[[Authority], dict[str, object]], expected: st
 
 
 def said(**status: object) -> bytes:
-    """What a program says."""
     return json.dumps({"kind": "ExecCredential", "apiVersion": VERSION, "status": status}).encode()
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Callable[[str], str]:
-    """Make a program of lines of a shell: its path."""
-
     def make(lines: str) -> str:
         path = tmp_path / "program"
         path.write_text(f"#!/bin/sh\n{lines}\n")
@@ -199,10 +177,7 @@ async def test_is_told(program: Callable[[str], str]) -> None:
     ],
 )
 async def test_fails(
-    lines: str,
-    expected: str,
-    program: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
+    lines: str, expected: str, program: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program that fails or hangs is an error, with its own words."""
     if "sleep" in lines:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class Followed:
-    """Objects as a reflector knows them."""
-
     version = "v1beta3"
     path = "/apis/flowcontrol.apiserver.k8s.io/v1beta3/flowschemas"
 

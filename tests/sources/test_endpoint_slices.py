@@ -17,7 +17,6 @@ DRAINING = {"ready": False, "serving": True, "terminating": True}
 
 
 def slice_of(*endpoints: Json, name: str = "a", ports: Any = None, **others: Any) -> Json:  # noqa: ANN401
-    """A slice, by default of IPv4 with one port."""
     return {
         "metadata": {"name": name},
         "addressType": "IPv4",
@@ -28,7 +27,6 @@ def slice_of(*endpoints: Json, name: str = "a", ports: Any = None, **others: Any
 
 
 def at(*addresses: str, conditions: Any = READY, **others: Any) -> Json:  # noqa: ANN401
-    """An endpoint of a slice."""
     return {"addresses": list(addresses), "conditions": conditions, **others}
 
 

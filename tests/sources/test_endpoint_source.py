@@ -25,7 +25,6 @@ STATIC = Settings(upstream=UpstreamSettings(url=Address(host="127.0.0.1", port=1
 
 
 def by_dns(host: str, interval_s: float = 30.0) -> Settings:
-    """Settings that name a host whose addresses count."""
     return Settings(
         upstream=UpstreamSettings(dns=Address(host=host, port=80), resolve_interval_s=interval_s)
     )
@@ -33,7 +32,6 @@ def by_dns(host: str, interval_s: float = 30.0) -> Settings:
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """What the system resolves, which a test changes."""
     known: dict[str, list[str]] = {}
 
     def look_up(host: str) -> list[str]:
@@ -47,7 +45,6 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for no answer."""
     monkeypatch.setattr(endpoint_source, "FIRST_ANSWER_S", 0.0)
 
 
@@ -68,19 +65,16 @@ class Told:
 
     @property
     def checks(self) -> str:
-        """What `/readyz` says of the source."""
         page = self.health.page(READYZ, verbose=True)
         assert page.is_healthy
         return "".join(line for line in page.text.splitlines() if ENDPOINTS in line)
 
     async def change(self, settings: Settings) -> None:
-        """Put other settings in force."""
         (await self.source.prepare(settings)).commit()
 
 
 @asynccontextmanager
 async def started(settings: Settings) -> AsyncIterator[Told]:
-    """A source that has begun, with its first endpoints."""
     told = Told(settings)
     told.source.start()
     try:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def api(tmp_path: Path, *, with_suggested: bool = True, token: str | None = None) -> FlowControlApi:
-    """An API over a store in a directory."""
     flow_control = FlowControlSettings(suggested_objects=with_suggested)
     return FlowControlApi(
         str(tmp_path / "objects.db"),

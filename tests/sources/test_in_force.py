@@ -31,12 +31,10 @@ PROBLEM = Problem("here", ("broken",), None, "FlowSchema", "bad")
 
 
 def take(in_force: InForce, read: Iterable[FlowControlObject | Problem]) -> None:
-    """Put objects in force."""
     in_force.put(in_force.prepare(read))
 
 
 def schema(name: str, level: str = "exempt", **fields: object) -> FlowSchema:
-    """A FlowSchema of a level."""
     spec = FlowSchemaSpec(
         priority_level_configuration=PriorityLevelConfigurationReference(name=level),
         matching_precedence=7,
@@ -90,7 +88,6 @@ def test_dangling_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def level(name: str) -> FlowControlObject:
-    """A priority level."""
     found = read_object(with_type(level_wire(name), "PriorityLevelConfiguration", f"{GROUP}/v1"))
     assert not isinstance(found, list)
     return found

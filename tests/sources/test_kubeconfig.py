@@ -129,7 +129,6 @@ def test_contexts(context: str | None, expected: ApiAccess) -> None:
 
 
 def changed(place: str, number: int, fields: dict[str, Any]) -> dict[str, Any]:
-    """The kubeconfig with fields of an entry set."""
     whole = copy.deepcopy(WHOLE)
     whole[place][number][place.removesuffix("s")] |= fields
     return whole

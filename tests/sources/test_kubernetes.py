@@ -32,8 +32,6 @@ BUILT_IN = {
 
 
 class Source:
-    """A source over an API that a test plays, with a controller."""
-
     def __init__(self, *, with_suggested: bool = True, writes_status: bool = False) -> None:
         self.api = KubernetesDouble()
         self.controller = Controller(VirtualClock(), 100, 0)
@@ -53,7 +51,6 @@ class Source:
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
-        """Follow the objects meanwhile."""
         self.objects.load_first()
         watching = spawn(self.objects.watch(lambda: None), name="watching")
         try:

@@ -34,7 +34,6 @@ TOKEN = "own-token"  # noqa: S105 - of nobody
 async def api_of(
     handler: Handler, prefix: str = "", *, silence_s: float = SILENCE_S
 ) -> AsyncIterator[KubernetesApi]:
-    """An API that a function answers for."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
     async with TestServer(app) as server:
@@ -47,7 +46,6 @@ async def api_of(
 
 
 async def failure(api: KubernetesApi) -> KubernetesApiError:
-    """The error of a question."""
     with pytest.raises(KubernetesApiError) as caught:
         await api.get(PATH, {})
     assert TOKEN not in str(caught.value)
@@ -80,12 +78,7 @@ async def test_requests(prefix: str) -> None:
     }
     assert [{"a": 1}] * 4 == answers
     assert [
-        (
-            "GET",
-            f"{prefix}{PATH}?limit=5&continue=a%2Bb/%3D",
-            {**head, "Content-Type": None},
-            "",
-        ),
+        ("GET", f"{prefix}{PATH}?limit=5&continue=a%2Bb/%3D", {**head, "Content-Type": None}, ""),
         (
             "PATCH",
             f"{prefix}{PATH}/x%2Fy/status?force=true",
@@ -110,13 +103,9 @@ async def test_requests(prefix: str) -> None:
 @pytest.mark.parametrize(
     ("response", "expected", "retry_after_s"),
     [
-        pytest.param(
-            (403, '{"kind":"Status","message":"no\\nway"}', {}), "answered 403: no way", 0, id="no"
-        ),
+        ((403, '{"kind":"Status","message":"no\\nway"}', {}), "answered 403: no way", 0),
         pytest.param((502, "<html>", {}), "answered 502", 0, id="page"),
-        pytest.param(
-            (403, '{"message":"\\u001b[2J"}', {}), "answered 403: \\x1b[2J", 0, id="escapes"
-        ),
+        ((403, '{"message":"\\u001b[2J"}', {}), "answered 403: \\x1b[2J", 0),
         pytest.param((429, "{}", {"Retry-After": "7"}), "answered 429", 7, id="later"),
         pytest.param((503, "[]", {"Retry-After": "Sat, 21 Nov"}), "answered 503", 0, id="date"),
         pytest.param((302, "{}", {"Location": "/"}), "answered 302", 0, id="elsewhere"),
@@ -145,19 +134,6 @@ async def test_refusals(
     assert str(error).startswith(expected)
     assert retry_after_s == error.retry_after_s
     assert status in (200, error.status)
-
-
-async def test_no_token(tmp_path: Path) -> None:
-    """A token that cannot be read is the operator's fault, and said."""
-    path = tmp_path / "token"
-    path.write_text("x")
-    access = ApiAccess(server="http://127.0.0.1:1", token_file=str(path))
-    api = KubernetesApi(access.server, ApiCredentials(access))
-    path.write_text("")
-    error = await failure(api)
-    await api.close()
-
-    assert f"the token file {path} is empty; write one token into it" == str(error)
 
 
 async def test_refused_program() -> None:
@@ -383,7 +359,6 @@ async def test_watch_at_a_server_that_is_left() -> None:
 
 
 async def events_of(api: KubernetesApi) -> list[Any]:
-    """All that a watch yields."""
     async with aclosing(api.watch(PATH, {"watch": "1"})) as events:
         return [event async for event in events]
 

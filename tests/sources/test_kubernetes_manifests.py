@@ -18,7 +18,6 @@ FOLDER = Path(__file__).parents[2] / "config" / "kubernetes" / "rbac"
 
 
 def manifests(name: str) -> dict[str, dict[str, Any]]:
-    """Kind to object."""
     documents = yaml.safe_load_all((FOLDER / name).read_text())
     return {document["kind"]: document for document in documents}
 
@@ -26,7 +25,6 @@ def manifests(name: str) -> dict[str, dict[str, Any]]:
 def rights(
     name: str, kind: str = "ClusterRole", group: str = "flowcontrol.apiserver.k8s.io"
 ) -> set[tuple[str, str]]:
-    """Verbs and resources that a manifest allows."""
     rules = manifests(name)[kind]["rules"]
     assert [[group]] == [rule["apiGroups"] for rule in rules]
     return {
@@ -64,11 +62,7 @@ async def test_rights_of_endpoints() -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [
-        ("reader.yaml", "ClusterRole"),
-        ("status.yaml", "ClusterRole"),
-        ("endpoints.yaml", "Role"),
-    ],
+    [("reader.yaml", "ClusterRole"), ("status.yaml", "ClusterRole"), ("endpoints.yaml", "Role")],
 )
 def test_bindings(name: str, kind: str) -> None:
     """A role is bound to the service account, and to nobody else."""

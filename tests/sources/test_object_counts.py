@@ -30,8 +30,6 @@ COUNTS = {"pods": 1234, "deployments.apps": 500, "nodes": 7}
 
 
 class Sink:
-    """A reader, and what it tells."""
-
     def __init__(self, url: str | None, *others: str) -> None:
         self.told: list[dict[str, int]] = []
         self.health = HealthRegistry()
@@ -51,12 +49,10 @@ class Sink:
 
     @property
     def checks(self) -> list[str]:
-        """The health checks."""
         return [check.name for check in self.health if check.name != "ping"]
 
 
 def settings_for(url: str | None, interval_s: float = 30.0) -> Settings:
-    """Settings of a process that reads this page."""
     return Settings(
         flow_control=FlowControlSettings(
             object_counts_from=url, object_counts_interval_s=interval_s
@@ -65,7 +61,6 @@ def settings_for(url: str | None, interval_s: float = 30.0) -> Settings:
 
 
 def parse(page: bytes) -> dict[str, int]:
-    """The counts of a page that comes in one piece."""
     parser = CountsParser()
     parser.feed(page)
     return parser.finish()

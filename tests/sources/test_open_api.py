@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.settings import (
-    HTTP,
-    Address,
-    EndpointAddress,
-    ServiceSettings,
-)
+from apfproxy.settings import HTTP, Address, EndpointAddress, ServiceSettings
 from apfproxy.sources import service_endpoints as module
 from apfproxy.sources.kubeconfig import ApiAccess
 from apfproxy.sources.service_endpoints import ServicePort, service_endpoints
@@ -23,7 +18,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> str:
-    """A kubeconfig with two contexts."""
     names = ("one", "two")
     content = {
         "current-context": "one",

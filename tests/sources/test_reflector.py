@@ -28,13 +28,11 @@ class Stop(BaseException):
 
 
 def schema(name: object, version: object = "1") -> Json:
-    """An object as lists and events have it."""
     metadata = {"name": name, "resourceVersion": version, "managedFields": [{}], "uid": f"u-{name}"}
     return {"metadata": metadata, "spec": {}}
 
 
 def page(version: str, *names: str, token: str = "") -> Json:
-    """A list, or a part of one."""
     return {
         "metadata": {"resourceVersion": version, "continue": token},
         "items": [schema(name) for name in names],
@@ -42,12 +40,10 @@ def page(version: str, *names: str, token: str = "") -> Json:
 
 
 def event(type_: str, name: object = "a", version: object = "1") -> Json:
-    """An event of a watch."""
     return {"type": type_, "object": schema(name, version)}
 
 
 def gone(code: object = 410) -> Json:
-    """The event that ends a watch."""
     return {"type": "ERROR", "object": {"code": code, "message": "too old"}}
 
 
@@ -91,12 +87,10 @@ class ScriptedApi:
         return answer
 
     async def get(self, path: str, query: Mapping[str, str]) -> Json:
-        """A list."""
         found: Json = self._next(path, query, is_watch=False)
         return found
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[Json | None, None]:
-        """A watch."""
         events = self._next(path, query, is_watch=True)
         yield None
         for each in events:
@@ -132,7 +126,6 @@ class Followed:
         self.pauses.append(pause_s)
 
     async def run(self) -> Followed:
-        """Run the script."""
         with pytest.raises(Stop):
             await self.reflector.run()
         return self
@@ -144,7 +137,6 @@ TYPES = {"+": "ADDED", "-": "DELETED", "?": "ODD"}
 
 
 def watch(version: str) -> str:
-    """The question that a watch is."""
     return f"/v1/flowschemas?watch=1&resourceVersion={version}&allowWatchBookmarks=true"
 
 
@@ -190,7 +182,6 @@ def read_asked(text: str) -> list[str]:
 
 
 def rows(table: str) -> Any:  # noqa: ANN401 - pytest's
-    """The rows of a table, each with its name."""
     parts = [re.split(" ?[:>] ?", line, maxsplit=3) for line in table.strip().splitlines()]
     return [pytest.param(*each[1:], id=each[0].replace(" ", "-")) for each in parts]
 

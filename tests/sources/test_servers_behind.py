@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.settings import (
-    Address,
-    EndpointSettings,
-    ServiceSettings,
-    UpstreamSettings,
-)
+from apfproxy.settings import Address, EndpointSettings, ServiceSettings, UpstreamSettings
 from apfproxy.sources.servers_behind import ServersBehind
 
 URLS: dict[str, str | None] = {"https://10.0.0.1:6443": None, "https://10.0.0.2:6443": None}
 
 
 def tls(host: str, port: int = 6443) -> Address:
-    """Where a server is."""
     return Address(host=host, port=port, is_tls=True)
 
 
@@ -57,11 +51,7 @@ LOCAL = UpstreamSettings(url=Address.unix("/run/api.sock"))
     ],
 )
 def test_api(
-    upstream: UpstreamSettings,
-    server: str,
-    kubeconfig: str | None,
-    *,
-    expected: bool,
+    upstream: UpstreamSettings, server: str, kubeconfig: str | None, *, expected: bool
 ) -> None:
     """Only servers of the API itself get its credentials."""
     behind = ServersBehind(lambda: upstream, lambda: URLS)

@@ -46,14 +46,12 @@ class Service:
         await asyncio.sleep(0)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is so."""
         while not condition():
             self._changed.clear()
             await self._changed.wait()
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[Service]:
-        """Follow it."""
         running = spawn(self.endpoints.run(), name="following")
         try:
             yield self

@@ -20,23 +20,17 @@ if TYPE_CHECKING:
 
 
 class Scene:
-    """A store, and the file."""
-
     def __init__(self, directory: Path) -> None:
-        self.settings = Settings(
-            flow_control=FlowControlSettings(store=str(directory / "a.db")),
-        )
+        self.settings = Settings(flow_control=FlowControlSettings(store=str(directory / "a.db")))
         self.path = directory / "a.db-workers.json"
         self.health = HealthRegistry()
         self.store = SharedStore(self.settings, self.health, lambda: True)
 
     def names(self) -> list[str]:
-        """Of the objects in the file."""
         document = msgspec.json.decode(self.path.read_bytes())
         return [each["metadata"]["name"] for each in document["items"]]
 
     def page(self) -> str:
-        """The health page."""
         return self.health.page(READYZ, verbose=True).text
 
 

@@ -37,8 +37,6 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Source:
-    """A scene with its stored objects and a controller."""
-
     def __init__(self) -> None:
         self.scene = Scene(FLOW_CONTROL_KINDS)
         self.controller = Controller(VirtualClock(), 100, 0)

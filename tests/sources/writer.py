@@ -16,6 +16,5 @@ class Writer:
         self._writes = deque(writes)
 
     async def __call__(self, _delay_s: float) -> None:
-        """Wait for nothing, and write."""
         if self._writes:
             self._writes.popleft()()

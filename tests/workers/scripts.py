@@ -6,14 +6,7 @@ import sys
 
 from apfproxy.workers.place import WorkerPlace
 
-PLACE = WorkerPlace(
-    index=1,
-    generation=3,
-    count=2,
-    member="worker-1",
-    link=9,
-    hash_seed=7,
-)
+PLACE = WorkerPlace(index=1, generation=3, count=2, member="worker-1", link=9, hash_seed=7)
 
 BEGIN = """
 import json, os, signal, socket, sys, time
@@ -51,5 +44,4 @@ IGNORES_DRAINS = "serve(); until_told(['Cut'])"
 
 
 def command(script: str) -> list[str]:
-    """The command of such a worker."""
     return [sys.executable, "-c", BEGIN + script]

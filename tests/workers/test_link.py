@@ -17,7 +17,6 @@ from apfproxy.workers import link as module
 from apfproxy.workers.link import (
     Alive,
     Ask,
-    Cut,
     Drain,
     Ending,
     Leave,
@@ -38,18 +37,15 @@ if TYPE_CHECKING:
 
 
 def broken(_: bytes) -> bytes:
-    """Cannot reply."""
     raise LinkError("is  broken\n")
 
 
 def parts(arguments: bytes) -> Iterator[bytes]:
-    """Replies in as many parts as the arguments say."""
     for number in range(int(arguments)):
         yield b"%d," % number
 
 
 def broken_parts(_: bytes) -> Iterator[bytes]:
-    """Cannot go on."""
     yield b"1"
     raise ZeroDivisionError
 
@@ -63,8 +59,6 @@ HANDLERS = {
 
 
 class Pair:
-    """Two ends, one of which replies to questions."""
-
     def __init__(self) -> None:
         one, other = socket.socketpair()
         self.messages: list[Message] = []
@@ -74,7 +68,6 @@ class Pair:
         self.other = other
 
     def close(self) -> None:
-        """End both."""
         self.parent.close()
         self.worker.close()
 
@@ -173,8 +166,6 @@ async def test_last_words() -> None:
 
 
 class Parent:
-    """The parent's end, and a worker's."""
-
     def __init__(self, signals: Signals) -> None:
         ours, theirs = socket.socketpair()
         self.messages: list[Message] = []
@@ -257,18 +248,6 @@ async def test_drain(caplog: pytest.LogCaptureFixture, message: Message) -> None
 
     assert not is_second
     assert (message == Leave()) == is_relieved
-
-
-async def test_cut() -> None:
-    """It is like two signals."""
-    with Signals() as signals:
-        parent = Parent(signals)
-        parent.end.send(Cut())
-        await signals.second.wait()
-        parent.worker.close()
-        parent.end.close()
-
-    assert signals.first.is_set()
 
 
 async def test_parent_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:

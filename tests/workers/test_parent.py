@@ -14,7 +14,6 @@ from msgspec import structs
 from apfproxy.app import parent as program
 from apfproxy.app.parent import Parent
 from apfproxy.base.errors import OperatorError
-from apfproxy.base.health_checks import READYZ
 from apfproxy.base.signals import Hangup, Signals
 from apfproxy.settings import (
     AccessLogSettings,
@@ -45,30 +44,7 @@ signal.signal(signal.SIGUSR1, hear)
 
 
 def parent_of(script: str, count: int = 2, settings: Settings = SETTINGS) -> Parent:
-    """A parent whose workers are of a script."""
     return Parent(settings, count, command=command(script))
-
-
-def problems(parent: Parent) -> str:
-    """What the parent's own checks say."""
-    return parent.health.page(READYZ, verbose=True).text
-
-
-async def test_life() -> None:
-    """All workers serve, and end at the end."""
-    with Signals() as signals:
-        parent = parent_of(SERVES, count=3)
-        await parent.start()
-        parent.attend(signals)
-        processes = parent.workers.processes
-        port, well = parent.port, problems(parent)
-        await parent.drain()
-
-    assert 3 == len(processes)
-    assert port > 0
-    assert "[+]workers ok" in well
-    assert "[-]shutdown failed" in problems(parent)
-    assert [WorkerState.ENDED] * 3 == [each.state for each in processes]
 
 
 @pytest.mark.parametrize(("index", "begun"), [(1, 1), (2, 2)])
@@ -228,33 +204,6 @@ async def test_replacement_by_none(caplog: pytest.LogCaptureFixture) -> None:
         await parent.drain()
 
     assert before == after
-
-
-async def test_replacement_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    """Workers that are to end are not replaced."""
-    caplog.set_level("INFO")
-    parent = parent_of(SERVES)
-    await parent.start()
-    await parent.drain()
-    parent.workers.replace()
-
-    assert "SIGUSR2 is ignored" in caplog.text
-    assert "replacing the workers" not in caplog.text
-
-
-async def test_seats_of_a_worker_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others have them at once."""
-    dropped: list[str] = []
-    parent = parent_of(SERVES)
-    monkeypatch.setattr(parent.workers.ledger, "drop", dropped.append)
-    await parent.start()
-    first, _ = parent.workers.processes
-    first.kill()
-    await until(lambda: dropped)
-    only = list(dropped)
-    await parent.stop()
-
-    assert ["worker-1"] == only
 
 
 @pytest.mark.parametrize("seed", [7, None])

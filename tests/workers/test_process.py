@@ -14,14 +14,7 @@ from apfproxy.settings import Settings
 from apfproxy.workers.link import Cut, Drain, Leave, LinkError, Message, Urgent
 from apfproxy.workers.process import SILENT_LOOKS, WorkerProcess, WorkerState
 from tests.end_to_end.scene import until
-from tests.workers.scripts import (
-    DRAINS_AT_ONCE,
-    HANGS,
-    IGNORES_DRAINS,
-    PLACE,
-    SERVES,
-    command,
-)
+from tests.workers.scripts import DRAINS_AT_ONCE, HANGS, IGNORES_DRAINS, PLACE, SERVES, command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +23,6 @@ STARTING, SERVING, DRAINING, ENDED = WorkerState
 
 
 class Scene:
-    """A process of a script."""
-
     def __init__(self, script: str) -> None:
         self.states: list[WorkerState] = []
         self.process = WorkerProcess(PLACE, command(script), Settings(), self._note, {})

@@ -60,14 +60,12 @@ class Scene:
 
     @property
     def current(self) -> WorkerProcess:
-        """The process that serves."""
         assert self.slot.current is not None
         return self.slot.current
 
 
 @contextlib.asynccontextmanager
 async def kept(scene: Scene) -> AsyncIterator[Scene]:
-    """Look after the slot meanwhile, and end what is left."""
     keeping = spawn(scene.slot.keep(lambda: None), name="keeping")
     try:
         yield scene
@@ -157,20 +155,6 @@ async def test_drain_as_soon_as_it_serves() -> None:
             await scene.slot.begin()
 
 
-async def test_replace() -> None:
-    """The old process leaves when the new one serves."""
-    async with kept(Scene(SERVES)) as scene:
-        await scene.slot.begin()
-        first = scene.current
-        done = await scene.slot.replace()
-        await first.has_ended.wait()
-
-        assert done
-        assert [1] == scene.lost
-        assert first is not scene.current
-        assert 0 == scene.slot.restarts
-
-
 @pytest.mark.parametrize(
     ("script", "reason"),
     [(ENDS, "worker 1 ended with exit code 3"), (NEVER_SERVES, "did not serve within 0.5 s")],
@@ -247,27 +231,6 @@ async def test_hang_at_the_drain(caplog: pytest.LogCaptureFixture) -> None:
 
         assert [scene.current] == list(scene.slot.processes)
     assert f"(process {first.pid}) has shown no life for 10 s, and is killed" in caplog.text
-
-
-async def test_problem() -> None:
-    """It says why there is no process, until there is one."""
-    async with kept(Scene(SERVES, ENDS, SERVES)) as scene:
-        await scene.slot.begin()
-        problems = [scene.slot.problem]
-        scene.current.kill()
-        await until(lambda: bool(scene.slot.problem))
-        problems.append(scene.slot.problem)
-        await until(lambda: scene.slot.problem.startswith("worker 1"))
-        problems.append(scene.slot.problem)
-        await until(lambda: scene.slot.serves)
-        problems.append(scene.slot.problem)
-
-    assert ["", "", "worker 1 ended with exit code 3; its log says why"] == [
-        problems[0],
-        problems[3],
-        problems[2],
-    ]
-    assert problems[1].endswith(" was ended by SIGKILL")
 
 
 async def test_hang_while_all_end(monkeypatch: pytest.MonkeyPatch) -> None:

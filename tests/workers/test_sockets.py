@@ -20,7 +20,6 @@ ANY = Address(host="127.0.0.1", port=0)
 
 
 def names(descriptors: Sequence[int]) -> list[tuple[object, bool]]:
-    """The address of each descriptor, and whether it listens."""
     found = []
     for each in descriptors:
         listener = socket.socket(fileno=each)
@@ -70,7 +69,6 @@ async def test_rest(host: str) -> None:
 
 
 def taken(listener: socket.socket) -> list[socket.socket]:
-    """All connections that wait to be accepted, closed."""
     found = []
     while True:
         try:
