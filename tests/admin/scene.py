@@ -110,15 +110,8 @@ class Scene:
             classification.flow, estimate, lambda _: None, Details(user_name, attributes)
         )
 
-    def ticket(
-        self,
-        user_name: str,
-        target: bytes = POD,
-        *,
-        group: str = "everyone",
-        estimate: WorkEstimate = ONE_SEAT,
-    ) -> Ticket:
+    def ticket(self, *asked: Any, **more: Any) -> Ticket:  # noqa: ANN401 - as `ask` takes them
         """Send a GET that must not be rejected."""
-        answer = self.ask(user_name, target, group=group, estimate=estimate)
+        answer = self.ask(*asked, **more)
         assert isinstance(answer, Ticket)
         return answer

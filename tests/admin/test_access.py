@@ -27,7 +27,6 @@ TCP, UNIX = ("127.0.0.1", 1), "/run/socket"
 def refusal(
     access: AdminAccess, path: str, shown: Sequence[str] = (), own_address: object = TCP
 ) -> Refusal | None:
-    """Why a request over a connection without TLS may not read."""
     headers = CIMultiDict(("Authorization", each) for each in shown)
     transport = asyncio.Transport({"sockname": own_address})
     return access.refusal(make_mocked_request("GET", path, headers, transport=transport))
@@ -35,7 +34,6 @@ def refusal(
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """A file of readers' tokens, and one of writers."""
     (tmp_path / "readers").write_text(f"# a\n{TOKEN}\n")
     (tmp_path / "writers").write_text(WRITERS)
     return Settings(
@@ -153,16 +151,3 @@ async def test_problems(settings: Settings, tmp_path: Path) -> None:
     assert well is None
     assert "shorter than 16 characters" in (tokens.problem() or "")
     assert AdminAccess(Settings(admin_tls=tls)).problem() is None
-
-
-def test_refusals(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
-    """They are counted, and logged once a minute of each kind."""
-    access = AdminAccess(settings)
-    for shown in ([], *[[f"Bearer {WRITERS}x"]] * 3):
-        access.record(refusal(access, "/", shown) or pytest.fail("may read"), "192.0.2.1")
-
-    assert {Refusal.NO_CREDENTIALS: 1, Refusal.WRONG_CREDENTIALS: 3} == access.refused
-    assert [
-        f"the admin listener refused a request of 192.0.2.1: {what} credentials"
-        for what in ("no", "wrong")
-    ] == caplog.messages

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
-import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +49,6 @@ def scene() -> Scene:
 
 @pytest.fixture
 def health() -> HealthRegistry:
-    """Checks as a process has them."""
     health = HealthRegistry()
     health.add("shutdown", pages=(READYZ,))
     return health
@@ -100,7 +97,6 @@ class Process:
         return msgspec.msgpack.encode(state)
 
     def told(self, index: int, *, is_silent: bool = False, ask: Any = None) -> Any:  # noqa: ANN401
-        """This process as that of a worker."""
 
         async def reply(_question: str, arguments: bytes, _within_s: float) -> bytes:
             return b"".join(self.states.reply(arguments))
@@ -112,7 +108,6 @@ class Process:
 
 
 def worker_process(state: WorkerState = WorkerState.SERVING, **changes: Any) -> Any:  # noqa: ANN401
-    """A process as a parent knows it."""
     made = {"state": state, "shown_state": state, "shows_life": True, "last": None, "pid": 7}
     return SimpleNamespace(**{**made, **changes})
 
@@ -150,7 +145,6 @@ async def test_every_page_answers(client: Client, path: str) -> None:
 
 
 async def test_index(client: Client) -> None:
-    """The index names every page, also as JSON."""
     text = await (await client.get("/")).text()
     paths = await (await client.get("/", headers=JSON)).json()
 
@@ -176,19 +170,6 @@ async def test_other_methods(client: Client) -> None:
     assert response.headers["Allow"] == "GET,HEAD"
 
 
-async def test_metrics(client: Client) -> None:
-    """Whatever a scraper prefers, they are text with bounds as kube-apiserver writes them."""
-    accept = {"Accept": "application/openmetrics-text; version=1.0.0, */*;q=0.1", **PLAIN}
-    plain = await client.get("/metrics", headers=accept)
-    packed = await client.get("/metrics", headers={"Accept-Encoding": "gzip"})
-
-    assert "Content-Encoding" not in plain.headers
-    assert "text/plain" == plain.content_type
-    assert b'le="1"' in await plain.read()
-    assert "gzip" == packed.headers["Content-Encoding"]
-    assert b'le="1"' in gzip.decompress(await packed.read())
-
-
 @pytest.mark.parametrize(
     ("path", "status", "expected"),
     [
@@ -211,48 +192,7 @@ async def test_health(
     assert expected == await read(client, path, status)
 
 
-async def test_dumps(client: Client) -> None:
-    """A table that no name can break, or objects whose keys are its columns; details if asked."""
-    path = f"{DUMPS}/dump_requests"
-    text = await (await client.get(f"{path}?includeRequestDetails=1", headers=PLAIN)).text()
-    (row,) = await read(client, path)
-    (without,) = await read(client, f"{path}?includeRequestDetails=")
-    (detailed,) = await read(client, f"{path}?includeRequestDetails=1")
-    levels = await read(client, f"{DUMPS}/dump_priority_levels")
-
-    assert ["ann\\u000a\\udcff" in re.split(", +", line) for line in text.splitlines()] == [
-        False,
-        True,
-    ]
-    assert ("everyone", -1) == (row["FlowSchemaName"], row["QueueIndex"])
-    assert "2026-10-20T07:27:16Z" == row["ArriveTime"]
-    assert [False, False, True] == ["UserName" in each for each in (row, without, detailed)]
-    assert {"catch-all": False, "exempt": True} == {
-        level["PriorityLevelName"]: level["IsIdle"] for level in levels
-    }
-
-
 # The other pages of a cluster.
-
-
-async def test_live(client: Client) -> None:
-    """The state has what is wrong in words; a level says what it does."""
-    state = await read(client, "/debug/live")
-    level = {each["name"]: each for each in state["levels"]}["catch-all"]
-
-    assert ["ok"] == [each["severity"] for each in state["verdict"]]
-    assert (1, 1, None) == (level["executing"], level["seatsInUse"], level["holder"])
-    assert "workers" not in state
-
-
-async def test_events(client: Client) -> None:
-    """They begin with the history and a state."""
-    response = await client.get("/events")
-    begin = await response.content.readuntil(b"event: state")
-
-    assert response.content_type == "text/event-stream"
-    assert begin.startswith(b"retry: 1000\n\nevent: history\n")
-    response.close()
 
 
 async def test_limits_and_tables(client: Client) -> None:
@@ -279,19 +219,6 @@ async def test_explain(client: Client) -> None:
     assert "say what is asked for" in await read(client, "/debug/explain?method=GET", 400)
 
 
-async def test_requests_of_a_level(client: Client) -> None:
-    """What executes, and the hand of a flow; an unknown level is named."""
-    found = await read(client, "/debug/live/requests?priorityLevel=catch-all")
-    hand = await read(client, "/debug/live/hand?priorityLevel=catch-all&flowSchema=a&flow=b")
-
-    assert (1, ["ann\n\\udcff"]) == (
-        found["executingCount"],
-        [each["user"] for each in found["executing"]],
-    )
-    assert {"priorityLevel": "catch-all", "hand": []} == hand
-    assert "no priority level 'x'" in await read(client, "/debug/live/hand?priorityLevel=x", 404)
-
-
 async def test_top_flows(client: Client, scene: Scene) -> None:
     """By what is asked for, and so many; off, or asked for wrongly, the page says so."""
     assert "top flows are off" in await read(client, "/debug/top_flows", 404)
@@ -309,7 +236,6 @@ async def test_top_flows(client: Client, scene: Scene) -> None:
 
 
 async def test_pages_in_a_browser(client: Client) -> None:
-    """A browser gets the page and its files."""
     response = await client.get("/", headers={**PLAIN, "Accept": "text/html"})
     script = await client.get("/page/main.js", headers=PLAIN)
 
@@ -579,20 +505,6 @@ async def test_only_a_silent_worker(workers: tuple[Process, Process], path: str)
     assert "worker 2" in silent
     assert "shows no life" in silent
     assert "worker: there is none named '9'; there are 1, 2" in unknown
-
-
-async def test_counts_outlive_a_worker(workers: tuple[Process, Process]) -> None:
-    """What a process had counted stays in the sums; its gauges go with it."""
-    one, two = workers
-    parent = Parent(one.told(1))
-    parent.states.end(two.encoded())
-    parent.states.end(two.encoded())
-    parent.states.end(None)
-    async with talking_to(parent.states) as client:
-        metrics = await read(client, "/metrics")
-
-    assert [3.0] == [float(line.split()[-1]) for line in lines(metrics, DISPATCHED)]
-    assert [1.0] == [float(line.split()[-1]) for line in lines(metrics, EXECUTING)]
 
 
 async def test_dumps_at_once(workers: tuple[Process, Process]) -> None:

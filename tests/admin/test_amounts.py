@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.admin.amounts import MAX_NAME, counted, duration_text, name_text, number_text
+from apfproxy.admin.amounts import MAX_NAME, duration_text, name_text
 
-NUMBERS = "0=0; 0.034=0.03; 0.96=1; 1=1; 1.02=1; 2.54=2.5; 9.94=9.9; 9.96=10; 12.6=13; 1234.4=1,234"
 DURATIONS = "0.0004=0.4 ms; 1=1 s; 2.13=2.1 s; 179=179 s; 180=3 min; 10800=3 h; 259200=3 days"
-
-
-@pytest.mark.parametrize("case", NUMBERS.split("; "))
-def test_number(case: str) -> None:
-    """A number has as many digits as people read."""
-    number, expected = case.split("=")
-    assert expected == number_text(float(number))
 
 
 @pytest.mark.parametrize("case", DURATIONS.split("; "))
@@ -38,8 +30,3 @@ def test_duration(case: str) -> None:
 def test_name(name: str, expected: str) -> None:
     """A name cannot be taken for the sentence around it."""
     assert expected == name_text(name)
-
-
-def test_counted() -> None:
-    """One is singular."""
-    assert ("1 seat", "2 seats") == (counted(1, "seat"), counted(2, "seat"))

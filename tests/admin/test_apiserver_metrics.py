@@ -15,7 +15,6 @@ LABELS = RequestLabels("LIST", "", "v1", "pods", "", "cluster")
 
 
 def page(counters: ApiServerCounters | None = None) -> bytes:
-    """The metrics page of a server."""
     return b"".join(apiserver_page(counters or ApiServerCounters(), lambda: STATE, 1.0).slices())
 
 
@@ -28,7 +27,6 @@ def test_counts_can_be_read() -> None:
 
 
 def test_requests() -> None:
-    """Requests have Kubernetes' names and labels."""
     counters = ApiServerCounters()
     counters.requests[LABELS].end(200, 30_000_000)
     counters.requests[LABELS].end(0, 30_000_000)
@@ -60,7 +58,6 @@ def test_requests() -> None:
     ],
 )
 def test_own(line: str) -> None:
-    """What the server has and does is all there."""
     counters = ApiServerCounters()
     counters.in_flight["readOnly"] = 7
     counters.injected_faults["500"] += 1

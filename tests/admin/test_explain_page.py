@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import pytest
 
 from apfproxy.admin.explain_page import (
     MAX_PARAMETERS,
-    NOT_ENFORCED,
-    explained,
     explanation_json,
     header_in,
     parse_header,
@@ -17,7 +13,6 @@ from apfproxy.admin.explain_page import (
 )
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.request.attributes import ANONYMOUS, User, parse_attributes
 from loadtest.objects import flow_schema, group_subject
 from tests.admin.scene import POD, Scene
@@ -26,7 +21,6 @@ COSTS = LearnedCosts(lambda: 0)
 
 
 def judge(method: str, _target: bytes) -> None:
-    """Refuse one method."""
     if method == "TRACE":
         raise ValueError("the proxy would answer 405")
 
@@ -37,20 +31,6 @@ def scene() -> Scene:
     scene = Scene((flow_schema("everyone", "catch-all", group_subject("everyone")),))
     scene.ticket("ann")
     return scene
-
-
-def test_explained(scene: Scene) -> None:
-    """It is the explanation of the request, with all groups that count, and the notes."""
-    query = f"method=GET&target={quote(POD.decode(), safe='')}&user=ann&group=everyone"
-    found = explained(
-        query, scene.controller, COSTS, judge, KUBERNETES, lambda user: (NOT_ENFORCED, user.name)
-    )
-    user = User("ann", ("everyone", "system:authenticated"))
-    expected = explain(scene.controller, COSTS, user, parse_attributes("GET", POD))
-
-    assert (*expected.notes, NOT_ENFORCED, "ann") == found.notes
-    assert expected.outcome == found.outcome
-    assert ("everyone", 1) == (found.flow_schema, found.priority_level.seats_in_use)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +85,6 @@ def test_question(query: str, user: User, verb: str, path: str) -> None:
     ],
 )
 def test_refused_question(query: str, message: str) -> None:
-    """What cannot be explained is refused in words."""
     with pytest.raises(ValueError, match=message):
         question(query, judge)
 

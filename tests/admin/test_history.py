@@ -11,7 +11,7 @@ import pytest
 
 from apfproxy.admin import history as history_module
 from apfproxy.admin.history import FIELDS, SAMPLES, History, quantile_s, wait_bound_s
-from apfproxy.admin.state import Share, by_class
+from apfproxy.admin.state import Share
 from apfproxy.flowcontrol.meters import Histogram
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.proxy.counters import Flood
@@ -37,7 +37,6 @@ class Recorded(History):
 
 
 def as_json(columns: dict[str, Any]) -> dict[str, Any]:
-    """As a page gets them."""
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(columns))
     return decoded
 
@@ -226,10 +225,3 @@ def test_quantile_is_interpolated_within_its_bucket(
         heads.observe(value_ns)
 
     assert expected == quantile_s(LATENCY_BOUNDS_NS, heads.counts, quantile)
-
-
-def test_classes_of_responses() -> None:
-    """All are there, and a code that no standard has counts as a server's error."""
-    found = by_class({"101": 1, "200": 2, "204": 3, "500": 4, "600": 5, "999": 6})
-
-    assert {"1xx": 1, "2xx": 5, "3xx": 0, "4xx": 0, "5xx": 15} == found

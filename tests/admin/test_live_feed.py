@@ -42,7 +42,6 @@ class Source:
         return await self.feed.send(request, self.first)
 
     async def listen(self) -> aiohttp.ClientResponse:
-        """A listener that has what it gets first."""
         response = await self.client.get("/")
         assert b"retry: 1000\n" == await response.content.readline()
         await response.content.readline()
@@ -62,7 +61,6 @@ async def source() -> AsyncIterator[Source]:
 
 
 async def read(response: aiohttp.ClientResponse) -> tuple[str, Any]:
-    """The name and the data of the next event."""
     name, data, _ = [(await response.content.readline()).decode() for _ in range(3)]
     return name[len("event: ") : -1], json.loads(data[len("data: ") :])
 
@@ -127,7 +125,6 @@ async def test_stalled(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_full(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a bound to how many listen."""
     monkeypatch.setattr(live_feed, "MAX_LISTENERS", 1)
     await source.listen()
     refused = await source.client.get("/")

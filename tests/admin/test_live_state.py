@@ -50,7 +50,6 @@ def scene() -> Scene:
 
 
 def shown(scene: Scene, history: History | None = None, **parts: Any) -> State:  # noqa: ANN401
-    """The state now."""
     state = scene.state(is_full=False, **parts)
     return live_state(state, state.clusters[0], history or History())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import re
 from dataclasses import fields
 from types import SimpleNamespace
@@ -12,13 +11,10 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-import apfproxy
 from apfproxy.admin.access_log import AccessLog
 from apfproxy.admin.gathering import ClusterParts, ProcessParts, admin_state, gathered
 from apfproxy.admin.metric_table import MAX_ENDPOINTS, OTHER, TABLE
 from apfproxy.admin.metrics import MOST_SAMPLES, page
-from apfproxy.admin.state import ProcessState, WorkerState, summed
-from apfproxy.base import build
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.base.tls_files import Lifetime
@@ -32,6 +28,7 @@ from tests.fleet.views import fleet, member
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
+    from apfproxy.admin.state import ProcessState
     from apfproxy.objects.types import FlowControlObject
 
 LEVELS = (flow_schema("everyone", "catch-all", group_subject("everyone")),)
@@ -309,18 +306,6 @@ def test_unused_levels(scene: Scene) -> None:
     check(scene.state(is_full=False), "\n".join(f"{each}2" for each in lines))
 
 
-def test_objects(scene: Scene) -> None:
-    """Levels, and the FlowSchemas that responses may have named, with their UIDs."""
-    lines = re.findall("flowcontrol_object_info{(.*)}", text_of(scene.state()))
-    found = {tuple(re.findall('="(.*?)"', line)[:2]) for line in lines}
-
-    assert {
-        ("FlowSchema", "everyone"),
-        *(("PriorityLevelConfiguration", name) for name in ("catch-all", "exempt", "queued")),
-    } == found
-    assert all(re.search('uid="[0-9a-f-]{36}"', line) for line in lines)
-
-
 # Requests, servers behind, and the process.
 
 
@@ -389,16 +374,9 @@ def test_requests() -> None:
 
 @pytest.mark.parametrize(("state", "value"), [("up", "1"), ("failing", "0"), ("unknown", "none")])
 def test_upstream_up(state: str, value: str) -> None:
-    """It is up or not, once that is known."""
     scene = Scene(())
     scene.upstream.state = state
     check(scene.state(), f"own:upstream_up {value}")
-
-
-def test_build_info() -> None:
-    """The versions of the program and of Python are labels, and whether it is compiled."""
-    versions = f"version={apfproxy.__version__},python_version={platform.python_version()}"
-    check(ProcessState(), f"own:build_info{{build={build.kind()},{versions}}} 1")
 
 
 def behind(*states: str) -> Scene:
@@ -572,26 +550,3 @@ def test_process() -> None:
         """,
     )
     assert "access_log" not in text_of(process())
-
-
-def test_workers() -> None:
-    """A parent has the sum of its workers, or the series of each, and how they are."""
-    scene = Scene(LEVELS)
-    scene.ticket("ann")
-    state = scene.state()
-    silent = WorkerState(name="2", state="silent", problem="it shows no life")
-    own = ProcessState(workers=[WorkerState(name="1", state="serving"), silent], restarts=3)
-    check(
-        summed([state, own], [state]),
-        """
-        fc:dispatched_requests_total{flow_schema=everyone,priority_level=catch-all} 2
-        fc:current_executing_requests{flow_schema=everyone,priority_level=catch-all} 1
-        own:worker_up{worker=@} | 1 1; 2 0
-        own:workers{state=@} | serving 1; silent 1; ended 0
-        own:worker_restarts_total 3
-        """,
-    )
-    each = text_of(state, state, own)
-
-    assert 2 == each.count("apiserver_flowcontrol_seat_fair_frac{worker=")
-    assert 'apfproxy_worker_up{worker="1"} 1.0' in each

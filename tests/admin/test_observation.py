@@ -74,7 +74,6 @@ class Observed:
 
 
 def logging_to(path: Path, **more: Any) -> Settings:  # noqa: ANN401 - of the settings
-    """Settings of a process that logs there."""
     return Settings(access_log=AccessLogSettings(path=str(path), **more))
 
 

@@ -64,7 +64,6 @@ class Process:
         return self.overview.json(self.state())
 
     def after(self, seconds: int, change: Callable[[], object]) -> dict[str, Any]:
-        """All clusters after some seconds in which something happened."""
         self.sample()
         change()
         self.now_ns += seconds * S
@@ -140,16 +139,3 @@ def test_rates() -> None:
     process.sample()
 
     assert 0.0 == process.json()["clusters"][0]["servedPerSecond"]
-
-
-def test_failures() -> None:
-    """A cluster whose servers are up but fail requests says so."""
-    busy = Still("up")
-    level = busy.scene.controller.levels["catch-all"]
-    state = Process(busy=busy).after(1, lambda: setattr(level, "failed_total", 2))
-
-    assert "its servers fail 2 requests/s" == state["clusters"][0]["problem"]
-    assert (
-        "1 of 1 cluster has a problem: busy (its servers fail 2 requests/s)"
-        == (state["verdict"][0]["text"])
-    )

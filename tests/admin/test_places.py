@@ -20,7 +20,6 @@ from apfproxy.admin.places import (
     Places,
 )
 from apfproxy.admin.web import WebListener
-from apfproxy.base.rare_log import PERIOD_S
 
 
 class Transport(asyncio.Transport):
@@ -32,7 +31,6 @@ class Transport(asyncio.Transport):
         self.is_cut = False
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that the client is yet to take."""
         return self.unsent
 
     def close(self) -> None:
@@ -84,7 +82,6 @@ class Site:
         self.listener = WebListener(web.Application(), self.places, shutdown_s=1)
 
     def connect(self, address: str = "192.0.2.1") -> Client:
-        """A new client."""
         return Client(self, address)
 
 
@@ -115,7 +112,6 @@ class Client:
         return asyncio.ensure_future(self._site.listener.handle(request, handler))
 
     def answer(self) -> None:
-        """Let the handler come to its end."""
         self._answered.set()
 
 
@@ -306,20 +302,6 @@ async def test_stalled(sizes: tuple[int, ...], is_cut: bool) -> None:
     await task
 
     assert is_cut == client.transport.is_cut
-
-
-async def test_log(caplog: pytest.LogCaptureFixture) -> None:
-    """What ends is said once a minute, with how many they were."""
-    site = Site(connections=1)
-    for _ in range(4):
-        site.connect()
-    site.now_ns += round(PERIOD_S * 1e9)
-    site.connect()
-
-    line = (
-        "the test listener, of at most 1 connections: all are taken, and one made way for another"
-    )
-    assert [line, f"{line} (2 more since)"] == caplog.messages
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,6 @@ def level_rows(scene: Scene) -> list[tuple[str | int | bool, ...]]:
 
 
 def ask(scene: Scene, kind: str, **words: str) -> Any:  # noqa: ANN401 - any JSON
-    """What a process replies."""
     asked = Asked(
         controller=scene.controller,
         wall_offset_ns=WALL_OFFSET_NS,
@@ -165,7 +164,6 @@ S = 1_000_000_000
 
 @pytest.fixture
 def crowd() -> Scene:
-    """Two seats and some queues."""
     queuing = QueuingConfiguration(queues=8, hand_size=1, queue_length_limit=10)
     level = priority_level("tiny", shares=1000, queuing=queuing)
     objects = level, priority_level("hard"), flow_schema("all", "tiny", group_subject("everyone"))
@@ -230,15 +228,6 @@ def test_hand(scene: Scene) -> None:
         scene, "hand", level="queued", schema="everyone", flow="ann"
     )
     assert [] == ask(scene, "hand", level="rejecting")["hand"]
-
-
-def test_objects(scene: Scene) -> None:
-    """All of them, or that of a UID."""
-    found = ask(scene, "objects")
-    uid = next(each["uid"] for each in found if each["name"] == "strict")
-
-    assert {"queued", "everyone", "exempt"} <= {each["name"] for each in found}
-    assert ["strict"] == [each["name"] for each in ask(scene, "objects", uid=uid)]
 
 
 @pytest.mark.parametrize(

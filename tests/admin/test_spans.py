@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import http.server
-import ipaddress
 import logging
-import queue
-import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from http.client import BadStatusLine, RemoteDisconnected
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,20 +25,17 @@ from apfproxy.admin.spans import (
     spans_of,
 )
 from apfproxy.proxy.log_lines import CUT, MAX_PATH, MAX_TEXT
-from apfproxy.settings import AudienceSettings, DownstreamSettings, TracingSettings
+from apfproxy.settings import AudienceSettings, TracingSettings
 from tests.proxy.fakes import (
     CHUNKED_OK,
     CHUNKED_POST,
     GET,
-    LOG,
     OK,
     POST,
-    WATCH,
     Bench,
     FakeTransport,
     S,
 )
-from tests.proxy.http2.peer import CLEARTEXT, Http2Peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +92,6 @@ def spans(bench: Bench, cluster: str = "") -> list[Span]:
 
 
 def answered(bench: Bench, request: bytes, answer: bytes = OK) -> list[Span]:
-    """The spans of a request that is answered."""
     bench.ask(request)
     bench.send(bench.upstreams[0], answer)
     return spans(bench)
@@ -248,32 +240,6 @@ def test_names(bench: Bench, request_: bytes, name: str, expected: dict[str, obj
     }
 
 
-def test_http_2() -> None:
-    """Its spans are those of HTTP/1.1, and say what the client speaks."""
-    with Bench(tracing=ALL, downstream=CLEARTEXT) as bench:
-        Http2Peer(bench).ask()
-        bench.send(bench.upstreams[0], OK)
-        own, upstream = spans(bench)
-
-    assert ("2", 200) == (
-        own.attributes["network.protocol.version"],
-        own.attributes["http.response.status_code"],
-    )
-    assert upstream.parent_id == own.span_id
-
-
-def test_scheme_that_a_front_tells() -> None:
-    """It is the client's, if the front is believed."""
-    trusted = DownstreamSettings(trusted_proxies=(ipaddress.ip_network("10.0.0.0/8"),))
-    lines = b"\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n"
-    with Bench(tracing=ALL, downstream=trusted) as bench:
-        own, _ = answered(bench, GET.replace(b"\r\n\r\n", lines))
-
-    assert ("https", "192.0.2.7") == tuple(
-        own.attributes[name] for name in ("url.scheme", "client.address")
-    )
-
-
 def test_text_that_is_no_unicode(bench: Bench) -> None:
     """It costs neither its trace nor others."""
     answered(bench, GET.replace(b"\r\n\r\n", b"\r\nUser-Agent: \xff\xfe\r\n\r\n"))
@@ -391,7 +357,6 @@ def test_no_connection() -> None:
 
 
 def test_retry(bench: Bench) -> None:
-    """Two attempts, one after the other."""
     client = bench.ask(GET)
     bench.send(bench.upstreams[0], OK)
     bench.send(client, GET)
@@ -412,25 +377,10 @@ def test_retry(bench: Bench) -> None:
     assert (None, None) == (own.problem, second.problem)
 
 
-@pytest.mark.parametrize(("request_", "verb"), [(WATCH, "watch"), (LOG, "get")])
-def test_long_running(bench: Bench, request_: bytes, verb: str) -> None:
-    """Its spans come once it has ended."""
-    client = bench.ask(request_)
-    bench.send(bench.upstreams[0], CHUNKED_OK)
-    bench.wait(600)
-    assert [] == bench.traces
-    bench.end(client)
-    own, upstream = spans(bench)
-
-    assert (verb, 600 * S) == (own.attributes["apf.verb"], own.ended_ns - own.begun_ns)
-    assert ANSWERED in dict(upstream.events)
-
-
 NOWHERE = "http://127.0.0.1:9/v1/traces"
 
 
 def traced(bench: Bench, request: bytes = GET) -> list[Traced]:
-    """The trace of a request that has a response."""
     answered(bench, request)
     return [(bench.traces[-1], "blue")]
 
@@ -455,7 +405,6 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def answering(*statuses: int) -> Iterator[str]:
-    """A server that answers so: its URL."""
     handler = type("Handler", (Answers,), {"statuses": list(statuses)})
     with http.server.HTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -508,20 +457,6 @@ def test_answers(
 
     assert problem == found
     assert retried == told
-
-
-def test_collector_that_is_not_there(bench: Bench) -> None:
-    """Why is told while it is tried again, without the errors that the client made of it."""
-    traces = traced(bench)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1/traces"
-    exporter = OtlpExporter(url, "gate", bench.clock.now_ns)
-    told: queue.SimpleQueue[str] = queue.SimpleQueue()
-    with ThreadPoolExecutor(1) as threads:
-        problem = threads.submit(exporter.export, traces, told.put)
-        assert "connection refused" == told.get(timeout=30)
-        exporter.shutdown()  # it would try again for seconds
-        assert "connection refused" == problem.result()
 
 
 def test_certificates_of_the_collector(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,25 +24,11 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
     )
 
 
-def test_table_without_rows() -> None:
-    """Only the header is left, with columns as wide as its own cells."""
-    expected = "PriorityLevelName, Index,  Sum\n"
-
-    assert expected == table_text(("PriorityLevelName", "Index", "Sum"), [])
-
-
 def test_width_counts_characters() -> None:
     """A cell outside ASCII takes as many columns as it has characters."""
     expected = "User,        Verb\nж-кузнецова, get\né,           get\n"
 
     assert expected == table_text(("User", "Verb"), [("ж-кузнецова", "get"), ("é", "get")])
-
-
-def test_empty_last_cell_leaves_its_padding_before_it() -> None:
-    """An empty cell at the end shows only as the padding of the one before."""
-    expected = "A,      B\n1,      \n"
-
-    assert expected == table_text(("A", "B"), [(1, "")])
 
 
 @given(cells=st.lists(st.tuples(st.text(), st.text()), max_size=5))

@@ -22,7 +22,6 @@ from apfproxy.flowcontrol.queue_set import EXECUTING, Flow, Ticket, WorkEstimate
 from tests.virtual_clock import VirtualClock
 
 NS = 1_000_000_000
-ONE_SECOND = WorkEstimate(1)
 COUNTERS = FlowSchemaCounters("level", "schema")
 
 
@@ -113,15 +112,6 @@ def test_the_first_by_each_measure(by: tuple[str, ...], expected: list[str]) -> 
     bench.take(flow("bob"), seats=1, seconds=1, waited_s=2)
 
     assert expected == [each.flow for each in largest(bench.top_flows.state(), 1, by)]
-
-
-def test_lingering_seats_count() -> None:
-    """A request holds the larger number of its seats until it has lingered."""
-    bench = Bench()
-    ticket = Ticket(flow("ann"), WorkEstimate(1, 3, 2 * NS), None, 0, None, EXECUTING, 0, 0)
-    bench.top_flows.on_seats_back(ticket, NS)
-
-    assert [9.0] == [each.seat_seconds for each in bench.top_flows.state().flows]
 
 
 def test_sums_decay() -> None:

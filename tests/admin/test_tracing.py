@@ -14,7 +14,6 @@ from apfproxy.admin import tracing
 from apfproxy.admin.tracing import (
     MAX_GATHERED,
     TraceQueue,
-    queue_parts,
     trace_queue,
     warning,
 )
@@ -82,7 +81,6 @@ class Way:
         )
 
     def take(self, count: int) -> None:
-        """Queue so many."""
         for _ in range(count):
             self.queue.take(TRACE)
 
@@ -212,36 +210,3 @@ def test_without_the_extra(module: str, monkeypatch: pytest.MonkeyPatch) -> None
 
     with pytest.raises(OperatorError, match=r"tracing\.endpoint: .*pip install 'apfproxy\[otel\]'"):
         trace_queue(ON, VirtualClock())
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "url"),
-    [
-        ("http://c:4318", "http://c:4318/v1/traces"),
-        ("http://c:4318/", "http://c:4318/v1/traces"),
-        ("https://c/own", "https://c/own"),
-    ],
-)
-async def test_url(caplog: pytest.LogCaptureFixture, endpoint: str, url: str) -> None:
-    """Spans go to the usual place, or to that which is named."""
-    queue = trace_queue(TracingSettings(endpoint=endpoint), VirtualClock())
-    assert queue is not None
-    queue._fail("x")  # noqa: SLF001 - names it
-    await queue.close()
-
-    assert f"to {url}: x" in caplog.text
-    assert None is trace_queue(TracingSettings(), VirtualClock())
-
-
-@pytest.mark.parametrize(
-    ("other", "is_alike"),
-    [
-        (TracingSettings(endpoint=ON.endpoint, sampling_rate_per_million=5), True),
-        (TracingSettings(), False),
-        (TracingSettings(endpoint=ON.endpoint, service_name="a"), False),
-        (TracingSettings(endpoint=ON.endpoint, max_queued=1), False),
-    ],
-)
-def test_what_takes_another_queue(other: TracingSettings, is_alike: bool) -> None:
-    """Where and how traces are exported does; which requests are traced does not."""
-    assert is_alike is (queue_parts(ON) == queue_parts(other))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from apfproxy.admin.amounts import MAX_PROBLEM, Severity
 from apfproxy.admin.live_state import fleet_json
 from apfproxy.admin.verdict import fleet_findings, seats_here, verdict
 from tests.fleet.views import fleet, member
@@ -54,7 +53,6 @@ def state(text: str = "{}") -> dict[str, Any]:
 
 
 def found(judged: dict[str, Any]) -> list[str]:
-    """All sentences with their severity."""
     return [f"{each['severity']}: {each['text']}" for each in verdict(judged, NOW_S)]
 
 
@@ -264,14 +262,6 @@ def test_verdict(text: str, expected: str) -> None:
     sentences = " ".join(expected.split())[2:].split(" > ")
 
     assert sentences == found(state(text))
-
-
-def test_long_problem() -> None:
-    """The health page has all of it."""
-    judged = state(f"problems: [{{check: limits, problem: {'x' * (MAX_PROBLEM + 1)}}}]")
-
-    assert [f"warning: health check limits fails: {'x' * (MAX_PROBLEM - 1)}…"] == found(judged)
-    assert ["error", "warning", "note", "ok"] == [each.value for each in Severity]
 
 
 SELF = member("a", is_self=True)

@@ -66,7 +66,6 @@ async def test_clients_that_take_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_an_error_does_not_end_the_sweeps(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A sweep that fails is followed by others."""
     monkeypatch.setattr(web_module, "SWEEP_S", 0.001)
     sweeps: list[int] = []
     again = asyncio.Event()
@@ -90,7 +89,6 @@ async def seen(request: web.Request) -> web.Response:
 
 
 async def response_to(data: bytes) -> bytes:
-    """What a listener sends for some bytes until it closes the connection."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", seen)
     async with listening_with(app) as address:
@@ -173,5 +171,4 @@ async def test_no_access_without_a_place(tmp_path: Path) -> None:
     ],
 )
 def test_lasts(target: str, expected: bool) -> None:
-    """Watches and the live page's events do."""
     assert expected == lasts(make_mocked_request("GET", target))

@@ -142,7 +142,6 @@ clusters: [{name: a, hosts: [a]}]
 
 
 def leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The settings of a file by their paths."""
     if isinstance(node, dict):
         for key, value in node.items():
             yield from leaves(value, f"{prefix}.{key}")
@@ -211,7 +210,6 @@ def other(document: dict[str, Any], path: str | None) -> dict[str, Any]:
 
 
 def fixed_paths(record: type[Record] = Settings, prefix: str = "") -> Iterator[str]:
-    """The paths of settings and sections that take a restart."""
     for key, setting in settings_in(record).items():
         if setting.name in record.RESTART:
             yield prefix + key

@@ -43,7 +43,6 @@ async def serving(
 
 
 async def created(session: aiohttp.ClientSession, name: str) -> tuple[int, Any]:
-    """The status and the body of the response to a write."""
     async with session.post(NAMESPACES, json={"metadata": {"name": name}}) as response:
         return response.status, await response.json(content_type=None)
 
@@ -89,14 +88,6 @@ async def test_headers() -> None:
     assert expected == found
 
 
-async def test_pages_for_any_method() -> None:
-    """Pages beside the API are answered whatever is asked, as Kubernetes does it."""
-    async with serving() as (_, session):
-        for path in ("/livez", "/readyz/ping", "/"):
-            async with session.post(path) as response:
-                assert 200 == response.status
-
-
 async def test_restart(tmp_path: Path) -> None:
     """What was written before is there after a restart, and what is seeded is not made again."""
     async with serving(tmp_path, seeds=SeedCounts(slices=3)) as (process, session):
@@ -136,7 +127,6 @@ async def test_same_seed_same_answers() -> None:
 
 
 async def test_web_pages_do_not_write() -> None:
-    """A page in a browser on this machine cannot write."""
     async with (
         serving() as (_, session),
         session.post(NAMESPACES, headers={"Origin": "http://evil.example"}) as response,
@@ -154,7 +144,6 @@ async def test_port_in_use() -> None:
 
 
 async def test_store_in_use(tmp_path: Path) -> None:
-    """Two servers do not share a store."""
     async with serving(tmp_path):
         with pytest.raises(OperatorError, match="another process uses it"):
             async with serving(tmp_path):

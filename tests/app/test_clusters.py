@@ -8,11 +8,8 @@ import json
 import weakref
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from apfproxy.app import clusters
 from apfproxy.app.running import spare_collector
-from apfproxy.settings import DrainSettings
 from tests.end_to_end.gateway import gateway, get
 from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import OK, on_uvloop, until
@@ -141,29 +138,6 @@ async def test_nothing_is_left_of_clusters_that_left(
 
 
 @on_uvloop
-async def test_requests_that_outlast_their_cluster(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """They are cut once its time to drain is over, and the log says of which cluster."""
-    async with gateway(tmp_path, A, B) as scene:
-        held: list[Arrival] = []
-
-        async def hold(arrival: Arrival) -> None:
-            held.append(arrival)
-
-        scene.upstreams["b"].answer_with(hold)
-        client = await scene.connect()
-        await client.send(get("b.test", "/slow"))
-        await until(lambda: bool(held))
-        served = scene.member("b").cluster.served
-        served.settings = replace(served.settings, drain=DrainSettings(timeout_s=0.01))
-        await scene.reload(A)
-        assert b"" == await client.read_to_end()
-
-        await until(lambda: "cluster b: is gone; requests cut: 1" in caplog.messages)
-
-
-@on_uvloop
 async def test_another_cluster_of_the_same_name(tmp_path: Path) -> None:
     """What cannot change in place is made anew: the one before serves until that is ready."""
     async with gateway(tmp_path, A) as scene:
@@ -201,21 +175,6 @@ async def test_a_change_that_cannot_be_used(tmp_path: Path) -> None:
         assert (200, "b /y b.test") == await scene.asked("b.test", "/x/y")
         assert "missing" in (scene.process.health.problem("cluster/a") or "")
         await scene.reload(A, {**B, "pathPrefix": "/x"})
-        assert None is scene.process.health.problem("cluster/a")
-
-
-@on_uvloop
-async def test_one_made_anew_that_cannot_be_used(tmp_path: Path) -> None:
-    """Then the one before goes on, with its health checks."""
-    async with gateway(tmp_path, A) as scene:
-        before = {each.name for each in scene.process.health}
-        wrong = {"authentication": {"tokenFile": str(tmp_path / "missing")}}
-        await scene.reload({**A, **wrong, "flowControl": {"hashSeed": 7}})
-        assert "missing" in (scene.process.health.problem("cluster/a") or "")
-        assert before == {each.name for each in scene.process.health}
-        await scene.reload({**A, "flowControl": {"hashSeed": 7}})
-
-        assert before == {each.name for each in scene.process.health}
         assert None is scene.process.health.problem("cluster/a")
 
 

@@ -66,7 +66,6 @@ async def connect(scene: Gateway, host: str | None, own: tuple[str, str] | None 
 
 
 def certificate(folder: Path, name: str) -> tuple[str, str]:
-    """The files of a user of the cluster with that name."""
     return CLIENTS[name].issue(f"user-of-{name}").write(folder, f"user-{name}")
 
 
@@ -127,23 +126,6 @@ async def test_a_handshake_for_another_cluster(tmp_path: Path, settings: Cluster
 
 
 @on_uvloop
-async def test_a_broken_ca_is_of_its_cluster_alone(tmp_path: Path, settings: Clusters) -> None:
-    """Others go on; once the file is good, so does that cluster."""
-    whole, a, b, c = settings
-    good = (tmp_path / "ca-b.crt").read_bytes()
-    (tmp_path / "ca-b.crt").write_text("no certificate")
-    async with gateway(tmp_path, a, b, c, whole=whole) as scene:
-        client = await connect(scene, "a.test", certificate(tmp_path, "a"))
-        assert 200 == (await scene.ask(get("a.test"), client)).status
-        assert 503 == (await scene.ask(get("b.test"), await connect(scene, "b.test"))).status
-        (tmp_path / "ca-b.crt").write_bytes(good)
-        await scene.process.clusters.try_again()
-        client = await connect(scene, "b.test", certificate(tmp_path, "b"))
-
-        assert 200 == (await scene.ask(get("b.test"), client)).status
-
-
-@on_uvloop
 async def test_a_ca_that_is_mended(tmp_path: Path, settings: Clusters) -> None:
     """Clients are asked for certificates of it, whether they name the host or not."""
     whole, _, b, c = settings
@@ -172,19 +154,6 @@ async def test_a_ca_that_breaks(tmp_path: Path, settings: Clusters) -> None:
         client = await handshake(scene, None, certificate(tmp_path, "b"))
         assert "renewed" == client.server_name
         assert 200 == (await scene.ask(get("b.test"), client)).status
-
-
-@over_both_protocols
-@on_uvloop
-async def test_a_certificate_at_a_cluster_that_wants_none(
-    tmp_path: Path, settings: Clusters
-) -> None:
-    """It says nothing there, and cuts nobody off."""
-    whole, *clusters = settings
-    async with gateway(tmp_path, *clusters, whole=whole) as scene:
-        client = await connect(scene, "c.test", certificate(tmp_path, "b"))
-
-        assert 200 == (await scene.ask(get("c.test"), client)).status
 
 
 @on_uvloop
@@ -242,9 +211,7 @@ NOT_BUILT = "this build has no HTTP/2; install it"
         ("", "", "", ""),
         (CLEARTEXT, "", PRIOR, ""),
         (TLS, "", OVER_TLS, ""),
-        (f"{TLS}, http2: {{enabled: false}}", "", " with TLS", ""),
         (f"{TLS}, proxyProtocol: true", "", f"{OVER_TLS}, behind the PROXY protocol", ""),
-        ("proxyProtocol: true", "", ", behind the PROXY protocol", ""),
         (
             *(f"{TLS}, {CLEARTEXT}", "", OVER_TLS),
             f"{NO_EFFECT}downstream.tls is on; clients speak HTTP/2 over TLS without it",
@@ -254,10 +221,8 @@ NOT_BUILT = "this build has no HTTP/2; install it"
             f"{NO_EFFECT}downstream.http2.enabled is false",
         ),
         (f"{TLS}, {LONG}", "", OVER_TLS, LONG_FIELDS),
-        (f"{CLEARTEXT}, {LONG}", "", PRIOR, LONG_FIELDS),
         (f"{TLS}, {LONG}, http2: {{enabled: false}}", "", " with TLS", ""),
         (LONG, "", "", ""),
-        ("", NOT_BUILT, "", ""),
         (f"{TLS}, http2: {{enabled: false}}", NOT_BUILT, " with TLS", ""),
         (TLS, NOT_BUILT, " with TLS", f"clients are offered HTTP/1.1 only: {NOT_BUILT}"),
         (CLEARTEXT, NOT_BUILT, "", f"{NO_EFFECT}{NOT_BUILT}"),

@@ -25,7 +25,6 @@ NAMES = ("", "asyncio", "aiohttp", "watchfiles")
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    """Leave logging as it was."""
     loggers = [logging.getLogger(name) for name in NAMES]
     levels = [logger.level for logger in loggers]
     handlers = loggers[0].handlers[:]
@@ -37,7 +36,6 @@ def restored() -> Iterator[None]:
 
 
 def test_traceback_is_one_line() -> None:
-    """A traceback stays in the line of its record."""
     try:
         raise RuntimeError("broken")  # noqa: TRY301 - it is to have a traceback
     except RuntimeError:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec.structs import replace
 
 from apfproxy.app.named_files import SQLITE, problems_of
-from apfproxy.settings import (
-    AccessLogSettings,
-    FleetSettings,
-    Settings,
-    TracingSettings,
-)
 from apfproxy.settings.file import parse_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PLAIN = parse_settings(b"upstream: {url: http://a}", "f")
+    from apfproxy.settings import Settings
+
 PARTS = {
     "tokens": "authentication: {tokenFile: tokens}",
     "objects": "flowControl: {objects: [objects]}",
@@ -37,13 +30,11 @@ PARTS = {
 
 
 def settings_in(folder: Path, part: str) -> Settings:
-    """Settings that name something in a folder."""
     return parse_settings(PARTS[part].encode(), "f", folder)
 
 
 @pytest.mark.parametrize("part", [each for each in PARTS if each not in {"store", "log"}])
 async def test_missing(tmp_path: Path, part: str) -> None:
-    """What has to be there and is not is a problem."""
     (found,) = await problems_of(settings_in(tmp_path, part))
 
     assert re.search(rf"/{part}:? cannot be read: No such file or directory$", found)
@@ -81,35 +72,3 @@ async def test_store(tmp_path: Path, content: bytes, problems: int) -> None:
 
     found = await problems_of(settings_in(tmp_path, "store"))
     assert [f"{tmp_path / 'store'}: is no SQLite file; name another one"][:problems] == found
-
-
-async def test_tracing_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has to be installed is not."""
-    settings = replace(PLAIN, tracing=TracingSettings(endpoint="http://127.0.0.1:9"))
-    assert [] == await problems_of(settings)
-    monkeypatch.delitem(sys.modules, "apfproxy.admin.spans", raising=False)
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-
-    (found,) = await problems_of(settings)
-    assert found == (
-        "tracing.endpoint: needs OpenTelemetry's SDK, but the module opentelemetry.sdk.trace is not"
-        " installed: pip install 'apfproxy[otel]' adds what is missing (docs/tracing.md)"
-    )
-
-
-async def test_all_problems(tmp_path: Path) -> None:
-    """Those of all parts, in one go."""
-    settings = replace(
-        settings_in(tmp_path, "tokens"),
-        flow_control=settings_in(tmp_path, "objects").flow_control,
-        access_log=AccessLogSettings(path="-"),
-    )
-
-    assert 2 == len(await problems_of(settings))
-    assert [] == await problems_of(PLAIN)
-
-
-@pytest.mark.parametrize("store", ["redis://a", "kubernetes:a/b", None])
-async def test_fleet_asks_nobody(store: str | None) -> None:
-    """Where the store is well is not looked at, and whether this is a pod neither."""
-    assert [] == await problems_of(replace(PLAIN, fleet=FleetSettings(store=store)))

@@ -6,7 +6,6 @@ import contextlib
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import pytest
 
 from apfproxy.admin.access import AdminAccess
@@ -26,7 +25,6 @@ ANY_PORT = Settings(admin=Address(host="127.0.0.1", port=0))
 
 @contextlib.asynccontextmanager
 async def parent() -> AsyncIterator[ParentAdmin]:
-    """The listener of a parent of a worker."""
     workers: Any = SimpleNamespace(slots=[Process({"": Scene(())}).told(2)], restarts=3)
     async with contextlib.AsyncExitStack() as stack:
         listeners = Listeners()
@@ -36,23 +34,7 @@ async def parent() -> AsyncIterator[ParentAdmin]:
         yield admin
 
 
-async def test_pages() -> None:
-    """The pages are those of the workers."""
-    async with parent() as admin, aiohttp.ClientSession() as session:
-        await admin.open(ANY_PORT)
-        await admin.start()
-        async with session.get(f"http://127.0.0.1:{admin.port}/metrics") as response:
-            text = await response.text()
-        is_local = admin.is_local()
-
-    assert 'apfproxy_worker_up{worker="2"} 1.0' in text
-    assert "apfproxy_worker_restarts_total 3.0" in text
-    assert "apfproxy_admin_connections 1.0" in text
-    assert is_local
-
-
 async def test_no_address() -> None:
-    """Without an address there is no listener."""
     async with parent() as admin:
         await admin.open(Settings(admin=None))
         await admin.start()

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from msgspec import structs
 
 from apfproxy.app import cluster as cluster_module
-from apfproxy.app.process import ProxyProcess, named_clusters, named_servers
+from apfproxy.app.process import ProxyProcess, named_clusters
 from apfproxy.base import tasks
 from apfproxy.base.errors import ListenError, OperatorError
 from apfproxy.base.faults import Part
@@ -54,7 +54,6 @@ clusters: [{name: here, cluster: {server: "http://127.0.0.1:9"}}]
 
 
 def settings_for(upstream_port: int, flow_control: FlowControlSettings | None = None) -> Settings:
-    """Settings of a proxy on ports that the system chooses."""
     return Settings(
         downstream=DownstreamSettings(
             listen=ANY_PORT, overload=OverloadSettings(loop_delay_s=None)
@@ -92,7 +91,6 @@ async def started(settings: Settings) -> AsyncIterator[ProxyProcess]:
 
 
 async def page(session: aiohttp.ClientSession, port: int | None, path: str) -> tuple[int, str]:
-    """The status and the text of a page."""
     async with session.get(f"http://127.0.0.1:{port}{path}") as response:
         return response.status, await response.text()
 
@@ -201,16 +199,6 @@ async def test_an_object_that_is_not_valid(
     assert f"Generation {generation} is in force, but {problem}" == event.message
 
 
-async def test_broken_objects_at_first(tmp_path: Path) -> None:
-    """A process does not start with broken objects."""
-    path = tmp_path / "a.yaml"
-    path.write_text("broken")
-    process = ProxyProcess(settings_for(9, FlowControlSettings(objects=(str(path),))))
-
-    with pytest.raises(OperatorError):
-        await process.start()
-
-
 async def test_an_error_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process does not start either where its cluster cannot for an error of ours."""
     monkeypatch.setattr(cluster_module.Cluster, "begin", lambda _: 1 // 0)
@@ -312,15 +300,6 @@ async def test_an_error_of_a_watcher_does_not_end_it(
 
 
 @pytest.mark.parametrize(
-    ("count", "expected"),
-    [(0, "whole"), (1, "whole"), (2, "2 servers (u0, u1)"), (4, "4 servers (u0, u1, u2, ...)")],
-)
-def test_servers_at_the_start(count: int, expected: str) -> None:
-    """The log names some of them."""
-    assert expected == named_servers([f"u{number}" for number in range(count)], "whole")
-
-
-@pytest.mark.parametrize(
     ("serving", "count", "expected"),
     [
         ("a", 1, "1 cluster (a)"),
@@ -330,5 +309,4 @@ def test_servers_at_the_start(count: int, expected: str) -> None:
     ],
 )
 def test_clusters_at_the_start(serving: str, count: int, expected: str) -> None:
-    """The log counts those that serve, and names some of them."""
     assert expected == named_clusters(list(serving), count)

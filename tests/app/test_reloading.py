@@ -47,7 +47,6 @@ BEFORE = Settings(downstream=DownstreamSettings(listen=ANY_PORT), admin=None)
 
 
 def read(document: dict[str, Any], folder: Path) -> Settings:
-    """The settings of a document in a folder."""
     path = folder / "settings.json"
     path.write_text(json.dumps(document))
     return load_settings(path)
@@ -141,12 +140,10 @@ def test_every_setting_is_tried() -> None:
 
 
 def settings_in(changes: list[str]) -> set[str]:
-    """The settings that a list of changes names."""
     return {each.partition("[")[0] for each in changes}
 
 
 def is_fixed(path: str) -> bool:
-    """Whether a setting takes a restart."""
     return any(path == each or path.startswith(f"{each}.") for each in FIXED)
 
 
@@ -276,7 +273,6 @@ async def test_all_or_nothing(
 
 
 async def test_all_problems_at_once(folder: Path) -> None:
-    """Each part says what it cannot use."""
     document = other(BASE, "flowControl.objects")
     document["flowControl"]["objects"] = ["nowhere"]
     document["accessLog"]["path"] = "nowhere/log"
@@ -459,11 +455,6 @@ async def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
 
     assert (f"{path}: is empty; write the settings that are meant",) == refused
     assert HTTP_API == process.settings.preset  # what reads the file says that it is gone
-
-
-async def test_nothing_to_watch() -> None:
-    """Without a file there is nothing to notice."""
-    await SettingsFile(None, Settings).watch(asyncio.Event(), lambda: None)
 
 
 def test_settings_page() -> None:

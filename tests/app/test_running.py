@@ -45,7 +45,6 @@ def test_descriptors(monkeypatch: pytest.MonkeyPatch, soft: int, expected: int) 
 
 
 def test_spare_collector() -> None:
-    """What exists is looked at no more."""
     try:
         spare_collector()
         assert gc.get_freeze_count() > 0

@@ -111,7 +111,6 @@ def rule(
     cluster_scope: bool = True,
     namespaces: tuple[str, ...] = ("*",),
 ) -> ResourcePolicyRule:
-    """A rule for one resource."""
     return ResourcePolicyRule(
         verbs=verbs,
         api_groups=groups,

@@ -14,7 +14,6 @@ LEVEL = next(each for each in bootstrap_objects() if each.metadata.name == "work
 
 
 def test_changed() -> None:
-    """Of a changed object what changed is shown."""
     assert not isinstance(LEVEL, FlowSchema)
     assert LEVEL.spec.limited is not None
     limited = replace(LEVEL.spec.limited, nominal_concurrency_shares=7)

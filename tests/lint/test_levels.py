@@ -44,7 +44,6 @@ EXEMPT = next(
 def messages(
     *levels: PriorityLevelConfiguration, used: tuple[str, ...] = ("a", "others"), limit: int = 100
 ) -> list[tuple[str, str]]:
-    """Ids and messages of what is found in levels."""
     by_name = {level.metadata.name: level for level in levels}
     return [
         (each.found.id, each.message)
@@ -149,7 +148,6 @@ def test_priorities_are_not_rounded() -> None:
 
 
 def replaced(level: PriorityLevelConfiguration, name: str) -> PriorityLevelConfiguration:
-    """The same with another name."""
     return replace(level, metadata=replace(level.metadata, name=name))
 
 

@@ -73,7 +73,6 @@ def level(name: str = "workload-low", *, shares: int = 100) -> str:
 
 
 def annotated(text: str, annotation: str, value: str) -> str:
-    """An object with an annotation."""
     return text.replace("}\nspec", f', annotations: {{{annotation}: "{value}"}}}}\nspec', 1)
 
 
@@ -176,7 +175,6 @@ def test_words() -> None:
 
 
 def managed_object(obj: FlowControlObject, value: str) -> FlowControlObject:
-    """The object with the annotation."""
     return replace(obj, metadata=replace(obj.metadata, annotations={AUTO_UPDATE: value}))
 
 
@@ -199,7 +197,6 @@ KEPT = ("system-leader-election", "system-node-high")
 
 
 def found_in(objects: Iterable[FlowControlObject]) -> list[tuple[str, str, str]]:
-    """Ids, FlowSchemas and messages of what is found."""
     objects = tuple(objects)
     levels = {each.metadata.name: each for each in objects if not isinstance(each, FlowSchema)}
     schemas = [each for each in objects if isinstance(each, FlowSchema)]

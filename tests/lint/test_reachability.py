@@ -64,7 +64,6 @@ ALICE = user_subject("alice")
 
 
 def out_of_reach(schemas: Iterable[FlowSchema]) -> set[str]:
-    """Names of the FlowSchemas that are told to be out of reach."""
     return {each.name for each in unreachable(tried_in_order(schemas))}
 
 
@@ -84,7 +83,6 @@ def test_unreachable_is_never_chosen(schemas: list[FlowSchema]) -> None:
 def schema(
     name: str, precedence: int, subject: Subject = ALICE, rule: ResourcePolicyRule = PODS
 ) -> FlowSchema:
-    """A FlowSchema for resources."""
     none = NonResourcePolicyRule(verbs=("get",), non_resource_urls=("/version",))
     return flow_schema(
         name, "l", subject, precedence=precedence, resource_rule=rule, non_resource_rule=none
@@ -92,7 +90,6 @@ def schema(
 
 
 def rule_of(*verbs: str, namespace: str = "*", resource: str = "pods") -> ResourcePolicyRule:
-    """A rule for pods."""
     return ResourcePolicyRule(
         verbs=verbs, api_groups=("",), resources=(resource,), namespaces=(namespace,)
     )
@@ -145,7 +142,6 @@ def rule_of(*verbs: str, namespace: str = "*", resource: str = "pods") -> Resour
     ],
 )  # fmt: skip
 def test_by_what(schemas: list[FlowSchema], messages: list[str]) -> None:
-    """The message names those that match before."""
     found = [each.message for each in unreachable(tried_in_order(schemas))]
 
     assert [f"all that it can match is matched before by {by}" for by in messages] == found
@@ -200,7 +196,6 @@ def test_same_precedence(*, one: FlowSchema, other: FlowSchema, is_told: bool) -
 
 
 def of_many_users(name: str, count: int) -> FlowSchema:
-    """A FlowSchema with so many subjects."""
     one = schema(name, 2)
     subjects = tuple(user_subject(f"u{number}") for number in range(count))
     rules = tuple(structs.replace(rule, subjects=subjects) for rule in one.spec.rules)
@@ -225,7 +220,6 @@ def test_too_many_pieces() -> None:
 
 
 def with_header(flow_schema: FlowSchema, value: str) -> FlowSchema:
-    """The FlowSchema for requests with a header only."""
     annotations = {"apfproxy.io/match-header": f"X-Priority: {value}"}
     return structs.replace(
         flow_schema, metadata=structs.replace(flow_schema.metadata, annotations=annotations)
@@ -276,7 +270,6 @@ PATHS = (
 
 
 def paths_of(url: str) -> set[str]:
-    """The paths that a URL of a rule matches."""
     return {path for path in PATHS if match_url((url,), path)}
 
 
@@ -303,7 +296,6 @@ def test_urls(url: str, other: str) -> None:
     ],
 )
 def test_url_holds(*, url: str, other: str, expected: bool) -> None:
-    """It is told where it is so."""
     assert expected == url_holds(url, other)
 
 
@@ -315,7 +307,6 @@ def sets_of(rule: Rule) -> list[RequestSet]:
 
 
 def matched(rule: Rule) -> set[int]:
-    """Numbers of the requests that a rule matches."""
     found = set()
     for number, request in enumerate(REQUESTS):
         if isinstance(rule, ResourcePolicyRule):

@@ -48,7 +48,6 @@ LINE: dict[str, Any] = {
 
 
 def lines_of(*entries: dict[str, Any]) -> list[bytes]:
-    """Entries as lines."""
     return [json.dumps(entry).encode() + b"\n" for entry in entries]
 
 
@@ -164,7 +163,6 @@ def test_too_many_broken_lines() -> None:
     ],
 )
 def test_access_lines(changes: dict[str, Any], verb: str, seats: int, service_ns: int) -> None:
-    """A line says what the proxy knew of a request."""
     records = read_access_log(lines_of(LINE | changes), 0)
     ((_, kind, its_service_ns),) = records.requests()
     attributes = kind.attributes

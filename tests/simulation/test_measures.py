@@ -15,7 +15,6 @@ from tests.simulation.scene import objects
 
 
 def durations_of(values: list[int]) -> Durations:
-    """The distribution of some durations."""
     found = Durations()
     for value in values:
         found.add(value)
@@ -42,7 +41,6 @@ def test_zeros_count() -> None:
 
 @given(first=st.lists(st.integers(0, 10**9)), second=st.lists(st.integers(0, 10**9)))
 def test_merges(first: list[int], second: list[int]) -> None:
-    """Two distributions merged are that of all durations."""
     merged = durations_of(first)
     merged.merge(durations_of(second))
     expected = durations_of(first + second)
@@ -52,7 +50,6 @@ def test_merges(first: list[int], second: list[int]) -> None:
 
 
 def test_tallies_merge() -> None:
-    """All numbers of two tallies add up."""
     first, second = Tally(), Tally()
     for tally in (first, second):
         tally.executed, tally.queued, tally.cut_off, tally.without_seats = 3, 2, 1, 4

@@ -24,7 +24,6 @@ def mix_of(*flows: str, top: str = "duration: 10s") -> Mix:
 
 
 def test_a_whole_flow() -> None:
-    """Every field means what it says."""
     mix = mix_of(
         "name: tenant-{}\n  count: 2\n  user: user-{}\n  groups: [tenants]\n"
         "  request: GET /api/v1/namespaces/ns-{}/pods\n  clients: 3\n"
@@ -138,7 +137,6 @@ def test_arrivals() -> None:
     ],
 )
 def test_times(text: str, mean_ns: float, least_ns: int, greatest_ns: int) -> None:
-    """A distribution has its mean and its bounds."""
     draw = parse_times(text).drawer(random.Random(1))  # noqa: S311  no secret
     drawn = [draw() for _ in range(20_000)]
 
@@ -240,7 +238,6 @@ def test_wrong_flows(fields: str) -> None:
     ],
 )
 def test_wrong_documents(data: bytes, line: int | None, message: str) -> None:
-    """What is no mix is refused."""
     with pytest.raises(MixError) as error:
         parse_mix(data)
 
@@ -270,6 +267,5 @@ def test_any_values(data: st.DataObject) -> None:
 
 @given(data=st.binary())
 def test_any_bytes(data: bytes) -> None:
-    """Bytes that are no mix are refused."""
     with pytest.raises(MixError):
         parse_mix(data)

@@ -26,7 +26,6 @@ SVG = "{http://www.w3.org/2000/svg}"
     ],
 )
 def test_times(seconds: float, texts: list[str]) -> None:
-    """The times below a plot have the unit that suits them."""
     root = parsed(f"<g>{plot(Plot({'limit': [1.0]}, 1.0), 90, 1.0, seconds)}</g>")
 
     assert texts == [each.text for each in root if each.get("text-anchor") == "middle"]
@@ -70,7 +69,6 @@ def test_nothing_to_draw() -> None:
 
 
 def parsed(svg: str) -> ET.Element:
-    """The SVG as XML."""
     return ET.fromstring(svg)  # noqa: S314  our own
 
 

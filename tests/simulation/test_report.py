@@ -53,7 +53,6 @@ def test_top() -> None:
 
 
 def test_difference() -> None:
-    """What the second configuration changes."""
     before, after = report_of("a", 10), report_of("b", 2)
     changes = difference(before, after, top=10)
 
@@ -65,7 +64,6 @@ def test_difference() -> None:
 
 
 def rows(**executed: int) -> list[Row]:
-    """A row for each name, with so many executed requests."""
     return [{"name": name} | NOTHING | {"executed": number} for name, number in executed.items()]
 
 
@@ -89,7 +87,6 @@ def test_compared(
 
 
 def flow_rows(flows: str) -> list[Row]:
-    """A flow for each FlowSchema and user."""
     return [
         {"priorityLevel": f"level-{schema}", "flowSchema": schema, "flow": flow, "requests": 5}
         | NOTHING

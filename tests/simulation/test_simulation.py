@@ -31,7 +31,6 @@ def kind(user: str = "u", target: str = GET, method: str = "GET", seats: int = 0
 
 
 def ran(simulation: Simulation, requests: Iterable[tuple[int, Kind, int]]) -> Tally:
-    """The sum of what became of requests."""
     Sequence(simulation, requests)
     simulation.run()
     total = Tally()
@@ -212,11 +211,9 @@ class Asking(ClosedClient):
         simulation.run()
 
     def ask(self, service_ns: int) -> None:
-        """Let a request arrive."""
         self._simulation.request(self._kind, service_ns, self)
 
     def on_end(self, retry_after_s: int) -> None:
-        """Note when a request ended, and how."""
         self.heard.append((self._simulation.clock.time_ns // MS, retry_after_s))
 
     def on_open(self, end_ns: int) -> None:
@@ -325,7 +322,6 @@ def test_a_rejected_client_stays_away() -> None:
 
 
 def test_clients_of_requests_without_seats() -> None:
-    """They go on as well."""
     simulation = Simulation(objects(), 1)
     tally = of_clients(simulation, kind(target=f"{GET}/log?follow=1"), 100 * MS, S)
 
@@ -343,7 +339,6 @@ def test_clients_of_watches() -> None:
 
 
 def test_a_mix() -> None:
-    """Flows with a rate and clients come together."""
     mix = parse_mix(
         b'{"duration": "5s", "flows": [{"name": "a", "user": "a", "rate": 20,'
         b' "request": "GET /x", "serviceTime": "5ms"}, {"name": "b", "user": "b",'

@@ -40,13 +40,11 @@ class Read:
         self.foreign = wrapped.foreign
 
     def take(self, entry: Entry) -> None:
-        """Take an entry."""
         if entry.stage < 0:
             raise ValueError("below 0")
         self.found.append(entry.stage)
 
     def break_(self, number: int, message: str) -> None:
-        """Note a broken line."""
         self.problems.append((number, message))
 
 
@@ -69,7 +67,6 @@ def each_in(wrap: str) -> str:
 
 
 def cut(*templates: str) -> str:
-    """Lines with the thirds of each entry in place of `LINE`."""
     return "\n".join(
         template.replace("LINE", part)
         for line in LINES
