@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.app import clusters
 from apfproxy.app.running import spare_collector
-from tests.end_to_end.gateway import gateway, get
+from tests.end_to_end.gateway import Gateway, gateway, get
 from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import OK, on_uvloop, until
 from tests.end_to_end.upstream import Arrival, Upstream
@@ -42,6 +42,18 @@ def silent_api(folder: Path) -> tuple[Upstream, dict[str, object]]:
     )
     kubernetes = {"enabled": True, "kubeconfig": str(kubeconfig), "firstSyncTimeout": "30s"}
     return upstream, kubernetes
+
+
+def arrivals(scene: Gateway, *names: str) -> list[Arrival]:
+    """What comes to servers from now on; they answer nothing by themselves."""
+    found: list[Arrival] = []
+
+    async def hold(arrival: Arrival) -> None:
+        found.append(arrival)
+
+    for name in names:
+        scene.upstreams[name].answer_with(hold)
+    return found
 
 
 @on_uvloop
@@ -83,12 +95,7 @@ async def test_clusters_come_change_and_leave(tmp_path: Path) -> None:
     """New requests go by the new settings; those under way end, long ones bit by bit."""
     async with gateway(tmp_path, A, B) as scene:
         first = scene.member("a").cluster
-        held: list[Arrival] = []
-
-        async def hold(arrival: Arrival) -> None:
-            held.append(arrival)
-
-        scene.upstreams["b"].answer_with(hold)
+        held = arrivals(scene, "b")
         client, watcher = await scene.connect(), await scene.connect()
         await client.send(get("b.test", "/slow"))
         await until(lambda: len(held) == 1)
@@ -142,12 +149,7 @@ async def test_another_cluster_of_the_same_name(tmp_path: Path) -> None:
     """What cannot change in place is made anew: the one before serves until that is ready."""
     async with gateway(tmp_path, A) as scene:
         before = scene.member("a").cluster
-        arrived: list[Arrival] = []
-
-        async def hold(arrival: Arrival) -> None:
-            arrived.append(arrival)
-
-        scene.upstreams["a"].answer_with(hold)
+        arrived = arrivals(scene, "a")
         client = await scene.connect()
         await client.send(get("a.test"))
         await until(lambda: arrived)
@@ -268,14 +270,9 @@ async def test_connections_of_a_cluster_are_bounded(tmp_path: Path) -> None:
 async def test_drain_ends_all_clusters(tmp_path: Path) -> None:
     """Without losing a request of any."""
     async with gateway(tmp_path, A, B) as scene:
-        arrived: list[Arrival] = []
-
-        async def hold(arrival: Arrival) -> None:
-            arrived.append(arrival)
-
+        arrived = arrivals(scene, *"ab")
         clients = []
         for name in "ab":
-            scene.upstreams[name].answer_with(hold)
             clients.append(await scene.connect())
             await clients[-1].send(get(f"{name}.test"))
         await until(lambda: len(arrived) == 2)

@@ -18,11 +18,10 @@ from apfproxy.app import identities as identities_module
 from apfproxy.app.identities import Identities, challenges, grace_s
 from apfproxy.app.process import ProxyProcess
 from apfproxy.authn.authenticator import Authentication, Authenticator
-from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
+from apfproxy.authn.credentials import UNKNOWN_PEER
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import FileChanges
 from apfproxy.http.credential_fields import Credentials
-from apfproxy.request.attributes import User
 from apfproxy.settings import (
     Address,
     ApiKeySettings,
@@ -70,27 +69,6 @@ def made(settings: Settings) -> Identities:
         on_clients_change=nothing,
         on_own_change=nothing,
     )
-
-
-@pytest.mark.parametrize(
-    ("impersonation", "expected"),
-    [
-        pytest.param("{}", "jane", id="nobody"),
-        pytest.param("{users: [jane]}", "bob", id="user"),
-        pytest.param("{groups: [dev]}", "bob", id="group"),
-        pytest.param("{users: [joe]}", "jane", id="another"),
-        pytest.param("{accessReview: {enabled: true}}", None, id="who-is-to-be-asked"),
-    ],
-)
-async def test_impersonation(impersonation: str, expected: str | None) -> None:
-    """Who is on the list may be anybody; about others the server behind may be asked."""
-    text = f"upstream: {{url: http://upstream}}\nauthentication: {{impersonation: {impersonation}}}"
-    subject = made(parse_settings(text.encode(), "f"))
-    credentials = Credentials(claimed=User("jane", ("dev",)), impersonated=User("bob", ()))
-    found = subject.authenticator.authenticate(Peer(is_front_proxy=True), credentials)
-    await subject.close()
-
-    assert expected == (found.user.name if isinstance(found, Authentication) else found)
 
 
 SETTINGS = b"""

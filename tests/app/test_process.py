@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from msgspec import structs
 
 from apfproxy.app import cluster as cluster_module
-from apfproxy.app.process import ProxyProcess, named_clusters
+from apfproxy.app.process import ProxyProcess
 from apfproxy.base import tasks
 from apfproxy.base.errors import ListenError, OperatorError
 from apfproxy.base.faults import Part
@@ -297,16 +297,3 @@ async def test_an_error_of_a_watcher_does_not_end_it(
     assert "ago: ZeroDivisionError" in problem
     assert is_ready
     assert 1 <= errors
-
-
-@pytest.mark.parametrize(
-    ("serving", "count", "expected"),
-    [
-        ("a", 1, "1 cluster (a)"),
-        ("ab", 3, "2 of 3 clusters (a, b)"),
-        ("", 2, "0 of 2 clusters (none serves)"),
-        ("abcd", 4, "4 clusters (a, b, c, ...)"),
-    ],
-)
-def test_clusters_at_the_start(serving: str, count: int, expected: str) -> None:
-    assert expected == named_clusters(list(serving), count)
