@@ -1,5 +1,3 @@
-"""`apfproxy apiserver`."""
-
 from __future__ import annotations
 
 import os

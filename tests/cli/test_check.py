@@ -1,5 +1,3 @@
-"""`apfproxy check`."""
-
 from __future__ import annotations
 
 import io

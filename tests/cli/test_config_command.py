@@ -1,5 +1,3 @@
-"""`apfproxy config`."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""`apfproxy demo`."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""`apfproxy explain`."""
-
 from __future__ import annotations
 
 import asyncio
@@ -13,8 +11,6 @@ import pytest
 from apfproxy.admin.explain_page import TOLD_APART
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
-from apfproxy.objects.decode import bootstrap_objects
-from apfproxy.objects.types import stable_uid
 from tests.app.test_process import settings_for
 from tests.sources.test_object_files import level
 
@@ -103,18 +99,6 @@ def test_unknown_resource(who: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"note            {note}\n" in capsys.readouterr().out
 
 
-def test_text(capsys: pytest.CaptureFixture[str]) -> None:
-    """As text there are lines without colours, since the output is no terminal's."""
-    assert main(["explain", "--offline", "list", "pods", "-n", "x", "--as", "alice"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-
-    assert lines[0].startswith("would execute at once in level global-default, as flow alice")
-    assert lines[1].startswith("because         it needs 1 seat, and 0 of")
-    assert lines[2].startswith("note            offline nothing executes or waits, and without")
-    assert "request         list pods in namespace x" in lines
-    assert "\x1b" not in "".join(lines)
-
-
 def test_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The objects of files are in force, and the seats are divided among their levels."""
     (tmp_path / "a.yaml").write_text(level("a"))
@@ -129,15 +113,6 @@ def test_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         found["priorityLevel"]["nominalLimit"],
     )
     assert "system:anonymous" == found["user"]["name"]
-
-
-def test_uids(capsys: pytest.CaptureFixture[str]) -> None:
-    """Objects have the UIDs that responses name them by."""
-    found = explained("list pods --as alice --offline", capsys)
-    uids = {stable_uid(each) for each in bootstrap_objects()}
-
-    assert {each["uid"] for each in found["flowSchemas"]} < uids
-    assert found["priorityLevel"]["uid"] in uids
 
 
 def test_seed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,3 @@
-"""Explanations as text."""
-
 from __future__ import annotations
 
 from typing import Any

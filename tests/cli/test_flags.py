@@ -1,5 +1,3 @@
-"""What holds for the flags of every command."""
-
 from __future__ import annotations
 
 import click

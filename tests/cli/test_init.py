@@ -1,5 +1,3 @@
-"""`apfproxy init`."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""`apfproxy limits`."""
-
 from __future__ import annotations
 
 import asyncio
@@ -190,20 +188,6 @@ def test_fleet() -> None:
     assert ["c", "100", "16.7", "40", "40", "600", "400", "ms", "ago"] == c.split()
     assert ["sum", "of", "all", "500", "83.3", "340", "440"] == sums.split()
     assert "this one holds 200 and uses at most 200 seats, written 400 ms ago" == own
-
-
-def test_workers() -> None:
-    """What is wrong stands below, as the live page has it."""
-    view = fleet(
-        member("a", is_self=True),
-        member("b", age_s=4.0, is_alike=False, limit=500),
-        store="the parent process",
-    )
-    first, *others, silent = fleet_table(view, "here")
-
-    assert "this one" not in "".join(others)
-    assert "600 seats for 2 workers (here)" == first
-    assert "nothing is heard of b for 4 s: 200 seats may be idle until its lease ends" == silent
 
 
 @pytest.mark.parametrize(

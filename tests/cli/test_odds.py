@@ -1,5 +1,3 @@
-"""`apfproxy odds`."""
-
 from __future__ import annotations
 
 import json

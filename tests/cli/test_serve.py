@@ -1,9 +1,5 @@
-"""`apfproxy serve`."""
-
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
 import os
 import signal
@@ -13,17 +9,13 @@ import pytest
 from msgspec import structs
 
 from apfproxy.app import running
-from apfproxy.app.reloading import SettingsFile
 from apfproxy.cli import serve as serve_module
-from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
 from apfproxy.cli.serve import run
 from apfproxy.settings import (
     Address,
     DrainSettings,
     EndpointSettings,
-    FlowControlSettings,
-    KubernetesSettings,
     RebalanceSettings,
     Settings,
     UpstreamSettings,
@@ -37,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.app.process import ProxyProcess
+    from apfproxy.app.reloading import SettingsFile
     from apfproxy.workers.place import WorkerPlace
 
 
@@ -303,31 +296,6 @@ def test_wrong_flags(
     assert served == []
 
 
-@pytest.mark.parametrize("timeout_s", [0, 1000], ids=["in-time", "while-it-waits"])
-async def test_signal_before_the_objects_come(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, timeout_s: float
-) -> None:
-    """At the start it is said whether the objects have come; a signal ends the wait for them."""
-    caplog.set_level(logging.INFO)
-    path = tmp_path / "config"
-    cluster = {"name": "a", "cluster": {"server": "http://127.0.0.1:9"}}
-    context = {"name": "a", "context": {"cluster": "a"}}
-    content = {"current-context": "a", "clusters": [cluster], "contexts": [context]}
-    path.write_text(json.dumps(content))
-    kubernetes = KubernetesSettings(
-        is_enabled=True, kubeconfig=str(path), first_sync_timeout_s=timeout_s
-    )
-    settings = settings_for(9, FlowControlSettings(kubernetes=kubernetes))
-
-    def end(*_: object) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    if timeout_s:
-        asyncio.get_running_loop().call_soon(end)
-    assert 0 == await run(settings, None if timeout_s else end)
-    assert "objects are those of http://127.0.0.1:9, which are not here yet" in caplog.text
-
-
 def with_drain(drain: DrainSettings) -> Settings:
     return structs.replace(settings_for(9), drain=drain)
 
@@ -349,17 +317,3 @@ async def test_signal_drains(caplog: pytest.LogCaptureFixture) -> None:
     assert messages[1].startswith("authentication: all clients are one flow ")
     assert messages[2:] == ["draining; another signal stops at once", "stopped"]
     assert started[0].health.problem("shutdown") == "the process is shutting down"
-
-
-async def test_a_file_that_a_setting_names(tmp_path: Path) -> None:
-    """The setting is named, too, with its line."""
-    path, token = tmp_path / "settings.yaml", tmp_path / "token"
-    path.write_text("upstream:\n  tokenFile: token\n")
-    token.touch()
-    settings = structs.replace(settings_for(9), upstream=UpstreamSettings(token_file=str(token)))
-    with pytest.raises(CommandError) as caught:
-        await run(settings, file=SettingsFile(path, lambda: settings))
-
-    assert caught.value.message == (
-        f"{path}:2: upstream.tokenFile: the token file {token} is empty; write one token into it"
-    )

@@ -1,5 +1,3 @@
-"""`apfproxy simulate`."""
-
 from __future__ import annotations
 
 import gzip
@@ -58,19 +56,6 @@ def report(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
 def written(path: Path, lines: Sequence[bytes]) -> str:
     path.write_bytes(b"".join(lines))
     return str(path)
-
-
-def test_one_configuration(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Tables say what became of each level's and flow's requests."""
-    assert 0 == main(["simulate", "--mix", mix, "--server-concurrency-limit", "2000"])
-    lines = capsys.readouterr().out.splitlines()
-
-    assert (
-        "built-in objects, 2000 seats: 600 requests in 2.1 s, 600 executed, 0 of them queued,"
-        " 0 rejected"
-    ) == lines[0]
-    assert 1 == sum(line.startswith(" global-default  ") for line in lines)
-    assert 3 == sum(line.startswith(" global-default/tenant-") for line in lines)
 
 
 def test_two_configurations(

@@ -1,5 +1,3 @@
-"""The tables of `apfproxy simulate`."""
-
 from __future__ import annotations
 
 import io

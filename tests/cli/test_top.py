@@ -1,5 +1,3 @@
-"""`apfproxy top`."""
-
 from __future__ import annotations
 
 import asyncio

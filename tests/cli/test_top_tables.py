@@ -16,8 +16,6 @@ from apfproxy.cli.top_tables import (
     SeatBar,
     View,
     name_text,
-    number,
-    rate,
     readable,
     render,
 )
@@ -45,13 +43,6 @@ def lines(seen: View, width: int | None = 80, height: int | None = None) -> list
 
 def words(seen: View, width: int | None = 80, height: int | None = None) -> list[str]:
     return [" ".join(line.split()) for line in lines(seen, width, height)]
-
-
-def styles_of(seen: View) -> dict[str, str]:
-    console = Console(
-        file=io.StringIO(), width=120, force_terminal=True, color_system="standard", _environ={}
-    )
-    return {each.text: str(each.style) for each in console.render(render(seen, 120))}
 
 
 def said(*sentences: tuple[str, str]) -> list[dict[str, str]]:
@@ -122,18 +113,6 @@ def test_everything() -> None:
     found = [re.sub(r"\d\d:\d\d:\d\d", "CLOCK", line) for line in lines(everything(), 98)]
 
     assert SCREEN.splitlines() == found
-
-
-def test_styles() -> None:
-    """What is bad is red or yellow."""
-    styles = styles_of(everything())
-
-    assert ("bold red", "bold red", "bold yellow") == (
-        styles["borrower rejects"],
-        styles["  0.5/s rejected"],
-        styles["2 of 3 up"],
-    )
-    assert ("green", "bold red") == (styles["held"], styles["failing"])
 
 
 def test_narrow() -> None:
@@ -425,20 +404,3 @@ def test_help() -> None:
     assert found[0] == "KEYS"
     assert max(map(len, found)) <= 80
     assert len(found) <= 24
-
-
-@pytest.mark.parametrize(
-    ("value", "as_number", "as_rate"),
-    [
-        (0, "0", "0"),
-        (0.25, "0", "0.2"),
-        (9.96, "10", "10"),
-        (99_999, "99999", "99999"),
-        (123_456, "123k", "123k"),
-        (1_234_567, "1.23M", "1.23M"),
-        (9_876_543_210, "9.87G", "9.87G"),
-    ],
-)
-def test_numbers(value: float, as_number: str, as_rate: str) -> None:
-    """Large numbers are short; small rates have a digit more."""
-    assert (as_number, as_rate) == (number(value), rate(value))

@@ -1,5 +1,3 @@
-"""Tests of apfproxy.fleet.division."""
-
 from __future__ import annotations
 
 from hypothesis import given
@@ -53,6 +51,14 @@ def test_levels_borrow() -> None:
     assert {"a": 12, "b": 0} == seats(12, {"a": LENDING, "b": LENDING}, {"a": 20})
 
 
+def test_rounding_gives_no_more_than_there_is() -> None:
+    """Three levels of one share each, and limits that do not divide by three."""
+    levels = dict.fromkeys("abc", LIMITED)
+
+    for limit in range(10):
+        assert limit == sum(seats(limit, levels, {"a": 3, "b": 3, "c": 3}).values())
+
+
 def test_the_idle_pay_for_the_rounding() -> None:
     """Levels that want what they have keep it while another one has more than it wants."""
     levels = dict.fromkeys("abcd", LIMITED)
@@ -86,6 +92,20 @@ def test_a_level_that_wants_a_seat_has_one_where_there_are_so_many() -> None:
     )
 
 
+def test_more_levels_than_seats() -> None:
+    """Some go without, and the sum keeps the limit."""
+    found = seats(2, dict.fromkeys("abc", LENDING), dict.fromkeys("abc", 9))
+
+    assert [0, 1, 1] == sorted(found.values())
+
+
+def test_an_exempt_level_takes_none_from_the_others() -> None:
+    """What is not limited is not divided."""
+    levels = {"a": LIMITED, "exempt": LevelRules(0, 0, None, is_exempt=True)}
+
+    assert 10 == seats(10, levels, {"a": 10})["a"]
+
+
 @given(
     limit=st.integers(0, 200),
     levels=st.dictionaries(st.sampled_from("abcdefgh"), rules | exempt, min_size=1),
@@ -114,7 +134,10 @@ def test_who_is_first_differs_between_levels() -> None:
     assert set(demand) == first
 
 
-@given(total=st.integers(0, 60), demand=st.dictionaries(members, st.integers(0, 30), min_size=1))
+@given(
+    total=st.integers(0, 60),
+    demand=st.dictionaries(members, st.integers(0, 30), min_size=1),
+)
 def test_any_division_among_members(total: int, demand: dict[str, int]) -> None:
     """It is max-min, and gives away all that there is."""
     found = shares(total, demand)

@@ -1,5 +1,3 @@
-"""Records in Redis."""
-
 from __future__ import annotations
 
 import asyncio

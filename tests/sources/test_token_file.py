@@ -1,5 +1,3 @@
-"""Files with a token."""
-
 from __future__ import annotations
 
 import os
