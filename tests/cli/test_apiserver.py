@@ -38,7 +38,6 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ApiServerSettings]:
 
 
 def test_flags(served: list[ApiServerSettings], tmp_path: Path) -> None:
-    """Each flag sets its setting."""
     code = main(
         f"apiserver --listen 0.0.0.0:80 --store {tmp_path}/a.db --watch-window 7"
         " --controllers=*,-disruption --external-address a:1 --latency get=5ms --capacity 20"
@@ -86,7 +85,6 @@ def test_wrong_flags(
     served: list[ApiServerSettings],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A wrong flag is refused in one line that says what to write."""
     assert main(["apiserver", *arguments.split()]) == 2
     error = capsys.readouterr().err
     assert message in error

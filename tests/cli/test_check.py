@@ -187,7 +187,6 @@ def test_standard_input(
 
 
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As JSON the same is there for programs."""
     path = tmp_path / "a.yaml"
     path.write_text(level("a").replace("Reject", "Drop") + "---\n" + DANGLING)
 
@@ -299,7 +298,6 @@ def test_broken_addition(check: Check) -> None:
     ],
 )
 def test_wrong_flags(capsys: pytest.CaptureFixture[str], flags: list[str], message: str) -> None:
-    """A wrong flag gets one line that says why."""
     assert main(["check", *flags, "."]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line

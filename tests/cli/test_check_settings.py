@@ -49,6 +49,11 @@ admn: x
 a: [
 > 2
 > f.yaml:2: not YAML... (error)
+upstream:
+  identity: impersonate
+> 2
+> f.yaml:1: upstream.url: say... (error)
+> f.yaml:2: upstream.identity impersonate needs... (error)
 GOOD
 downstream: {tls: {certificateFile: a.crt, keyFile: b.key}}
 > 1
@@ -195,7 +200,6 @@ def test_warnings(fail_on: str, code: int, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """The same for programs."""
     assert 2 == check("admn: x\n", "-o", "json")
     shown = json.loads(capsys.readouterr().out)
     assert (shown["file"], shown["warnings"]) == ("f.yaml", [])
@@ -214,6 +218,5 @@ def test_settings_in_place_of_objects(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_both(capsys: pytest.CaptureFixture[str]) -> None:
-    """One at a time."""
     assert 2 == check(GOOD, "f.yaml")
     assert "either --settings FILE or PATH" in capsys.readouterr().err

@@ -65,7 +65,6 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
 def test_wrong_input(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wrong input is answered in one line that says what there is."""
     assert 2 == main(["config", *arguments])
     (line,) = capsys.readouterr().err.splitlines()
 

@@ -156,7 +156,6 @@ def test_wrong_input(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wrong input is answered in one line that says what is expected."""
     raw = b"GET /%zz HTTP/1.1\nHost: a\n\n" if arguments == "-" else b""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
     assert main(["explain", *arguments.split()]) == code

@@ -38,7 +38,6 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As JSON the same is there for programs."""
     (tmp_path / "a.yaml").write_text(level("a"))
     assert main(["limits", "--objects", str(tmp_path), "--no-suggested-objects", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -123,7 +122,6 @@ async def test_online(capsys: pytest.CaptureFixture[str]) -> None:
 def test_wrong_input(
     arguments: str, code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wrong input is answered in one line."""
     assert main(["limits", *arguments.split()]) == code
     (line,) = capsys.readouterr().err.splitlines()
 
@@ -188,6 +186,20 @@ def test_fleet() -> None:
     assert ["c", "100", "16.7", "40", "40", "600", "400", "ms", "ago"] == c.split()
     assert ["sum", "of", "all", "500", "83.3", "340", "440"] == sums.split()
     assert "this one holds 200 and uses at most 200 seats, written 400 ms ago" == own
+
+
+def test_workers() -> None:
+    """What is wrong stands below, as the live page has it."""
+    view = fleet(
+        member("a", is_self=True),
+        member("b", age_s=4.0, is_alike=False, limit=500),
+        store="the parent process",
+    )
+    first, *others, silent = fleet_table(view, "here")
+
+    assert "this one" not in "".join(others)
+    assert "600 seats for 2 workers (here)" == first
+    assert "nothing is heard of b for 4 s: 200 seats may be idle until its lease ends" == silent
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,5 @@ BAD: dict[Callable[..., object], list[tuple[str, str]]] = {
     ("parse", "text", "message"), [(parse, *case) for parse, cases in BAD.items() for case in cases]
 )
 def test_bad(parse: Callable[..., object], text: str, message: str) -> None:
-    """Another text is refused with what was expected."""
     with pytest.raises(ValueError, match=message):
         parse(text if parse is parse_seeds else text.split())

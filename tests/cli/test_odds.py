@@ -44,7 +44,6 @@ def test_words(chance: float, words: str) -> None:
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """As JSON the same is there for programs."""
     assert (
         main(["odds", "--queues", "2", "--hand-size", "1", "--elephants", "1,2,1", "-o", "json"])
         == 0
@@ -92,7 +91,6 @@ def test_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
 def test_wrong_input(
     arguments: str, code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wrong input is answered in one line that says what is expected."""
     assert main(["odds", *arguments.split()]) == code
     (line,) = capsys.readouterr().err.splitlines()
 

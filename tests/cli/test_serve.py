@@ -289,7 +289,6 @@ def test_conflicts_in_the_file(
 def test_wrong_flags(
     arguments: list[str], message: str, served: list[Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A wrong flag is refused in one line that says what to write."""
     assert main(["serve", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line

@@ -287,6 +287,5 @@ def test_what_cannot_be_shown(answer: Any) -> None:  # noqa: ANN401 - any JSON
     ],
 )
 def test_wrong_usage(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Wrong flags are told in a line."""
     assert main(["top", *arguments]) == 2
     assert text in capsys.readouterr().err

@@ -148,7 +148,6 @@ def test_unknown_fields() -> None:
 
 
 def test_keys() -> None:
-    """A key has the name, whatever is in it, and the epoch."""
     assert "a#0000002a" == member_key("a", 42)
     assert "a" == member_name("a#0000002a")
     assert "a#b" == member_name(member_key("a#b", 7))

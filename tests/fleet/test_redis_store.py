@@ -41,7 +41,6 @@ async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
 
 
 async def test_agreement(server: RedisServer) -> None:
-    """Two members swap as they should."""
     async with stores_at(server.url, 2) as stores:
         await agrees(*stores)
 

@@ -54,7 +54,6 @@ async def stores_of(port: int, *keys: str) -> AsyncIterator[list[KubernetesStore
 
 
 async def test_agreement(port: int) -> None:
-    """Two members swap as they should."""
     async with stores_of(port, "a", "a") as stores:
         await agrees(*stores)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PATH = "/apis/group/v1/things"
 TOKEN = "own-token"  # noqa: S105 - of nobody
+THING = '{"kind":"Thing"}'
 
 
 @asynccontextmanager
@@ -58,9 +59,9 @@ async def test_requests(prefix: str) -> None:
     seen = []
 
     async def answer(request: web.Request) -> web.Response:
-        fields = ("Authorization", "Accept", "Accept-Encoding", "Content-Type")
-        head = {name: request.headers.get(name) for name in fields}
-        seen.append((request.method, request.path_qs, head, await request.text()))
+        head, form = request.headers, request.headers.get("Content-Type")
+        common = head["Authorization"], head["Accept"], head["Accept-Encoding"]
+        seen.append((common, request.method, request.path_qs, form, await request.text()))
         return web.json_response({"a": 1}, status=200 if request.method == "GET" else 201)
 
     async with api_of(answer, prefix) as api:
@@ -71,33 +72,14 @@ async def test_requests(prefix: str) -> None:
             await api.merge(f"{PATH}/x", {"data": None}),
         ]
 
-    head = {
-        "Authorization": f"Bearer {TOKEN}",
-        "Accept": "application/json",
-        "Accept-Encoding": "identity",
-    }
     assert [{"a": 1}] * 4 == answers
+    assert {(f"Bearer {TOKEN}", "application/json", "identity")} == {head for head, *_ in seen}
     assert [
-        ("GET", f"{prefix}{PATH}?limit=5&continue=a%2Bb/%3D", {**head, "Content-Type": None}, ""),
-        (
-            "PATCH",
-            f"{prefix}{PATH}/x%2Fy/status?force=true",
-            {**head, "Content-Type": "application/apply-patch+yaml"},
-            '{"kind":"Thing"}',
-        ),
-        (
-            "POST",
-            f"{prefix}{PATH}",
-            {**head, "Content-Type": "application/json"},
-            '{"kind":"Thing"}',
-        ),
-        (
-            "PATCH",
-            f"{prefix}{PATH}/x",
-            {**head, "Content-Type": "application/merge-patch+json"},
-            '{"data":null}',
-        ),
-    ] == seen
+        ["GET", f"{prefix}{PATH}?limit=5&continue=a%2Bb/%3D", None, ""],
+        ["PATCH", f"{prefix}{PATH}/x%2Fy/status?force=true", "application/apply-patch+yaml", THING],
+        ["POST", f"{prefix}{PATH}", "application/json", THING],
+        ["PATCH", f"{prefix}{PATH}/x", "application/merge-patch+json", '{"data":null}'],
+    ] == [asked for _, *asked in seen]
 
 
 @pytest.mark.parametrize(

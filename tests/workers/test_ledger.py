@@ -81,7 +81,6 @@ def record(*keys: str) -> bytes:
 
 
 async def test_agreement() -> None:
-    """Two workers swap as two members should."""
     with stores("a", "a") as (_, (one, other)):
         await agrees(one, other)
 
