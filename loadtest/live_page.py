@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from apfproxy.admin.admin import AdminPages, Shown
+from apfproxy.admin.admin import AdminPages
 from apfproxy.admin.history import SAMPLES
+from apfproxy.admin.state import Moment
 from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import FlowControlObject, QueuingConfiguration
@@ -152,9 +153,8 @@ async def measure(profile: Path, seconds: int) -> dict[str, Any]:
     for second in range(-SAMPLES, 1):
         crowd.turn()
         state = await process.states.state()
-        shown = Shown(state, state.clusters[0])
-        history = pages.view("", shown).history
-        history.take(*shown, now_ns + second * NS_PER_S, now_s + second)
+        shown = Moment.of(state), state.clusters[0]
+        pages.view("", *shown).history.take(*shown, now_ns + second * NS_PER_S, now_s + second)
     runner = web.AppRunner(pages.app())
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

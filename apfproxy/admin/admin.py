@@ -40,7 +40,7 @@ from apfproxy.admin.responses import (
     wants_json,
     wants_page,
 )
-from apfproxy.admin.state import FlowsState, summed
+from apfproxy.admin.state import FlowsState, Moment, cluster_of, summed
 from apfproxy.admin.top_flows import HALF_LIFE_S, MEASURES, largest
 from apfproxy.admin.verdict import verdict
 from apfproxy.admin.web import WebListener, health_routes
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from apfproxy.admin.access import AdminAccess
     from apfproxy.admin.places import Places
     from apfproxy.admin.sources import States
-    from apfproxy.admin.state import ClusterState, ProcessState
+    from apfproxy.admin.state import ClusterCounts, ClusterState, ProcessState
     from apfproxy.base.health_checks import HealthRegistry
 
 log = logging.getLogger(__name__)
@@ -236,45 +236,48 @@ class AdminPages:
 
     async def look(self) -> None:
         """Take a sample of all that is looked at; forget the pages of what is gone."""
-        process = await self._states.state()
-        self._has_several = process.has_several
+        moments = await self._states.moments()
+        own = moments[""].counts
+        self._has_several = own.has_several
         now_ns, unix_s = time.monotonic_ns(), time.time()
-        if process.clusters and not process.has_several:
-            self.view("", Shown(process, process.clusters[0]))
-        is_of_one = any([*self._overviews, *(worker for worker, _ in self._views)])
-        states = {**(await self._states.each() if is_of_one else {}), "": process}
+        if own.clusters and not own.has_several:
+            self.view("", moments[""], own.clusters[0])
         for worker, overview in list(self._overviews.items()):
-            if worker in states:
-                overview.take(states[worker], now_ns)
+            if worker in moments:
+                overview.take(moments[worker].whole, now_ns)
             else:
                 del self._overviews[worker]
         for (worker, name), view in list(self._views.items()):
-            of = states.get(worker)
-            cluster = None if of is None else cluster_of(of, name)
-            if of is None or cluster is None or not cluster.is_serving:
+            moment = moments.get(worker)
+            cluster = None if moment is None else cluster_of(moment.counts.clusters, name)
+            if moment is None or cluster is None or not cluster.is_serving:
                 self._views.pop((worker, name)).feed.close()
                 continue
-            view.history.take(of, cluster, now_ns, unix_s)
+            view.history.take(moment, cluster, now_ns, unix_s)
             if not view.feed.is_empty:
-                view.feed.offer(live(Shown(of, cluster), view), unix_s)
+                shown = Shown(moment.whole, moment.cluster(name))
+                view.feed.offer(live(shown, view), unix_s)
 
     async def _close(self, _app: web.Application) -> None:
         for view in self._views.values():
             view.feed.close()
 
-    def view(self, worker: str, shown: Shown) -> View:
+    def view(self, worker: str, moment: Moment, cluster: ClusterState | ClusterCounts) -> View:
         """The page of a cluster, of one worker or of all that there is; from now on it is kept."""
-        key = worker, shown.cluster.name
+        key = worker, cluster.name
         view = self._views.get(key)
         if view is None:
             history = History()
-            history.take(*shown, time.monotonic_ns(), time.time())
+            history.take(moment, cluster, time.monotonic_ns(), time.time())
             view = self._views[key] = View(history, LiveFeed(history))
             idle = [each for each, of in self._views.items() if of.feed.is_empty and each != key]
             for each in idle[: max(0, len(self._views) - MAX_VIEWS)]:
                 self._views.pop(each)
         self._views.move_to_end(key)
         return view
+
+    def _view_of(self, request: web.Request, shown: Shown) -> View:
+        return self.view(request.query.get(ONE, ""), Moment.of(shown.process), shown.cluster)
 
     # What a page is of.
 
@@ -305,7 +308,7 @@ class AdminPages:
         if name is None:
             how = "?cluster=NAME, --cluster NAME"
             raise RefusedError(400, f"cluster: name one for {request.path} ({how}); {known}\n")
-        cluster = cluster_of(process, name)
+        cluster = cluster_of(process.clusters, name)
         if cluster is None:
             close = closest(name, names, likeness=0.6)
             hint = f"did you mean {close}?" if close else known
@@ -408,7 +411,7 @@ class AdminPages:
         if cluster_name(request) is None and (await self._process(request)).has_several:
             return await self.clusters(request)
         shown = await self._shown(request)
-        view = self.view(request.query.get(ONE, ""), shown)
+        view = self._view_of(request, shown)
         # A first look has no rates yet; two looks may be at the same state of workers.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MEASURED_WITHIN_S):
@@ -419,7 +422,7 @@ class AdminPages:
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Send events until the client goes or the application ends."""
         shown = await self._shown(request)
-        view = self.view(request.query.get(ONE, ""), shown)
+        view = self._view_of(request, shown)
         return await view.feed.send(request, {"time": time.time(), **live(shown, view)})
 
     async def limits(self, request: web.Request) -> web.StreamResponse:
@@ -523,6 +526,7 @@ class AdminPages:
 
 def live(shown: Shown, view: View) -> dict[str, Any]:
     """The state of the live page, with what is wrong in words."""
+    view.history.rate()
     state = live_state(shown.process, shown.cluster, view.history)
     return {"verdict": verdict(state, time.time()), **state}
 
@@ -549,11 +553,6 @@ async def table(
     return await page_response(
         request, await asyncio.to_thread(laid_out), JSON if is_json else TEXT
     )
-
-
-def cluster_of(process: ProcessState, name: str) -> ClusterState | None:
-    """The cluster of a name; that of a process with one has none."""
-    return next((each for each in process.clusters if each.name == name), None)
 
 
 def cluster_name(request: web.Request) -> str | None:

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import accumulate, zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from apfproxy.admin.state import NS_PER_S, Times, by_class, summed
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from apfproxy.admin.state import (
+        ClusterCounts,
         ClusterState,
         FlowSchemaState,
+        LevelCounts,
+        LevelState,
         ListenerState,
-        ProcessState,
+        Moment,
         ServedState,
     )
 
@@ -37,6 +41,8 @@ RATES_S: Final = 5
 """Long enough to read, short enough to be of now."""
 QUANTILES_S: Final = 10
 """A p99 needs more of them."""
+MEASURED: Final = 2
+"""Looks that rates are made of."""
 MAX_LEVELS: Final = 64
 """Levels with a history: those with most seats.  A page cannot draw more in distinct colours."""
 FIELDS: Final = (
@@ -86,11 +92,16 @@ class ServedRates(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A state, and when it was taken."""
+    """A moment, and when it was, with the counts of the cluster."""
 
     now_ns: int
-    cluster: ClusterState
-    refused: Mapping[str, int]
+    moment: Moment
+    counts: ClusterState | ClusterCounts
+
+    def whole(self) -> tuple[ClusterState, Mapping[str, int]]:
+        """The cluster, and what was refused."""
+        cluster = self.moment.cluster(self.counts.name)
+        return cluster, refused(self.moment.whole.listener, cluster)
 
 
 class Sample(NamedTuple):
@@ -116,7 +127,7 @@ class History:
 
     Attributes:
         taken: Samples so far, those no longer kept too.
-        levels, flow_schemas: The rates of now, by name, and by level and name.
+        levels, flow_schemas: The rates, as `rate` made them last, by name, and by level and name.
         upstream, endpoints: Those of the servers behind, together, and by URL.
         refused: What the proxy itself refused, a second, by reason; see `refused`.
         workers: Requests a second that got seats, by the name of the worker.
@@ -135,17 +146,20 @@ class History:
         self.workers: dict[str, float] = {}
 
     def take(
-        self, process: ProcessState, cluster: ClusterState, now_ns: int, unix_s: float
+        self,
+        moment: Moment,
+        cluster: ClusterState | ClusterCounts,
+        now_ns: int,
+        unix_s: float,
     ) -> None:
         """Take the state of a second; nothing if no time passed since the one before."""
         before = self._looks[-1] if self._looks else None
         if before is not None and now_ns <= before.now_ns:
             return
-        look = Look(now_ns, cluster, refused(process.listener, cluster))
+        look = Look(now_ns, moment, cluster)
         self._looks.append(look)
         if before is not None:
             self._sample(before, look, round(unix_s, 3))
-            self._rate(look)
             self._is_taken.set()
 
     async def measured(self, samples: int) -> None:
@@ -179,25 +193,29 @@ class History:
             },
         }
 
-    def _rate(self, new: Look) -> None:
-        """Make the rates of now."""
-        old = self._looks[max(0, len(self._looks) - 1 - RATES_S)]
-        elapsed_s = (new.now_ns - old.now_ns) / NS_PER_S
-        earlier = {(each.priority_level, each.name): each for each in old.cluster.flow_schemas}
+    def rate(self) -> None:
+        """Make the rates of now; there are none before the second state."""
+        if len(self._looks) < MEASURED:
+            return
+        begin, end = self._looks[max(0, len(self._looks) - 1 - RATES_S)], self._looks[-1]
+        elapsed_s = (end.now_ns - begin.now_ns) / NS_PER_S
+        (first, _), (old, old_refused), (new, new_refused) = (
+            look.whole() for look in (self._looks[0], begin, end)
+        )
+        earlier = {(each.priority_level, each.name): each for each in old.flow_schemas}
         self.levels, self.flow_schemas = {}, {}
-        for schema in new.cluster.flow_schemas:
+        for schema in new.flow_schemas:
             key = schema.priority_level, schema.name
             self.flow_schemas[key] = rates = _rates(earlier.get(key), schema, elapsed_s)
             self.levels.setdefault(schema.priority_level, Rates()).add(rates)
-        for name, failed in _grown(old.cluster.levels, new.cluster.levels, "failed_total").items():
+        for name, failed in _grown(old.levels, new.levels, "failed_total").items():
             self.levels.setdefault(name, Rates()).failed = failed / elapsed_s
-        first, was, upstream = (
-            self._looks[0].cluster.upstream,
-            old.cluster.upstream,
-            new.cluster.upstream,
+        self.upstream = _served(
+            first.upstream.served, old.upstream.served, new.upstream.served, elapsed_s
         )
-        self.upstream = _served(first.served, was.served, upstream.served, elapsed_s)
-        began, lately = ({each.url: each.served for each in of.endpoints} for of in (first, was))
+        began, lately = (
+            {each.url: each.served for each in of.upstream.endpoints} for of in (first, old)
+        )
         self.endpoints = {
             each.url: _served(
                 began.get(each.url, each.served),
@@ -205,27 +223,28 @@ class History:
                 each.served,
                 elapsed_s,
             )
-            for each in upstream.endpoints
+            for each in new.upstream.endpoints
         }
         self.refused = {
-            reason: round((number - old.refused.get(reason, 0)) / elapsed_s, 2)
-            for reason, number in new.refused.items()
-            if number > old.refused.get(reason, 0)
+            reason: round((number - old_refused.get(reason, 0)) / elapsed_s, 2)
+            for reason, number in new_refused.items()
+            if number > old_refused.get(reason, 0)
         }
-        dispatched = _grown(old.cluster.workers, new.cluster.workers, "dispatched")
+        dispatched = _grown(old.workers, new.workers, "dispatched")
         self.workers = {name: number / elapsed_s for name, number in dispatched.items()}
 
     def _sample(self, old: Look, new: Look, unix_s: float) -> None:
         """Take a sample of what happened between two looks."""
         elapsed_s = (new.now_ns - old.now_ns) / NS_PER_S
-        levels = sorted(new.cluster.levels, key=lambda each: (-each.nominal_limit, each.name))
-        levels = sorted(levels[:MAX_LEVELS], key=lambda each: each.name)
+        levels: list[LevelState | LevelCounts] = [*new.counts.levels]
+        levels.sort(key=lambda each: (-each.nominal_limit, each.name))
+        levels = sorted(levels[:MAX_LEVELS], key=attrgetter("name"))
         names = tuple(each.name for each in levels)
         if self._samples and self._samples[-1].names == names:
             names = self._samples[-1].names
-        before, after = _waits(old.cluster), _waits(new.cluster)
+        before, after = _waits(old.counts), _waits(new.counts)
         served, failing, rejecting = (
-            _grown(old.cluster.levels, levels, f"{what}_total")
+            _grown(old.counts.levels, levels, f"{what}_total")
             for what in ("dispatched", "failed", "rejected")
         )
         values = array("d")
@@ -292,7 +311,7 @@ def slots(old: Sequence[int], new: Sequence[int]) -> list[int]:
     return [max(0, after - before) for after, before in zip_longest(new, old, fillvalue=0)]
 
 
-def _waits(cluster: ClusterState) -> dict[str, Times]:
+def _waits(cluster: ClusterState | ClusterCounts) -> dict[str, Times]:
     """How long what got seats has waited, by level."""
     waits: dict[str, list[Times]] = {}
     for each in cluster.flow_schemas:

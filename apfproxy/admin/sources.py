@@ -13,6 +13,7 @@ import msgspec
 
 from apfproxy.admin.gathering import gathered
 from apfproxy.admin.questions import Question, RefusedError, replies
+from apfproxy.admin.state import Moment
 from apfproxy.base.health_checks import HealthRegistry
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ class States(ABC):
     @abstractmethod
     async def state(self) -> ProcessState:
         """All of it as of now: of several workers the sum."""
+
+    @abstractmethod
+    async def moments(self) -> dict[str, Moment]:
+        """The same in part, "", and that of each worker that tells something, by its name."""
 
     @abstractmethod
     async def each(self) -> dict[str, ProcessState]:
@@ -72,6 +77,9 @@ class OwnStates(States):
         for found in states:  # noqa: B007 - the last one is whole
             await asyncio.sleep(0)
         return found
+
+    async def moments(self) -> dict[str, Moment]:
+        return {"": Moment.of(await self.state())}
 
     async def each(self) -> dict[str, ProcessState]:
         return {"": await self.state()}

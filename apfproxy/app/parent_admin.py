@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -17,7 +18,7 @@ from apfproxy.admin.live_state import of_whole_server
 from apfproxy.admin.places import BACKLOG
 from apfproxy.admin.questions import ASK, Question, RefusedError
 from apfproxy.admin.sources import States, no_worker
-from apfproxy.admin.state import ProcessState, of_worker, summed
+from apfproxy.admin.state import Moment, ProcessCounts, ProcessState, of_worker, summed
 from apfproxy.admin.state import WorkerState as ShownWorker
 from apfproxy.app.running import admin_places
 from apfproxy.base.health_checks import HealthCheck, HealthRegistry
@@ -157,7 +158,27 @@ class Worker(NamedTuple):
         """What it told last, unless it tells nothing now."""
         if self.last is None or self.why_not:
             return None
-        return msgspec.msgpack.decode(self.last, type=ProcessState)
+        return state_of(self.last)
+
+
+class Told(NamedTuple):
+    """What workers told last, of one moment, so that nothing is counted twice, or not at all.
+
+    Attributes:
+        living: By name, of those that tell something.
+        ended: Of others.
+        workers: All.
+    """
+
+    living: dict[str, bytes]
+    ended: list[bytes]
+    workers: list[ShownWorker]
+
+    def one(self, name: str) -> ProcessState:
+        return of_worker(state_of(self.living[name]), name)
+
+    def each(self) -> dict[str, ProcessState]:
+        return {name: self.one(name) for name in self.living}
 
 
 class WorkersStates(States):
@@ -171,14 +192,13 @@ class WorkersStates(States):
     def __init__(self, workers: Workers, parts: Callable[[], ProcessParts]) -> None:
         self._workers = workers
         self._parts = parts
-        self._ended: ProcessState | None = None
+        self._ended: bytes | None = None
 
     def end(self, last: bytes | None) -> None:
         """Keep what a process has counted that has ended."""
         if last is not None:
-            counted = msgspec.msgpack.decode(last, type=ProcessState)
-            former = [] if self._ended is None else [self._ended]
-            self._ended = summed([*former, counted])
+            both = filter(None, (self._ended, last))
+            self._ended = msgspec.msgpack.encode(summed(list(map(state_of, both))))
 
     def named(self) -> dict[str, Worker]:
         """Those that tell something, or should, by name: the number, or with the process."""
@@ -209,37 +229,46 @@ class WorkersStates(States):
         return of_worker(state, worker)
 
     async def state(self) -> ProcessState:
-        living, ended = await self._told()
-        own, *states = living.values()
-        found = summed([*states, own], ended)
+        return self._sum(self._told())
+
+    async def moments(self) -> dict[str, Moment]:
+        told = self._told()
+        living = {name: counts_of(data) for name, data in told.living.items()}
+        whole = summed([ProcessCounts(), *living.values()], list(map(counts_of, told.ended)))
+        return {
+            "": Moment(whole, partial(self._sum, told)),
+            **{name: Moment(counts, partial(told.one, name)) for name, counts in living.items()},
+        }
+
+    async def each(self) -> dict[str, ProcessState]:
+        told = self._told()
+        return {"": self._own(told), **told.each()}
+
+    def _told(self) -> Told:
+        ended = [] if self._ended is None else [self._ended]
+        told = Told({}, ended, [])
+        for name, each in self.named().items():
+            problem = each.why_not
+            shown = ShownWorker(name=name, state=each.shown_state, problem=problem)
+            told.workers.append(shown)
+            if each.last is not None and problem:
+                ended.append(each.last)
+            elif each.last is not None:
+                told.living[name] = each.last
+        return told
+
+    def _own(self, told: Told) -> ProcessState:
+        """This process."""
+        *_, own = gathered(self._parts())
+        own.restarts, own.workers = self._workers.restarts, told.workers
+        return own
+
+    def _sum(self, told: Told) -> ProcessState:
+        living, ended = told.each().values(), list(map(state_of, told.ended))
+        found = summed([*living, self._own(told)], ended)
         for cluster in found.clusters:
             of_whole_server(cluster)
         return found
-
-    async def each(self) -> dict[str, ProcessState]:
-        living, _ = await self._told()
-        return living
-
-    async def _told(self) -> tuple[dict[str, ProcessState], list[ProcessState]]:
-        """This process and each worker that tells something; what others have counted.
-
-        All are of one moment, so that nothing is counted twice, or not at all.
-        """
-        ended = [] if self._ended is None else [self._ended]
-        there = [(name, each, each.why_not, each.last) for name, each in self.named().items()]
-        *_, own = gathered(self._parts())
-        own.restarts = self._workers.restarts
-        living = {"": own}
-        for name, worker, problem, last in there:
-            own.workers.append(ShownWorker(name=name, state=worker.shown_state, problem=problem))
-            if last is not None:
-                state = msgspec.msgpack.decode(last, type=ProcessState)
-                if problem:
-                    ended.append(state)
-                else:
-                    living[name] = of_worker(state, name)
-                await asyncio.sleep(0)
-        return living, ended
 
     async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
         workers = self.named() if worker is None else {worker: self.told(worker)}
@@ -292,6 +321,10 @@ class WorkersStates(States):
                 is_all, text = len(found) >= len(well), "; ".join(found) or None
                 listed.append(HealthCheck(check_name, (page,), is_blocking=is_all, reported=text))
         return HealthRegistry([*own.values(), *listed, *failing])
+
+
+state_of: Final = msgspec.msgpack.Decoder(ProcessState).decode
+counts_of: Final = msgspec.msgpack.Decoder(ProcessCounts).decode
 
 
 def check_of(check: CheckState) -> HealthCheck:

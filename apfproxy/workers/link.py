@@ -148,9 +148,10 @@ class Link:
             return
         self._unsent += len(data).to_bytes(LENGTH_BYTES, "big") + data
         if self.has_sent.is_set():
-            self.has_sent.clear()
-            self._loop.add_writer(self._connection.fileno(), self._write)
             self._write()
+            if self._unsent:
+                self.has_sent.clear()
+                self._loop.add_writer(self._connection.fileno(), self._write)
 
     async def ask(self, question: str, arguments: bytes, within_s: float | None = None) -> bytes:
         """The reply to a question, within that time if given; LinkError."""
@@ -197,7 +198,7 @@ class Link:
         except OSError:
             sent = len(self._unsent)  # it is gone, as a read will tell
         del self._unsent[:sent]
-        if not self._unsent:
+        if not (self._unsent or self.has_sent.is_set()):
             self._loop.remove_writer(self._connection.fileno())
             self.has_sent.set()
 

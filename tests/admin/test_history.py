@@ -11,7 +11,7 @@ import pytest
 
 from apfproxy.admin import history as history_module
 from apfproxy.admin.history import FIELDS, SAMPLES, History, quantile_s, wait_bound_s
-from apfproxy.admin.state import Share
+from apfproxy.admin.state import Moment, Share
 from apfproxy.flowcontrol.meters import Histogram
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.proxy.counters import Flood
@@ -33,7 +33,8 @@ class Recorded(History):
 
     def sample(self, now_ns: int, unix_s: float) -> None:
         state = self._scene.state()
-        self.take(state, state.clusters[0], now_ns, unix_s)
+        self.take(Moment.of(state), state.clusters[0], now_ns, unix_s)
+        self.rate()
 
 
 def as_json(columns: dict[str, Any]) -> dict[str, Any]:
@@ -188,7 +189,8 @@ def test_workers(scene: Scene) -> None:
     for second, dispatched in enumerate((4, 6)):
         state = scene.state()
         state.clusters[0].workers = [Share(name="1", dispatched=dispatched)]
-        history.take(state, state.clusters[0], second * S, float(second))
+        history.take(Moment.of(state), state.clusters[0], second * S, float(second))
+    history.rate()
 
     assert {"1": 2.0} == history.workers
 

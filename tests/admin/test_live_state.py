@@ -14,6 +14,7 @@ from apfproxy.admin.state import (
     EventState,
     Flow,
     FlowsState,
+    Moment,
     ProcessState,
     Share,
     WorkerState,
@@ -130,10 +131,11 @@ def test_rates(scene: Scene) -> None:
     history = History()
     for second in range(2):
         process = scene.state()
-        history.take(process, process.clusters[0], second * S, float(second))
+        history.take(Moment.of(process), process.clusters[0], second * S, float(second))
         scene.ask("ann")
         scene.controller.levels["tiny"].failed_total += 1
         scene.counters.pool.unattributed.answers[503] = 3
+    history.rate()
     state = shown(scene, history)
     found = level(state)
 
