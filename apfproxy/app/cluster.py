@@ -122,6 +122,23 @@ class Cluster:
         self.served = Context(
             settings, listener, flow_control, pool, self.counters, identities.authenticator
         )
+        # What others tell: seats, objects, servers, costs.
+        behind = ServersBehind(lambda: self.settings.upstream, self._servers)
+        self.membership = open_membership(
+            settings,
+            name,
+            self.controller,
+            self._seats,
+            events,
+            self._note_limits,
+            lambda fleet, key: open_store(fleet, key, behind),
+        )
+        self.objects = ObjectSource(settings, self.controller, health, self._on_load, behind)
+        self.endpoints = EndpointSource(settings, health, pool.set_endpoints)
+        self.counts = ObjectCounts(
+            settings, self.costs.set_object_counts, clock.now_ns, health, behind.like
+        )
+        # Last: it calls back, and a fleet that cannot be used is known by now.
         self.upstream = UpstreamHealth(
             settings,
             pool,
@@ -135,23 +152,7 @@ class Cluster:
         self._rebalancing = Rebalancing(
             settings.upstream, pool, counters, loop, clock.now_ns, lambda: self.upstream.is_steady
         )
-        # What others tell: seats, objects, servers, costs.
-        behind = ServersBehind(lambda: self.settings.upstream, self._servers)
-        self.membership = open_membership(
-            settings,
-            name,
-            self.controller,
-            self._seats,
-            events,
-            self._note_limits,
-            lambda fleet, key: open_store(fleet, key, behind),
-        )
         self._list_checks()
-        self.objects = ObjectSource(settings, self.controller, health, self._on_load, behind)
-        self.endpoints = EndpointSource(settings, health, pool.set_endpoints)
-        self.counts = ObjectCounts(
-            settings, self.costs.set_object_counts, clock.now_ns, health, behind.like
-        )
 
     def _controller_of(self, settings: Settings) -> Controller:
         flow_control = settings.flow_control
