@@ -51,21 +51,3 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
     assert yaml.safe_load(printed["prometheusrule"])["spec"] == yaml.safe_load(printed["alerts"])
     assert printed["alerts"].count("#") > 1
     assert yaml.safe_load(printed["settings"])["downstream"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        pytest.param([], "Missing command", id="no-command"),
-        pytest.param(["print"], "Missing argument", id="nothing"),
-        pytest.param(["print", "setting"], "is not one of 'alerts', ", id="unknown"),
-        pytest.param(["show"], "No such command 'show'", id="command"),
-    ],
-)
-def test_wrong_input(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert 2 == main(["config", *arguments])
-    (line,) = capsys.readouterr().err.splitlines()
-
-    assert message in line
