@@ -52,6 +52,8 @@ STARTS_S = 2.0
 """For clusters to start in before others do not wait for them any more."""
 SUCCESSORS_STARTS_S = 30.0
 """The same where another process serves until then."""
+ROUTED_WITHIN_S = 0.05
+"""After one of many clusters was brought to what is wanted: routes are made for all together."""
 GONE_PART = 4
 LEAST_GONE = 16
 """Clusters that are gone, and still in memory: at least so many, or one of four that serve."""
@@ -148,6 +150,10 @@ class Clusters:
         """Of all of several clusters: those that start, serve and leave."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving: set[asyncio.Task[None]] = set()
+        self._left: list[Cluster] = []
+        """Those that are to leave as soon as no more requests are routed to them."""
+        self._routing: asyncio.TimerHandle | None = None
+        self._is_putting = False
         self._gone = 0
         self._retrying = Supervised(Part.TASK, "trying clusters again", self._retry)
         self._retry_task: asyncio.Task[None] | None = None
@@ -233,6 +239,7 @@ class Clusters:
         self._before = tuple(each for each in self._router.routes if each.context is not None)
         self._route()
         tasks: list[asyncio.Task[None]] = []
+        self._is_putting = True
         try:
             for member in changed:
                 tasks.append(self._bring_soon(member))
@@ -241,12 +248,12 @@ class Clusters:
             if tasks:
                 await asyncio.wait(tasks, timeout=within_s)
         finally:
-            self._before = ()
-            for cluster in removed:
-                if cluster is not None:
-                    self._leave(cluster)
-                    logger.info("cluster %s: removed", cluster.name)
+            self._before, self._is_putting = (), False
+            gone = [each for each in removed if each is not None]
+            self._left += gone
             self._route()
+            for cluster in gone:
+                logger.info("cluster %s: removed", cluster.name)
 
     def _remove(self, name: str) -> Cluster | None:
         """Change a cluster no more: what serves of it, which is to leave."""
@@ -302,7 +309,10 @@ class Clusters:
                 text = f"{wanted.name}: {outcome}: {'; '.join(problem.splitlines())}"
                 self._events.of_cluster(wanted.name).record(time.time(), text, is_error=True)
             member.problem = problem
-            self._route()
+            if not self._is_putting:
+                self._route()
+            elif self._routing is None:
+                self._routing = self._shared.loop.call_later(ROUTED_WITHIN_S, self._route)
 
     async def _change(self, member: Member, wanted: ClusterSettings) -> None:
         """Put other settings of a cluster in force.
@@ -321,7 +331,7 @@ class Clusters:
         else:
             member.cluster = await self._started(member, wanted, settings)
             if cluster is not None:
-                self._leave(cluster)
+                self._left.append(cluster)
         member.in_force = wanted
 
     async def _started(
@@ -368,9 +378,8 @@ class Clusters:
         cluster.begin()
 
     def _leave(self, cluster: Cluster) -> None:
-        """Let requests of a cluster that is gone end; the next `_route` sends it no more."""
+        """Let requests of a cluster that is gone end, to which no more come."""
         self._checks[cluster].close()
-        self._before = tuple(each for each in self._before if each.context is not cluster.served)
 
         async def leave() -> None:
             try:
@@ -407,12 +416,20 @@ class Clusters:
 
     def _route(self) -> None:
         """Tell where requests go from now on; of two ways from one place the first counts."""
+        if self._routing is not None:
+            self._routing.cancel()
+            self._routing = None
+        left, self._left = self._left, []
+        ended = {each.served for each in left}
+        self._before = tuple(each for each in self._before if each.context not in ended)
         routes = {name: member.route() for name, member in self._members.items()}
         usable = [each for each in routes.values() if each.context is not None]
         others = [each for each in routes.values() if each.context is None]
         only = routes[ONLY].context if ONLY in routes else None
         self._router.put((*usable, *self._before, *others), only)
         self._shared.forget_peers()
+        for cluster in left:
+            self._leave(cluster)
 
     async def _retry(self, beat: Callable[[], None]) -> None:
         """Try again, now and then, what could not be used: files may be there by now."""
@@ -455,6 +472,8 @@ class Clusters:
         """Put nothing in force any more; harmless if it never began."""
         if self._retry_task is not None:
             self._retry_task.cancel()
+        if self._routing is not None:
+            self._routing.cancel()
         for task in self._tasks:
             task.cancel()
         for cluster in self._all():

@@ -145,6 +145,27 @@ async def test_nothing_is_left_of_clusters_that_left(
 
 
 @on_uvloop
+async def test_routes_are_made_for_all_clusters_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after a reload, however many clusters it changes."""
+    made = []
+    put = clusters.Clusters._route  # noqa: SLF001  nothing else tells of it
+
+    def route(them: clusters.Clusters) -> None:
+        made.append(them)
+        put(them)
+
+    monkeypatch.setattr(clusters, "ROUTED_WITHIN_S", 60.0)
+    async with gateway(tmp_path, A, B) as scene:
+        monkeypatch.setattr(clusters.Clusters, "_route", route)
+        await scene.reload(*({**each, "hosts": ["c.test", *each["hosts"]]} for each in (A, B)))
+
+        assert 2 == len(made)
+        assert (200, "a / c.test") == await scene.asked("c.test")
+
+
+@on_uvloop
 async def test_another_cluster_of_the_same_name(tmp_path: Path) -> None:
     """What cannot change in place is made anew: the one before serves until that is ready."""
     async with gateway(tmp_path, A) as scene:
