@@ -428,13 +428,15 @@ class MembershipWords:
             return
         if state is LeaseState.EXPIRED and self._logged is LeaseState.PARTITIONED:
             return  # it has just read the record, and is about to write
-        self._logged = state
+        was, self._logged = self._logged, state
         if state is LeaseState.HELD:
             self._logged_problems.clear()
-            seats = f"{self._ledger.in_force()} of {self._ledger.limit} seats"
-            held = f"{seats}{self._of_fleet} for now; they follow its requests"
-            text = f"{self._prefix}this member holds {held}"
+            shared = f"shares the {self._ledger.limit} seats{self._of_fleet}"
+            now = f"it has {self._ledger.in_force()} now, and takes more as requests come"
+            text = f"{self._prefix}this member {shared}: {now}"
             log.info("%s", text)
+            if was is LeaseState.JOINING:
+                return  # a start, and no change
         else:
             self._logged_problems.add(self.problem)
             text = f"{self._prefix}{self.trouble() or state.value}"

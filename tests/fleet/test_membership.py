@@ -305,17 +305,32 @@ def test_words(caplog: pytest.LogCaptureFixture) -> None:
 
     trouble = "c: the fleet's record in the shelf cannot be used: "
     means = "this member uses its safe share, 10 seats"
+    start = "shares the 20 seats of the fleet f: it has 0 now, and takes more as requests come"
     slow = f"{trouble}slow; this member keeps its 0 seats until its lease ends"
     assert [
         f"{trouble}on fire; {means}",
         f"{trouble}gone; {means}",
-        "c: this member holds 0 of 20 seats of the fleet f for now; they follow its requests",
+        f"c: this member {start}",
         slow,
         "c: the fleet's record can be used again",
         slow,
     ] == caplog.messages
     assert [True, False] == [each.is_error for each in events]
     assert "" == words.trouble()
+
+
+def test_a_first_start(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged that the member begins, but nothing has changed."""
+    caplog.set_level("INFO")
+    ledger, events = Ledger("m#1", LIMIT, lease_s=5.0), ConfigurationEvents()
+    words = MembershipWords(ledger, "the shelf", events, "", "")
+    ledger.written(ledger.plan(None, Report(limit=LIMIT, levels={}), 1.0))
+    words.say()
+
+    assert [
+        "this member shares the 20 seats: it has 0 now, and takes more as requests come"
+    ] == caplog.messages
+    assert [] == list(events)
 
 
 # Whole fleets
