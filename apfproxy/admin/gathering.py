@@ -338,7 +338,10 @@ def level_state(
         queue_count=len(queue_set.queues),
     )
     state.is_used = is_full or bool(
-        queue_set.dispatched_total + queue_set.rejected_total + queue_set.requests_waiting
+        queue_set.dispatched_total
+        + queue_set.rejected_total
+        + queue_set.cancelled_total
+        + queue_set.requests_waiting
     )
     if not state.is_used:
         return state

@@ -146,11 +146,13 @@ def coarser(times: Times) -> Times:
 
 
 def rejections(schema: FlowSchemaState) -> Labelled:
-    """By reason; those by additions to objects, which are rare, if there are any."""
+    """By reason; what clients leave and those by additions to objects, if there are any."""
     for reason in ("concurrency-limit", "queue-full", "time-out", "ban", "long-running", "rate"):
         number = getattr(schema, f"rejected_{reason.replace('-', '_')}")
         if number or reason in {"concurrency-limit", "queue-full", "time-out"}:
             yield {"reason": reason}, number
+    if schema.cancelled:
+        yield {"reason": "cancelled"}, schema.cancelled
 
 
 def objects(cluster: ClusterState) -> Labelled:

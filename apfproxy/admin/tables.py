@@ -63,7 +63,7 @@ CLUSTER_COLUMNS: Final = (
 
 LEVEL_CELLS: Final = attrgetter(
     *("name", "active_queues", "is_idle", "is_quiescing", "requests_waiting"),
-    *("requests_executing", "dispatched_total", "rejected_total", "timed_out_total"),
+    *("requests_executing", "dispatched_total", "without_seats_total", "timed_out_total"),
     "cancelled_total",
 )
 

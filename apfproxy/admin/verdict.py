@@ -161,7 +161,7 @@ def rejections(state: Json, _unix_s: float) -> Iterator[Finding]:
     for rate, reason, level in found:
         waiting = f", {_waiting(state, level['waiting'])}" if level["waiting"] else ""
         rejects = f"{name_text(level['name'])} {verb} {number_text(rate)}/s ({REASONS[reason]})"
-        yield severity, rejects + waiting + _holder(state, level)
+        yield severity, rejects + waiting + _left(level) + _holder(state, level)
 
 
 def waits(state: Json, _unix_s: float) -> Iterator[Finding]:
@@ -177,6 +177,7 @@ def waits(state: Json, _unix_s: float) -> Iterator[Finding]:
             continue
         text = f"{_waiting(state, level['waiting'])} in {name_text(level['name'])}"
         lasting = f", for up to {duration_text(oldest_s)}" if oldest_s else ""
+        lasting += _left(level)
         yield (NOTE if _observes(state) else WARNING), text + lasting + _holder(state, level)
 
 
@@ -377,6 +378,12 @@ def _waiting(state: Json, requests: int) -> str:
     return f"{number_text(requests)} {verb}"
 
 
+def _left(level: Json) -> str:
+    """Clients that give up as they wait."""
+    rate = level["leftPerSecond"]
+    return f", {number_text(rate)}/s left before they had seats" if rate else ""
+
+
 def _since(part: Json, unix_s: float) -> str:
     since = part["since"]
     return "" if since is None else f" for {duration_text(max(0.0, unix_s - since))}"
@@ -391,7 +398,7 @@ def _holder(state: Json, level: Json) -> str:
     if not name:
         kind, name = "FlowSchema", holder["flowSchema"]
     seats = max(level["current"], used)
-    held = f"{number_text(min(holder['seats'], seats))} of its {counted(seats, 'seat')}"
+    held = f"{number_text(min(holder['seats'], seats))} of the level's {counted(seats, 'seat')}"
     text = f": {kind}{' ' * bool(kind)}{name_text(name)} holds {held}"
     if not holder["waitsFor"]:
         return text

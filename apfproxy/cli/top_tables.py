@@ -68,9 +68,9 @@ LEVELS
                 yellow: all in use, red: requests wait
   USE CUR NOM   seats in use, the limit now, and the limit that the shares buy
   MIN MAX LOAN  its bounds; seats borrowed (+) or lent (-)
-  EXEC  WAIT    requests that execute and that wait
+  EXEC  WAIT    requests that execute and that wait ("left": gave up waiting)
   SERV/S        requests a second, in the last 5 s, that had seats and did not fail
-  FAIL/S REJ/S  that a server behind failed (no answer, or a 5xx); that got no seats
+  FAIL/S REJ/S  that a server behind failed (no answer, or a 5xx); that got 429 or 403
 
 SERVERS BEHIND  SHARE: the part of all requests that one should have;
                 FLIGHT: what is under way there
@@ -158,6 +158,7 @@ def readable(url: str, found: Any) -> Json:  # noqa: ANN401 - any JSON
         state["seats"] = fleet["inForce"] if fleet else state.get("serverConcurrencyLimit")
         for each in state.get("levels", ()):
             each["rejected"] = sum(each["rejectedPerSecond"].values())
+            each.setdefault("leftPerSecond", 0.0)
             each["problems"] = each["rejected"] + each["failedPerSecond"]
             each["isExempt"] = each["type"] == "Exempt"
             each["limit"] = None if each["isExempt"] else each["current"]
@@ -367,13 +368,14 @@ def _sums(state: Json) -> Text:
         return float(sum(level[name] for level in state["levels"]))
 
     is_observing = state["enforcement"] == "observe"
-    failed, rejected = total("failedPerSecond"), total("rejected")
+    failed, rejected, left = map(total, ("failedPerSecond", "rejected", "leftPerSecond"))
     worse = "" if is_observing else WORSE
     return line(
         (f"{total('seatsInUse'):.0f} of {counted(state['seats'], 'seat')} in use", "bold"),
         f"  {number(total('waiting'))} waiting  {rate(total('servedPerSecond'))}/s served",
         (f"  {rate(failed)}/s failed" * bool(failed), worse),
         (f"  {rate(rejected)}/s {'would be ' * is_observing}rejected", worse * bool(rejected)),
+        f"  {rate(left)}/s left" * bool(left),
         f"  {number(total('executing'))} executing",
     )
 

@@ -281,7 +281,7 @@ class QueueSet:
         is_contended: Whether something waits at any level of the pool.
         requests_executing, seats_in_use: What executes, and its seats and those of what lingers.
         executing: The tickets that execute, in the order of dispatch; the values say nothing.
-        rejected_total: Counts `timed_out_total` and `cancelled_total`, too.
+        rejected_total: Counts `timed_out_total`, too, but not `cancelled_total`.
         current_r: The progress meter as of the last event; call `sync` first to have it now.
         dispatch_r, latest_s: R, and the winner's `next_dispatch_r`, at the last dispatch.
         seat_limit: The seats that requests may use: the concurrency limit, or what overrides it.
@@ -475,11 +475,11 @@ class QueueSet:
         ticket.state = DONE
         counters = ticket.flow.counters
         counters.wait_rejected_ns.observe(now_ns - ticket.arrived_ns)
-        self.rejected_total += 1
         if reason is None:
             self.cancelled_total += 1
             counters.cancelled += 1
         else:
+            self.rejected_total += 1
             self.timed_out_total += 1
             counters.rejected_time_out += 1
         if not queue.is_active:

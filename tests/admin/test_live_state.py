@@ -21,6 +21,7 @@ from apfproxy.admin.state import (
     of_worker,
     summed,
 )
+from apfproxy.admin.tables import PRIORITY_LEVEL_COLUMNS, priority_level_rows
 from apfproxy.base import build
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.health_checks import HealthRegistry
@@ -124,6 +125,34 @@ def test_other_levels(scene: Scene) -> None:
         level(state, "idle")[key] for key in ("queues", "queueSeats", "condition")
     )
     assert ["catch-all", "exempt", "idle", "tiny"] == [each["name"] for each in state["levels"]]
+
+
+def test_left(scene: Scene) -> None:
+    """Who left while waiting is not rejected but left, unlike in the page of kube-apiserver."""
+    waiting = next(
+        ticket
+        for queue in scene.controller.levels["tiny"].queue_set.queues
+        for ticket in queue.tickets()
+    )
+    history = History()
+    for second in range(2):
+        process = scene.state()
+        cluster = process.clusters[0]
+        history.take(process, cluster, second * S, float(second))
+        scene.controller.levels["tiny"].queue_set.withdraw(waiting, None)
+    found = level(shown(scene, history))
+
+    assert (1, 1) == (found["rejected"], found["cancelled"])
+    assert 1.0 == found["leftPerSecond"]
+    assert [0.0] == history.columns()["levels"]["tiny"]["rejected"]
+    rows = [
+        dict(zip(PRIORITY_LEVEL_COLUMNS, row, strict=True)) for row in priority_level_rows(cluster)
+    ]
+    assert [(2, 1)] == [
+        (row["RejectedRequests"], row["CancelledRequests"])
+        for row in rows
+        if row["PriorityLevelName"] == "tiny"
+    ]
 
 
 def test_rates(scene: Scene) -> None:

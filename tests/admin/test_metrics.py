@@ -178,10 +178,11 @@ def of_schema(text: str) -> str:
 def test_flow_schemas(scene: Scene) -> None:
     """What executes and waits is of now; dispatches, rejections, estimates and lengths count.
 
-    Rejections by additions show once there are any, beside the reasons that Kubernetes has.
+    Rejections by additions, and what clients left, show once there are any.
     """
     for counters in scene.controller.flow_schema_counters():
         counters.rejected_rate = 3
+        counters.cancelled = 2
     check(
         scene.state(),
         of_schema("""
@@ -190,6 +191,7 @@ def test_flow_schemas(scene: Scene) -> None:
         fc:dispatched_requests_total{SCHEMA} 2
         fc:rejected_requests_total{SCHEMA,reason=@} | queue-full 1; time-out 0
         fc:rejected_requests_total{SCHEMA,reason=@} | concurrency-limit 0; rate 3; ban none
+        fc:rejected_requests_total{SCHEMA,reason=cancelled} 2
         fc:rejected_requests_total{SCHEMA,reason=long-running} none
         """),
     )

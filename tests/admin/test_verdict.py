@@ -19,7 +19,8 @@ NOW_S = 1000.0
 DEFAULTS = yaml.safe_load("""
 state: {serverConcurrencyLimit: 40, enforcement: enforce}
 levels: {name: low, type: Limited, current: 19, max: 40, seatsInUse: 0, waiting: 0,
-  dispatchedPerSecond: 0, rejectedPerSecond: {}, oldestWaitSeconds: 0, holder: null}
+  dispatchedPerSecond: 0, rejectedPerSecond: {}, leftPerSecond: 0,
+  oldestWaitSeconds: 0, holder: null}
 holder: {flowSchema: all, flow: greedy, kind: user, seats: 19, waitsFor: 0}
 proxy: {loopDelaySeconds: 0, sheds: [], refusedPerSecond: {}}
 problems: {isBlocking: false}
@@ -91,8 +92,10 @@ levels: [{seatsInUse: 19, waiting: 287, dispatchedPerSecond: 120, rejectedPerSec
   240, time-out: 5}, holder: {waitsFor: 200}}, {name: other, current: 21, max: 21, seatsInUse:
   21}]
 upstream: {answersPerSecond: {2xx: 1500, 5xx: 10}, failuresPerSecond: 2}
-> error: low rejects 245/s (queues full), 287 wait: user greedy holds 19 of its 19 seats and
+> error: low rejects 245/s (queues full), 287 wait: user greedy holds 19 of the level's 19 seats and
     waits for 200; upstream p99 45 ms, 12 errors/s
+levels: [{seatsInUse: 19, waiting: 20, leftPerSecond: 2.5, dispatchedPerSecond: 120}]
+> warning: 20 wait in low, 2.5/s left before they had seats
 levels: [{rejectedPerSecond: {concurrency-limit: 1}}]
 > error: low rejects 1/s (no seat free)
 levels: [{seatsInUse: 19, dispatchedPerSecond: 120, rejectedPerSecond: {time-out: 1}, holder:
@@ -100,15 +103,15 @@ levels: [{seatsInUse: 19, dispatchedPerSecond: 120, rejectedPerSecond: {time-out
 > error: low rejects 1/s (waited too long)
 levels: [{seatsInUse: 19, dispatchedPerSecond: 120, rejectedPerSecond: {time-out: 1}, holder:
   {flow: ''}}]
-> error: low rejects 1/s (waited too long): FlowSchema all holds 19 of its 19 seats
+> error: low rejects 1/s (waited too long): FlowSchema all holds 19 of the level's 19 seats
 levels: [{seatsInUse: 19, waiting: 2, dispatchedPerSecond: 120, oldestWaitSeconds: 1, holder: {}},
   {name: other, current: 21, max: 21, seatsInUse: 21}]
-> warning: 2 wait in low, for up to 1 s: user greedy holds 19 of its 19 seats
+> warning: 2 wait in low, for up to 1 s: user greedy holds 19 of the level's 19 seats
 levels: [{seatsInUse: 19, waiting: 20, dispatchedPerSecond: 120, holder: {seats: 2, waitsFor:
   18}}, {name: other, current: 21, max: 21, seatsInUse: 21}]
 upstream: {}
-> warning: 20 wait in low: user greedy holds 2 of its 19 seats and waits for 18; upstream p99
-    45 ms
+> warning: 20 wait in low: user greedy holds 2 of the level's 19 seats and waits for 18; upstream
+    p99 45 ms
 levels: [{seatsInUse: 9, waiting: 19}, {name: idle, current: 4}]
 > warning: 9 of 40 seats are in use while 19 wait: 4 are kept for idle levels (idle)
 problems: [{check: configuration, problem: 'the last change is not in force: a.yaml'}]
@@ -234,7 +237,7 @@ problems: [{check: limits, problem: late}]
 > warning: 1 waits in d, for up to 5 s
 > warning: 1 waits in c, for up to 2 s
 levels: [{seatsInUse: 19, holder: {flow: nobody; all is well}, rejectedPerSecond: {queue-full: 1}}]
-> error: low rejects 1/s (queues full): user "nobody; all is well" holds 19 of its 19 seats
+> error: low rejects 1/s (queues full): user "nobody; all is well" holds 19 of the level's 19 seats
 levels: [{name: a, seatsInUse: 5, waiting: 3, oldestWaitSeconds: 9, holder: {seats: 5,
   waitsFor: 3}}, {name: b, rejectedPerSecond: {queue-full: 2, ban: 1}}]
 enforcement: observe
@@ -243,8 +246,8 @@ problems: [{check: settings, problem: file s.yaml}, {check: store, problem: away
 > note: flow control only observes: enforcing would reject 3/s in b; 3 requests would wait
 > warning: health check store fails: away
 > note: b would reject 2/s (queues full)
-> note: 3 would wait in a, for up to 9 s: user greedy holds 5 of its 19 seats and would wait for
-    3
+> note: 3 would wait in a, for up to 9 s: user greedy holds 5 of the level's 19 seats and would wait
+    for 3
 > note: 5 of 40 seats are in use while 3 would wait: 19 are kept for idle levels (b)
 levels: [{current: 0, waiting: 1}, {name: b, current: 1}]
 serverConcurrencyLimit: 1

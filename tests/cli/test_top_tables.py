@@ -115,6 +115,11 @@ def test_everything() -> None:
     assert SCREEN.splitlines() == found
 
 
+def test_left() -> None:
+    """Who left while waiting is told apart from who was rejected."""
+    assert "  0/s rejected  2.5/s left" in lines(view(level(leftPerSecond=2.5)), 98)[1]
+
+
 def test_narrow() -> None:
     """A narrow terminal has no room for the bounds; half a one has what matters most."""
     seen = view(

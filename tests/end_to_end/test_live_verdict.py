@@ -26,7 +26,7 @@ async def test_verdict(browser: Chrome) -> None:
 
     assert "warning" == wrong[0]
     assert wrong[1].startswith("8 wait in narrow")
-    assert "user ann holds 4 of its 4 seats" in wrong[1]
+    assert "user ann holds 4 of the level's 4 seats" in wrong[1]
 
 
 @on_uvloop

@@ -80,7 +80,9 @@ class Row {
     setText(this.total, isFailing ? `${rate(level.failedPerSecond)}/s failed` : `${count(level.dispatched - level.failed)} in all`);
     const rejected = sum(level.rejectedPerSecond);
     setText(this.rejected, rate(rejected));
-    setText(this.rejectedTotal, level.rejected ? `${count(level.rejected)} in all` : "\u00a0");
+    const { rejected: all, cancelled: left } = level;
+    setText(this.rejectedTotal, [all && `${count(all)} in all`, left && `${count(left)} left`].filter(Boolean).join(", ") || "\u00a0");
+    this.rejectedTotal.title = left ? "left: clients that gave up as they waited, which are not rejected" : "";
     this.row.classList.toggle("busy", level.waiting > 0);
     this.row.classList.toggle("rejects", rejected > 0);
     this.row.classList.toggle("fails", isFailing);
