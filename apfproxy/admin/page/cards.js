@@ -12,6 +12,12 @@ const perSecond = (value) => `${rate(value)}/s`;
 /** Marks a number as one that somebody should look at. */
 const setBad = (node, isBad) => node.classList.toggle("bad", isBad);
 
+/** How much of what levels want beyond their least they were given; 0 before the first division. */
+function fairText(part) {
+  if (!part) return "–";
+  return part >= 1 ? "all given" : `${quantity(part * 100)} % given`;
+}
+
 function showSeats(state) {
   const total = (field) => state.levels.reduce((sum, level) => sum + level[field], 0);
   const { fleet } = state;
@@ -27,7 +33,9 @@ function showSeats(state) {
   setText(byId("fact-served"), perSecond(total("servedPerSecond")));
   setText(byId("fact-rejected"), perSecond(rejected));
   setBad(byId("fact-rejected"), rejected > 0);
-  setText(byId("fact-fair"), quantity(state.seatFairFrac));
+  setText(byId("fact-left"), perSecond(total("leftPerSecond")));
+  setShown(byId("fact-left").parentElement, total("leftPerSecond") > 0);
+  setText(byId("fact-fair"), fairText(state.seatFairFrac));
 }
 
 /** Rates by class of status code; without those that are 0. */

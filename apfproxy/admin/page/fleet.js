@@ -26,7 +26,7 @@ class Row {
   constructor(name) {
     this.here = element("span", { class: "tag" }, "this one");
     this.state = element("span", { class: "mark" });
-    this.claim = element("span", { class: "borrowed" });
+    this.claim = element("span", { class: "claim" });
     this.used = element("span", { class: "used" });
     this.numbers = LABELS.map((label) => [label, element("b")]);
     this.share = element("small");

@@ -26,7 +26,7 @@ const history = new History();
 const requests = new Requests();
 const levels = new Levels(showLevel);
 await breath();
-const queues = new Queues((name) => { requests.level = name; });
+const queues = new Queues((level) => { requests.level = level; });
 const schemas = new Schemas();
 const endpoints = new Endpoints();
 const fleet = new Fleet();

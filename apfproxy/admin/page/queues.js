@@ -32,7 +32,7 @@ export class Queues {
   #hand = null; // { of: { priorityLevel, flowSchema, flow }, queues }
   #most = 1;
 
-  /** Calls back with the name of the level that is looked at, whenever it is another one. */
+  /** Calls back with the level that is looked at, or null, with each state. */
   constructor(onLevel) {
     this.onLevel = onLevel;
     this.#select.addEventListener("change", () => {
@@ -114,7 +114,7 @@ export class Queues {
 
   #follow(name) {
     this.#level = this.#levels.find((level) => level.name === name) ?? null;
-    this.onLevel(this.#level?.name ?? "");
+    this.onLevel(this.#level);
     setText(byId("level-uid"), this.#level?.uid ? `UID ${this.#level.uid}` : "");
     this.#draw();
   }

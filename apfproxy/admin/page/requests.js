@@ -4,8 +4,6 @@ import { ask } from "./ask.js";
 import { byId, element, setShown, setText, visible } from "./dom.js";
 import { count, duration } from "./numbers.js";
 
-const PERIOD_MS = 2000;
-
 /** A request as a row. */
 function row(request, isWaiting) {
   const flow = request.flow && request.flow !== request.user ? `, flow ${request.flow}` : "";
@@ -18,7 +16,7 @@ function row(request, isWaiting) {
       element("small", {}, `${isWaiting ? "waits" : "executes"}${queue}${worker}`)),
     element("td", { role: "cell" },
       element("span", { class: "name mono", title: visible(asked) }, asked),
-      element("small", {}, `${request.flowSchema}${flow}`)),
+      element("small", { title: visible(`${request.flowSchema}${flow}`) }, `${request.flowSchema}${flow}`)),
     element("td", { role: "cell", class: "number" }, count(request.seats)),
     element("td", { role: "cell", class: "number" }, duration(request.seconds)));
 }
@@ -29,13 +27,19 @@ function part(shown, total, verb) {
   return shown < total ? `${text} (the oldest ${count(shown)} are shown)` : text;
 }
 
-/** The table of requests; asks for them while it can be seen. */
+/** How many wait and execute. */
+function counts(waiting, executing, shownWaiting = waiting, shownExecuting = executing) {
+  if (waiting + executing === 0) return "Nothing waits or executes in this level.";
+  return `${part(shownWaiting, waiting, "wait")}, ${part(shownExecuting, executing, "execute")}`;
+}
+
+/** The table of requests; asks for them with each state while it can be seen. */
 export class Requests {
-  #name = "";
+  #level = null;
   #isSeen = false;
   #isLive = false;
-  #timer = 0;
   #asked = 0;
+  #isAsking = false;
 
   constructor() {
     new IntersectionObserver(([entry]) => {
@@ -44,11 +48,11 @@ export class Requests {
     }).observe(byId("level"));
   }
 
-  /** Looks at a level. */
-  set level(name) {
-    if (name === this.#name) return;
-    this.#name = name;
-    this.#follow();
+  /** Looks at a level, as the newest state has it. */
+  set level(level) {
+    const isSame = level?.name === this.#level?.name;
+    this.#level = level;
+    if (!isSame || !this.#isAsking) this.#follow();
   }
 
   /** Whether there is a connection; without one the last requests stay. */
@@ -59,19 +63,22 @@ export class Requests {
   }
 
   #follow() {
-    clearTimeout(this.#timer);
     this.#asked += 1;
-    if (this.#isSeen && this.#isLive && this.#name) this.#ask(this.#asked);
+    this.#isAsking = false;
+    if (!this.#isLive || this.#level === null) return;
+    if (this.#isSeen) this.#ask(this.#asked);
+    else this.#say(counts(this.#level.waiting, this.#level.executing));
   }
 
   async #ask(asked) {
+    this.#isAsking = true;
     try {
-      const found = await ask("debug/live/requests", new URLSearchParams({ priorityLevel: this.#name }));
+      const found = await ask("debug/live/requests", new URLSearchParams({ priorityLevel: this.#level.name }));
       if (asked === this.#asked) this.#show(found);
     } catch (error) {
       if (asked === this.#asked) this.#say(error.message);
     }
-    if (asked === this.#asked) this.#timer = setTimeout(() => this.#follow(), PERIOD_MS);
+    if (asked === this.#asked) this.#isAsking = false;
   }
 
   #say(text) {
@@ -80,11 +87,9 @@ export class Requests {
   }
 
   #show({ waiting, executing, waitingCount, executingCount }) {
-    if (waitingCount + executingCount === 0) return this.#say("Nothing waits or executes in this level.");
-    setText(byId("requests-text"),
-      `${part(waiting.length, waitingCount, "wait")}, ${part(executing.length, executingCount, "execute")}`);
+    this.#say(counts(waitingCount, executingCount, waiting.length, executing.length));
     byId("request-rows").replaceChildren(
       ...waiting.map((request) => row(request, true)), ...executing.map((request) => row(request, false)));
-    return setShown(byId("requests"), true);
+    setShown(byId("requests"), waitingCount + executingCount > 0);
   }
 }
