@@ -138,8 +138,9 @@ def test_left(scene: Scene) -> None:
     for second in range(2):
         process = scene.state()
         cluster = process.clusters[0]
-        history.take(process, cluster, second * S, float(second))
+        history.take(Moment.of(process), cluster, second * S, float(second))
         scene.controller.levels["tiny"].queue_set.withdraw(waiting, None)
+    history.rate()
     found = level(shown(scene, history))
 
     assert (1, 1) == (found["rejected"], found["cancelled"])
