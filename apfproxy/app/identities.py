@@ -115,7 +115,7 @@ class Identities:
         self.authenticator = self._authenticator()
         self._load_downstream()
         if self._problems:
-            raise OperatorError("\n".join(self._problems))
+            raise OperatorError("\n".join(dict.fromkeys(self._problems)))
 
     @property
     def own_lines(self) -> bytes:
@@ -213,7 +213,7 @@ class Identities:
                 self._forget_clients()
                 self._on_own_change()
 
-            self._watch((upstream.token_file,), take, changed)
+            self._watch((upstream.token_file,), take, changed, "upstream.tokenFile")
 
     def _load_downstream(self) -> None:
         tls, authentication = self._settings.downstream.tls, self._settings.authentication
@@ -248,7 +248,12 @@ class Identities:
         tokens: list[TokenAuthenticator] = []
         if authentication.token_file is not None:
             static = StaticTokens(authentication.token_file)
-            self._watch((authentication.token_file,), static.load, self._forget_clients)
+            self._watch(
+                (authentication.token_file,),
+                static.load,
+                self._forget_clients,
+                "authentication.tokenFile",
+            )
             tokens.append(static)
         keys = self._keys()
         has = authentication.api_keys
@@ -288,7 +293,9 @@ class Identities:
         if settings.file is None:
             return None
         keys = ApiKeys(settings.file, is_unknown_anonymous=settings.unknown == ANONYMOUS)
-        self._watch((settings.file,), keys.load, self._forget_clients)
+        self._watch(
+            (settings.file,), keys.load, self._forget_clients, "authentication.apiKeys.file"
+        )
         return keys
 
     def _issuer(self, index: int, jwt: JwtSettings) -> JsonWebTokens | None:
@@ -311,7 +318,7 @@ class Identities:
             self._problems.append(f"{section}: {error}")
             return None
         if isinstance(keys, FileKeys) and jwt.keys_file is not None:
-            self._watch((jwt.keys_file,), keys.load, self._forget_clients)
+            self._watch((jwt.keys_file,), keys.load, self._forget_clients, f"{section}.keysFile")
         self._issuers.append(issuer)
         return issuer
 
@@ -348,9 +355,16 @@ class Identities:
         return api
 
     def _watch(
-        self, paths: tuple[str, ...], load: Callable[[], None], then: Callable[[], None]
+        self,
+        paths: tuple[str, ...],
+        load: Callable[[], None],
+        then: Callable[[], None],
+        setting: str = "",
     ) -> None:
-        """Load files now, and again when they change; `then` what hangs on them."""
+        """Load files now, and again when they change; `then` what hangs on them.
+
+        Errors do not name the `setting` yet.
+        """
 
         def reload() -> None:
             load()
@@ -359,7 +373,8 @@ class Identities:
         try:
             self.files.add(paths, load, reload)
         except OperatorError as error:  # so that all that is wrong can be said at once
-            self._problems += str(error).splitlines()
+            before = f"{setting}: " if setting else ""
+            self._problems += [f"{before}{each}" for each in str(error).splitlines()]
 
     def _forget_clients(self) -> None:
         for reviews in self._reviews:

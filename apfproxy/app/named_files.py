@@ -42,32 +42,39 @@ async def problems_of(settings: Settings) -> list[str]:
     """
     clock, flow_control = LoopClock(asyncio.get_running_loop()), settings.flow_control
     kubernetes, service = flow_control.kubernetes, settings.upstream.service
-    looks: list[Callable[[], object]] = [
-        lambda: Identities(
-            settings,
-            clock,
-            choose=lambda _: None,
-            on_clients_change=nothing,
-            on_own_change=nothing,
+    looks: list[tuple[str, Callable[[], object]]] = [  # the setting, where errors do not name it
+        (
+            "",
+            lambda: Identities(
+                settings,
+                clock,
+                choose=lambda _: None,
+                on_clients_change=nothing,
+                on_own_change=nothing,
+            ),
         ),
-        lambda: _see_access(
-            kubernetes.kubeconfig if kubernetes.is_enabled else None, kubernetes.context
+        (
+            "flowControl.kubernetes.kubeconfig",
+            lambda: _see_access(
+                kubernetes.kubeconfig if kubernetes.is_enabled else None, kubernetes.context
+            ),
         ),
-        lambda: _see_access(service.kubeconfig, service.context),
-        lambda: _see_objects(flow_control.objects),
-        lambda: usable_token(settings.admin_token_file),
-        lambda: _see_store(flow_control.store),
-        lambda: _see_place(settings.access_log.path),
-        lambda: Credentials(settings),
-        lambda: trace_queue(settings.tracing, clock),  # exports nothing before it is opened
-        lambda: _see_fleet(settings.fleet),
+        ("upstream.service.kubeconfig", lambda: _see_access(service.kubeconfig, service.context)),
+        ("", lambda: _see_objects(flow_control.objects)),
+        ("adminTokenFile", lambda: usable_token(settings.admin_token_file)),
+        ("flowControl.store", lambda: _see_store(flow_control.store)),
+        ("accessLog.path", lambda: _see_place(settings.access_log.path)),
+        ("", lambda: Credentials(settings)),
+        ("", lambda: trace_queue(settings.tracing, clock)),  # exports nothing before it is opened
+        ("", lambda: _see_fleet(settings.fleet)),
     ]
     problems: list[str] = []
-    for look in looks:
+    for setting, look in looks:
         try:
             await asyncio.to_thread(look)
         except OperatorError as error:
-            problems += str(error).splitlines()
+            before = f"{setting}: " if setting else ""
+            problems += [f"{before}{each}" for each in str(error).splitlines()]
     return problems
 
 
@@ -78,8 +85,14 @@ def _see_access(kubeconfig: str | None, context: str | None) -> None:
 
 def _see_objects(paths: tuple[str, ...]) -> None:
     read = decode_files(read_files(paths))
-    if read.problems:
-        raise OperatorError("\n".join(parts_of(read.problems)))
+    problems = [*parts_of(read.problems)]
+    for index, path in enumerate(paths):  # of the file itself; within it, they name the line
+        setting = f"flowControl.objects[{index}]"
+        problems = [
+            f"{setting}: {each}" if each.startswith(f"{path}: ") else each for each in problems
+        ]
+    if problems:
+        raise OperatorError("\n".join(problems))
 
 
 def _see_store(path: str | None) -> None:

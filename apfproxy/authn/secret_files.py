@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.credentials import Verdict
 from apfproxy.base.files import read_named
 from apfproxy.http.credential_fields import BasicError, user_and_password
+from apfproxy.objects.field_errors import counted
 from apfproxy.request.attributes import ANONYMOUS, User
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _user_of(fields: list[str], where: str, column: str) -> tuple[str, User]:
     if len(fields) not in {3, 4}:
         hint = "; comments are not possible" if fields[0].startswith("#") else ""
         raise SecretFileError(
-            f"{where}: {len(fields)} columns instead of 3 or 4, which are "
+            f"{where}: {counted(len(fields), 'column')} instead of 3 or 4, which are "
             f'{column},user,uid,"group1,group2"{hint}'
         )
     text, name, uid, *rest = fields

@@ -143,8 +143,9 @@ class FileChanges:
         files = (*paths, *others)
         group = Group(files, paths, reload or load, fingerprint(files))
         try:
+            see_regular(tuple(path for path in paths if Path(path).exists()))
+            load()  # which may know the setting of one that is missing
             see_regular(paths)
-            load()
         except OSError as error:
             raise OperatorError(f"{error.filename}: cannot be read: {error.strerror}") from error
         except OperatorError:
@@ -201,7 +202,7 @@ class FileChanges:
             see_regular(group.needed)
             group.reload()
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays so
-            what = str(error)
+            what = "; ".join(str(error).splitlines())
             if not what.startswith(group.paths):  # most errors name their file, with a line
                 what = f"{', '.join(group.paths)}: {what}"
             group.problem = f"changed, but not taken, the old contents stay in force: {what}"

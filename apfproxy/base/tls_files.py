@@ -22,9 +22,10 @@ from apfproxy.base.strict_json import StrictJsonError, read_object
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 log = logging.getLogger(__name__)
 
@@ -103,8 +104,7 @@ def _read(file: TlsFile) -> bytes:
     try:
         return read_file(file.path, MAX_PEM_BYTES)
     except OSError as error:
-        problem = error.strerror or str(error)
-        raise TlsError(file, f"cannot be read: {problem[:1].lower()}{problem[1:]}") from error
+        raise TlsError(file, f"cannot be read: {error.strerror or error}") from error
 
 
 def certificates_in(file: TlsFile, *, is_chain: bool) -> tuple[list[x509.Certificate], Expiries]:
@@ -142,18 +142,39 @@ def trust(context: ssl.SSLContext, authorities: Iterable[x509.Certificate]) -> N
     )
 
 
-def load_own(context: ssl.SSLContext, certificate_file: TlsFile, key_file: TlsFile) -> Expiries:
-    """Have a context show a certificate, and prove with its key that it is its own."""
+def all_of(*steps: Callable[[], object]) -> None:
+    """Take all steps, also after one that fails; OperatorError with what is wrong in any."""
+    problems: list[str] = []
+    for step in steps:
+        try:
+            step()
+        except OperatorError as error:
+            problems += str(error).splitlines()
+    if problems:
+        raise OperatorError("\n".join(dict.fromkeys(problems)))
+
+
+def _key_in(file: TlsFile) -> PrivateKeyTypes:
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
 
-    certificates, expiries = certificates_in(certificate_file, is_chain=True)
-    content = _read(key_file)
+    content = _read(file)
     try:
-        key = serialization.load_pem_private_key(content, password=None)
+        return serialization.load_pem_private_key(content, password=None)
     except TypeError as error:
-        raise TlsError(key_file, "is encrypted: give a key without a password") from error
+        raise TlsError(file, "is encrypted: give a key without a password") from error
     except Exception as error:
-        raise TlsError(key_file, "has no private key in PEM form") from error
+        raise TlsError(file, "has no private key in PEM form") from error
+
+
+def load_own(context: ssl.SSLContext, certificate_file: TlsFile, key_file: TlsFile) -> Expiries:
+    """Have a context show a certificate, and prove with its key that it is its own."""
+    found: list[tuple[list[x509.Certificate], Expiries]] = []
+    keys: list[PrivateKeyTypes] = []
+    all_of(
+        lambda: found.append(certificates_in(certificate_file, is_chain=True)),
+        lambda: keys.append(_key_in(key_file)),
+    )
+    ((certificates, expiries),), (key,) = found, keys
     if key.public_key() != certificates[0].public_key():
         raise TlsError(key_file, f"is not the key of the certificate in {certificate_file.path}")
     try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -99,7 +101,14 @@ def findings_of(path: Path) -> Findings:
             warnings.add(cluster.name, own.warnings)
     # How many `auto` is, the machine says that serves.
     of_fleet = map(lines.located, fleet_warnings(settings, max(settings.workers or 1, 1)))
-    return Findings(wrong, [*unusable.located()], [*warnings.located(), *of_fleet])
+    in_order = sorted(unusable.located(), key=partial(line_in, path))
+    return Findings(wrong, in_order, [*warnings.located(), *of_fleet])
+
+
+def line_in(path: Path, problem: str) -> int:
+    """The line that a problem names in the settings file; those of other files come last."""
+    number = problem.removeprefix(f"{path}:").partition(":")[0]
+    return int(number) if number.isdecimal() else sys.maxsize
 
 
 def whole_proxy(settings: Settings) -> Settings:

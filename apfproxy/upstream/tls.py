@@ -16,10 +16,18 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Any, Final
 
-from apfproxy.base.tls_files import load_authorities, load_own, named_files, paths_of, prepared
+from apfproxy.base.tls_files import (
+    all_of,
+    load_authorities,
+    load_own,
+    named_files,
+    paths_of,
+    prepared,
+)
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
     from typing import Self
 
     from apfproxy.base.tls_files import Expiries
@@ -53,18 +61,22 @@ class ClientTls:
         return paths_of(self._files.values())
 
     def load(self) -> None:
-        """Read the files, and take them if all are good; otherwise only raise TlsError."""
+        """Read the files, and take them if all are good; otherwise only raise OperatorError."""
         files = self._files
         context = prepared(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        expiries = []
+        expiries: list[Expiries] = []
+        steps: list[Callable[[], None]] = []
         if "caFile" in files:
-            expiries.append(load_authorities(context, files["caFile"]))
+            authorities = files["caFile"]
+            steps.append(lambda: expiries.append(load_authorities(context, authorities)))
         else:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         if "certificateFile" in files:
             own = files["certificateFile"]
-            expiries.append(load_own(context, own, files.get("keyFile", own)))
+            key = files.get("keyFile", own)
+            steps.append(lambda: expiries.append(load_own(context, own, key)))
+        all_of(*steps)
         self.context, self.expiries = context, tuple(expiries)
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.base import tls_files
+from apfproxy.base.errors import OperatorError
 from apfproxy.base.strict_json import StrictJsonError, read_object
 from apfproxy.base.tls_files import (
     Expiries,
@@ -44,13 +45,13 @@ def encrypted_key() -> bytes:
 @pytest.mark.parametrize(
     ("name", "setting", "content", "problem"),
     [
-        pytest.param(*CERTIFICATE, None, "cannot be read: no such file", id="no-certificate"),
+        pytest.param(*CERTIFICATE, None, "cannot be read: No such file", id="no-certificate"),
         pytest.param(*CERTIFICATE, b"", "has no certificate in PEM form", id="empty-certificate"),
         pytest.param(*CERTIFICATE, b"secret", "has no certificate in PEM form", id="nonsense"),
         pytest.param(
             *CERTIFICATE, SERVER.cert_pem[:200], "has no certificate in PEM form", id="half-there"
         ),
-        pytest.param(*KEY, None, "cannot be read: no such file", id="no-key"),
+        pytest.param(*KEY, None, "cannot be read: No such file", id="no-key"),
         pytest.param(*KEY, b"secret", "has no private key in PEM form", id="no-pem-key"),
         pytest.param(*KEY, encrypted_key(), "is encrypted", id="encrypted"),
         pytest.param(*KEY, USERS.issue("u").key_pem, "is not the key of", id="key-of-another"),
@@ -66,7 +67,7 @@ def test_files_that_are_no_good(
     (folder / name).unlink()
     if content is not None:
         (folder / name).write_bytes(content)
-    with pytest.raises(TlsError) as caught:
+    with pytest.raises(OperatorError) as caught:
         server.load()
 
     assert str(caught.value).startswith(f"{setting}: {folder / name}: {problem}")

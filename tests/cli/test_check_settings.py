@@ -77,7 +77,26 @@ authentication:
   tokenFile: no.csv
   apiKeys: {file: no.csv}
 > 1
+> f.yaml:4: authentication.tokenFile: no.csv: cannot be read: No such file... (error)
 > f.yaml:5: authentication.apiKeys.file: no.csv: cannot be read: No such file... (error)
+upstream:
+  url: https://127.0.0.1:9
+  tls: {caFile: no.pem}
+downstream:
+  tls:
+    certificateFile: no.pem
+    keyFile: no.key
+authentication:
+  tokenFile: broken.yaml
+  apiKeys: {file: no.pem}
+flowControl: {objects: [no.pem]}
+> 1
+> f.yaml:3: upstream.tls.caFile: no.pem: cannot be read... (error)
+> f.yaml:6: downstream.tls.certificateFile: no.pem: cannot be read... (error)
+> f.yaml:7: downstream.tls.keyFile: no.key: cannot be read... (error)
+> f.yaml:9: authentication.tokenFile: broken.yaml:1: 1 column instead of 3 or 4... (error)
+> f.yaml:10: authentication.apiKeys.file: no.pem: cannot be read... (error)
+> f.yaml:11: flowControl.objects[0]: no.pem: cannot be read... (error)
 GOOD
 accessLog: {path: /nowhere/log}
 > 1
