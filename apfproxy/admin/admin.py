@@ -240,7 +240,7 @@ class AdminPages:
         own = moments[""].counts
         self._has_several = own.has_several
         now_ns, unix_s = time.monotonic_ns(), time.time()
-        if own.clusters and not own.has_several:
+        if not own.has_several and any(each.is_serving for each in own.clusters):
             self.view("", moments[""], own.clusters[0])
         for worker, overview in list(self._overviews.items()):
             if worker in moments:
@@ -295,7 +295,7 @@ class AdminPages:
         """RefusedError if the request names nothing that there is."""
         process = await self._process(request)
         name = cluster_name(request)
-        if not process.clusters:
+        if process.workers and all(each.problem for each in process.workers):
             lines = [f"worker {each.name}: {each.problem}\n" for each in process.workers]
             raise RefusedError(503, "no worker answers\n" + "".join(lines))
         if not process.has_several:

@@ -61,7 +61,7 @@ def _requests(state: ApiServerState) -> Labelled:
             yield {**labels, "code": str(code) if code else LEFT}, ended
 
 
-def _series(state: ApiServerState) -> Iterator[tuple[Labels, RequestCounters]]:
+def _series(state: ApiServerState, *_: bool) -> Iterator[tuple[Labels, RequestCounters]]:
     for labels, series in sorted(state.counters.requests.items()):
         yield {**labels._asdict(), "component": "apiserver"}, series
 

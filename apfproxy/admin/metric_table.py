@@ -81,23 +81,25 @@ STATUS_CODES: Final = range(100, 600)
 # What series are of.
 
 
-def clusters(state: ProcessState) -> Iterator[tuple[Labels, ClusterState]]:
+def clusters(state: ProcessState, counts: bool) -> Iterator[tuple[Labels, ClusterState]]:
+    """Those that are served; if `counts`, also those that were by what ended or is silent."""
     for cluster in state.clusters:
-        if cluster.is_serving:
+        if cluster.is_serving or (counts and cluster.levels):
             yield {"cluster": cluster.name} if cluster.name else NONE, cluster
 
 
-def parent(state: ProcessState) -> Labelled:
-    return itself(state) if state.workers else []
+def parent(state: ProcessState, _counts: bool) -> Labelled:
+    return [(NONE, state)] if state.workers else []
 
 
-def several(state: ProcessState) -> Labelled:
-    return [(NONE, state.listener)] if state.has_several else []
+def several(state: ProcessState, _counts: bool) -> Labelled:
+    has_names = state.has_several or any(each.name for each in state.clusters)
+    return [(NONE, state.listener)] if has_names else []
 
 
-def responses(state: ProcessState) -> Iterator[tuple[Labels, dict[str, int]]]:
+def responses(state: ProcessState, counts: bool) -> Iterator[tuple[Labels, dict[str, int]]]:
     """Final responses by code; of the only cluster with those to what was no cluster's yet."""
-    for labels, cluster in clusters(state):
+    for labels, cluster in clusters(state, counts):
         own = ServedState(answers=cluster.requests.own_responses)
         former = ServedState(answers={} if cluster.name else state.listener.own_responses)
         yield labels, summed([cluster.upstream.served, own, former]).answers
@@ -110,9 +112,9 @@ class Shown(NamedTuple):
     is_full: bool
 
 
-def endpoints(state: ProcessState) -> Labelled:
+def endpoints(state: ProcessState, counts: bool) -> Labelled:
     """Each of several; those without series of their own together, under the last name."""
-    for labels, cluster in clusters(state):
+    for labels, cluster in clusters(state, counts):
         groups: dict[str, list[EndpointState]] = {}
         for place, endpoint in enumerate(cluster.upstream.endpoints):
             groups.setdefault(endpoint.url if place < MAX_ENDPOINTS else OTHER, []).append(endpoint)

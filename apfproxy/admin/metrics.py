@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Labels = dict[str, str]
     Labelled = Iterable[tuple[Labels, Any]]
-    Owners = Callable[[Any], Labelled]
+    Owners = Callable[[Any, bool], Labelled]
     Numbers = Callable[[Any], Labelled]
 
 
@@ -43,7 +43,7 @@ ENCODE, CONTENT_TYPE = choose_encoder("")
 """The library's, for who accepts nothing else."""
 
 
-def itself(state: Any) -> Labelled:  # noqa: ANN401 - of any table
+def itself(state: Any, _counts: bool) -> Labelled:  # noqa: ANN401 - of any table
     """What is of the state itself."""
     return [(NONE, state)]
 
@@ -55,7 +55,7 @@ class Family(NamedTuple):
         numbers: Of each of what its series are of, with the labels of its own.
         bounds: Of the buckets of a histogram, in the metric's unit.
         unit: How many of the state's units are one of the metric's.
-        owners: What its series are of, with their labels.
+        owners: What its series are of, with their labels; if it counts, of what ended, too.
         is_always: Whether its help is on a page that has nothing that its series could be of.
         skips_empty: Whether an empty histogram has no series.
     """
@@ -76,11 +76,14 @@ class Family(NamedTuple):
             return "histogram"
         return {"total": "counter", "info": "info"}.get(self.name.rpartition("_")[2], "gauge")
 
+    def _owners(self, state: Any) -> Labelled:  # noqa: ANN401 - of any table
+        return self.owners(state, self.kind in {"counter", "histogram"})
+
     def samples(self, states: Mapping[str, Any]) -> Iterator[Sample]:
         """All series of states by the names of workers, "" for one without a name."""
         for worker, state in states.items():
             of_worker = {"worker": worker} if worker else NONE
-            for labels, owner in self.owners(state):
+            for labels, owner in self._owners(state):
                 for own, value in self.numbers(owner):
                     every = {**of_worker, **labels, **own}
                     if not self.bounds:
@@ -102,7 +105,7 @@ class Family(NamedTuple):
         head = encoded(Metric(name, self.help, kind))
         samples = self.samples(states)
         some = list(islice(samples, MOST_SAMPLES))
-        if some or self.is_always or any(list(self.owners(each)) for each in states.values()):
+        if some or self.is_always or any(list(self._owners(each)) for each in states.values()):
             yield head
         while some:
             metric = Metric(name, self.help, kind)
@@ -208,8 +211,8 @@ def each(owners: Owners, path: str, *, only: str = "", **labels: str) -> Owners:
     One without the attribute `only` has no series; `labels` are other attributes by their labels.
     """
 
-    def found(state: Any) -> Labelled:  # noqa: ANN401 - of any table
-        for outer, owner in owners(state):
+    def found(state: Any, counts: bool) -> Labelled:  # noqa: ANN401 - of any table
+        for outer, owner in owners(state, counts):
             records = getattr(owner, path)
             for record in records if isinstance(records, list) else [records]:
                 if record is not None and (not only or getattr(record, only)):

@@ -59,17 +59,19 @@ def _by(*key: str, outlives: bool = False) -> Rule:
 
     Args:
         key: The paths of these attributes.
-        outlives: Whether records stay that only processes had which ended.
+        outlives: Whether records stay that only processes had which ended; they do in any case
+            while nothing lives that could have some.
     """
     name_of = attrgetter(*key)
 
     def add(living: Values, ended: Values) -> list[Any]:
         groups: dict[Hashable, tuple[list[Any], list[Any]]] = {}
+        stay = outlives or not living
         for place, lists in enumerate((living, ended)):
             for record in chain.from_iterable(lists):
                 name = name_of(record)
                 if name not in groups:
-                    if (place and not outlives) or len(groups) >= MAX_RECORDS:
+                    if (place and not stay) or len(groups) >= MAX_RECORDS:
                         continue
                     groups[name] = [], []
                 groups[name][place].append(record)
@@ -119,6 +121,8 @@ ALL: Final = _living(all)
 MEAN: Final = _living(fmean)
 COUNT: Final = _all(sum)
 BY_NAME: Final = _by("name")
+NEVER_EMPTY: Final = Rule(lambda living, ended: BY_NAME.add(list(filter(None, living)), ended))
+"""Of records that nothing which serves is without: those of ended processes stay until then."""
 BY_KIND: Final = _by("kind", outlives=True)
 BY_LEVEL: Final = _by("priority_level", "name", outlives=True)
 BY_FILE: Final = _by("setting", "file")
@@ -209,6 +213,8 @@ class MeterState(State, frozen=True):
 class LevelState(Growing):
     """A priority level; all from `is_used` on is as it is here if no request ever came to it.
 
+    It is used in a sum, too, if one came to it in a process that ended.
+
     Attributes:
         priority: As an annotation has it.
         is_reachable: Whether any request can come to it, see `flowcontrol.level_summary`.
@@ -238,7 +244,7 @@ class LevelState(Growing):
     priority: First[int | None] = None
     queue_count: Annotated[int, MAX] = 0
 
-    is_used: Annotated[bool, ANY] = False
+    is_used: Annotated[bool, _all(any)] = False
     is_idle: Annotated[bool, ALL] = True
     seats_in_use: Amount = 0
     requests_executing: Amount = 0
@@ -522,14 +528,12 @@ def _weighted(lists: Values) -> list[float]:
     )
 
 
-def _fleet(views: Values, ended: Values) -> Any:  # noqa: ANN401 - a `FleetView`, or nothing
+def _fleet(views: Values, ended: Values) -> FleetView:
     """The fleet as a member that holds its claim says; each member of this machine as it says.
 
-    What this machine may use is the sum of what its workers may.
+    What this machine may use is the sum of what its workers may: of ended ones only counts stay.
     """
-    if not views:
-        return NOTHING
-    shown = next((view for view in views if view.state == "held"), views[0])
+    shown = next((view for view in views if view.state == "held"), (*views, *ended)[0])
     own = {
         member.key: msgspec.structs.replace(member, state=view.state)
         for view in views
@@ -537,7 +541,7 @@ def _fleet(views: Values, ended: Values) -> Any:  # noqa: ANN401 - a `FleetView`
         if member.is_self
     }
     seats, counts = ("claim", "in_force", "safe_share"), ("refreshes", "conflicts", "failures")
-    return msgspec.structs.replace(
+    found: FleetView = msgspec.structs.replace(
         shown,
         **{name: sum(getattr(view, name) for view in views) for name in seats},
         **{name: sum(getattr(view, name) for view in (*views, *ended)) for name in counts},
@@ -545,6 +549,7 @@ def _fleet(views: Values, ended: Values) -> Any:  # noqa: ANN401 - a `FleetView`
         lost=max(view.lost for view in (*views, *ended)),
         members=tuple(own.get(member.key, member) for member in shown.members),
     )
+    return found
 
 
 class ClusterState(Growing):
@@ -554,7 +559,7 @@ class ClusterState(Growing):
         name: "" for the only one of a process.
         where: Its hosts and its path prefix.
         problem: Why its settings are not in force; "" if they are.
-        is_serving: Whether all that follows is known.
+        is_serving: Whether all that follows is known; if not, it may be what ended processes had.
         server_concurrency_limit: Seats; of those that others share, `shared_limit`, its part.
         members: How many share it.
         source: Where the objects come from, in a few words.
@@ -580,7 +585,7 @@ class ClusterState(Growing):
     dangling: Annotated[int, MAX] = 0
     unused_additions: Annotated[int, MAX] = 0
     loads: LoadsState = msgspec.field(default_factory=LoadsState)
-    levels: Annotated[list[LevelState], BY_NAME] = []
+    levels: Annotated[list[LevelState], NEVER_EMPTY] = []
     flow_schemas: Annotated[list[FlowSchemaState], BY_LEVEL] = []
     in_flight: Amounts = {}
     in_queue: Amounts = {}
@@ -751,7 +756,7 @@ class ProcessState(Growing):
     access_log: AccessLogState | None = None
     traces: TracesState | None = None
     admin: AdminState | None = None
-    clusters: Annotated[list[ClusterState], BY_NAME] = []
+    clusters: Annotated[list[ClusterState], NEVER_EMPTY] = []
     workers: Annotated[list[WorkerState], JOINED] = []
     restarts: Count = 0
 
@@ -777,7 +782,7 @@ class FlowSchemaCounts(State, frozen=True):
 class ClusterCounts(State, frozen=True):
     name: First[str] = ""
     is_serving: Annotated[bool, ANY] = False
-    levels: Annotated[list[LevelCounts], BY_NAME] = []
+    levels: Annotated[list[LevelCounts], NEVER_EMPTY] = []
     flow_schemas: Annotated[list[FlowSchemaCounts], BY_LEVEL] = []
 
 
@@ -785,7 +790,7 @@ class ProcessCounts(State, frozen=True):
     """What is read of the same bytes as a `ProcessState` in a fraction of the time."""
 
     has_several: Annotated[bool, ANY] = False
-    clusters: Annotated[list[ClusterCounts], BY_NAME] = []
+    clusters: Annotated[list[ClusterCounts], NEVER_EMPTY] = []
 
 
 class Moment:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.admin.admin import DUMPS, MAX_DUMPS, MISSING, OF_A_CLUSTER, OF_ALL, AdminPages
 from apfproxy.admin.explain_page import USAGE, explained
@@ -507,6 +508,39 @@ async def test_neither_clusters_nor_workers(
 ) -> None:
     """A name that means nothing here is refused rather than left out."""
     assert text in await read(client, path, status)
+
+
+def counts_in(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """What a page of metrics counts, but the time that processes took."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        if family.type in {"counter", "histogram"} and family.name != "process_cpu_seconds"
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize("names", [[""], ["a", "b"]])
+async def test_counts_stay(scene: Scene, names: list[str]) -> None:
+    """No counter goes while nobody tells anything, or until the next request; all else does."""
+    former, new = (Process(dict.fromkeys(names, each)) for each in (scene, Scene(())))
+    parent = Parent(former.told(1))
+    query = "".join(f"?cluster={name}" for name in filter(None, names[:1]))
+    async with talking_to(parent.states) as client:
+        before = counts_in(await read(client, "/metrics"))
+        parent.workers.slots = [former.told(1, is_silent=True)]
+        silent = await read(client, "/metrics")
+        nobody = await read(client, f"/debug/limits{query}", 503)
+        parent.states.end(former.encoded())
+        parent.workers.slots = [new.told(1)]
+        after = await read(client, "/metrics")
+
+    assert any(name.endswith("demand_seats_count") for name, _ in before)
+    for text in (silent, after):
+        counts = counts_in(text)
+        assert {} == {key: value for key, value in before.items() if counts.get(key, -1) < value}
+    assert [] == lines(silent, EXECUTING) == lines(silent, "apfproxy_upstream_connections{")
+    assert "no worker answers\nworker 1: it shows no life\n" == nobody
 
 
 @pytest.mark.parametrize(
