@@ -424,7 +424,7 @@ async def test_a_queued_client_that_leaves_frees_its_place(leave: Callable[[Peer
         await following.read_answer()
 
         assert b"GET /following HTTP/1.1" == arrival.request.line
-        assert 1 == queue_set.cancelled_total
+        assert (1, 0) == (queue_set.cancelled_total, queue_set.rejected_total)
 
 
 @over_both_protocols
