@@ -256,15 +256,15 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
         place = worker_place(os.environ)
     except OperatorError as error:
         raise CommandError(str(error)) from error
-    read: Callable[[], Settings] = partial(read_settings, settings_path, flags)
+    file = SettingsFile(settings_path, partial(read_settings, settings_path, flags))
     if place is None:
-        return _serve(SettingsFile(settings_path, read), None)
+        return _serve(file, None)
     name_worker(place.index)
     whole = parents_settings(place)
     shown = whole or Settings()
     configure_logging(shown.log_level, shown.log_format)
     try:
-        read = PlacedSettings(place, whole, read)
+        read = PlacedSettings(place, whole, file.read_again)
         return _serve(SettingsFile(settings_path, read, is_told=True), place)
     except click.ClickException as error:
         for line in error.format_message().splitlines():

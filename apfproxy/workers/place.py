@@ -154,12 +154,15 @@ class PlacedSettings:
 
     def __call__(self) -> Settings:
         """OperatorError if they cannot be used, or not without a restart."""
-        whole = self._read()
-        if self._whole is not None:
-            whole, _ = mergeable(self._whole, whole)  # the parent names what takes a restart
+        if self._whole is None:
+            whole = self._read()
+        elif self._clusters is None:
+            whole = self._whole  # at the start, when those of the file may have been refused
+        else:
+            whole, _ = mergeable(self._whole, self._read())  # the parent names what is fixed
         self._whole = whole
         if self._clusters is None:
-            self._clusters = len(whole.clusters)  # at the start, as no lease changes later
+            self._clusters = len(whole.clusters)  # as no lease changes later
         return placed(whole, self._place, self._clusters)
 
 

@@ -9,6 +9,7 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
 from click.testing import CliRunner
 
 from apfproxy.cli.commands import cli
@@ -43,6 +44,12 @@ clusters:
   upstream: {{url: "{upstream}"}}
   flowControl: {{serverConcurrencyLimit: 40}}
 """
+SETTINGS = """
+workers: 2
+upstream: {{url: "{upstream}"}}
+downstream: {{listen: "127.0.0.1:0"}}
+admin: "127.0.0.1:0"
+""".lstrip()
 SEATS = 40
 DISPATCHED = re.compile(r"(?m)^apiserver_flowcontrol_dispatched_requests_total\{.*\} (.*)$")
 LIVE = "document.getElementById('connection').dataset.state === 'live'"
@@ -58,7 +65,7 @@ GAP = """
 
 
 @contextlib.contextmanager
-def workers(*flags: str) -> Iterator[tuple[Served, int, int]]:
+def workers(*flags: str, requests: int = REQUESTS) -> Iterator[tuple[Served, int, int]]:
     """A proxy of two workers that has had some requests: the parent, its port, the admin's."""
     with (
         started_upstream() as upstream,
@@ -70,10 +77,10 @@ def workers(*flags: str) -> Iterator[tuple[Served, int, int]]:
     ):
         found = served.line(STARTED)
         port, admin = int(found[1]), int(found[2])
-        with connections(port, REQUESTS, REQUEST) as clients:
+        with connections(port, requests, REQUEST) as clients:
             for each in clients:
                 assert answered(each) == 200
-        while sum(dispatched(admin)) < REQUESTS:
+        while sum(dispatched(admin)) < requests:
             pass  # workers tell their parent once a second
         yield served, port, admin
 
@@ -254,27 +261,51 @@ async def test_live_page(tmp_path: Path) -> None:
 
 
 def test_settings_that_workers_refuse(tmp_path: Path) -> None:
-    """They are in force nowhere; worker and parent say why, with time and name."""
+    """They are in force nowhere, nor where a worker starts; the parent says why."""
     settings, tokens = tmp_path / "settings.yaml", tmp_path / "tokens"
     tokens.write_text("a" * 40)
-    settings.write_text(
-        "workers: 2\nupstream: {url: 'http://127.0.0.1:9'}\nadmin: 127.0.0.1:0\n"
-        "downstream: {listen: '127.0.0.1:0'}\n"
-    )
-    with command("serve", "--settings", str(settings)) as served:
-        admin = int(served.line(STARTED)[2])
-        refused = f"authentication: {{tokenFile: nowhere}}\nadminReadTokenFile: {tokens}\n"
-        settings.write_text(settings.read_text() + refused)
-        served.line(r"ERROR apfproxy.app.reloading: .*:5: authentication.tokenFile: .*: cannot be")
-        served.line(r"ERROR apfproxy.app.reloading: the settings cannot be used, and stay")
-        status, health = ask(admin, "/readyz?verbose")
-        open_to_all, _ = ask(admin, "/metrics")
-        os.kill(children(served)[0], signal.SIGKILL)
-        served.line(r"Z ERROR worker 1 apfproxy.cli.serve: .*:5: authentication.tokenFile")
-        served.end()
+    with started_upstream() as upstream:
+        settings.write_text(SETTINGS.format(upstream=upstream))
+        with command("serve", "--settings", str(settings)) as served:
+            found = served.line(STARTED)
+            port, admin = int(found[1]), int(found[2])
+            refused = f"authentication: {{tokenFile: nowhere}}\nadminReadTokenFile: {tokens}\n"
+            settings.write_text(settings.read_text() + refused)
+            served.line(r"ERROR apfproxy.app.reloading: .*:5: authentication.tokenFile: .*: cannot")
+            served.line(r"ERROR apfproxy.app.reloading: the settings cannot be used, and stay")
+            status, health = ask(admin, "/readyz?verbose")
+            open_to_all, _ = ask(admin, "/metrics")
+            os.kill(children(served)[0], signal.SIGKILL)
+            served.line("worker 1 serves again")
+            statuses = {ask(port, "/")[0] for _ in range(20)}
+            served.end()
 
-    assert (status, open_to_all) == (200, 200)
+    assert (status, open_to_all, statuses) == (200, 200, {200})
     assert "[-]settings failed" in health
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        pytest.param("", id="emptied"),
+        pytest.param("adminReadTokenFile: nowhere\npreset: http\n", id="by-the-parent-alone"),
+    ],
+)
+def test_worker_that_starts_while_settings_are_refused(refused: str, tmp_path: Path) -> None:
+    """It has those in force: nobody comes in who did not before."""
+    settings = tmp_path / "settings.yaml"
+    (tmp_path / "tokens").write_text("a-good-token,u,1\n")
+    settings.write_text("authentication: {tokenFile: tokens, anonymous: false}\n")
+    with workers("--settings", str(settings), requests=0) as (served, port, _):
+        settings.write_text(refused)
+        served.line("the settings cannot be used, and stay as they were")
+        for _ in range(2):
+            os.kill(children(served)[0], signal.SIGKILL)
+            served.line(r"worker \d serves again")
+        wrong = {ask(port, "/", head="Authorization: Bearer wrong\r\n")[0] for _ in range(20)}
+        right = {ask(port, "/", head="Authorization: Bearer a-good-token\r\n")[0] for _ in range(9)}
+
+    assert ({401}, {200}) == (wrong, right)
 
 
 def test_settings_that_take_a_restart(tmp_path: Path) -> None:

@@ -107,9 +107,9 @@ def test_settings_of_other_code(data: bytes) -> None:
 
 
 def test_settings_in_force() -> None:
-    """What takes a restart is the parent's, though the file has another; else the file counts."""
+    """A worker begins with them; later the file counts, but not for what takes a restart."""
     before = Settings(fleet=FleetSettings(store="redis://a"))
-    reads = [Settings(log_level="debug", workers=9), Settings(admin=None)]
+    reads = [Settings(log_level="debug", workers=9)]
     read = PlacedSettings(PLACE, before, reads.pop)
     found = [read(), read()]
     without = PlacedSettings(PLACE, None, lambda: Settings(workers=3))()
