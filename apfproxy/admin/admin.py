@@ -37,6 +37,7 @@ from apfproxy.admin.responses import (
     page_file,
     page_response,
     sliced_response,
+    turn,
     wants_json,
     wants_page,
 )
@@ -283,6 +284,7 @@ class AdminPages:
 
     async def _process(self, request: web.Request) -> ProcessState:
         worker = request.query.get(ONE)
+        await turn()  # the state of some workers takes 20 ms
         process = await (self._states.state() if worker is None else self._states.one(worker))
         missing.set([each.name for each in process.workers if each.problem])
         return process

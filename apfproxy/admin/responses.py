@@ -66,8 +66,8 @@ FILE_HEADERS = {
 """The pages insert everything about users, FlowSchemas and errors as text, never as markup, and
 their policy allows only these files to be loaded or run."""
 
-_slicing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""Held while a slice is made, and for a turn of the loop after it."""
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+"""Held for a turn of the loop."""
 
 
 @web.middleware
@@ -160,19 +160,22 @@ async def sliced_response(
     return response
 
 
-async def taking_turns(slices: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """The slices of a page, each made when it is the page's turn.
+async def turn() -> None:
+    """Wait until it is one's turn to make a page or a slice of one.
 
-    Of all such pages one slice is made in a turn of the loop, so that many of them at once hold up
-    other work no longer than one does.
+    Of all that wait one goes on in a turn of the loop, so that many of them at once hold up other
+    work no longer than one does.
     """
-    lock = _slicing.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        await asyncio.sleep(0)
+
+
+async def taking_turns(slices: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """The slices of a page, each made when it is the page's turn."""
     iterator = iter(slices)
     while True:
-        async with lock:
-            each = next(iterator, None)
-            await asyncio.sleep(0)
-        if each is None:
+        await turn()
+        if (each := next(iterator, None)) is None:
             return
         yield each
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.admin.admin import DUMPS, MAX_DUMPS, MISSING, OF_A_CLUSTER, OF_ALL, AdminPages
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aiohttp.web import Application, Request
 
     from apfproxy.admin.sources import States
+    from apfproxy.admin.state import ProcessState
 
     Client = TestClient[Request, Application]
 
@@ -564,6 +565,28 @@ async def test_only_a_silent_worker(workers: tuple[Process, Process], path: str)
     assert "worker 2" in silent
     assert "shows no life" in silent
     assert "worker: there is none named '9'; there are 1, 2" in unknown
+
+
+async def test_many_pages_at_once(workers: tuple[Process, Process]) -> None:
+    """One is made in a turn of the loop, so that others, such as health pages, go on meanwhile."""
+    turns = 0
+    made: list[int] = []
+
+    class Counted(WorkersStates):
+        async def state(self) -> ProcessState:
+            made.append(turns)
+            return await super().state()
+
+    parent = Parent(workers[0].told(1))
+    pages = AdminPages(Counted(parent.workers, lambda: ProcessParts(started_s=1.0, health=())))
+    request = make_mocked_request("GET", "/debug/limits")
+    asked = asyncio.gather(*(pages.limits(request) for _ in range(10)))
+    while not asked.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert {200} == {response.status for response in await asked}
+    assert 10 == len(set(made))
 
 
 async def test_dumps_at_once(workers: tuple[Process, Process]) -> None:
