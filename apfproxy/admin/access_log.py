@@ -107,7 +107,7 @@ class AccessLog:
             self._descriptor = open_log(self._path)
         except OSError as error:
             raise AccessLogError(
-                f"the access log {self._path} cannot be opened: {error.strerror}"
+                f"accessLog.path: the access log {self._path} cannot be opened: {error.strerror}"
             ) from error
         self._thread.open(self._run)
 

@@ -382,7 +382,7 @@ class ProxyProcess:
         controllers = [each.controller for each in self.clusters]
         seats = sum(each.server_concurrency_limit for each in controllers)
         levels = sum(len(each.levels) for each in controllers)
-        return f"{seats} seats, {levels} priority levels"
+        return f"{counted(seats, 'seat')}, {counted(levels, 'priority level')}"
 
     def _log_only(self, settings: Settings, cluster: Cluster, admin: Address | None) -> None:
         """What a start says of the only cluster."""

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from apfproxy.base import build
 from apfproxy.base.held_signals import INTERRUPTED, release, release_interrupt
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
-from apfproxy.cli.flags import give_variables, name_variable
+from apfproxy.cli.flags import give_variables, name_variable, with_advice
 from apfproxy.proxy.http2 import available
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.UsageError as error:
         if isinstance(error, click.BadParameter):
             name_variable(error)
+        error = with_advice(error)
         context = error.ctx or click.Context(cli, info_name="apfproxy")
         command = " ".join(filter(None, (context.command_path, context.invoked_subcommand)))
         message = " ".join(error.format_message().split()).removesuffix(".")

@@ -23,7 +23,7 @@ from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explanation_text import explanation_lines
 from apfproxy.cli.kubectl_phrases import doubts_about, parse_path_request, parse_phrase
-from apfproxy.cli.offline import is_offline, objects_options, offline_controller
+from apfproxy.cli.offline import controller_of_flags, is_offline, objects_options
 from apfproxy.cli.parameters import (
     Parsed,
     WholeNumber,
@@ -211,7 +211,7 @@ def explained_offline(
 ) -> Explanation:
     """Explain a request by objects."""
     found = explained(
-        offline_controller(objects.pop("objects"), **objects, hash_seed=hash_seed),
+        controller_of_flags(objects.pop("objects"), **objects, hash_seed=hash_seed),
         LearnedCosts(lambda: 0),
         asked.user,
         preset.attributes_of(asked.method, asked.target),

@@ -7,8 +7,10 @@ things, and one environment may be that of several commands.  A flag wins over i
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -82,6 +84,20 @@ def name_variable(error: click.BadParameter) -> None:
     source = error.ctx.get_parameter_source(error.param.name)
     if source is ParameterSource.ENVIRONMENT and isinstance(error.param.envvar, str):
         error.param_hint = f"variable {error.param.envvar}"
+
+
+def with_advice(error: click.UsageError) -> click.UsageError:
+    """The error, which says what flag, or what value of a choice, is probably meant."""
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        nearest = difflib.get_close_matches(error.option_name, error.possibilities, 1, 0.0)
+        return click.NoSuchOption(error.option_name, possibilities=nearest, ctx=error.ctx)
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        given = re.match(r"'([^']*)' is not one of ", error.message)
+        choices = getattr(error.param.type, "choices", ())
+        if given is not None and (meant := closest(given[1], map(str, choices), 0.6)):
+            text = f"{error.message.removesuffix('.')}; did you mean {meant}?"
+            return click.BadParameter(text, error.ctx, error.param, error.param_hint)
+    return error
 
 
 class SectionedCommand(click.Command):

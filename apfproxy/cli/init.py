@@ -87,7 +87,7 @@ def init(kind: str, directory: Path, image: str | None) -> int:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            raise CommandError(f"{path}: {error.strerror}") from error
+            raise CommandError(f"{path}: cannot be made: {error.strerror}") from error
         click.echo(f"wrote {path}")
     click.echo(f"\nThe steps are in {directory / 'README.md'}; lines with CHANGE wait for you:")
     for path, text in texts.items():

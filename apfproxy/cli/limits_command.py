@@ -14,7 +14,7 @@ from apfproxy.admin.tables import how_seen, share_text
 from apfproxy.admin.verdict import fleet_findings
 from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.offline import is_offline, objects_options, offline_controller
+from apfproxy.cli.offline import controller_of_flags, is_offline, objects_options
 from apfproxy.cli.parameters import admin_option, aligned, cluster_option, output_option
 from apfproxy.fleet.ledger import LeaseState
 from apfproxy.fleet.view import FleetView
@@ -122,7 +122,7 @@ def limits(
     else:
         if is_idle:
             whole: LevelsSummary = summarize_levels(
-                offline_controller(objects.pop("objects"), **objects)
+                controller_of_flags(objects.pop("objects"), **objects)
             )
             where = "an idle proxy"
         else:

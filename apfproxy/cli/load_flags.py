@@ -92,6 +92,8 @@ def parse_share(text: str, whole: str) -> float:
     """Read a share, 0 to 1, as a percentage or a number."""
     number = text.removesuffix("%")
     if NUMBER.fullmatch(number) is not None:
+        if number == text and float(text) >= 1:
+            raise ValueError(f"{whole!r} may mean a percentage or all: write {whole}%, or 100%")
         share = float(number) / (100 if text.endswith("%") else 1)
         if share <= 1:
             return share

@@ -16,7 +16,9 @@ from apfproxy.cli.errors import CommandError
 from apfproxy.cli.parameters import WholeNumber, preset_option, suggested_objects_option
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.lint.linter import other_api
 from apfproxy.objects.decode import parts_of
+from apfproxy.objects.field_errors import one_line
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API, PROMPT, FlowControlSettings
 from apfproxy.simulation.virtual_clock import VirtualClock
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
@@ -127,4 +129,24 @@ def offline_controller(
         is_prompt=(limit_adjustment or defaults.limit_adjustment) == PROMPT,
     )
     controller.commit(controller.digest(objects))
+    return controller
+
+
+def controller_of_flags(
+    paths: Sequence[str],
+    *,
+    preset: str | None,
+    **others: Any,  # noqa: ANN401 - as of `offline_controller`
+) -> Controller:
+    """The controller of `objects_options`; what of the objects is not used is said on stderr."""
+    controller = offline_controller(paths, preset=preset, **others)
+    for name, level in controller.in_force.dangling.items():
+        text = f'FlowSchema {name} is not used: there is no priority level "{level}"'
+        click.echo(one_line(f"APF101: {text}"), err=True)
+    if preset is None:
+        built_in = PRESETS[KUBERNETES_API].objects()
+        given = (each.object for each in controller.in_force.checked.values())
+        for each in other_api(each for each in given if each not in built_in):
+            text = f"{each.kind} {each.name}: {each.message}.  {each.found.advice}"
+            click.echo(one_line(f"{each.found.id}: {text}"), err=True)
     return controller

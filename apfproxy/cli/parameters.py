@@ -169,7 +169,7 @@ def admin_option(command: Command) -> Command:
         files = {name: others.pop(f"admin_{name}") for name in names}
         if any(files[name] for name in names[1:]) and not admin.is_tls:
             raise click.UsageError(
-                "--admin-ca-file, --admin-cert-file and --admin-key-file go with --admin https://..."
+                "--admin-ca-file, --admin-cert-file and --admin-key-file go with an --admin of https://"
             )
         if bool(files["cert_file"]) != bool(files["key_file"]):
             raise click.UsageError("--admin-cert-file and --admin-key-file go together")

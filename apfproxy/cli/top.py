@@ -56,7 +56,7 @@ def parse_interval(text: str) -> float:
     """Read the time between two looks, in seconds; ValueError if it is none, or of no use."""
     interval_s = parse_duration(text)
     if not LEAST_INTERVAL_S <= interval_s <= LARGEST_INTERVAL_S:
-        raise ValueError(f"expected a duration from 100ms to 1h, not {text!r}")
+        raise ValueError(f"expected a duration with its unit, from 100ms to 1h, not {text!r}")
     return interval_s
 
 

@@ -178,10 +178,9 @@ def readable(url: str, found: Any) -> Json:  # noqa: ANN401 - any JSON
             each["ago"] = state["time"] - (each["since"] or state["time"])
         render(View(url, state), None)
     except UNREADABLE as error:
-        why = one_line(f"{type(error).__name__}: {error}"[:LONGEST])
         raise CommandError(
-            f"{url} answers {PATH} in another way than this version ({why});"
-            " is that the admin listener of a proxy?"
+            f"{url} answers {PATH} in another way than this version; is that the admin listener of"
+            " a proxy, and not its --listen?"
         ) from error
     return state
 

@@ -51,6 +51,9 @@ TOO_MANY_REQUESTS = 429
 LATEST_S = 7_258_118_400
 """The year 2200; nanoseconds since 1970 have to fit into 64 bits."""
 
+MOST_EXAMPLES = 3
+"""Broken lines that are shown of a file that is another one."""
+
 
 class TooManyBrokenError(ValueError):
     """So many lines are broken that this is not the log that it was said to be."""
@@ -137,10 +140,11 @@ def _read(
     def refuse(number: int, message: str) -> None:
         records.break_line(number, message)
         if records.broken > max_broken:
-            shown = "\n".join(f"line {number}: {message}" for number, message in records.problems)
+            examples = records.problems[:MOST_EXAMPLES]
+            shown = "\n".join(f"line {number}: {message}" for number, message in examples)
             are = "line is" if max_broken == 1 else "lines are"
             raise TooManyBrokenError(
-                f"{shown}\nmore than {max_broken} {are} broken: is this the right file?"
+                f"more than {max_broken} {are} broken: is this the right file?\n{shown}"
             )
 
     wrapped = WrappedLines(wanted, lambda entry: take(entry, records), refuse)

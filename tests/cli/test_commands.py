@@ -49,7 +49,17 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["srve"], "apfproxy: there is no command 'srve'; did you mean serve?"),
         (["docs"], "apfproxy: there is no command 'docs'; expected one of apiserver, check, "),
-        (["serve", "--upstrem", "x"], "apfproxy serve: No such option"),
+        (
+            ["serve", "--upstrem", "x"],
+            "apfproxy serve: No such option '--upstrem'. Did you mean '--upstream'? (s",
+        ),
+        (
+            ["serve", "--preset", "htp"],
+            (
+                "apfproxy serve: Invalid value for '--preset': 'htp' is not one of 'kubernetes',"
+                " 'http'; did you mean http? (see"
+            ),
+        ),
         (["demo", "--seconds", "0"], "apfproxy demo: Invalid value for '--seconds': expected"),
         (
             ["demo", "--seconds", "nan"],
@@ -217,3 +227,19 @@ def test_interrupted_import(
     assert INTERRUPTED == main(["odds", "--help"])
     assert ["apfproxy.cli.odds"] == imported
     assert "apfproxy: interrupted" == capsys.readouterr().err.strip()
+
+
+def test_interrupted_start() -> None:
+    """SIGINT while the entry itself is imported ends in one line, too."""
+    code = (
+        "import sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'apfproxy.base.held_signals': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+        "import apfproxy.cli.main\n"
+    )
+    done = subprocess.run(  # noqa: S603 - this interpreter
+        [sys.executable, "-c", code], capture_output=True, check=False
+    )
+    assert (INTERRUPTED, b"apfproxy: interrupted\n") == (done.returncode, done.stderr)

@@ -169,4 +169,7 @@ def test_unwritable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
 
     assert 1 == main(["init", "gateway", str(tmp_path / "file" / "below")])
-    assert f"{tmp_path / 'file' / 'below'}" in capsys.readouterr().err
+    assert (
+        f"{tmp_path / 'file' / 'below' / 'README.md'}: cannot be made: Not a dir"
+        in capsys.readouterr().err
+    )

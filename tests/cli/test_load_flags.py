@@ -74,6 +74,7 @@ BAD: dict[Callable[..., object], list[tuple[str, str]]] = {
     parse_faults: [
         ("404=1%", "expected one of 500=SHARE, reset=SHARE, stall=SHARE"),
         ("500", "expected a share from 0% to 100%"),
+        ("500=1", "write 500=1%, or 100%"),
         ("500=x", "expected a share from 0% to 100%"),
         ("500=101%", "expected a share from 0% to 100%"),
         ("500=1% 500=2%", "500 is given twice"),

@@ -59,7 +59,7 @@ def test_admin_with_credentials() -> None:
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        (("--admin-ca-file", "a"), "go with --admin https://"),
+        (("--admin-ca-file", "a"), "go with an --admin of https://"),
         (("--admin", "https://a", "--admin-cert-file", "a"), "go together"),
     ],
 )

@@ -312,7 +312,7 @@ WRONG = {
     "--audit-log .": ". cannot be read: Is a dir",
     "--audit-log empty": "empty: there is no",
     "--access-log wrong": "wrong:2: JSON is malformed",
-    "--access-log wrong --max-broken-lines 0": "wrong: line 2: JSON is malformed",
+    "--access-log wrong --max-broken-lines 0": "wrong: more than 0 lines are broken: is this the",
     "--access-log long": "long: its requests lie 365 days apart",
     "--access-log log.gz": "log.gz:1: Object missing required field",
     "--audit-log log.zst": "log.zst is compressed otherwise than by gzip: unpack it first",

@@ -270,15 +270,17 @@ async def test_look_at_a_proxy() -> None:
 )
 def test_what_cannot_be_shown(answer: Any) -> None:  # noqa: ANN401 - any JSON
     """Numbers that no proxy has are not taken."""
-    with pytest.raises(CommandError, match=r"answers /debug/live in another way than this version"):
+    with pytest.raises(
+        CommandError, match=r"answers /debug/live in another way than this version; is that"
+    ):
         readable(URL, answer)
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--interval", "1ms"], "expected a duration from 100ms to 1h, not '1ms'"),
-        (["--interval", "2h"], "expected a duration from 100ms to 1h, not '2h'"),
+        (["--interval", "1ms"], "expected a duration with its unit, from 100ms to 1h, not '1ms'"),
+        (["--interval", "2h"], "expected a duration with its unit, from 100ms to 1h, not '2h'"),
         (["--interval", "soon"], "expected a duration such as 32s, 500ms or 1m30s, not 'soon'"),
         (
             ["--admin", "here"],

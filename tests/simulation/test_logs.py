@@ -142,12 +142,13 @@ def test_broken_events(changes: dict[str, Any] | bytes, message: str) -> None:
 def test_too_many_broken_lines() -> None:
     """Such a file is another one than it was said to be."""
     with pytest.raises(TooManyBrokenError) as error:
-        read_audit_log([b"a", b"b"], 1)
+        read_audit_log([b"a"] * 5, 4)
 
     assert str(error.value).splitlines() == [
+        "more than 4 lines are broken: is this the right file?",
         "line 1: JSON is malformed: invalid character (byte 0)",
         "line 2: JSON is malformed: invalid character (byte 0)",
-        "more than 1 line is broken: is this the right file?",
+        "line 3: JSON is malformed: invalid character (byte 0)",
     ]
 
 
