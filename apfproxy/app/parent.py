@@ -162,19 +162,18 @@ class Parent:
         ]
 
     async def renew(self, settings: Settings) -> None:
-        """Take other settings once the workers have, which read theirs and their files again.
+        """Take other settings once the workers have, which read their files again.
 
         OperatorError if they, the token of writers, or what gives access to the admin listener,
         cannot be used.
         """
         access = await self.access.prepare(settings)
         put_token = nothing if self._store is None else self._store.api.prepare_token(settings)
-        if problems := await self.workers.read_again():
+        if problems := await self.workers.renew(settings):
             access.discard()
             raise OperatorError("\n".join(problems))
         put_token()
         access.commit()
-        self.workers.settings = settings
 
     async def read_again(self) -> None:
         """Read what gives access to the admin listener; the workers have read their files."""

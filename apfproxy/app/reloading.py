@@ -66,8 +66,7 @@ class SettingsFile:
     Args:
         path: Of the file; None for flags alone.
         read: Gives the settings, or OperatorError; it blocks on the file system.
-        is_told: Whether the parent of workers watches the file, and says when to read it again,
-            also when it retries.
+        is_told: Whether the parent of workers reads the file, and says what is in it.
 
     Attributes:
         refused: Why the settings that were read last are not in force; empty if they are.
@@ -105,8 +104,9 @@ class SettingsFile:
         it, or has no room left on the disk, does not mean them.
         """
         settings = self.read()
-        if self._path is not None and self._path.exists() and not self._path.stat().st_size:
-            raise OperatorError(f"{self._path}: is empty; write the settings that are meant")
+        path = None if self.is_told else self._path
+        if path is not None and path.exists() and not path.stat().st_size:
+            raise OperatorError(f"{path}: is empty; write the settings that are meant")
         return settings
 
     def problems_of(self, error: OperatorError) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ from apfproxy.settings.values import (
     parse_service,
     parse_upstream_url,
 )
-from apfproxy.workers.place import PlacedSettings, parents_settings, worker_count, worker_place
+from apfproxy.workers.place import SentSettings, worker_count, worker_place
 from apfproxy.workers.worker import ParentLink
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from apfproxy.app.process import ProxyProcess
     from apfproxy.base.signals import Signals
     from apfproxy.settings import Address
-    from apfproxy.workers.place import WorkerPlace
 
 EPILOG = f"""\b
 Examples:
@@ -260,19 +259,17 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
     if place is None:
         return _serve(file, None)
     name_worker(place.index)
-    whole = parents_settings(place)
-    shown = whole or Settings()
-    configure_logging(shown.log_level, shown.log_format)
+    configure_logging(Settings().log_level, Settings().log_format)
+    sent = SentSettings(place, file.read_again)
     try:
-        read = PlacedSettings(place, whole, file.read_again)
-        return _serve(SettingsFile(settings_path, read, is_told=True), place)
+        return _serve(SettingsFile(settings_path, sent, is_told=True), sent)
     except click.ClickException as error:
         for line in error.format_message().splitlines():
             log.error("%s", line)  # noqa: TRY400 - for the operator, with time and worker
         return error.exit_code
 
 
-def _serve(file: SettingsFile, place: WorkerPlace | None) -> int:
+def _serve(file: SettingsFile, sent: SentSettings | None) -> int:
     try:
         settings = file.read()
     except ConflictError as error:
@@ -283,9 +280,9 @@ def _serve(file: SettingsFile, place: WorkerPlace | None) -> int:
     except OperatorError as error:
         raise SettingsFileError(*file.problems_of(error)) from error
     configure_logging(settings.log_level, settings.log_format)
-    if place is None:  # else the parent has said it
+    if sent is None:  # else the parent has said it
         warn_of_fleet(settings)
-    return run_in_loop(run(settings, file=file, place=place))
+    return run_in_loop(run(settings, file=file, sent=sent))
 
 
 def warn_of_fleet(settings: Settings) -> None:
@@ -353,15 +350,15 @@ async def run(
     on_started: Callable[[Any], None] | None = None,
     *,
     file: SettingsFile | None = None,
-    place: WorkerPlace | None = None,
+    sent: SentSettings | None = None,
 ) -> int:
     """Serve until a signal, then drain; returns the exit code; CommandError if it cannot start.
 
     `on_started` is called with the program when connections are accepted.  `file` is what the
     settings are read from again, at SIGHUP and when it changes; None where they never change.
-    `place` is a worker's; None if this process is none.
+    `sent` are a worker's; None if this process is none.
     """
-    count = 0 if place is not None else worker_count(settings.workers)
+    count = 0 if sent is not None else worker_count(settings.workers)
     # A parent does without most of a proxy's modules.
     if count:
         from apfproxy.app.parent import Parent  # noqa: PLC0415 - as above
@@ -369,8 +366,8 @@ async def run(
         from apfproxy.app.process import ProxyProcess  # noqa: PLC0415 - as above
 
     def make(signals: Signals) -> ProxyProcess | Parent:
-        if place is not None:
-            parent = ParentLink(place, signals)
+        if sent is not None:
+            parent, place = ParentLink(sent, signals), sent.place
             return ProxyProcess(
                 settings,
                 file,

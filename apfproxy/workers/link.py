@@ -4,7 +4,8 @@
    msgpack, tagged by its name.  One that is not known, from another version, means nothing.
 2. The parent tells the worker to drain, to leave what it listens on to the process that takes its
    place, or to end at once.  To say a thing twice does no harm, unlike a second signal; so a worker
-   that a terminal or a service manager has signalled, too, still drains in order.
+   that a terminal or a service manager has signalled, too, still drains in order.  It sends the
+   settings that it has read, which the worker puts in force or refuses.
 3. The worker tells that it serves, that it ends, that it lives, and its state.
 4. Either side asks; what is long is replied in parts, as fast as they are read.
 5. The end of the link is that of the other process, however it ended.
@@ -59,10 +60,21 @@ class Urgent(Message, frozen=True):
     key: str
 
 
+class Renew(Message, frozen=True):
+    """Read all files again, with these settings, pickled."""
+
+    number: int
+    settings: bytes
+
+
 class Serving(Message, frozen=True):
-    """The worker serves, for the first time or with what it has read again, unless refused."""
+    """The worker serves, for the first time or with what it has read again, unless refused.
+
+    The number is that of the settings that it was sent.
+    """
 
     refused: str = ""
+    number: int = 0
 
 
 class Ending(Message, frozen=True):
@@ -100,7 +112,7 @@ Handlers = Mapping[str, Callable[[bytes], bytes | Iterator[bytes]]]
 """By the question: from the arguments, the reply, or its parts."""
 
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(
-    Drain | Leave | Cut | Urgent | Serving | Ending | Alive | State | Ask | Reply
+    Drain | Leave | Cut | Urgent | Renew | Serving | Ending | Alive | State | Ask | Reply
 )
 
 

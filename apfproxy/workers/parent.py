@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 import secrets
 import shlex
 import sys
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 CUT_WITHIN_S: Final = 10.0
 """For workers that are to end at once, before they are killed."""
 READ_WITHIN_S: Final = 30.0
-"""For workers to read their settings again, before the service manager is told that they have."""
+"""For workers to put settings in force, before the service manager is told that they have."""
 
 log = logging.getLogger(__name__)
 
@@ -138,22 +139,34 @@ class Workers:
                 return
         log.info("all workers are replaced; requests of the former ones go on to their end")
 
-    async def read_again(self) -> list[str]:
-        """Have the workers read their settings and files again, and wait until they have.
+    async def renew(self, settings: Settings) -> list[str]:
+        """Have all workers put settings in force, and read their files again.
 
-        Says what is wrong with the settings, if they refuse them.
+        Says what is wrong with the settings if one refuses them; all have those of before then.
         """
         processes = self.processes
+        await self._put(settings, processes)
+        if refused := [each.refused for each in processes if each.refused]:
+            await self._put(self.settings, [each for each in processes if not each.refused])
+            return list(dict.fromkeys(line for each in refused for line in each.splitlines()))
+        self.settings = settings
+        begun_meanwhile = [each for each in self.processes if each not in processes]
+        for each in begun_meanwhile:
+            each.renew(pickle.dumps(settings))
         for slot in self.slots:
             slot.retry()
+        return []
+
+    async def _put(self, settings: Settings, processes: Sequence[WorkerProcess]) -> None:
+        """Send settings to processes, and wait until they have them in force, or refuse them."""
+        data = pickle.dumps(settings)
         for each in processes:
-            each.read_again()
+            each.renew(data)
         try:
             async with asyncio.timeout(READ_WITHIN_S):
                 await asyncio.gather(*(each.has_read.wait() for each in processes))
         except TimeoutError:
             log.warning("not all workers have read their settings within %g s", READ_WITHIN_S)
-        return list(dict.fromkeys(line for each in processes for line in each.refused.splitlines()))
 
     def signal(self, number: signal.Signals) -> None:
         for each in self.processes:

@@ -27,7 +27,7 @@ from apfproxy.settings import (
     Settings,
     with_each_cluster,
 )
-from apfproxy.settings.change import mergeable
+from apfproxy.workers.link import Renew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -59,7 +59,7 @@ class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         member: Its name as a member of the fleet of workers, which no other process has.
         link: Descriptor of the connection to the parent, see `link`.
         sockets: Descriptors of what it listens on.
-        settings: Descriptor of the settings that are in force, see `parents_settings`.
+        settings: Descriptor of the settings that are in force, pickled.
         objects: Path of the file in which the parent keeps the objects of its store; None where
             there is no store.
         hash_seed: By which all of them deal queues to flows.
@@ -123,47 +123,63 @@ def part_of(whole: int, place: WorkerPlace) -> int:
     return max(whole // place.count + (place.index <= whole % place.count), 1)
 
 
-def parents_settings(place: WorkerPlace) -> Settings | None:
-    """The settings that are in force in the parent, pickled; None if this code cannot use them."""
+class SentSettings:
+    """Reads the settings of a worker: what its parent has sent since the last time, placed.
+
+    What this code cannot use, since the parent's is another, is replaced by file and flags.
+
+    Args:
+        place: Of the worker.
+        read: Reads those of the file and the flags; OperatorError.
+
+    Attributes:
+        sent: What the parent has sent last.
+    """
+
+    def __init__(self, place: WorkerPlace, read: Callable[[], Settings]) -> None:
+        self.place = place
+        self.sent = Renew(0, _handed(place))
+        self._read = read
+        self._seen: Renew | None = None
+        self._found: Settings | None = None
+        self._in_force: Settings | None = None
+        self._clusters: int | None = None
+
+    def __call__(self) -> Settings:
+        """The settings; if nothing was sent those in force.  OperatorError if it cannot be used."""
+        sent = self.sent
+        self._found = self._in_force if sent is self._seen else _unpickled(sent.settings)
+        self._seen = sent
+        whole = self._found or self._read()
+        if self._clusters is None:
+            self._clusters = len(whole.clusters)  # at the start, as no lease changes later
+        return placed(whole, self.place, self._clusters)
+
+    def settle(self, *, is_refused: bool) -> int:
+        """Whether what was read is in force; returns the number of what was sent."""
+        if not is_refused:
+            self._in_force = self._found
+        return self._seen.number if self._seen is not None else 0
+
+
+def _handed(place: WorkerPlace) -> bytes:
+    """The settings in force at the start of a worker; empty if it was handed none."""
     try:
         with open(place.settings, "rb") as file:  # noqa: PTH123 - a descriptor
             file.seek(0)  # as it is shared, whoever wrote it stands at its end
-            found = pickle.load(file)  # noqa: S301 - the parent's, which nobody else writes to
+            return file.read()
+    except (OSError, ValueError):
+        return b""
+
+
+def _unpickled(data: bytes) -> Settings | None:
+    """None if this code cannot use them."""
+    try:
+        found = pickle.loads(data)  # noqa: S301 - the parent's, which nobody else writes to
     except Exception as error:  # noqa: BLE001 - of other code; pickles end in any of them
         log.warning("cannot read the settings in force, and takes those of now: %s", error)
         return None
     return found if isinstance(found, Settings) else None
-
-
-class PlacedSettings:
-    """Reads the settings of a worker: those of the parent, with what may change as it is by now.
-
-    Args:
-        place: Of the worker.
-        whole: The settings in force; None if they are not known.
-        read: Reads those of the file and the flags; OperatorError.
-    """
-
-    def __init__(
-        self, place: WorkerPlace, whole: Settings | None, read: Callable[[], Settings]
-    ) -> None:
-        self._place = place
-        self._whole = whole
-        self._read = read
-        self._clusters: int | None = None
-
-    def __call__(self) -> Settings:
-        """OperatorError if they cannot be used, or not without a restart."""
-        if self._whole is None:
-            whole = self._read()
-        elif self._clusters is None:
-            whole = self._whole  # at the start, when those of the file may have been refused
-        else:
-            whole, _ = mergeable(self._whole, self._read())  # the parent names what is fixed
-        self._whole = whole
-        if self._clusters is None:
-            self._clusters = len(whole.clusters)  # as no lease changes later
-        return placed(whole, self._place, self._clusters)
 
 
 def placed(settings: Settings, place: WorkerPlace, clusters: int = 1) -> Settings:

@@ -39,6 +39,7 @@ from apfproxy.workers.link import (
     Leave,
     Link,
     Message,
+    Renew,
     Serving,
     State,
 )
@@ -101,8 +102,8 @@ class WorkerProcess:
         served_s: When it served first, of the monotonic clock; nan if it never did.
         has_ended: Set at the end.
         has_settled: Set when it serves, or will not.
-        has_read: Set when it has read what it was asked to read again, or will not.
-        refused: Why it does not use what it has read last; "" if it does.
+        has_read: Set when it has put the settings in force that it was sent last, or will not.
+        refused: Why it has not; "" if it has.
 
     Raises:
         OperatorError: It cannot be started.
@@ -124,6 +125,7 @@ class WorkerProcess:
         self.served_s = math.nan
         self.has_ended, self.has_settled = asyncio.Event(), asyncio.Event()
         self.has_read = asyncio.Event()
+        self._number = 0
         self.refused = ""
         self._loop = asyncio.get_running_loop()
         try:
@@ -166,12 +168,13 @@ class WorkerProcess:
         """Its reply to a question; LinkError."""
         return await self._link.ask(question, arguments, within_s)
 
-    def read_again(self) -> None:
-        """Have it read its settings and files again, which sets `has_read`."""
+    def renew(self, settings: bytes) -> None:
+        """Have it put settings in force, and read all files again, which sets `has_read`."""
         if self.state in {WorkerState.STARTING, WorkerState.SERVING}:
             self.has_read.clear()
             self.refused = ""
-            self.signal(signal.SIGHUP)
+            self._number += 1
+            self._link.send(Renew(self._number, settings))
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
@@ -216,8 +219,9 @@ class WorkerProcess:
         elif isinstance(message, State):
             self.last = message.data
         elif isinstance(message, Serving):
-            self.has_read.set()
-            self.refused = message.refused
+            if message.number == self._number:
+                self.has_read.set()
+                self.refused = message.refused
             if self.state is WorkerState.STARTING:
                 self.served_s = time.monotonic()
                 self._become(SERVE)
@@ -238,7 +242,6 @@ class WorkerProcess:
         self.has_settled.set()
         if self.state in {WorkerState.DRAINING, WorkerState.ENDED}:
             self.has_read.set()
-            self.refused = ""
         if self.state is WorkerState.ENDED:
             self.has_ended.set()
         self._on_change(self)

@@ -25,6 +25,7 @@ from apfproxy.workers.link import (
     Link,
     LinkError,
     Message,
+    Renew,
     Serving,
     State,
     Urgent,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from apfproxy.fleet.store import LedgerStore
     from apfproxy.settings import FleetSettings
     from apfproxy.sources.servers_behind import ServersBehind
-    from apfproxy.workers.place import WorkerPlace
+    from apfproxy.workers.place import SentSettings
 
 PING_PERIOD_S: Final = 1.0
 """Between two signs of life of a worker, which has its state beside."""
@@ -53,14 +54,14 @@ class ParentLink(ServiceManager):
     """The parent of this worker, which is its service manager.
 
     Args:
-        place: What the parent told.
+        settings: Which the parent sends.
         signals: Which the parent's words are like.
 
     Attributes:
         handlers: Replies to the parent's questions; see `link.Handlers`.
     """
 
-    def __init__(self, place: WorkerPlace, signals: Signals) -> None:
+    def __init__(self, settings: SentSettings, signals: Signals) -> None:
         super().__init__({})
         self.shows_state = True
         self.ping_period_s = PING_PERIOD_S
@@ -69,14 +70,15 @@ class ParentLink(ServiceManager):
         self.handlers: dict[str, Callable[[bytes], bytes | Iterator[bytes]]] = {}
         self._state: Callable[[], Awaitable[bytes]] | None = None
         self._sending: asyncio.Task[None] | None = None
+        self._settings = settings
         self._signals = signals
         self._on_urgent: dict[str, Callable[[], None]] = {}
-        connection = socket.socket(fileno=place.link)
+        connection = socket.socket(fileno=settings.place.link)
         connection.set_inheritable(False)
         self._link = Link(connection, self._on_message, self._on_gone, self.handlers)
 
     def ready(self, refused: str = "") -> None:
-        self._link.send(Serving(refused))
+        self._link.send(Serving(refused, self._settings.settle(is_refused=bool(refused))))
         self._send_soon()
 
     def stopping(self, within_s: float) -> None:  # noqa: ARG002 - the parent knows the settings
@@ -128,6 +130,9 @@ class ParentLink(ServiceManager):
             self._signals.end_as_parent_says()
         elif isinstance(message, Cut):
             self._signals.end_at_once()
+        elif isinstance(message, Renew):
+            self._settings.sent = message
+            self._signals.hangup.set()
         elif isinstance(message, Urgent) and message.key in self._on_urgent:
             self._on_urgent[message.key]()
 

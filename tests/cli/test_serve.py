@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from apfproxy.app.process import ProxyProcess
     from apfproxy.app.reloading import SettingsFile
-    from apfproxy.workers.place import WorkerPlace
+    from apfproxy.workers.place import SentSettings
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     seen: list[Settings] = []
 
     async def run_nothing(
-        settings: Settings, *, file: SettingsFile, place: WorkerPlace | None
+        settings: Settings, *, file: SettingsFile, sent: SentSettings | None
     ) -> int:
-        assert place is None
+        assert sent is None
         assert settings == file.read()
         seen.append(settings)
         return 0

@@ -302,10 +302,35 @@ def test_worker_that_starts_while_settings_are_refused(refused: str, tmp_path: P
         for _ in range(2):
             os.kill(children(served)[0], signal.SIGKILL)
             served.line(r"worker \d serves again")
-        wrong = {ask(port, "/", head="Authorization: Bearer wrong\r\n")[0] for _ in range(20)}
-        right = {ask(port, "/", head="Authorization: Bearer a-good-token\r\n")[0] for _ in range(9)}
+        heads = [f"Authorization: Bearer {each}-token\r\n" for each in ("a-good", "a-wrong")]
+        right, wrong = ({ask(port, "/", head=each)[0] for _ in range(20)} for each in heads)
 
-    assert ({401}, {200}) == (wrong, right)
+    assert ({200}, {401}) == (right, wrong)
+
+
+def test_settings_that_one_worker_refuses(tmp_path: Path) -> None:
+    """All go on with those of before, also the one that had taken the others."""
+    settings, others = tmp_path / "settings.yaml", tmp_path / "others"
+    (tmp_path / "tokens").write_text("a-good-token,u,1\n")
+    others.write_text("another-token,u,1\n")
+    settings.write_text("authentication: {tokenFile: tokens, anonymous: false}\n")
+    with workers("--settings", str(settings), requests=0) as (served, port, _):
+        hanging = children(served)[0]
+        os.kill(hanging, signal.SIGSTOP)
+        settings.write_text(settings.read_text().replace("tokens", "others"))
+        served.line("worker 2 .* read again; changed: authentication.tokenFile")
+        others.unlink()
+        os.kill(hanging, signal.SIGCONT)
+        served.line(" ERROR apfproxy.app.reloading: the settings cannot be used, and stay")
+        other = {
+            ask(port, "/", head="Authorization: Bearer another-token\r\n")[0] for _ in range(20)
+        }
+        right = {
+            ask(port, "/", head="Authorization: Bearer a-good-token\r\n")[0] for _ in range(20)
+        }
+        still = children(served)[0]
+
+    assert ({401}, {200}, hanging) == (other, right, still)
 
 
 def test_settings_that_take_a_restart(tmp_path: Path) -> None:

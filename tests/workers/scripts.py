@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from apfproxy.workers.place import WorkerPlace
+import msgspec
+
+from apfproxy.settings import Settings
+from apfproxy.workers.place import SentSettings, WorkerPlace
 
 PLACE = WorkerPlace(index=1, generation=3, count=2, member="worker-1", link=9, hash_seed=7)
 
@@ -23,8 +26,13 @@ def read(size):
     return link.recv(size, socket.MSG_WAITALL)
 def until_told(names=("Drain", "Leave", "Cut")):
     while length := read(4):
-        if msgspec.msgpack.decode(read(int.from_bytes(length, "big")))["type"] in names:
+        message = msgspec.msgpack.decode(read(int.from_bytes(length, "big")))
+        if message["type"] in names:
             return
+        if message["type"] == "Renew":
+            renew(message)
+def renew(message, refused=""):
+    send("Serving", number=message["number"], refused=refused)
 """
 
 SERVES = "serve(); until_told()"
@@ -41,6 +49,11 @@ until_told()
 """
 HANGS = "serve(); time.sleep(600)"
 IGNORES_DRAINS = "serve(); until_told(['Cut'])"
+
+
+def sent_settings(link: int = -1) -> SentSettings:
+    """The settings of a worker with that link, whose parent has not sent any."""
+    return SentSettings(msgspec.structs.replace(PLACE, link=link), Settings)
 
 
 def command(script: str) -> list[str]:

@@ -7,7 +7,6 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from apfproxy.base.errors import OperatorError
@@ -21,7 +20,7 @@ from apfproxy.workers.link import Link, Urgent
 from apfproxy.workers.place import STORE
 from apfproxy.workers.worker import ParentLink
 from tests.fleet.agreement import Told, agrees
-from tests.workers.scripts import PLACE
+from tests.workers.scripts import sent_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +51,7 @@ class Site:
                 SWAP: partial(self.ledger.swap, f"w-{number}"),
             }
             self._links[f"w-{number}"] = Link(ours, print, lambda: None, handlers)
-            worker = ParentLink(msgspec.structs.replace(PLACE, link=theirs.detach()), signals)
+            worker = ParentLink(sent_settings(theirs.detach()), signals)
             self._workers.append(worker)
             found.append(worker.open_store(FleetSettings(store=STORE), key))
         return found
@@ -156,7 +155,7 @@ async def test_other_stores() -> None:
     """A worker's fleet may have another store; nobody else has the parent's."""
     with Signals() as signals:
         ours, theirs = socket.socketpair()
-        worker = ParentLink(msgspec.structs.replace(PLACE, link=theirs.detach()), signals)
+        worker = ParentLink(sent_settings(theirs.detach()), signals)
         with pytest.raises(OperatorError, match="expected the URL of a store"):
             worker.open_store(FleetSettings(store="http://a"), "a")
         worker.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import pickle
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 
 from apfproxy.base.signals import Hangup, Signals
+from apfproxy.settings import Settings
 from apfproxy.workers import link as module
 from apfproxy.workers.link import (
     Alive,
@@ -23,6 +25,7 @@ from apfproxy.workers.link import (
     Link,
     LinkError,
     Message,
+    Renew,
     Reply,
     Serving,
     State,
@@ -30,7 +33,7 @@ from apfproxy.workers.link import (
 )
 from apfproxy.workers.worker import ParentLink
 from tests.end_to_end.scene import until
-from tests.workers.scripts import PLACE
+from tests.workers.scripts import sent_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -171,8 +174,8 @@ class Parent:
         self.messages: list[Message] = []
         self.is_gone = asyncio.Event()
         self.end = Link(ours, self.messages.append, self.is_gone.set, {})
-        place = msgspec.structs.replace(PLACE, link=theirs.detach())
-        self.worker = ParentLink(place, signals)
+        self.sent = sent_settings(theirs.detach())
+        self.worker = ParentLink(self.sent, signals)
 
 
 async def state_made() -> bytes:
@@ -215,7 +218,7 @@ async def test_state_that_nobody_reads(
 
     with Signals() as signals:
         ours, theirs = socket.socketpair()
-        worker = ParentLink(msgspec.structs.replace(PLACE, link=theirs.detach()), signals)
+        worker = ParentLink(sent_settings(theirs.detach()), signals)
         worker.show(state, {})
         for _ in range(3):
             worker.alive()
@@ -248,6 +251,22 @@ async def test_drain(caplog: pytest.LogCaptureFixture, message: Message) -> None
 
     assert not is_second
     assert (message == Leave()) == is_relieved
+
+
+async def test_settings_of_the_parent() -> None:
+    """They are read as at SIGHUP; what is said of them has their number."""
+    with Signals(Hangup.RELOAD) as signals:
+        parent = Parent(signals)
+        parent.end.send(Renew(4, pickle.dumps(Settings(log_level="debug"))))
+        await signals.hangup.wait()
+        read = parent.sent()
+        parent.worker.ready("refused")
+        await until(lambda: parent.messages)
+        parent.worker.close()
+        parent.end.close()
+
+    assert "debug" == read.log_level
+    assert [Serving("refused", 4)] == parent.messages
 
 
 async def test_parent_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -38,8 +39,18 @@ def hear(number, _):
     with open({path!r}, "a") as file:
         file.write(signal.Signals(number).name + "\\n")
     serve()
-signal.signal(signal.SIGHUP, hear)
 signal.signal(signal.SIGUSR1, hear)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+def renew(message):
+    hear(signal.SIGHUP, None)
+    send("Serving", number=message["number"])
+"""
+REFUSES = """
+def renew(message):
+    refused = "f:1: a\\nf:2: b" if place["index"] == 2 else ""
+    if not refused:
+        open({path!r}, "wb").write(message["settings"])
+    send("Serving", number=message["number"], refused=refused)
 """
 
 
@@ -118,8 +129,9 @@ async def test_admin_address_in_use() -> None:
 async def test_signals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SIGHUP and SIGUSR1 reach each worker; without a log the latter means nothing."""
+    """What SIGHUP means, and SIGUSR1, reaches each worker; without a log that means nothing."""
     monkeypatch.setattr(module, "READ_WITHIN_S", 20.0)
+    caplog.set_level("INFO")
     heard = tmp_path / "heard"
     settings = structs.replace(SETTINGS, access_log=AccessLogSettings(path="log"))
     with Signals(Hangup.RELOAD) as signals:
@@ -127,7 +139,7 @@ async def test_signals(
         await parent.start()
         parent.attend(signals)
         os.kill(os.getpid(), signal.SIGHUP)
-        await until(lambda: heard.exists() and heard.read_text().count("SIGHUP") == 2)
+        await until(lambda: "read again; changed: no setting" in caplog.text)
         os.kill(os.getpid(), signal.SIGUSR1)
         await until(lambda: heard.read_text().count("SIGUSR1") == 2)
         await parent.renew(SETTINGS)
@@ -136,6 +148,7 @@ async def test_signals(
         await parent.drain()
 
     assert 2 == heard.read_text().count("SIGUSR1")
+    assert heard.read_text().count("SIGHUP") == 4, "and once more for the renewal"
 
 
 async def test_worker_that_does_not_read_again(
@@ -143,7 +156,7 @@ async def test_worker_that_does_not_read_again(
 ) -> None:
     """Nobody waits for it for ever."""
     monkeypatch.setattr(module, "READ_WITHIN_S", 0.01)
-    parent = parent_of("signal.signal(signal.SIGHUP, signal.SIG_IGN);" + SERVES)
+    parent = parent_of("renew = print;" + SERVES)
     await parent.start()
     await parent.renew(SETTINGS)
     await parent.drain()
@@ -155,14 +168,15 @@ async def test_settings_that_workers_refuse(tmp_path: Path) -> None:
     """Nothing of them is in force in the parent either, which says why."""
     tokens = tmp_path / "tokens"
     tokens.write_text("a" * 40)
-    refuse = "signal.signal(signal.SIGHUP, lambda *_: send('Serving', refused='f:1: a\\nf:2: b'));"
-    parent = parent_of(refuse + SERVES)
+    had = tmp_path / "had"
+    parent = parent_of(REFUSES.format(path=str(had)) + SERVES)
     await parent.start()
     with pytest.raises(OperatorError, match=r"^f:1: a\nf:2: b$"):
         await parent.renew(structs.replace(SETTINGS, admin_read_token_file=str(tokens)))
     await parent.drain()
 
     assert parent.settings is SETTINGS
+    assert pickle.dumps(SETTINGS) == had.read_bytes(), "the one that took them has those of before"
     assert not parent.access.asks_for_tokens
 
 

@@ -28,12 +28,12 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.settings.file import parse_settings
+from apfproxy.workers.link import Renew
 from apfproxy.workers.place import (
     STORE,
     WORKER,
-    PlacedSettings,
+    SentSettings,
     WorkerPlace,
-    parents_settings,
     part_of,
     placed,
     worker_count,
@@ -85,39 +85,42 @@ def handed(data: bytes) -> WorkerPlace:
     return structs.replace(PLACE, settings=descriptor)
 
 
-def test_parents_settings() -> None:
-    """They come whole, by the names of their fields, so that newer code can have more of these."""
+def test_sent_settings() -> None:
+    """They come whole, by the names of their fields, so that newer code can have more of these.
+
+    Each is read once: then those in force are, which what was refused is not.
+    """
     document = {
         "upstream": {"endpoints": [{"url": "http://a:1"}]},
         "downstream": {"trustedProxies": ["::1/128", "10.0.0.0/8"]},
         "clusters": [{"name": "b", "hosts": ["c"]}, {"name": "d"}],
     }
-    settings = parse_settings(json.dumps(document).encode(), "f")
-    kind, values = settings.fleet.__reduce__()[1]
+    first = parse_settings(json.dumps(document).encode(), "f")
+    kind, values = first.fleet.__reduce__()[1]
+    second = structs.replace(first, log_level="debug")
+    sent = SentSettings(handed(pickle.dumps(first)), pytest.fail)
+    found = [sent()]
+    numbers = [sent.settle(is_refused=False)]
+    sent.sent = Renew(1, pickle.dumps(second))
+    for is_refused in (True, False):
+        found.append(sent())
+        numbers.append(sent.settle(is_refused=is_refused))
 
-    assert settings == parents_settings(handed(pickle.dumps(settings)))
+    assert [placed(each, PLACE, 2) for each in (first, second, first)] == found
+    assert [0, 1, 1] == numbers
     assert {*values} == {*kind.__struct_fields__}
 
 
-@pytest.mark.parametrize("data", [b"", b"x", pickle.dumps(1), b"cnowhere\nnothing\n."])
-def test_settings_of_other_code(data: bytes) -> None:
-    """What this code cannot use is as if its parent had said nothing."""
-    assert parents_settings(handed(data)) is None
-    assert parents_settings(PLACE) is None
+@pytest.mark.parametrize("data", [None, b"", b"x", pickle.dumps(1), b"cnowhere\nnothing\n."])
+def test_settings_of_other_code(data: bytes | None) -> None:
+    """Where this code cannot use what is sent, file and flags count, also at SIGHUP."""
+    reads = [Settings(workers=3), Settings(workers=2)]
+    sent = SentSettings(PLACE if data is None else handed(data), reads.pop)
+    found = [sent()]
+    sent.settle(is_refused=False)
+    found.append(sent())
 
-
-def test_settings_in_force() -> None:
-    """A worker begins with them; later the file counts, but not for what takes a restart."""
-    before = Settings(fleet=FleetSettings(store="redis://a"))
-    reads = [Settings(log_level="debug", workers=9)]
-    read = PlacedSettings(PLACE, before, reads.pop)
-    found = [read(), read()]
-    without = PlacedSettings(PLACE, None, lambda: Settings(workers=3))()
-
-    assert ["redis://a"] * 2 == [each.fleet.store for each in found]
-    assert [("info", None), ("debug", None)] == [(each.log_level, each.workers) for each in found]
-    assert [before.admin] * 2 == [each.admin for each in found]
-    assert (STORE, 3) == (without.fleet.store, without.workers)
+    assert [(STORE, 2), (STORE, 3)] == [(each.fleet.store, each.workers) for each in found]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +130,7 @@ def test_many_clusters(clusters: int, expected: tuple[float, float]) -> None:
     """With many records a worker looks less often at each, also once there are fewer."""
     of_one = ClusterSettings(name="a", settings=Settings())
     reads = [Settings(), Settings(clusters=(of_one,) * clusters)]
-    read = PlacedSettings(PLACE, None, reads.pop)
+    read = SentSettings(PLACE, reads.pop)
     found = [read().fleet, read().fleet]
 
     assert [expected] * 2 == [(each.refresh_interval_s, each.lease_s) for each in found]

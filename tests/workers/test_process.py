@@ -14,7 +14,7 @@ from apfproxy.settings import Settings
 from apfproxy.workers.link import Cut, Drain, Leave, LinkError, Message, Urgent
 from apfproxy.workers.process import SILENT_LOOKS, WorkerProcess, WorkerState
 from tests.end_to_end.scene import until
-from tests.workers.scripts import DRAINS_AT_ONCE, HANGS, IGNORES_DRAINS, PLACE, SERVES, command
+from tests.workers.scripts import DRAINS_AT_ONCE, HANGS, PLACE, SERVES, command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ async def test_life(word: Message) -> None:
     await process.has_ended.wait()
     process.tell(word)
     process.kill()
-    process.read_again()
+    process.renew(b"")
 
     assert SERVING == settled
     assert [SERVING, DRAINING, ENDED] == scene.states
@@ -97,23 +97,31 @@ async def test_words_that_it_does_not_hear() -> None:
     assert [SERVING, DRAINING, ENDED] == scene.states
 
 
-async def test_read_again() -> None:
-    """It says when it has, and what it refuses; one that drains refuses nothing any more."""
-    refuses = "signal.signal(signal.SIGHUP, lambda *_: send('Serving', refused='a'));"
-    scene = Scene(refuses + IGNORES_DRAINS)
+async def test_renewal() -> None:
+    """It says when it has other settings, or refuses them; what it says of others is no answer."""
+    scene = Scene(
+        "serve(); until_told(['Urgent'])\n"
+        "def renew(message):\n"
+        "    send('Serving', refused='others', number=message['number'] - 1)\n"
+        "    send('Serving', refused=message['settings'].decode(), number=message['number'])\n"
+        "until_told()"
+    )
     process = scene.process
     await process.has_settled.wait()
-    process.read_again()
+    refused = []
+    process.renew(b"")
+    process.tell(Urgent("a"))
     before = process.has_read.is_set()
     await process.has_read.wait()
-    refused = process.refused
-    process.tell(Drain())
-    drains = process.refused
+    for word in ("a", ""):
+        process.renew(word.encode())
+        await process.has_read.wait()
+        refused.append(process.refused)
     process.tell(Cut())
     await process.has_ended.wait()
 
     assert not before
-    assert ("a", "") == (refused, drains)
+    assert ["a", ""] == refused
 
 
 async def test_signs_of_life() -> None:
