@@ -215,6 +215,8 @@ def test_interrupted_import(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SIGINT while a command is imported takes effect once that is done, in one line."""
+    # As in a foreground process: a shell's jobs in the background ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     imported: list[str] = []
 
     def interrupted(name: str) -> ModuleType:
@@ -224,7 +226,10 @@ def test_interrupted_import(
 
     monkeypatch.setattr(commands, "importlib", SimpleNamespace(import_module=interrupted))
 
-    assert INTERRUPTED == main(["odds", "--help"])
+    code = main(["odds", "--help"])
+    signal.signal(signal.SIGINT, before)
+
+    assert INTERRUPTED == code
     assert ["apfproxy.cli.odds"] == imported
     assert "apfproxy: interrupted" == capsys.readouterr().err.strip()
 

@@ -45,6 +45,7 @@ OPEN_LABELS = {"job", "instance", "priority_level", "flow_schema", "code"}
 
 LATER_VALUES = {
     ("reason", "ban"),
+    ("reason", "cancelled"),
     ("reason", "rate"),
     ("reason", "long-running"),
     ("class", "5xx"),
