@@ -69,6 +69,7 @@ class WebListener:
         access: Says who may read, and gives the TLS of new connections; None for everybody, in
             plain text.
         shutdown_s: For responses that are under way at the end; then connections are cut.
+        max_fields: Of a request.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class WebListener:
         access: AdminAccess | None = None,
         *,
         shutdown_s: float,
+        max_fields: int = MAX_FIELDS,
     ) -> None:
         self.places = places
         self._access = access
@@ -94,7 +96,7 @@ class WebListener:
             auto_decompress=False,
             max_line_size=LINE_BYTES,
             max_field_size=FIELD_BYTES,
-            max_headers=MAX_FIELDS,
+            max_headers=max_fields,
         )
         self._loop = loop = asyncio.get_running_loop()
         # One at once: what makes way has to be gone, or there are no descriptors for clients.

@@ -58,6 +58,8 @@ SHUTDOWN_S = 5.0
 """For answers that are under way once watches were told to end; then connections are cut."""
 MAX_CONNECTIONS = 16384
 """Far more than the watches of a load test; fewer if the process may not open as many files."""
+MAX_FIELDS = 512
+"""Of a request, 8 MiB at most: one that impersonates names each group in a field of its own."""
 SPARE_DESCRIPTORS = 64
 """For the store's files, and for connections that are accepted only to be refused."""
 BACKLOG = 4096
@@ -194,7 +196,7 @@ class ApiServerProcess:
         app.router.add_route("*", "/{path:.*}", not_found)
         limit = min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS)
         places = Places("API", limit, time.monotonic_ns)
-        self._listener = WebListener(app, places, shutdown_s=SHUTDOWN_S)
+        self._listener = WebListener(app, places, shutdown_s=SHUTDOWN_S, max_fields=MAX_FIELDS)
         try:
             listeners = await listening_sockets(listen, BACKLOG)
         except OSError as error:

@@ -88,6 +88,14 @@ async def test_headers() -> None:
     assert expected == found
 
 
+@pytest.mark.parametrize(("groups", "status"), [(200, 200), (600, 400)])
+async def test_many_fields(groups: int, status: int) -> None:
+    """A user may be in hundreds of groups, but a head has an end."""
+    fields = [("Impersonate-User", "ann"), *(("Impersonate-Group", f"g{n}") for n in range(groups))]
+    async with serving() as (_, session), session.get("/version", headers=fields) as response:
+        assert status == response.status
+
+
 async def test_restart(tmp_path: Path) -> None:
     """What was written before is there after a restart, and what is seeded is not made again."""
     async with serving(tmp_path, seeds=SeedCounts(slices=3)) as (process, session):

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import Address, FlowControlSettings
 from tests.app.test_process import settings_for
+from tests.end_to_end import manifests
 from tests.end_to_end.kubectl import Kubectl, find_kubectl, minor_version
 from tests.end_to_end.scene import on_uvloop
 
@@ -147,9 +148,12 @@ async def test_kubectl_applies_a_list(tmp_path: Path) -> None:
         kubectl = Kubectl(program, minor, proxy.admin, tmp_path, tmp_path)
         created = await asyncio.to_thread(kubectl, "apply", "-f", "list.yaml")
         again = await asyncio.to_thread(kubectl, "apply", "-f", "list.yaml")
+        shown = [await asyncio.to_thread(kubectl.read, f"{path}/mine") for path in (LEVELS, SCHEMAS)]
+        back = await asyncio.to_thread(kubectl, "apply", "-f", "-", stdin=manifests.listed(*shown))
 
     assert 2 == created.count(" created\n")
     assert 2 == again.count(" unchanged\n")
+    assert 2 == back.count("/mine ")
 
 
 async def test_mandatory_objects_are_always_there(tmp_path: Path) -> None:
