@@ -50,6 +50,7 @@ SCHEMA = {
 }
 SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
 LEVELS = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"
+PATHS = (LEVELS, SCHEMAS)
 MATCHED = "X-Kubernetes-PF-FlowSchema-UID"
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105  of tests
 ANYWHERE = Address(host="0.0.0.0", port=0)  # noqa: S104  for a moment, without anything to read
@@ -148,7 +149,7 @@ async def test_kubectl_applies_a_list(tmp_path: Path) -> None:
         kubectl = Kubectl(program, minor, proxy.admin, tmp_path, tmp_path)
         created = await asyncio.to_thread(kubectl, "apply", "-f", "list.yaml")
         again = await asyncio.to_thread(kubectl, "apply", "-f", "list.yaml")
-        shown = [await asyncio.to_thread(kubectl.read, f"{path}/mine") for path in (LEVELS, SCHEMAS)]
+        shown = [await asyncio.to_thread(kubectl.read, f"{path}/mine") for path in PATHS]
         back = await asyncio.to_thread(kubectl, "apply", "-f", "-", stdin=manifests.listed(*shown))
 
     assert 2 == created.count(" created\n")
