@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import signal
@@ -9,13 +10,21 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import aiohttp
+from yarl import URL
+
+from apfproxy.apiserver.controllers.control import CONTROLLERS
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.settings import Address
+from tests.apiserver.virtual_loop import VirtualLoop
 from tests.conformance.comparing import difference
 from tests.conformance.known import KNOWN
+from tests.conformance.steps import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tests.conformance.steps import Answer, Server, Step
+    from tests.conformance.steps import Answer, Step
 
 LISTENING = re.compile(r"on (?:http://)?127\.0\.0\.1:(\d+)[,;]")
 
@@ -39,6 +48,63 @@ def running(*arguments: str) -> Iterator[int]:
             process.send_signal(signal.SIGTERM)
             process.stderr.read()
             process.wait()
+
+
+class LocalServer(Server):
+    """A server in this process, whose loop runs while a request is under way.
+
+    Args:
+        loop: The server's.
+        port: Where it listens.
+        user_agent: Of all requests; "" for none.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, port: int, user_agent: str) -> None:
+        self._url = f"http://127.0.0.1:{port}"
+        super().__init__(self._url, user_agent=user_agent)
+        self._loop = loop
+
+    def _send(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, str, list[str], bytes]:
+        return self._loop.run_until_complete(self._exchange(method, path, body, headers))
+
+    async def _exchange(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, str, list[str], bytes]:
+        url, sent = URL(self._url + path, encoded=True), self._headers | headers
+        defaults = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+        async with aiohttp.request(
+            method, url, data=body, headers=sent, skip_auto_headers=defaults
+        ) as response:
+            content_type = response.headers.get("Content-Type", "")
+            warnings = response.headers.getall("Warning", [])
+            return response.status, content_type, warnings, await response.read()
+
+
+@contextlib.contextmanager
+def embedded(*without: str, user_agent: str = "") -> Iterator[Server]:
+    """Run the API server in this process until the end of the context, on virtual time.
+
+    Args:
+        without: Controllers that it does not have.
+        user_agent: Of all requests; "" for none.
+    """
+    controllers = frozenset(CONTROLLERS) - frozenset(without)
+    settings = ApiServerSettings(listen=Address(host="127.0.0.1", port=0), controllers=controllers)
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        process = runner.run(started(settings))
+        try:
+            yield LocalServer(runner.get_loop(), process.port, user_agent)
+        finally:
+            runner.run(process.stop())
+
+
+async def started(settings: ApiServerSettings) -> ApiServerProcess:
+    """Start a server in the loop that runs."""
+    process = ApiServerProcess(settings)
+    await process.start()
+    return process
 
 
 def compared(

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conformance.differential.requests import requests
 from tests.conformance.recording import SHARE, USER_AGENT, generated
-from tests.conformance.replaying import compared, running
+from tests.conformance.replaying import compared, embedded
 from tests.conformance.steps import Server
 from tests.end_to_end.real_cluster import AUTHORITY, TOKEN, URL
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
     from tests.conformance.steps import Answer, Step
 
-pytestmark = pytest.mark.e2e
-
-APISERVER = ("apiserver", "--listen", "127.0.0.1:0", "--controllers=-disruption,-namespace")
+WITHOUT = ("disruption", "namespace")
+"""Controllers that would act between two requests."""
 SEED = "APFPROXY_DIFFERENTIAL_SEED"
 MET = {
     "A dry deletion of a namespace does not say what would hold it.",
@@ -36,18 +35,13 @@ MET = {
 """The known differences that the recorded requests meet."""
 
 
-def our_server(port: int) -> Server:
-    """The embedded apiserver, as it is asked generated requests."""
-    return Server(f"http://127.0.0.1:{port}", user_agent=USER_AGENT)
-
-
 def test_answers_are_as_recorded() -> None:
     """Every recorded request is answered as the real server did, except for known differences.
 
     A known difference that no request meets any more is to be struck out.
     """
-    with running(*APISERVER) as port:
-        assert ([], MET) == compared(our_server(port), generated())
+    with embedded(*WITHOUT, user_agent=USER_AGENT) as server:
+        assert ([], MET) == compared(server, generated())
 
 
 @pytest.mark.skipif(URL not in os.environ, reason=f"{URL} names no kube-apiserver to compare with")
@@ -57,8 +51,8 @@ def test_answers_are_those_of_a_real_server() -> None:
         os.environ[URL], os.environ.get(TOKEN, ""), os.environ.get(AUTHORITY, ""), USER_AGENT
     )
     steps = requests(int(os.environ.get(SEED, "1")), SHARE)
-    with running(*APISERVER) as port:
-        unknown, _ = compared(our_server(port), answered(real, steps))
+    with embedded(*WITHOUT, user_agent=USER_AGENT) as server:
+        unknown, _ = compared(server, answered(real, steps))
     real.close()
 
     assert [] == unknown
