@@ -1,18 +1,25 @@
-"""Values as Go prints them, for messages that must read like kube-apiserver's.
+"""Values as Go prints and names them, for messages that must read like kube-apiserver's.
 
-Source: Go's documentation of `fmt`.
+Sources: Go's documentation of `fmt` and `encoding/json`.
 """
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from apfproxy.objects.go_text import parse_integer, quoted, refusal
 
-LEAST_PLAIN_EXPONENT = -4
-MOST_PLAIN_EXPONENT = 6
-"""Floats from 1e6 on are written with an exponent."""
-LARGEST_INT64 = 2**63 - 1
+PLAIN_EXPONENTS = range(-4, 6)
+"""Floats beyond are written with an exponent."""
+INT64 = range(-(1 << 63), 1 << 63)
+NAMES = ((bool, "bool"), (str, "string"), (dict, "object"), (list, "array"))
+GO_TYPES = {"object": "map[string]interface {}", "array": "[]interface {}"}
+NO_TYPE = (
+    "json: cannot unmarshal {} into Go value of type struct"
+    r' {{ APIVersion string "json:\"apiVersion,omitempty\"";'
+    r' Kind string "json:\"kind,omitempty\"" }}'
+)
 
 
 def printed(value: Any) -> str:  # noqa: ANN401  any JSON value
@@ -44,34 +51,35 @@ def source(value: Any) -> str:  # noqa: ANN401  any JSON value
     return printed(value)
 
 
-def type_name(value: Any) -> str:  # noqa: ANN401  any JSON value
+def type_name(value: object) -> str:
     """The type of the value as `%T` has it."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int):
-        return "int64" if -LARGEST_INT64 - 1 <= value <= LARGEST_INT64 else "float64"
-    if isinstance(value, str | float):
-        return "string" if isinstance(value, str) else "float64"
-    if isinstance(value, list):
-        return "[]interface {}"
-    return "<nil>" if value is None else "map[string]interface {}"
+    if value is None:
+        return "<nil>"
+    name = value_name(value)
+    if name == "number":
+        return "int64" if isinstance(value, int) and value in INT64 else "float64"
+    return GO_TYPES.get(name, name)
+
+
+def value_name(value: object) -> str:
+    """The type of a JSON value as messages of `encoding/json` have it."""
+    return next((name for type_, name in NAMES if isinstance(value, type_)), "number")
+
+
+def no_type(value: object) -> str:
+    """The message about a value that has neither kind nor version, since it is no object."""
+    return NO_TYPE.format(value_name(value))
 
 
 def number(value: float) -> str:
     """A number; one that is no integer of 64 bits is a float, as in decoded JSON."""
-    if isinstance(value, int) and -LARGEST_INT64 - 1 <= value <= LARGEST_INT64:
+    if isinstance(value, int) and value in INT64:
         return str(value)
-    mantissa, _, exponent = repr(float(value)).partition("e")
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    fraction = fraction if fraction != "0" else ""
-    digits = (whole + fraction).lstrip("0")
-    power = int(exponent or 0) + len(digits) - len(fraction) - 1 if digits else 0
-    digits = digits.rstrip("0") or "0"
-    sign = "-" if mantissa.startswith("-") else ""
-    if LEAST_PLAIN_EXPONENT <= power < MOST_PLAIN_EXPONENT:
-        return mantissa.removesuffix(".0")
-    rest = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{sign}{digits[0]}{rest}e{'-' if power < 0 else '+'}{abs(power):02}"
+    exact = Decimal(repr(float(value))).normalize()
+    power = exact.adjusted()
+    if not exact or power in PLAIN_EXPONENTS:
+        return f"{exact:f}"
+    return f"{exact.scaleb(-power)}e{power:+03}"
 
 
 def parse_uint64(text: str) -> int:

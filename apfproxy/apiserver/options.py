@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.errors import bad_request, unknown_error
 from apfproxy.apiserver.errors import invalid as invalid_object
-from apfproxy.apiserver.go_values import parse_uint64
+from apfproxy.apiserver.go_values import no_type, parse_uint64
 from apfproxy.apiserver.metadata import LONGEST_MANAGER, validate_manager
 from apfproxy.apiserver.negotiation import META_GROUP
 from apfproxy.apiserver.registry import DeleteOptions
-from apfproxy.apiserver.schema.go_names import no_type
 from apfproxy.apiserver.schema.reading import MismatchError, read
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.selectors.fields import FieldSelector, check_fields, parse_field_selector

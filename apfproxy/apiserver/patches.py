@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.bodies import IGNORE, STRICT, check_type, dropped, expected_of, keep_reset
 from apfproxy.apiserver.errors import StatusError, bad_request, invalid
-from apfproxy.apiserver.go_values import printed
+from apfproxy.apiserver.go_values import printed, value_name
 from apfproxy.apiserver.ownership.applied import shown_kind
 from apfproxy.apiserver.ownership.managed import copied
 from apfproxy.apiserver.patch.errors import PatchError
@@ -18,7 +18,6 @@ from apfproxy.apiserver.patch.layout import laid_out, touched_by
 from apfproxy.apiserver.patch.merge import merge_patch
 from apfproxy.apiserver.patch.strategic import strategic_merge
 from apfproxy.apiserver.schema.body import BodyError, Parsed, parse_json, parse_yaml
-from apfproxy.apiserver.schema.go_names import value_name
 from apfproxy.apiserver.schema.reading import MismatchError, canonical, read
 from apfproxy.objects.field_errors import invalid as invalid_field
 from apfproxy.objects.go_text import as_json

@@ -1,4 +1,4 @@
-"""Tests of values as Go prints them."""
+"""Values as Go prints them."""
 
 from __future__ import annotations
 
@@ -8,88 +8,49 @@ import pytest
 
 from apfproxy.apiserver.go_values import parse_uint64, printed, source, type_name
 
-LARGE = 2**63
+TOO_LARGE = 2**63
 """The first number that is no int64."""
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("value", "text", "go_source", "go_type"),
     [
-        (None, "<nil>"),
-        (True, "true"),
-        (False, "false"),
-        ("a", "a"),
-        (5, "5"),
-        (-5, "-5"),
-        (LARGE, "9.223372036854776e+18"),
-        (1.0, "1"),
-        (-0.5, "-0.5"),
-        (0.0, "0"),
-        (100000.5, "100000.5"),
-        (1234567.0, "1.234567e+06"),
-        (1e21, "1e+21"),
-        (0.00001, "1e-05"),
-        (-2.5e-7, "-2.5e-07"),
-        ([1, "a", None], "[1 a <nil>]"),
-        ({"b": [], "a": {}}, "map[a:map[] b:[]]"),
+        (None, "<nil>", "interface {}(nil)", "<nil>"),
+        (True, "true", "true", "bool"),
+        ("a", "a", '"a"', "string"),
+        (-5, "-5", "-5", "int64"),
+        (TOO_LARGE, "9.223372036854776e+18", "9.223372036854776e+18", "float64"),
+        (0.0, "0", "0", "float64"),
+        (100000.5, "100000.5", "100000.5", "float64"),
+        (1234567.0, "1.234567e+06", "1.234567e+06", "float64"),
+        (1e21, "1e+21", "1e+21", "float64"),
+        (-2.5e-7, "-2.5e-07", "-2.5e-07", "float64"),
+        ([1, "a"], "[1 a]", '[]interface {}{1, "a"}', "[]interface {}"),
+        (
+            {"b": [], "a": {}},
+            "map[a:map[] b:[]]",
+            'map[string]interface {}{"a":map[string]interface {}{}, "b":[]interface {}{}}',
+            "map[string]interface {}",
+        ),
     ],
 )
-def test_printed(value: object, expected: str) -> None:
+def test_printed(value: object, text: str, go_source: str, go_type: str) -> None:
     """Members are sorted, and large numbers are floats."""
-    assert expected == printed(value)
+    assert (text, go_source, go_type) == (printed(value), source(value), type_name(value))
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (None, "interface {}(nil)"),
-        ("a", '"a"'),
-        (True, "true"),
-        ([1], "[]interface {}{1}"),
-        ({"b": 1, "a": "x"}, 'map[string]interface {}{"a":"x", "b":1}'),
-    ],
-)
-def test_source(value: object, expected: str) -> None:
-    """A value as it would stand in a program."""
-    assert expected == source(value)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (None, "<nil>"),
-        (True, "bool"),
-        (1, "int64"),
-        (LARGE, "float64"),
-        (1.5, "float64"),
-        ("a", "string"),
-        ([], "[]interface {}"),
-        ({}, "map[string]interface {}"),
-    ],
-)
-def test_type_name(value: object, expected: str) -> None:
-    """Types of decoded JSON."""
-    assert expected == type_name(value)
-
-
-@pytest.mark.parametrize(("text", "value"), [("0", 0), ("18446744073709551615", (1 << 64) - 1)])
-def test_parse_uint64(text: str, value: int) -> None:
-    """Decimal integers of 64 bits without a sign are parsed."""
-    assert value == parse_uint64(text)
+def test_parse_uint64() -> None:
+    assert (1 << 64) - 1 == parse_uint64("18446744073709551615")
 
 
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("abc", "invalid syntax"),
-        ("-1", "invalid syntax"),
         ("+1", "invalid syntax"),
         ("18446744073709551616", "value out of range"),
     ],
 )
 def test_parse_uint64_refuses(text: str, wrong: str) -> None:
-    """All else is refused, with the message of Go."""
-    with pytest.raises(
-        ValueError, match=re.escape(f'strconv.ParseUint: parsing "{text}": {wrong}')
-    ):
+    message = f'strconv.ParseUint: parsing "{text}": {wrong}'
+    with pytest.raises(ValueError, match=re.escape(message)):
         parse_uint64(text)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.ownership.field_set import FieldSetError, as_json
-from apfproxy.apiserver.schema.reading import ZEROS, canonical
+from apfproxy.apiserver.schema.reading import canonical, zero_of
 from apfproxy.apiserver.schema.types import List, ListType, Map, Scalar, Struct
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def defaults_of(list_: List) -> dict[str, object]:
         if field.default is not None:
             defaults[key] = field.default
         elif field.is_always_written and not field.is_pointer and isinstance(field.type, Scalar):
-            defaults[key] = ZEROS[field.type]  # what Go writes where it is absent
+            defaults[key] = zero_of(field.type)  # what Go writes where it is absent
     return defaults
 
 

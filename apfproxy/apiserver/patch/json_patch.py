@@ -22,9 +22,9 @@ import jsonpatch
 import jsonpointer
 import msgspec
 
+from apfproxy.apiserver.go_values import value_name
 from apfproxy.apiserver.patch.errors import PatchError
 from apfproxy.apiserver.patch.merge import DEEPEST
-from apfproxy.apiserver.schema.go_names import value_name
 from apfproxy.objects.documents import is_deep
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.apiserver.go_values import value_name
 from apfproxy.apiserver.patch.errors import PatchError
-from apfproxy.apiserver.schema.go_names import value_name
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object

@@ -1,10 +1,10 @@
 """Reads JSON data into objects of a schema, as a typed decoder in Go does.
 
-For every struct a reader is made once, a closure over a table of its fields: reading takes some
-20 us for an object of 1 KiB.  Names are case-sensitive; null is an absent value.
+For every type a reader is made once, a closure over what it needs: reading takes some 20 us for an
+object of 1 KiB.  Names are case-sensitive; null is an absent value.
 
-Sources: Go's `encoding/json`, "Unmarshal" and "Marshal"; RFC 3339; Kubernetes API conventions,
-"Primitive types".
+Sources: Go's `encoding/json`, "Unmarshal" and "Marshal", and `time/format.go`; Kubernetes API
+conventions, "Primitive types"; the types of Kubernetes' API, as its packages name them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from datetime import date
 from functools import cache, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from apfproxy.apiserver.go_values import number, type_name
-from apfproxy.apiserver.schema.go_names import GO_SCALARS, field_type_name, go_name, value_name
+from apfproxy.apiserver.go_values import number, type_name, value_name
 from apfproxy.apiserver.schema.quantity import QuantityError, canonical_quantity
-from apfproxy.apiserver.schema.times import MICRO_LAYOUT, micro_time, time_error
 from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct, Type
-from apfproxy.objects.go_text import EARLIEST_S, parse_time, rfc3339
+from apfproxy.objects.go_text import EARLIEST_S, TEXT, parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,52 +29,96 @@ if TYPE_CHECKING:
 
 MOST_UNKNOWN = 100
 """Unknown fields that are reported: Kubernetes' limit, too."""
-
-INT_LIMITS = {Scalar.INT32: 2**31, Scalar.INT64: 2**63}
-
-ZEROS: dict[Scalar, object] = {
-    Scalar.STRING: "",
-    Scalar.BOOLEAN: False,
-    Scalar.INT32: 0,
-    Scalar.INT64: 0,
-    Scalar.QUANTITY: "0",
-    Scalar.TIME: None,
-    Scalar.MICRO_TIME: None,
-    Scalar.BASE64: "",
-    Scalar.INT_OR_STRING: 0,
-    Scalar.ANY: None,
-}
-"""What null in a list or map stands for, and what an absent field is written as, if at all."""
-
 MOST_MISMATCHES = 100
 """The most wrong values that are compared; a body can have a million of them."""
-
-NEVER_ABSENT = frozenset({Scalar.QUANTITY, Scalar.INT_OR_STRING})
-"""Scalars that are structs in Go, whose zero values are written."""
-
-KINDS_OF_TYPES = {"[]interface {}": "slice", "map[string]interface {}": "map"}
-"""What Go calls types whose values have structure."""
-LINE_BREAKS = re.compile("[\r\n]")
-NO_BASE64 = re.compile("[^A-Za-z0-9+/=]")
-CONVERTIBLE = frozenset(
-    {
-        ("int64", Scalar.STRING),
-        ("float64", Scalar.INT32),
-        ("float64", Scalar.INT64),
-    }
-)
-"""What Go's types can be made of each other, but are not where that means another value."""
 
 OMIT = object()
 """An absent field is not written."""
 FRESH = object()
 """An absent field is written as an empty struct."""
 
+TYPE_NAMES = dict(
+    each.split("=")
+    for each in """
+    BasicDevice.attributes=map[{}.QualifiedName]{}.DeviceAttribute
+    BasicDevice.capacity=map[{}.QualifiedName]{}.DeviceCapacity
+    BasicDevice.nodeAllocatableResourceMappings=map[v1.ResourceName]{}.NodeAllocatableResourceMapping
+    Condition.status={}.ConditionStatus Container.imagePullPolicy={}.PullPolicy
+    Container.restartPolicy={}.ContainerRestartPolicy ContainerPort.protocol={}.Protocol
+    Container.terminationMessagePolicy={}.TerminationMessagePolicy
+    DeleteOptions.propagationPolicy={}.DeletionPropagation
+    Device.attributes=map[{}.QualifiedName]{}.DeviceAttribute
+    Device.capacity=map[{}.QualifiedName]{}.DeviceCapacity
+    Device.nodeAllocatableResourceMappings=map[v1.ResourceName]{}.NodeAllocatableResourceMapping
+    DeviceTaint.effect={}.DeviceTaintEffect
+    FlowDistinguisherMethod.type={}.FlowDistinguisherMethodType
+    FlowSchemaCondition.status={}.ConditionStatus
+    FlowSchemaCondition.type={}.FlowSchemaConditionType
+    LabelSelectorRequirement.operator={}.LabelSelectorOperator
+    LimitResponse.type={}.LimitResponseType ManagedFieldsEntry.fieldsV1={}.FieldsV1
+    ManagedFieldsEntry.operation={}.ManagedFieldsOperationType
+    NamespaceCondition.status={}.ConditionStatus NamespaceCondition.type={}.NamespaceConditionType
+    NamespaceSpec.finalizers=[]{}.FinalizerName NamespaceStatus.phase={}.NamespacePhase
+    NodeAllocatableResourceMapping.capacityKey={}.QualifiedName
+    NodeSelectorRequirement.operator={}.NodeSelectorOperator ObjectMeta.uid=types.UID
+    OwnerReference.uid=types.UID PodCondition.status={}.ConditionStatus
+    PodCondition.type={}.PodConditionType PodReadinessGate.conditionType={}.PodConditionType
+    PodDisruptionBudgetSpec.unhealthyPodEvictionPolicy={}.UnhealthyPodEvictionPolicyType
+    PodSpec.dnsPolicy={}.DNSPolicy PodSpec.preemptionPolicy={}.PreemptionPolicy
+    PodSpec.restartPolicy={}.RestartPolicy PodStatus.phase={}.PodPhase
+    PodStatus.qosClass={}.PodQOSClass Preconditions.uid=types.UID
+    PriorityLevelConfigurationCondition.status={}.ConditionStatus
+    PriorityLevelConfigurationCondition.type={}.PriorityLevelConfigurationConditionType
+    PriorityLevelConfigurationSpec.type={}.PriorityLevelEnablement Subject.kind={}.SubjectKind
+    ResourceRequirements.limits=v1.ResourceList ResourceRequirements.requests=v1.ResourceList
+    Toleration.effect={}.TaintEffect Toleration.operator={}.TolerationOperator
+    """.split()  # noqa: SIM905  a list of strings would take three times as many lines
+)
+"""Go's types of fields that are not called as in the schema; `{}` is the struct's package."""
+
+STRUCTURES = {"[]interface {}": "slice", "map[string]interface {}": "map"}
+"""Go's names of types whose values have structure, in messages about restoring."""
+CONVERTIBLE = frozenset(
+    {("int64", Scalar.STRING), ("float64", Scalar.INT32), ("float64", Scalar.INT64)}
+)
+"""Types of values that Go could convert, and does not where another value comes of it."""
+
+LAYOUT = "2006-01-02T15:04:05Z07:00"
+MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+"""RFC 3339 as Go writes it, without and with microseconds."""
+MICRO_DIGITS = len(".000000")
+ELEMENTS = {
+    "2006": re.compile("[0-9]{4}"),
+    "01": re.compile("[0-9]{2}"),
+    "02": re.compile("[0-9]{2}"),
+    "15": re.compile("[0-9]{1,2}"),
+    "04": re.compile("[0-9]{2}"),
+    "05": re.compile("[0-9]{2}"),
+    ".000000": re.compile("[.,][0-9]{6}"),
+    "Z07:00": re.compile("Z|[+-][0-9]{2}:[0-9]{2}"),
+}
+"""Elements of the layouts to what stands for them; all other characters stand for themselves."""
+RANGES = {
+    "01": ("month", range(1, 13)),
+    "15": ("hour", range(24)),
+    "04": ("minute", range(60)),
+    "05": ("second", range(60)),
+}
+ELEMENT_OR_CHARACTER = re.compile(rf"{'|'.join(map(re.escape, ELEMENTS))}|.")
+FRACTION = re.compile("[.,][0-9]+")
+LONGEST_SHOWN = 60
+"""Characters of a text that is no time."""
+
+Reader = Callable[[Any, list[bool]], Any]
+"""Makes the canonical form of a value that is not null, None for a time that is zero; adds to the
+list where it leaves an unknown field out."""
+
 
 class MismatchError(ValueError):
     """A value does not have the type that the schema says; the message is the one of Go.
 
     Attributes:
+        kind: The type that it should have; None where its text cannot be parsed.
         path: Names of the fields that lead to the value, from the root.
     """
 
@@ -92,23 +135,27 @@ class MismatchError(ValueError):
         """Note that the value is in this field of this struct."""
         if not self.path and self.kind is not None:
             self.struct = schema.name
-            self.go_type = field_type_name(schema, field, self.kind) or self.go_type
-        self.path = [field, *self.path]
+            name = TYPE_NAMES.get(f"{schema.name}.{field}", "").replace("{}", package_of(schema))
+            if not isinstance(self.kind, List | Map):
+                name = name.rpartition("]")[2]
+            self.go_type = name or self.go_type
+        self.path.insert(0, field)
 
     @property
     def restored(self) -> str:
         """The message where Go makes a struct of decoded data, not of text."""
-        if self.kind is None or self.kind in NEVER_ABSENT:
-            return self.text if self.kind is None else str(self)
+        if self.kind is None or self.kind in GO_STRUCTS:
+            return str(self)
         found = type_name(self.value)
+        structure = STRUCTURES.get(found, found)
         if isinstance(self.kind, Struct):
-            return f"cannot restore struct from: {KINDS_OF_TYPES.get(found, found)}"
+            return f"cannot restore struct from: {structure}"
         if isinstance(self.kind, List | Map):
-            what = "slice" if isinstance(self.kind, List) else "map"
-            return f"cannot restore {what} from {KINDS_OF_TYPES.get(found, found)}"
+            wanted = "slice" if isinstance(self.kind, List) else "map"
+            return f"cannot restore {wanted} from {structure}"
         if (found, self.kind) in CONVERTIBLE:
             return f"cannot convert {found} to {self.go_type}"
-        return f"unrecognized type: {GO_SCALARS[self.kind]}"
+        return f"unrecognized type: {SCALARS[self.kind].go_name}"
 
     def __str__(self) -> str:
         if not self.go_type:
@@ -117,8 +164,24 @@ class MismatchError(ValueError):
         return f"json: cannot unmarshal {self.text} into Go {place} of type {self.go_type}"
 
 
+def package_of(schema: Struct) -> str:
+    """The last part of a struct's package, as Go names it."""
+    return schema.package.rpartition(".")[2]
+
+
+def go_name(kind: Type) -> str:
+    """The name of a type in Go's messages."""
+    if isinstance(kind, Struct):
+        return f"{package_of(kind)}.{kind.name}"
+    if isinstance(kind, List):
+        return f"[]{go_name(kind.item)}"
+    if isinstance(kind, Map):
+        return f"map[string]{go_name(kind.value)}"
+    return SCALARS[kind].go_name
+
+
 class Read(NamedTuple):
-    """What reading has found.
+    """The result of reading.
 
     Attributes:
         obj: The object in canonical form; it shares only values of `Scalar.ANY` with its source.
@@ -129,11 +192,6 @@ class Read(NamedTuple):
     unknown: tuple[str, ...]
 
 
-Reader = Callable[[Any, list[bool]], Any]
-"""Makes the canonical form of a value that is not null, None for a time that is zero; adds to the
-list where it leaves an unknown field out."""
-
-
 def read(schema: Struct, raw: object) -> Read:
     """Read decoded JSON, which is not changed.
 
@@ -141,9 +199,10 @@ def read(schema: Struct, raw: object) -> Read:
         MismatchError: At the first value of a wrong type.
     """
     left_out: list[bool] = []
-    obj = struct_reader(schema)(raw, left_out)
+    obj = reader_of(schema)(raw, left_out)
     # The walk that finds paths is only made where there is something to find.
-    unknown = dict.fromkeys(at for at, _, _ in unknown_fields(schema, raw, "")) if left_out else ()
+    leaves = walk(schema, raw, "", ()) if left_out else ()
+    unknown = dict.fromkeys(path for path, _, kind, _ in leaves if kind is None)
     return Read(obj, tuple(unknown)[:MOST_UNKNOWN])
 
 
@@ -155,34 +214,10 @@ def read_in_order(schema: Struct, raw: object) -> Read:
     """
     try:
         return read(schema, raw)
-    except MismatchError:
-        found = [error for _, error in islice(mismatches(schema, raw), MOST_MISMATCHES)]
+    except MismatchError as error:
+        found = [*islice(mismatches(schema, raw), MOST_MISMATCHES), error]
         # What no value of a right type can stand for ends the parsing at once.
-        raise next((error for error in found if error.kind is None), found[0]) from None
-
-
-def mismatches(kind: Type, raw: object, path: str = "") -> Iterator[tuple[str, MismatchError]]:
-    """The values of wrong types, in the order of the document, each with its path."""
-    if isinstance(kind, Struct) and isinstance(raw, dict):
-        for name, value in raw.items():
-            field = kind.by_name.get(name)
-            if field is not None and value is not None:
-                for at, error in mismatches(field.type, value, f"{path}.{name}" if path else name):
-                    error.within(kind, name)
-                    yield at, error
-    elif isinstance(kind, Map) and isinstance(raw, dict):
-        for key, value in raw.items():
-            if value is not None:
-                yield from mismatches(kind.value, value, f"{path}[{key}]")
-    elif isinstance(kind, List) and isinstance(raw, list):
-        for index, value in enumerate(raw):
-            if value is not None:
-                yield from mismatches(kind.item, value, f"{path}[{index}]")
-    else:
-        try:
-            reader_of(kind)(raw, [])
-        except MismatchError as error:
-            yield path, error
+        raise next((each for each in found if each.kind is None), found[0]) from None
 
 
 def canonical(schema: Struct, obj: Object) -> Object:
@@ -191,22 +226,71 @@ def canonical(schema: Struct, obj: Object) -> Object:
     Fields that the schema does not have are dropped.  The argument is not changed, and the result
     shares only values of `Scalar.ANY` with it.
     """
-    result: Object = struct_reader(schema)(obj, [])
+    result: Object = reader_of(schema)(obj, [])
     return result
 
 
-def go_number(value: float) -> str:
-    """A number in a message; of those that are too large, what was decoded of them."""
-    return number(value) if isinstance(value, float) else str(value)
+Fields = tuple[tuple[Struct, str], ...]
+"""The fields that lead to a value, each with its struct."""
+
+
+def walk(
+    kind: Type, raw: object, path: str, fields: Fields
+) -> Iterator[tuple[str, Fields, Type | None, object]]:
+    """The leaves of JSON in the order of the document, but for nulls.
+
+    Returns:
+        Path, fields, type, and value; the type is None where the struct does not have the field.
+    """
+    if isinstance(kind, Struct) and isinstance(raw, dict):
+        for name, value in raw.items():
+            at = f"{path}.{name}" if path else name
+            field = kind.by_name.get(name)
+            if field is not None:
+                yield from walk(field.type, value, at, (*fields, (kind, name)))
+            elif not kind.keeps_unknown:
+                yield at, fields, None, value
+    elif isinstance(kind, Map) and isinstance(raw, dict):
+        for key, value in raw.items():
+            yield from walk(kind.value, value, f"{path}.{key}", fields)
+    elif isinstance(kind, List) and isinstance(raw, list):
+        for index, value in enumerate(raw):
+            yield from walk(kind.item, value, f"{path}[{index}]", fields)
+    elif raw is not None:
+        yield path, fields, kind, raw
+
+
+def mismatches(schema: Struct, raw: object) -> Iterator[MismatchError]:
+    """The errors about values of wrong types, in the order of the document."""
+    for _, fields, kind, value in walk(schema, raw, "", ()):
+        if kind is None:
+            continue
+        try:
+            reader_of(kind)(value, [])
+        except MismatchError as error:
+            for struct, name in reversed(fields):
+                error.within(struct, name)
+            yield error
 
 
 @cache
+def reader_of(kind: Type) -> Reader:
+    """The reader of values of a type."""
+    if isinstance(kind, Struct):
+        return struct_reader(kind)
+    if isinstance(kind, List):
+        return list_reader(kind)
+    if isinstance(kind, Map):
+        return map_reader(kind)
+    return SCALARS[kind].read
+
+
 def struct_reader(schema: Struct) -> Reader:
-    """The reader of a struct: made once for each."""
+    """The reader of a struct."""
     plan = [field_plan(field) for field in schema.fields]
     known = schema.by_name
 
-    def read_struct(raw: Any, left_out: list[bool]) -> Object:  # noqa: ANN401  any JSON value
+    def read_struct(raw: object, left_out: list[bool]) -> Object:
         if not isinstance(raw, dict):
             raise MismatchError(value_name(raw), schema, raw)
         get = raw.get
@@ -249,42 +333,39 @@ def field_plan(field: Field) -> tuple[str, Reader, bool, object]:
         no value or one that is not kept: `OMIT`, `FRESH` or the value itself.
     """
     kind = field.type
-    is_struct = isinstance(kind, Struct) or kind in NEVER_ABSENT
-    is_kept = (field.is_pointer or is_struct) and not isinstance(kind, List | Map)
+    is_struct = isinstance(kind, Struct) or kind in GO_STRUCTS
+    is_kept = is_struct or (field.is_pointer and not isinstance(kind, List | Map))
     absent: object = OMIT
     if isinstance(kind, Struct) and not field.is_pointer:
         absent = FRESH
-    elif isinstance(kind, Scalar) and not field.is_pointer:
-        if field.is_always_written or kind in NEVER_ABSENT:
-            absent = ZEROS[kind]
-    elif field.is_always_written:
-        absent = None
-    if kind is Scalar.ANY:
-        is_kept = True
-    return field.name, reader_of(kind), is_kept, absent
+    elif field.is_always_written or (is_struct and not field.is_pointer):
+        absent = None if field.is_pointer else zero_of(kind)
+    return field.name, reader_of(kind), is_kept or kind is Scalar.ANY, absent
 
 
-@cache
-def reader_of(kind: Type) -> Reader:
-    """The reader of values of a type."""
+def zero_of(kind: Type) -> object:
+    """What Go has in the place of an absent value of a type; None for an empty struct."""
+    return SCALARS[kind].zero if isinstance(kind, Scalar) else None
+
+
+def null_maker(kind: Type) -> Callable[[], object]:
+    """Makes the value that null stands for in a list or map."""
     if isinstance(kind, Struct):
-        return struct_reader(kind)
-    if isinstance(kind, List):
-        return list_reader(kind)
-    if isinstance(kind, Map):
-        return map_reader(kind)
-    return integer_reader(kind) if kind in INT_LIMITS else SCALAR_READERS[kind]
+        reader = reader_of(kind)
+        return lambda: reader({}, [])
+    zero = zero_of(kind)
+    return lambda: zero
 
 
 def list_reader(kind: List) -> Reader:
     """The reader of lists of a type."""
     item_reader = reader_of(kind.item)
-    zero_of = zero_maker(kind.item)
+    null = null_maker(kind.item)
 
-    def read_list(raw: Any, left_out: list[bool]) -> list[Any]:  # noqa: ANN401  any JSON value
+    def read_list(raw: object, left_out: list[bool]) -> list[Any]:
         if not isinstance(raw, list):
             raise MismatchError(value_name(raw), kind, raw)
-        return [zero_of() if each is None else item_reader(each, left_out) for each in raw]
+        return [null() if each is None else item_reader(each, left_out) for each in raw]
 
     return read_list
 
@@ -292,57 +373,48 @@ def list_reader(kind: List) -> Reader:
 def map_reader(kind: Map) -> Reader:
     """The reader of maps of a type."""
     value_reader = reader_of(kind.value)
-    zero_of = zero_maker(kind.value)
+    null = null_maker(kind.value)
 
-    def read_map(raw: Any, left_out: list[bool]) -> dict[str, Any]:  # noqa: ANN401  any JSON value
+    def read_map(raw: object, left_out: list[bool]) -> dict[str, Any]:
         if not isinstance(raw, dict):
             raise MismatchError(value_name(raw), kind, raw)
         return {
-            key: zero_of() if each is None else value_reader(each, left_out)
+            key: null() if each is None else value_reader(each, left_out)
             for key, each in raw.items()
         }
 
     return read_map
 
 
-def zero_maker(kind: Type) -> Callable[[], object]:
-    """Makes what null stands for in a list or map."""
-    if isinstance(kind, Struct):
-        reader = struct_reader(kind)
-        return lambda: reader({}, [])
-    zero = ZEROS[kind] if isinstance(kind, Scalar) else None
-    return lambda: zero
+def integer_reader(kind: Scalar, limit: int) -> Reader:
+    """The reader of integers that are less than the limit in magnitude, or its negative."""
 
-
-def integer_reader(kind: Scalar) -> Reader:
-    """The reader of integers of a type."""
-    limit = INT_LIMITS[kind]
-
-    def read_integer(raw: Any, _left_out: list[bool]) -> int:  # noqa: ANN401  any JSON value
+    def read_integer(raw: object, _left_out: list[bool]) -> int:
         if type(raw) is int and -limit <= raw < limit:
             return raw
         if isinstance(raw, int | float) and not isinstance(raw, bool):
-            raise MismatchError(f"number {go_number(raw)}", kind, raw)
+            shown = number(raw) if isinstance(raw, float) else str(raw)
+            raise MismatchError(f"number {shown}", kind, raw)
         raise MismatchError(value_name(raw), kind, raw)
 
     return read_integer
 
 
-def read_string(raw: Any, _left_out: list[bool]) -> str:  # noqa: ANN401  any JSON value
+def read_string(raw: object, _left_out: list[bool]) -> str:
     """Read a string."""
     if isinstance(raw, str):
         return raw
     raise MismatchError(value_name(raw), Scalar.STRING, raw)
 
 
-def read_boolean(raw: Any, _left_out: list[bool]) -> bool:  # noqa: ANN401  any JSON value
+def read_boolean(raw: object, _left_out: list[bool]) -> bool:
     """Read a truth value."""
     if isinstance(raw, bool):
         return raw
     raise MismatchError(value_name(raw), Scalar.BOOLEAN, raw)
 
 
-def read_quantity(raw: Any, _left_out: list[bool]) -> str:  # noqa: ANN401  any JSON value
+def read_quantity(raw: object, _left_out: list[bool]) -> str:
     """Read a quantity, which may be a number."""
     is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
     text = raw.strip() if isinstance(raw, str) else str(raw) if is_number else value_name(raw)
@@ -352,9 +424,25 @@ def read_quantity(raw: Any, _left_out: list[bool]) -> str:  # noqa: ANN401  any 
         raise MismatchError(str(error)) from error
 
 
-def read_time(raw: Any, left_out: list[bool]) -> str | None:  # noqa: ANN401  any JSON value
-    """Read a time."""
-    return canonical_time(read_string(raw, left_out))
+def read_base64(raw: object, _left_out: list[bool]) -> str:
+    """Read bytes in base64, which may have line breaks."""
+    if not isinstance(raw, str):
+        raise MismatchError(value_name(raw), Scalar.BASE64, raw)
+    text = re.sub("[\r\n]", "", raw)
+    try:
+        return b64encode(b64decode(text, validate=True)).decode()
+    except ValueError:
+        wrong = re.search("[^A-Za-z0-9+/=]", text)
+        place = wrong.start() if wrong else len(text) // 4 * 4  # four characters are three bytes
+        raise MismatchError(f"illegal base64 data at input byte {place}") from None
+
+
+read_int32 = integer_reader(Scalar.INT32, 1 << 31)
+
+
+def read_int_or_string(raw: object, left_out: list[bool]) -> object:
+    """Read a string or an integer of 32 bits."""
+    return raw if isinstance(raw, str) else read_int32(raw, left_out)
 
 
 @lru_cache(maxsize=4096)
@@ -369,72 +457,89 @@ def canonical_time(text: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def canonical_micro_time(text: str) -> str | None:
-    """The time in UTC with microseconds; None for the zero time."""
+    """The time in UTC with microseconds, of exactly six digits; None for the zero time."""
+    match = TEXT.fullmatch(text)
+    fraction = (match[7] if match else None) or ""
     try:
-        return micro_time(text)
+        whole = parse_time(text.replace(fraction, "", 1) if len(fraction) == MICRO_DIGITS else "")
     except ValueError as error:
         raise MismatchError(time_error(text, MICRO_LAYOUT)) from error
+    if whole == EARLIEST_S and not int(fraction[1:]):
+        return None
+    return f"{rfc3339(whole).removesuffix('Z')}.{fraction[1:]}Z"
 
 
-def read_micro_time(raw: Any, left_out: list[bool]) -> str | None:  # noqa: ANN401  any JSON value
-    """Read a time with microseconds."""
-    return canonical_micro_time(read_string(raw, left_out))
+class Rule(NamedTuple):
+    """How a scalar is read.
+
+    Attributes:
+        go_name: The name of its type in messages.
+        zero: What null in a list or map stands for, and what an absent field is written as, if it
+            is written at all.
+        read: Its reader.
+        is_struct: Whether it is a struct in Go, whose zero value is written.
+    """
+
+    go_name: str
+    zero: object
+    read: Reader
+    is_struct: bool = False
 
 
-def read_base64(raw: Any, _left_out: list[bool]) -> str:  # noqa: ANN401  any JSON value
-    """Read bytes in base64, which may have line breaks."""
-    if not isinstance(raw, str):
-        raise MismatchError(value_name(raw), Scalar.BASE64, raw)
-    text = LINE_BREAKS.sub("", raw)
-    try:
-        return b64encode(b64decode(text, validate=True)).decode()
-    except ValueError:
-        wrong = NO_BASE64.search(text)
-        place = wrong.start() if wrong else len(text) // 4 * 4  # four characters are three bytes
-        raise MismatchError(f"illegal base64 data at input byte {place}") from None
-
-
-read_int32 = integer_reader(Scalar.INT32)
-
-
-def read_int_or_string(raw: Any, left_out: list[bool]) -> int | str:  # noqa: ANN401  any JSON value
-    """Read a string or an integer of 32 bits."""
-    if isinstance(raw, str):
-        return raw
-    number: int = read_int32(raw, left_out)
-    return number
-
-
-def read_any(raw: Any, _left_out: list[bool]) -> object:  # noqa: ANN401  any JSON value
-    """Take JSON as it is."""
-    return raw
-
-
-SCALAR_READERS: dict[Scalar, Reader] = {
-    Scalar.STRING: read_string,
-    Scalar.BOOLEAN: read_boolean,
-    Scalar.QUANTITY: read_quantity,
-    Scalar.TIME: read_time,
-    Scalar.MICRO_TIME: read_micro_time,
-    Scalar.BASE64: read_base64,
-    Scalar.INT_OR_STRING: read_int_or_string,
-    Scalar.ANY: read_any,
+SCALARS = {
+    Scalar.STRING: Rule("string", "", read_string),
+    Scalar.BOOLEAN: Rule("bool", False, read_boolean),
+    Scalar.INT32: Rule("int32", 0, read_int32),
+    Scalar.INT64: Rule("int64", 0, integer_reader(Scalar.INT64, 1 << 63)),
+    Scalar.QUANTITY: Rule("resource.Quantity", "0", read_quantity, is_struct=True),
+    Scalar.TIME: Rule("v1.Time", None, lambda raw, none: canonical_time(read_string(raw, none))),
+    Scalar.MICRO_TIME: Rule(
+        "v1.MicroTime", None, lambda raw, none: canonical_micro_time(read_string(raw, none))
+    ),
+    Scalar.BASE64: Rule("[]uint8", "", read_base64),
+    Scalar.INT_OR_STRING: Rule("intstr.IntOrString", 0, read_int_or_string, is_struct=True),
+    Scalar.ANY: Rule("runtime.RawExtension", None, lambda raw, _left_out: raw),
 }
+GO_STRUCTS = frozenset(kind for kind, rule in SCALARS.items() if rule.is_struct)
 
 
-def unknown_fields(kind: Type, raw: object, path: str) -> Iterator[tuple[str, Struct, str]]:
-    """The paths of the fields that the schema does not have, each with its struct and name."""
-    if isinstance(raw, dict) and isinstance(kind, Struct):
-        for name, value in raw.items():
-            at = f"{path}.{name}" if path else name
-            field = kind.by_name.get(name)
-            if field is not None:
-                yield from unknown_fields(field.type, value, at)
-            elif not kind.keeps_unknown:
-                yield at, kind, name
-    elif isinstance(raw, dict) and isinstance(kind, Map):
-        for key, value in raw.items():
-            yield from unknown_fields(kind.value, value, f"{path}.{key}")
-    elif isinstance(raw, list) and isinstance(kind, List):
-        for index, value in enumerate(raw):
-            yield from unknown_fields(kind.item, value, f"{path}[{index}]")
+def time_error(text: str, layout: str = LAYOUT) -> str:
+    """The message about a text that is no point in time, in one of the layouts."""
+    said = f"parsing time {quoted(text)}"
+    rest, found = text, dict.fromkeys(ELEMENTS, "")
+    for element in ELEMENT_OR_CHARACTER.findall(layout):
+        match = ELEMENTS.get(element, re.compile(re.escape(element))).match(rest)
+        if match is None:
+            return f'{said} as "{layout}": cannot parse {quoted(rest)} as "{element}"'
+        found[element], rest = match[0], rest[match.end() :]
+        is_any_fraction = element == "05" and layout == LAYOUT
+        if is_any_fraction and (fraction := FRACTION.match(rest)):
+            rest = rest[fraction.end() :]
+        if wrong := out_of_range(element, match[0]):
+            return f"{said}: {wrong} out of range"
+    if rest:
+        return f"{said}: extra text: {quoted(rest)}"
+    try:
+        # The calendar repeats every 400 years, and Python's has no year 0.
+        date(int(found["2006"]) % 400 or 400, int(found["01"]), int(found["02"]))
+    except ValueError:
+        return f"{said}: day out of range"
+    # It lies outside the years that can be written, which only its offset makes it do.
+    return f'{said} as "{layout}": cannot parse {quoted(text)} as "2006"'
+
+
+def out_of_range(element: str, text: str) -> str:
+    """The name of a part of a point in time if it is beyond its range; "" if it is not."""
+    if element == "Z07:00" and text != "Z":
+        if int(text[1:3]) not in range(25):
+            return "time zone offset hour"
+        return "" if int(text[4:]) in range(61) else "time zone offset minute"
+    name, allowed = RANGES.get(element, ("", range(0)))
+    return name if name and int(text) not in allowed else ""
+
+
+def quoted(text: str) -> str:
+    """A text between quotes, cut to `LONGEST_SHOWN`; bytes that are not ASCII by number."""
+    shown = text[:LONGEST_SHOWN].replace("\\", "\\\\").replace('"', '\\"').encode(errors="replace")
+    characters = (chr(each) if each in range(0x20, 0x7F) else f"\\x{each:02x}" for each in shown)
+    return f'"{"".join(characters)}"'
