@@ -10,29 +10,28 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.kind import Column, Kind, Rules, Version
 from apfproxy.apiserver.plain import AGE, NAME, checks, named_cells
-from apfproxy.apiserver.schema.shared_structs import object_struct
-from apfproxy.apiserver.schema.types import Scalar, Struct, pointer
+from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.shared_structs import SHARED
 from apfproxy.objects.field_errors import NOT_NEGATIVE, invalid
 
 if TYPE_CHECKING:
     from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import Object
 
-PACKAGE = "io.k8s.api.coordination.v1"
-
-LEASE_SPEC = Struct(
-    "LeaseSpec",
-    (
-        pointer("holderIdentity", Scalar.STRING, "Who holds the lease.", number=1),
-        pointer("leaseDurationSeconds", Scalar.INT32, "How long it is valid.", number=2),
-        pointer("acquireTime", Scalar.MICRO_TIME, "When the holder got it.", number=3),
-        pointer("renewTime", Scalar.MICRO_TIME, "When the holder renewed it last.", number=4),
-        pointer("leaseTransitions", Scalar.INT32, "How often the holder has changed.", number=5),
-        pointer("strategy", Scalar.STRING, "How the holder is chosen.", number=6),
-        pointer("preferredHolder", Scalar.STRING, "Who is to hold it next.", number=7),
-    ),
-    PACKAGE,
-    "Who holds the lease, and for how long.",
+STRUCTS = structs(
+    "io.k8s.api.coordination.v1",
+    """
+Lease +object: A claim with an end.
+LeaseSpec: Who holds the lease, and for how long.
+  1 holderIdentity        *string     Who holds the lease.
+  2 leaseDurationSeconds  *int32      How long it is valid.
+  3 acquireTime           *microtime  When the holder got it.
+  4 renewTime             *microtime  When the holder renewed it last.
+  5 leaseTransitions      *int32      How often the holder has changed.
+  6 strategy              *string     How the holder is chosen.
+  7 preferredHolder       *string     Who is to hold it next.
+""",
+    SHARED,
 )
 
 
@@ -54,9 +53,7 @@ LEASE = Kind(
     plural="leases",
     singular="lease",
     is_namespaced=True,
-    versions=(
-        Version("v1", object_struct("Lease", PACKAGE, LEASE_SPEC, None, "A claim with an end.")),
-    ),
+    versions=(Version("v1", STRUCTS["Lease"]),),
     rules=Rules(
         validate=VALIDATE,
         validate_update=VALIDATE_UPDATE,

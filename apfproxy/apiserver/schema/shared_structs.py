@@ -5,166 +5,88 @@ Sources: Kubernetes API reference, "Common Definitions"; Kubernetes API conventi
 
 from __future__ import annotations
 
-import dataclasses
-
-from msgspec.structs import replace
-
-from apfproxy.apiserver.schema.derived import struct_of
-from apfproxy.apiserver.schema.types import (
-    Field,
-    List,
-    ListType,
-    Map,
-    Scalar,
-    Struct,
-    changed,
-    pointer,
-    required,
-)
-from apfproxy.objects.types import OwnerReference, WrittenMeta
+from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.types import Field, List, ListType, Struct
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
-STRING, BOOLEAN, INT32, INT64 = Scalar.STRING, Scalar.BOOLEAN, Scalar.INT32, Scalar.INT64
-TIME, ANY = Scalar.TIME, Scalar.ANY
 
-STRINGS = List(STRING)
-STRING_MAP = Map(STRING)
-
-KIND = Field("kind", STRING, "What the object is, in CamelCase. Cannot be changed.")
-API_VERSION = Field(
-    "apiVersion", STRING, "Group and version of the form that the object is written in."
+SHARED = structs(
+    META,
+    """
+ObjectMeta: What every stored object carries beside its content.
+   1 name                        string             Unique within the namespace. Cannot be changed.
+   2 generateName  string  Prefix of the name that the server makes up if there is no name.
+   3 namespace                   string             The space within which the name is unique.
+   4 selfLink                    string             No longer set by servers.
+   5 uid                         string             Unique in time and space. Set by the server.
+   6 resourceVersion  string  Opaque version of the object, which changes with every write.
+   7 generation  int64  Number of the desired state, counted up by the server as it changes.
+   8 creationTimestamp           time +omitempty    When the server created the object.
+   9 deletionTimestamp           *time              When the object is to be gone.
+  10 deletionGracePeriodSeconds  *int64  Seconds that the object gets to end before it is removed.
+  11 labels                      map[string]string  Keys and values to select objects by.
+  12 annotations  map[string]string  Keys and values that tools store with the object.
+  13 ownerReferences  []OwnerReference +keys=uid  The objects that this one depends on. It is
+        collected when all of them are gone.
+  14 finalizers  []string +merged +set  What has to be done before the object is removed.
+  17 managedFields  []ManagedFieldsEntry  Which manager owns which fields of the object.
+OwnerReference +atomic: Names an object that this one belongs to, in the same namespace or in none.
+  5 apiVersion          string +required  Group and version of the owner.
+  1 kind                string +required  Kind of the owner.
+  3 name                string +required  Name of the owner.
+  4 uid                 string +required  UID of the owner.
+  6 controller          *bool             Whether the owner is the managing controller.
+  7 blockOwnerDeletion  *bool  Whether foreground deletion of the owner waits until this object is
+        gone.
+ManagedFieldsEntry: The fields of an object that one manager has written in one way.
+  1 manager      string  Who manages these fields.
+  2 operation    string  How they were written: Apply or Update.
+  3 apiVersion   string  The version that the field names belong to.
+  4 time         *time   When the entry was added or its fields changed.
+  6 fieldsType   string  Format of the set of fields: FieldsV1.
+  7 fieldsV1     *any    The set of fields, as a tree.
+  8 subresource  string  Subresource that was written, empty for none.
+LabelSelector +atomic: Selects objects by labels: all for an empty selector, none for an absent one.
+  1 matchLabels       map[string]string           Labels that an object must have.
+  2 matchExpressions  []LabelSelectorRequirement  Conditions that must all hold.
+LabelSelectorRequirement: A condition on the label of one key.
+  1 key       string +required  Key of the label.
+  2 operator  string +required  In, NotIn, Exists or DoesNotExist.
+  3 values    []string          What In and NotIn compare with; empty for the others.
+Condition: One aspect of the current state of an object.
+  1 type                string +required  What the condition is about, in CamelCase.
+  2 status              string +required  True, False or Unknown.
+  3 observedGeneration  int64             Generation of the object that the condition was set for.
+  4 lastTransitionTime  time +required    When the status changed.
+  5 reason              string +required  Why it changed, as a word for programs.
+  6 message             string +required  Why it changed, for people.
+DeleteOptions +typed: How to delete an object.
+  1 gracePeriodSeconds  *int64  Seconds that the object gets to end: 0 for none; absent for the
+        default of its kind.
+  2 preconditions  *Preconditions  What must be true of the object, else 409.
+  3 orphanDependents                                  *bool  Deprecated: use propagationPolicy.
+  4 propagationPolicy  *string  What becomes of dependents: Orphan, Background or Foreground.
+  5 dryRun  []string  All: do everything but the change itself.
+  6 ignoreStoreReadErrorWithClusterBreakingPotential  *bool  Whether to delete an object that cannot
+        be read.
+Preconditions: What must be true of an object for an operation to take place.
+  1 uid              *string  The UID that the object must have.
+  2 resourceVersion  *string  The resource version that it must have.
+""",
 )
-TYPE_META = (KIND, API_VERSION)
+OBJECT_META, CONDITION, LABEL_SELECTOR = (
+    SHARED[name] for name in ("ObjectMeta", "Condition", "LabelSelector")
+)
+DELETE_OPTIONS = SHARED["DeleteOptions"]
+TYPE_META = DELETE_OPTIONS.fields[:2]
+"""`kind` and `apiVersion`."""
+CONDITIONS = List(CONDITION, ListType.MAP, list_keys=("type",), merge_key="type", is_merged=True)
+"""Conditions as most kinds have them."""
 
 
 def struct(name: str, description: str, *fields: Field, is_atomic: bool = False) -> Struct:
     """A struct of the group."""
     return Struct(name, fields, META, description, is_atomic)
-
-
-def in_order_of_numbers(struct: Struct) -> Struct:
-    """The struct with its fields in the order of their numbers, which is that of writing."""
-    fields = sorted(struct.fields, key=lambda field: field.number)
-    return dataclasses.replace(struct, fields=tuple(fields))
-
-
-MANAGED_FIELDS_ENTRY = struct(
-    "ManagedFieldsEntry",
-    "The fields of an object that one manager has written in one way.",
-    Field("manager", STRING, "Who manages these fields.", number=1),
-    Field("operation", STRING, "How they were written: Apply or Update.", number=2),
-    Field("apiVersion", STRING, "The version that the field names belong to.", number=3),
-    pointer("time", TIME, "When the entry was added or its fields changed.", number=4),
-    Field("fieldsType", STRING, "Format of the set of fields: FieldsV1.", number=6),
-    pointer("fieldsV1", ANY, "The set of fields, as a tree.", number=7),
-    Field("subresource", STRING, "Subresource that was written, empty for none.", number=8),
-)
-
-OWNERS = List(
-    struct_of(OwnerReference, META, {}, is_atomic=True),
-    ListType.MAP,
-    list_keys=("uid",),
-    merge_key="uid",
-    is_merged=True,
-)
-WRITTEN_META = struct_of(WrittenMeta, META, {}, name="ObjectMeta")
-OBJECT_META = in_order_of_numbers(
-    changed(
-        WRITTEN_META,
-        replace(WRITTEN_META.by_name["ownerReferences"], type=OWNERS),
-        replace(
-            WRITTEN_META.by_name["finalizers"], type=List(STRING, ListType.SET, is_merged=True)
-        ),
-        Field("selfLink", STRING, "No longer set by servers.", number=4),
-        pointer("deletionTimestamp", TIME, "When the object is to be gone.", number=9),
-        pointer(
-            "deletionGracePeriodSeconds",
-            INT64,
-            "Seconds that the object gets to end before it is removed.",
-            number=10,
-        ),
-        Field(
-            "managedFields",
-            List(MANAGED_FIELDS_ENTRY),
-            "Which manager owns which fields of the object.",
-            number=17,
-        ),
-    )
-)
-
-LABEL_SELECTOR_REQUIREMENT = struct(
-    "LabelSelectorRequirement",
-    "A condition on the label of one key.",
-    required("key", STRING, "Key of the label.", number=1),
-    required("operator", STRING, "In, NotIn, Exists or DoesNotExist.", number=2),
-    Field("values", STRINGS, "What In and NotIn compare with; empty for the others.", number=3),
-)
-
-LABEL_SELECTOR = struct(
-    "LabelSelector",
-    "Selects objects by labels: all for an empty selector, none for an absent one.",
-    Field("matchLabels", STRING_MAP, "Labels that an object must have.", number=1),
-    Field(
-        "matchExpressions",
-        List(LABEL_SELECTOR_REQUIREMENT),
-        "Conditions that must all hold.",
-        number=2,
-    ),
-    is_atomic=True,
-)
-
-CONDITION = struct(
-    "Condition",
-    "One aspect of the current state of an object.",
-    required("type", STRING, "What the condition is about, in CamelCase.", number=1),
-    required("status", STRING, "True, False or Unknown.", number=2),
-    Field(
-        "observedGeneration",
-        INT64,
-        "Generation of the object that the condition was set for.",
-        number=3,
-    ),
-    required("lastTransitionTime", TIME, "When the status changed.", number=4),
-    required("reason", STRING, "Why it changed, as a word for programs.", number=5),
-    required("message", STRING, "Why it changed, for people.", number=6),
-)
-
-CONDITIONS = List(CONDITION, ListType.MAP, list_keys=("type",), merge_key="type", is_merged=True)
-"""Conditions as most kinds have them."""
-
-PRECONDITIONS = struct(
-    "Preconditions",
-    "What must be true of an object for an operation to take place.",
-    pointer("uid", STRING, "The UID that the object must have.", number=1),
-    pointer("resourceVersion", STRING, "The resource version that it must have.", number=2),
-)
-
-DELETE_OPTIONS = struct(
-    "DeleteOptions",
-    "How to delete an object.",
-    *TYPE_META,
-    pointer(
-        "gracePeriodSeconds",
-        INT64,
-        "Seconds that the object gets to end: 0 for none; absent for the default of its kind.",
-        number=1,
-    ),
-    pointer("preconditions", PRECONDITIONS, "What must be true of the object, else 409.", number=2),
-    pointer("orphanDependents", BOOLEAN, "Deprecated: use propagationPolicy.", number=3),
-    pointer(
-        "propagationPolicy",
-        STRING,
-        "What becomes of dependents: Orphan, Background or Foreground.",
-        number=4,
-    ),
-    Field("dryRun", STRINGS, "All: do everything but the change itself.", number=5),
-    pointer(
-        "ignoreStoreReadErrorWithClusterBreakingPotential",
-        BOOLEAN,
-        "Whether to delete an object that cannot be read.",
-        number=6,
-    ),
-)
 
 
 def object_struct(

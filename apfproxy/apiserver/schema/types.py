@@ -23,21 +23,21 @@ Object = dict[str, Any]
 
 
 class Scalar(enum.Enum):
-    """A type whose value is one JSON value."""
+    """A type whose value is one JSON value; its name is that in `language`."""
 
     STRING = "string"
-    BOOLEAN = "boolean"
+    BOOLEAN = "bool"
     INT32 = "int32"
     INT64 = "int64"
     QUANTITY = "quantity"
     """A string or number on the way in, a canonical string on the way out: `1024Mi` is `1Gi`."""
-    TIME = "date-time"
+    TIME = "time"
     """RFC 3339 in whole seconds, UTC; null where it is zero and written always."""
-    MICRO_TIME = "micro-time"
+    MICRO_TIME = "microtime"
     """The same with exactly six digits of a second, on the way in, too."""
-    BASE64 = "byte"
+    BASE64 = "[]byte"
     """Bytes, as a text in base64."""
-    INT_OR_STRING = "int-or-string"
+    INT_OR_STRING = "intOrString"
     ANY = "any"
     """JSON that is kept as it is, such as `fieldsV1`, and what a struct keeps of unknown fields."""
     BYTES = "bytes"

@@ -1,0 +1,195 @@
+"""Reads structs that are declared as text, a field a line, in Go's notation.
+
+A struct begins with its name at the margin; its fields, indented, have their numbers in Kubernetes'
+protobuf, if any, names in JSON, types, marks and descriptions.  A line that is indented by eight
+columns or more goes on with the one before.  Structs may stand in any order.
+
+    Lease +object: A claim with an end.
+    LeaseSpec: Who holds the lease, and for how long.
+      1 holderIdentity  *string               Who holds the lease.
+      3 acquireTime     *microtime            When the holder got it.
+    LeaseStatus +open: Fields that are not listed here are kept as they come.
+      1 phase           string +enum=A|B      A text; OpenAPI names its values.
+      2 conditions      []Condition +keys=type  A struct that is declared here or in `others`.
+
+Types are `string`, `bool`, `int32`, `int64`, `quantity`, `time`, `microtime`, `[]byte`,
+`intOrString`, `any` and the names of structs; `[]T` and `map[string]T` have items of another type,
+and `*T` says that Go has a pointer there.  What is absent if it is empty, or zero, needs no mark;
+a time that is no pointer is written as null.  Marks of fields (see `types.Field`, `types.List`):
+
+    +required       required, and written always; with +omitempty not written if it is empty
+    +written        written always
+    +omitempty      not written if it is empty, for a time and with +required
+    +default=TEXT   the default in OpenAPI
+    +enum=A|B       the values in OpenAPI
+    +replaced       a strategic merge patch replaces the struct
+    +keys=a,b       a list of the type `map` with these keys, merged by the first of them
+    +set            a list of the type `set`
+    +untyped        a list without a type
+    +merged         a strategic merge patch merges the list
+    +retainkeys     and may say which keys stay
+    +atomic         server-side apply owns the map as one
+
+Marks of structs (see `types.Struct`):
+
+    +typed          begins with `kind` and `apiVersion`
+    +object         has `metadata`, too, and `spec` and `status` if the text has their structs, by
+                    the names of Kubernetes: `LeaseSpec`
+    +open           keeps unknown fields
+    +atomic         server-side apply owns it as one
+    +union=d:a,b    one of the fields a and b has a value; the field d, or none, says which
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver.schema.types import Field, List, ListType, Map, Scalar, Struct, Union
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from apfproxy.apiserver.schema.types import Type
+
+SCALARS = {scalar.value: scalar for scalar in Scalar}
+TIMES = (Scalar.TIME, Scalar.MICRO_TIME)
+LIST, MAP = "[]", "map[string]"
+LIST_TYPES = {"keys": ListType.MAP, "set": ListType.SET, "untyped": None}
+
+TYPED = (
+    "kind string What the object is, in CamelCase. Cannot be changed.",
+    "apiVersion string Group and version of the form that the object is written in.",
+)
+METADATA = "1 metadata ObjectMeta Name, labels and the like."
+PARTS = (
+    ("Spec", "2 spec {0}Spec Desired state of the {0}."),
+    ("Status", "3 status {0}Status Observed state of the {0}, as controllers report it."),
+)
+
+HEAD = re.compile(r"(\w+)((?: +\+\S+)*): (.+)")
+FIELD = re.compile(r"(?:(\d+) +)?([A-Za-z]\w*) +(\*?)(\S+)((?: +\+\S+)*) +([^+].*)")
+STRUCT_MARKS = frozenset({"typed", "object", "open", "atomic", "union"})
+FIELD_MARKS = frozenset(
+    {"required", "written", "omitempty", "default", "enum", "replaced"}
+    | {"keys", "set", "untyped", "merged", "retainkeys", "atomic"}
+)
+
+
+class SchemaError(ValueError):
+    """A text that declares structs is wrong."""
+
+
+def structs(package: str, text: str, *others: Mapping[str, Struct]) -> dict[str, Struct]:
+    """The structs that the text declares, by name; `others` are those that it may name besides.
+
+    Raises:
+        SchemaError: If the text is wrong; it has the line.
+    """
+    reader = Reader(package, text, others)
+    return {name: reader.struct(name, name) for name in tuple(reader.declared)}
+
+
+def marks_of(text: str, known: frozenset[str], line: str) -> dict[str, str]:
+    """The marks in a text, with what is behind their equality signs."""
+    marks: dict[str, str] = {}
+    for mark in text.split():
+        name, _, value = mark[1:].partition("=")
+        if name not in known:
+            raise SchemaError(f"no mark +{name} is known: {line}")
+        marks[name] = value
+    return marks
+
+
+class Reader:
+    """Reads a text; `declared` has what is not yet made of it, as its lines by name."""
+
+    def __init__(self, package: str, text: str, others: tuple[Mapping[str, Struct], ...]) -> None:
+        self.package = package
+        self.declared: dict[str, list[str]] = {}
+        self.made = {name: struct for other in others for name, struct in other.items()}
+        for block in re.split(r"\n+(?=\S)", re.sub(r"\n {8,}", " ", text.strip())):
+            lines = block.split("\n")
+            name = re.split("[ :]", lines[0])[0]
+            if name in self.declared:
+                raise SchemaError(f"{name} is declared twice: {lines[0]}")
+            self.declared[name] = lines
+            self.made.pop(name, None)
+
+    def struct(self, name: str, line: str) -> Struct:
+        """The struct of a name that the line uses."""
+        if name in self.made:
+            return self.made[name]
+        if name not in self.declared:
+            raise SchemaError(f"no type {name} is known, or it contains itself: {line}")
+        head, *lines = self.declared.pop(name)
+        found = HEAD.fullmatch(head)
+        if found is None:
+            raise SchemaError(f"no name, colon and description: {head}")
+        marks = marks_of(found[2], STRUCT_MARKS, head)
+        lines = [line.strip() for line in lines]
+        if "object" in marks:
+            known = self.declared.keys() | self.made.keys()
+            lines = [
+                METADATA,
+                *(text.format(name) for part, text in PARTS if name + part in known),
+                *lines,
+            ]
+        if "typed" in marks or "object" in marks:
+            lines = [*TYPED, *lines]
+        fields = {field.name: field for field in map(self.field, lines)}
+        union = None
+        if "union" in marks:
+            discriminator, _, members = marks["union"].partition(":")
+            union = Union(tuple(members.split(",")), discriminator)
+        self.made[name] = struct = Struct(
+            name,
+            tuple(fields.values()),
+            self.package,
+            found[3],
+            "atomic" in marks,
+            union,
+            "open" in marks,
+        )
+        return struct
+
+    def field(self, line: str) -> Field:
+        """The field that a line declares."""
+        found = FIELD.fullmatch(line)
+        if found is None:
+            raise SchemaError(f"no name, type and description: {line}")
+        number, name, star, type_text, mark_text, description = found.groups()
+        marks = marks_of(mark_text, FIELD_MARKS, line)
+        kind = self.type_of(type_text, marks, line)
+        is_written = "written" in marks or "required" in marks or (kind in TIMES and not star)
+        enum = marks["enum"].split("|") if "enum" in marks else ()
+        return Field(
+            name,
+            kind,
+            description,
+            is_pointer=bool(star),
+            is_always_written=is_written and "omitempty" not in marks,
+            is_required="required" in marks,
+            default=marks.get("default"),
+            enum=tuple(enum),
+            is_replaced="replaced" in marks,
+            number=int(number or 0),
+        )
+
+    def type_of(self, text: str, marks: Mapping[str, str], line: str) -> Type:
+        """The type that a text names, with the marks of a list or a map."""
+        if text in SCALARS:
+            return SCALARS[text]
+        if text.startswith(MAP):
+            return Map(self.type_of(text.removeprefix(MAP), {}, line), "atomic" in marks)
+        if not text.startswith(LIST):
+            return self.struct(text, line)
+        item = self.type_of(text.removeprefix(LIST), {}, line)
+        keys = tuple(marks["keys"].split(",")) if "keys" in marks else ()
+        list_type = next(
+            (LIST_TYPES[mark] for mark in marks if mark in LIST_TYPES), ListType.ATOMIC
+        )
+        is_merged = bool(keys) or "merged" in marks
+        return List(
+            item, list_type, keys, keys[0] if keys else "", is_merged, "retainkeys" in marks
+        )
