@@ -17,8 +17,7 @@ from apfproxy.apiserver.store.entries import TooOldError
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.options import ListOptions
-    from apfproxy.apiserver.selectors.fields import FieldSelector
-    from apfproxy.apiserver.selectors.labels import LabelSelector
+    from apfproxy.apiserver.selectors import FieldSelector, LabelSelector
     from apfproxy.apiserver.store.collection import Collection
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.apiserver.store.store import Store

@@ -1,17 +1,26 @@
-"""The rules of stored metadata, which all kinds share, and what an update may not change.
+"""What all kinds of objects share: metadata, status conditions, and changes of both.
 
-Sources: apimachinery's `ValidateObjectMeta` and `ValidateObjectMetaUpdate`, and its package
-managedfields; apiserver's `BeforeUpdate`.
+Sources: apimachinery's `ValidateObjectMeta`, `ValidateObjectMetaUpdate`, `ValidateConditions` and
+`SetStatusCondition`, and its package managedfields; apiserver's `BeforeUpdate`; Kubernetes API
+conventions, "Typical status properties".
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.apiserver.field_errors import limited
-from apfproxy.objects.field_errors import forbidden, invalid
-from apfproxy.objects.names import check_dns_subdomain
+from apfproxy.objects.field_errors import (
+    checked,
+    duplicate,
+    forbidden,
+    invalid,
+    limited,
+    not_supported,
+    required,
+)
+from apfproxy.objects.names import check_dns_subdomain, check_qualified_name
 from apfproxy.objects.validation import (
     FIELD,
     validate_bare_finalizers,
@@ -20,7 +29,7 @@ from apfproxy.objects.validation import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import Object
@@ -40,22 +49,32 @@ LONGEST_GENERATED_NAME = 63
 SUFFIX_LENGTH = 5
 """Characters that Kubernetes adds to `generateName`."""
 
-MANAGED_FIELDS = f"{FIELD}.managedFields"
 OPERATIONS: Final = frozenset({"Apply", "Update"})
 LONGEST_MANAGER: Final = 128
 """Bytes of a field manager's name."""
 LONGEST_SUBRESOURCE: Final = 256
 
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+LONGEST_REASON = 1024
+LONGEST_MESSAGE = 32 * 1024
+REASON = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+REASON_RULE = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of"
+    " alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' (e.g."
+    " 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex"
+    f" used for validation is '{REASON.pattern}')"
+)
+
 
 def check_path_segment(value: str) -> list[str]:
-    """What keeps the value from being one segment of a URL's path: required of all names."""
+    """Find what keeps the value from being one segment of a URL's path: required of all names."""
     if value in {".", ".."}:
         return [f"may not be '{value}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in value]
 
 
 def generated_name(prefix: str, suffix: str) -> str:
-    """The name that Kubernetes makes of `generateName`: the prefix, cut so that the suffix fits."""
+    """Make a name of `generateName` as Kubernetes does: the prefix is cut so that both fit."""
     return prefix[: LONGEST_GENERATED_NAME - SUFFIX_LENGTH] + suffix
 
 
@@ -66,17 +85,17 @@ def validate_stored(
     check_name: Callable[[str], list[str]] = check_dns_subdomain,
     allows_bare_finalizers: bool = False,
 ) -> list[FieldError]:
-    """What is wrong with the metadata, canonical, of an object to be created that has its name.
+    """Find the errors in the metadata, canonical, of an object to be created that has its name.
 
     `check_name` is from `names`; bare finalizers are of any name without a domain.
     """
     errors = validate_metadata(metadata, is_namespaced=is_namespaced, check_name=check_name)
-    errors += validate_managed_fields(metadata.get("managedFields", ()), MANAGED_FIELDS)
+    errors += _validate_managed_fields(metadata)
     return errors if allows_bare_finalizers else errors + validate_bare_finalizers(metadata)
 
 
 def validate_any_update(new: Object, old: Object, *, is_namespaced: bool) -> list[FieldError]:
-    """What is wrong with metadata that replaces old metadata, of objects of any kind.
+    """Find the errors in metadata that replaces old metadata, of objects of any kind.
 
     The rules of its kind may find the same errors again: Kubernetes reports them twice, too.
     """
@@ -86,21 +105,24 @@ def validate_any_update(new: Object, old: Object, *, is_namespaced: bool) -> lis
         check_name=check_path_segment,
         allows_bare_finalizers=True,
     )
-    return errors + validate_changes(new, old)
+    return errors + _validate_changes(new, old)
 
 
-def validate_changes(new: Object, old: Object) -> list[FieldError]:
-    """What is wrong with changes to metadata, and with what changes most often."""
+def validate_core_update(new: Object, old: Object) -> list[FieldError]:
+    """Find the errors that kinds of the core, and those like them, see in changes to metadata."""
+    return _validate_changes(new, old) + validate_bare_finalizers(new)
+
+
+def _validate_changes(new: Object, old: Object) -> list[FieldError]:
     errors: list[FieldError] = []
-    if "deletionTimestamp" in old:
-        added = set(new.get("finalizers", ())) - set(old.get("finalizers", ()))
-        if added:
-            shown = ", ".join(json.dumps(each) for each in sorted(added))
-            detail = (
-                "no new finalizers can be added if the object is being deleted,"
-                f" found new finalizers []string{{{shown}}}"
-            )
-            errors.append(forbidden(f"{FIELD}.finalizers", detail))
+    added = set(new.get("finalizers", ())) - set(old.get("finalizers", ()))
+    if added and "deletionTimestamp" in old:
+        shown = ", ".join(json.dumps(each) for each in sorted(added))
+        detail = (
+            "no new finalizers can be added if the object is being deleted,"
+            f" found new finalizers []string{{{shown}}}"
+        )
+        errors.append(forbidden(f"{FIELD}.finalizers", detail))
     if not new.get("resourceVersion"):
         detail = "must be specified for an update"
         errors.append(invalid(f"{FIELD}.resourceVersion", "", detail))
@@ -112,36 +134,25 @@ def validate_changes(new: Object, old: Object) -> list[FieldError]:
         for name in IMMUTABLE
         if new.get(name) != old.get(name)
     ]
-    errors += validate_collections(new)
-    return errors + validate_managed_fields(new.get("managedFields", ()), MANAGED_FIELDS)
+    return errors + validate_collections(new) + _validate_managed_fields(new)
 
 
-def validate_core_update(new: Object, old: Object) -> list[FieldError]:
-    """What kinds of the core, and those like them, find wrong with changes to metadata."""
-    errors = validate_changes(new, old)
-    return errors + validate_bare_finalizers(new)
-
-
-def validate_managed_fields(entries: list[Object], field: str) -> list[FieldError]:
-    """What is wrong with entries that are to be stored."""
+def _validate_managed_fields(metadata: Object) -> list[FieldError]:
     errors: list[FieldError] = []
-    for position, entry in enumerate(entries):
-        path = f"{field}[{position}]"
-        operation = entry.get("operation", "")
+    for position, entry in enumerate(metadata.get("managedFields", ())):
+        path = f"{FIELD}.managedFields[{position}]"
+        operation, fields_type = entry.get("operation", ""), entry.get("fieldsType", "")
         if operation not in OPERATIONS:
-            detail = "must be `Apply` or `Update`"
-            errors.append(invalid(f"{path}.operation", operation, detail))
-        fields_type = entry.get("fieldsType", "")
+            errors.append(invalid(f"{path}.operation", operation, "must be `Apply` or `Update`"))
         if fields_type not in {"", "FieldsV1"}:
             errors.append(invalid(f"{path}.fieldsType", fields_type, "must be `FieldsV1`"))
         errors += validate_manager(entry.get("manager", ""), f"{path}.manager")
-        subresource = entry.get("subresource", "")
-        errors += limited(f"{path}.subresource", subresource, LONGEST_SUBRESOURCE)
+        errors += limited(f"{path}.subresource", entry.get("subresource", ""), LONGEST_SUBRESOURCE)
     return errors
 
 
 def validate_manager(manager: str, field: str = "fieldManager") -> list[FieldError]:
-    """What is wrong with the name of a field manager; "" stands for none."""
+    """Find the errors in the name of a field manager; "" stands for none."""
     errors = limited(field, manager, LONGEST_MANAGER)
     if manager.isprintable():
         return errors
@@ -164,10 +175,9 @@ def carry_over(new: Object, old: Object) -> None:
         copy_field("uid", new, old)
     if new.get("resourceVersion") in {None, "", "0"}:
         copy_field("resourceVersion", new, old)
-    if "creationTimestamp" in old:
-        new["creationTimestamp"] = old["creationTimestamp"]
-    if "deletionTimestamp" in old:
-        new["deletionTimestamp"] = old["deletionTimestamp"]
+    for name in ("creationTimestamp", "deletionTimestamp"):
+        if name in old:
+            new[name] = old[name]
     if "deletionGracePeriodSeconds" not in new:
         copy_field("deletionGracePeriodSeconds", new, old)
 
@@ -183,11 +193,9 @@ def copy_field(name: str, new: Object, old: Object) -> None:
 def keep_metadata(new: Object, old: Object) -> None:
     """Let a new object's metadata be the old one's, `managedFields` apart."""
     managed = new["metadata"].get("managedFields")
-    metadata = dict(old["metadata"])
-    metadata.pop("managedFields", None)
-    if managed:
-        metadata["managedFields"] = managed
-    new["metadata"] = metadata
+    new["metadata"] = {**old["metadata"], "managedFields": managed}
+    if not managed:
+        del new["metadata"]["managedFields"]
 
 
 def keep_spec(new: Object, old: Object) -> None:
@@ -210,3 +218,68 @@ def count_generation(new: Object, old: Object) -> None:
         new["metadata"]["generation"] = generation
     else:
         new["metadata"].pop("generation", None)
+
+
+def find_condition(status: Object, type_: str) -> Object | None:
+    """Find the condition of a type in a status; None if it has none."""
+    found: Iterable[Object] = status.get("conditions", ())
+    return next((condition for condition in found if condition["type"] == type_), None)
+
+
+def is_true(status: Object, type_: str) -> bool:
+    """Tell whether the condition of a type is true."""
+    condition = find_condition(status, type_)
+    return condition is not None and condition["status"] == TRUE
+
+
+def set_condition(status: Object, condition: Object, now: str) -> None:
+    """Put a condition into a status, in place of the one of its type if there is one.
+
+    The list of conditions is replaced.  The condition has no `lastTransitionTime`: that is kept
+    where the condition's status is, and `now` else.
+    """
+    old = find_condition(status, condition["type"])
+    is_same = old is not None and old["status"] == condition["status"]
+    changed_at = old["lastTransitionTime"] if old is not None and is_same else now
+    new = {**condition, "lastTransitionTime": changed_at}
+    conditions = status.get("conditions", [])
+    if old is None:
+        status["conditions"] = [*conditions, new]
+    else:
+        status["conditions"] = [new if item is old else item for item in conditions]
+
+
+def validate_condition(condition: Object, field: str) -> list[FieldError]:
+    """Find the errors in a condition (`metav1.Condition`)."""
+    wrong = checked(f"{field}.type", condition["type"], check_qualified_name)
+    if condition["status"] not in {TRUE, FALSE, UNKNOWN}:
+        supported = (TRUE, FALSE, UNKNOWN)
+        wrong.append(not_supported(f"{field}.status", condition["status"], supported))
+    generation = condition.get("observedGeneration", 0)
+    if generation < 0:
+        detail = "must be greater than or equal to zero"
+        wrong.append(invalid(f"{field}.observedGeneration", generation, detail))
+    if condition["lastTransitionTime"] is None:
+        wrong.append(required(f"{field}.lastTransitionTime"))
+    reason = condition["reason"]
+    if not reason:
+        wrong.append(required(f"{field}.reason"))
+    elif not REASON.fullmatch(reason):
+        wrong.append(invalid(f"{field}.reason", reason, REASON_RULE))
+    wrong += limited(f"{field}.reason", reason, LONGEST_REASON)
+    return wrong + limited(f"{field}.message", condition["message"], LONGEST_MESSAGE)
+
+
+def validate_conditions(
+    status: Object, check: Callable[[Object, str], list[FieldError]] = validate_condition
+) -> list[FieldError]:
+    """Find repeated types in the conditions of a status, and the errors of each by itself."""
+    wrong: list[FieldError] = []
+    seen: set[str] = set()
+    for number, condition in enumerate(status.get("conditions", ())):
+        field, type_ = f"status.conditions[{number}]", condition.get("type", "")
+        if type_ in seen:
+            wrong.append(duplicate(f"{field}.type", type_))
+        seen.add(type_)
+        wrong += check(condition, field)
+    return wrong

@@ -22,8 +22,13 @@ from apfproxy.apiserver.negotiation import META_GROUP
 from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.apiserver.schema.reading import MismatchError, read
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
-from apfproxy.apiserver.selectors.fields import FieldSelector, check_fields, parse_field_selector
-from apfproxy.apiserver.selectors.labels import LabelSelector, parse_label_selector
+from apfproxy.apiserver.selectors import (
+    FieldSelector,
+    LabelSelector,
+    check_fields,
+    parse_field_selector,
+    parse_label_selector,
+)
 from apfproxy.objects.field_errors import (
     FieldError,
     Reason,

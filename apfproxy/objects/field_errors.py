@@ -124,6 +124,32 @@ def too_long(field: str, limit: int) -> FieldError:
     return FieldError(field, Reason.TOO_LONG, f"may not be more than {counted(limit, 'byte')}")
 
 
+def limited(field: str, text: str, limit: int) -> list[FieldError]:
+    """The error of a text that has more bytes than allowed; lone surrogates count as one."""
+    return [too_long(field, limit)] if len(text.encode(errors="replace")) > limit else []
+
+
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    """The error of a list or map of more items than allowed."""
+    return FieldError(field, Reason.TOO_MANY, f"must have at most {counted(limit, 'item')}", count)
+
+
+def duplicate(field: str, value: object) -> FieldError:
+    """The error of a field whose value may occur only once, and did before."""
+    return FieldError(field, Reason.DUPLICATE, value=value)
+
+
+def repeated(names: Iterable[str], path: str) -> list[FieldError]:
+    """The errors of names that are in a list already."""
+    seen: set[str] = set()
+    errors: list[FieldError] = []
+    for index, name in enumerate(names):
+        if name in seen:
+            errors.append(duplicate(f"{path}[{index}]", name))
+        seen.add(name)
+    return errors
+
+
 def counted(number: int, unit: str) -> str:
     """A number with its unit, such as `2 items`."""
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

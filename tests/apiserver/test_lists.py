@@ -10,8 +10,7 @@ import pytest
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.lists import Selection, page
 from apfproxy.apiserver.options import ListOptions
-from apfproxy.apiserver.selectors.fields import parse_field_selector
-from apfproxy.apiserver.selectors.labels import parse_label_selector
+from apfproxy.apiserver.selectors import parse_field_selector, parse_label_selector
 from apfproxy.apiserver.store.entries import Entry
 from apfproxy.apiserver.store.store import Store
 from tests.apiserver.site import SCHEMAS, flow_schema

@@ -1,9 +1,9 @@
-"""Tests of the metadata of stored objects."""
+"""Metadata and conditions of stored objects."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,22 +11,23 @@ from apfproxy.apiserver.metadata import (
     carry_over,
     check_path_segment,
     count_generation,
+    find_condition,
     generated_name,
     keep_metadata,
+    set_condition,
     validate_any_update,
+    validate_conditions,
     validate_core_update,
-    validate_managed_fields,
     validate_manager,
     validate_stored,
 )
-from apfproxy.objects.field_errors import Reason
-from apfproxy.objects.validation import (
-    LARGEST_ANNOTATIONS_BYTES,
-    drop_repeated_owners,
-)
+from apfproxy.objects.validation import LARGEST_ANNOTATIONS_BYTES, drop_repeated_owners
+
+if TYPE_CHECKING:
+    from apfproxy.objects.field_errors import FieldError
 
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"}
-CONTROLLERS = [{**OWNER, "uid": uid, "controller": True} for uid in "123"]
+CONTROLLERS = [{**OWNER, "name": name, "controller": True} for name in "abc"]
 STORED: dict[str, Any] = {
     "name": "a",
     "uid": "1",
@@ -42,248 +43,171 @@ DELETED: dict[str, Any] = {
 }
 
 
+def told(errors: list[FieldError]) -> str:
+    """The fields and reasons of errors, without what is the same in all."""
+    found = [f"{error.field} {error.reason.removeprefix('FieldValue')}" for error in errors]
+    return ", ".join(each.removeprefix("metadata.") for each in found)
+
+
 @pytest.mark.parametrize(
     ("metadata", "expected"),
     [
-        ({"name": "a.b"}, []),
-        ({}, ["name FieldValueRequired"]),
-        ({"name": "A"}, ["name FieldValueInvalid"]),
+        ({"name": "a.b"}, ""),
+        ({"name": ""}, "name Required"),
+        ({"name": "A_x", "generateName": "A_"}, "generateName Invalid, name Invalid"),
+        ({"generateName": "a-"}, ""),
+        ({"namespace": "b"}, "namespace Forbidden"),
+        ({"generation": -1}, "generation Invalid"),
+        ({"labels": {"a b": "c", "a/b": "f g"}}, "labels Invalid, labels Invalid"),
+        ({"annotations": {"Example.COM/A": "any \n", "b c": ""}}, "annotations Invalid"),
+        ({"annotations": {"a": "x" * (LARGEST_ANNOTATIONS_BYTES - 1)}}, ""),
+        ({"annotations": {"a": "x" * LARGEST_ANNOTATIONS_BYTES}}, "annotations TooLong"),
+        ({"finalizers": ["orphan", "kubernetes", "example.com/x"]}, ""),
         (
-            {"name": "A_x", "generateName": "A_"},
-            ["generateName FieldValueInvalid", "name FieldValueInvalid"],
+            {"finalizers": ["a/x", "x", "a b"]},
+            "finalizers Invalid, finalizers[1] Invalid, finalizers[2] Invalid",
         ),
-        ({"name": "a", "generateName": "a-"}, []),
-        ({"name": "a", "namespace": "b"}, ["namespace FieldValueForbidden"]),
-        ({"name": "a", "generation": -1}, ["generation FieldValueInvalid"]),
-        ({"name": "a", "labels": {"a b": "c"}}, ["labels FieldValueInvalid"]),
-        ({"name": "a", "annotations": {"a b": "c"}}, ["annotations FieldValueInvalid"]),
-        ({"name": "a", "ownerReferences": [OWNER]}, []),
+        ({"finalizers": ["orphan", "foregroundDeletion"]}, "finalizers Invalid"),
+        ({"ownerReferences": [OWNER, CONTROLLERS[0]]}, ""),
         (
-            {"name": "a", "ownerReferences": [{**OWNER, "uid": ""}]},
-            ["ownerReferences.uid FieldValueInvalid"],
-        ),
-        ({"name": "a", "finalizers": ["orphan", "kubernetes", "example.com/x"]}, []),
-        ({"name": "a", "finalizers": ["example.com/x", "x"]}, ["finalizers[1] FieldValueInvalid"]),
-        (
-            {"name": "a", "finalizers": [""]},
-            [*["finalizers FieldValueInvalid"] * 2, "finalizers[0] FieldValueInvalid"],
+            {"ownerReferences": [dict.fromkeys(OWNER, "")]},
+            ", ".join(f"ownerReferences.{name} Invalid" for name in OWNER),
         ),
         (
-            {"name": "a", "finalizers": ["orphan", "foregroundDeletion"]},
-            ["finalizers FieldValueInvalid"],
+            {"ownerReferences": [{**OWNER, "apiVersion": "a/b/v1"}]},
+            "ownerReferences.apiVersion Invalid",
         ),
-        (
-            {"name": "a", "labels": {"a/b": "c", "example.com/": "d", "e": "f g"}},
-            ["labels FieldValueInvalid"] * 3,
-        ),
-        (
-            {"name": "a", "annotations": {"Example.COM/A": "any \n", "b c": ""}},
-            ["annotations FieldValueInvalid"],
-        ),
-        ({"name": "a", "annotations": {"a": "x" * (LARGEST_ANNOTATIONS_BYTES - 1)}}, []),
-        (
-            {"name": "a", "annotations": {"a": "x" * LARGEST_ANNOTATIONS_BYTES}},
-            ["annotations FieldValueTooLong"],
-        ),
-        ({"name": "a", "ownerReferences": [OWNER, {**OWNER, "controller": True}]}, []),
-        (
-            {"name": "a", "ownerReferences": [dict.fromkeys(OWNER, "")]},
-            [f"ownerReferences.{name} FieldValueInvalid" for name in OWNER],
-        ),
-        *(
-            (
-                {"name": "a", "ownerReferences": [{**OWNER, "apiVersion": version}]},
-                ["ownerReferences.apiVersion FieldValueInvalid"],
-            )
-            for version in ("apps/", "a/b/v1", "/")
-        ),
-        (
-            {"name": "a", "ownerReferences": [{**OWNER, "kind": "Event"}]},
-            ["ownerReferences FieldValueInvalid"],
-        ),
+        ({"ownerReferences": [{**OWNER, "apiVersion": "/"}]}, "ownerReferences.apiVersion Invalid"),
+        ({"ownerReferences": [{**OWNER, "kind": "Event"}]}, "ownerReferences Invalid"),
+        ({"ownerReferences": CONTROLLERS}, "ownerReferences Invalid, ownerReferences Invalid"),
+        ({"managedFields": [{"manager": "m", "operation": "Apply"}]}, ""),
         (
             {
-                "name": "a",
-                "ownerReferences": [{**OWNER, "uid": i, "controller": True} for i in "123"],
-            },
-            ["ownerReferences FieldValueInvalid"] * 2,
-        ),
-        ({"name": "a", "managedFields": [{"manager": "m", "operation": "Apply"}]}, []),
-        (
-            {
-                "name": "a",
                 "managedFields": [
-                    {
-                        "manager": "x" * 128 + "\n",
-                        "fieldsType": "FieldsV2",
-                        "subresource": "x" * 257,
-                    }
-                ],
+                    {"manager": "é" * 64 + "\n", "fieldsType": "V2", "subresource": "x" * 257}
+                ]
             },
-            [
-                "managedFields[0].operation FieldValueInvalid",
-                "managedFields[0].fieldsType FieldValueInvalid",
-                "managedFields[0].manager FieldValueTooLong",
-                "managedFields[0].manager FieldValueInvalid",
-                "managedFields[0].subresource FieldValueTooLong",
-            ],
+            ", ".join(
+                f"managedFields[0].{each}"
+                for each in (
+                    *("operation Invalid", "fieldsType Invalid"),
+                    *("manager TooLong", "manager Invalid", "subresource TooLong"),
+                )
+            ),
         ),
     ],
 )
-def test_cluster_scoped(metadata: dict[str, Any], expected: list[str]) -> None:
+def test_new_objects(metadata: dict[str, Any], expected: str) -> None:
     """Each broken rule is told with its field, of a kind without namespaces."""
-    found = validate_stored(metadata, is_namespaced=False)
-
-    assert [f"metadata.{each}" for each in expected] == [
-        f"{error.field} {error.reason}" for error in found
-    ]
+    assert expected == told(validate_stored({"name": "a", **metadata}, is_namespaced=False))
 
 
 def test_messages_name_both_controllers() -> None:
-    """The message says which two owners both claim to be the controller."""
-    owners = [{**OWNER, "controller": True}, {**OWNER, "name": "e", "controller": True}]
+    metadata = {"name": "a", "ownerReferences": CONTROLLERS[:2]}
 
-    (error,) = validate_stored({"name": "a", "ownerReferences": owners}, is_namespaced=False)
+    (error,) = validate_stored(metadata, is_namespaced=False)
 
-    assert "Pod/p and Pod/e" in error.detail
+    assert "Pod/a and Pod/b" in error.detail
 
 
 @pytest.mark.parametrize(
-    ("metadata", "expected"),
-    [
-        ({"name": "A b", "namespace": "b"}, []),
-        ({"name": "a"}, ["metadata.namespace: Required value"]),
-        (
-            {"name": "..", "namespace": "b"},
-            ["metadata.name: Invalid value: \"..\": may not be '..'"],
-        ),
-    ],
+    ("namespace", "expected"), [("b", ""), ("", "namespace Required"), ("b.c", "namespace Invalid")]
 )
-def test_namespaced(metadata: dict[str, Any], expected: list[str]) -> None:
+def test_namespaces(namespace: str, expected: str) -> None:
     """A namespace is required where the kind has them; names follow the rule that is given."""
+    metadata = {"name": "A b", "namespace": namespace}
     found = validate_stored(metadata, is_namespaced=True, check_name=check_path_segment)
 
-    assert expected == [str(error) for error in found]
-
-
-def test_bad_namespace() -> None:
-    """A namespace is a DNS label."""
-    found = validate_stored({"name": "a", "namespace": "b.c"}, is_namespaced=True)
-
-    assert ["metadata.namespace"] == [error.field for error in found]
+    assert expected == told(found)
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("old", "changes", "expected"),
     [
-        ({}, []),
-        ({"generation": 3, "labels": {"a": "b"}, "generateName": "A"}, []),
-        ({"resourceVersion": ""}, ["resourceVersion"]),
-        ({"generation": 1}, ["generation"]),
-        ({"name": "b", "uid": "2"}, ["name", "uid"]),
-        ({"deletionTimestamp": "2024-01-01T00:00:00Z"}, ["deletionTimestamp"]),
-        ({"deletionGracePeriodSeconds": 1}, ["deletionGracePeriodSeconds"]),
-        ({"finalizers": ["a/b"]}, []),
-        ({"labels": {"a b": "c"}}, ["labels"]),
+        (STORED, {"generation": 3, "labels": {"a": "b"}, "generateName": "A"}, ""),
+        (STORED, {"resourceVersion": ""}, "resourceVersion Invalid"),
+        (STORED, {"generation": 1}, "generation Invalid"),
+        (STORED, {"name": "b", "uid": "2"}, "name Invalid, uid Invalid"),
+        (DELETED, {"deletionTimestamp": "2024-01-01T00:00:00Z"}, "deletionTimestamp Invalid"),
+        (DELETED, {"deletionGracePeriodSeconds": 1}, "deletionGracePeriodSeconds Invalid"),
+        (STORED, {"finalizers": ["a/b"]}, ""),
+        (STORED, {"finalizers": ["x"]}, "finalizers[0] Invalid"),
+        (DELETED, {"finalizers": []}, ""),
+        (DELETED, {"finalizers": ["a/b", "c/d"]}, "finalizers Forbidden"),
+        (STORED, {"labels": {"a b": "c"}}, "labels Invalid"),
     ],
 )
-def test_update(changes: dict[str, Any], expected: list[str]) -> None:
+def test_updates(old: dict[str, Any], changes: dict[str, Any], expected: str) -> None:
     """What identifies an object cannot change; the rest follows its rules."""
-    found = validate_core_update({**STORED, **changes}, STORED)
-
-    assert [f"metadata.{field}" for field in expected] == [error.field for error in found]
+    assert expected == told(validate_core_update({**old, **changes}, old))
 
 
-def test_any_update() -> None:
-    """Of any kind names may be what a path can hold; what changes is judged as often as found."""
+def test_updates_of_any_kind() -> None:
+    """Names may be what a path can hold; what changes is judged as often as found."""
     new = {**STORED, "generateName": "A", "uid": "2", "labels": {"-": ""}}
 
-    found = [error.field for error in validate_any_update(new, STORED, is_namespaced=False)]
+    found = told(validate_any_update(new, STORED, is_namespaced=False))
 
-    assert ["metadata.labels", "metadata.uid", "metadata.labels"] == found
-
-
-def test_finalizers_of_deleted_objects() -> None:
-    """Finalizers can only be removed once an object is being deleted."""
-    assert [] == validate_core_update({**DELETED, "finalizers": []}, DELETED)
-
-    (error,) = validate_core_update({**DELETED, "finalizers": ["a/b", "c/d"]}, DELETED)
-
-    assert (
-        "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being"
-        ' deleted, found new finalizers []string{"c/d"}'
-    ) == str(error)
-
-
-def test_carry_over_of_links() -> None:
-    """What a client says of itself in an obsolete field stays, as in Kubernetes."""
-    new = {"name": "a", "selfLink": "/a"}
-
-    carry_over(new, DELETED)
-
-    assert new["selfLink"] == "/a"
-
-
-@pytest.mark.parametrize("version", ["5", "", "0"])
-def test_carry_over(version: str) -> None:
-    """A replacement may leave out what the server keeps."""
-    new = {"name": "a", "resourceVersion": version, "generation": 9}
-
-    carry_over(new, DELETED)
-
-    assert {key: value for key, value in DELETED.items() if key != "finalizers"} == new
-
-
-def test_carry_over_of_what_differs() -> None:
-    """Timestamps are put right in silence; a wrong uid or period is left for validation."""
-    new = {"uid": "2", "creationTimestamp": "x", "deletionGracePeriodSeconds": 1, "generation": 9}
-
-    carry_over(new, {"uid": "1", "creationTimestamp": "y"})
-
-    assert {"uid": "2", "creationTimestamp": "y", "deletionGracePeriodSeconds": 1} == new
-
-
-def test_carry_over_from_an_object_with_little() -> None:
-    """What the old object does not have is not made up."""
-    new: dict[str, Any] = {"name": "a", "creationTimestamp": "x"}
-
-    carry_over(new, {"name": "a"})
-
-    assert {"name": "a", "creationTimestamp": "x"} == new
+    assert "labels Invalid, uid Invalid, labels Invalid" == found
 
 
 @pytest.mark.parametrize(
-    ("managed", "expected"), [([{"manager": "new"}], [{"manager": "new"}]), (None, None)]
+    ("new", "old", "expected"),
+    [
+        *(
+            ({"name": "a", "resourceVersion": version, "generation": 9}, DELETED, {**DELETED})
+            for version in (None, "", "0")
+        ),
+        (
+            {
+                "uid": "2",
+                "creationTimestamp": "x",
+                "deletionGracePeriodSeconds": 1,
+                "generation": 9,
+            },
+            {"uid": "1", "creationTimestamp": "y"},
+            {"uid": "2", "creationTimestamp": "y", "deletionGracePeriodSeconds": 1},
+        ),
+        ({"creationTimestamp": "x"}, {}, {"creationTimestamp": "x"}),
+    ],
 )
-def test_keep_metadata(managed: object, expected: object) -> None:
+def test_what_an_update_may_leave_out(
+    new: dict[str, Any], old: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """Timestamps are put right in silence; a wrong uid or period is left for validation."""
+    carry_over(new, old)
+
+    expected.pop("finalizers", None)
+    assert expected == new
+
+
+@pytest.mark.parametrize("managed", [{"managedFields": [{"manager": "new"}]}, {}])
+def test_kept_metadata(managed: dict[str, Any]) -> None:
     """Writes to a subresource change no metadata, but who wrote."""
     old = {"metadata": {**STORED, "managedFields": [{"manager": "old"}]}}
     before = copy.deepcopy(old)
-    new: dict[str, Any] = {"metadata": {"name": "b", "labels": {"a": "b"}}}
-    if managed:
-        new["metadata"]["managedFields"] = managed
+    new: dict[str, Any] = {"metadata": {"name": "b", "labels": {"a": "b"}, **managed}}
 
     keep_metadata(new, old)
 
-    assert ({**STORED, **({"managedFields": expected} if expected else {})}, before) == (
-        new["metadata"],
-        old,
-    )
+    assert ({**STORED, **managed}, before) == (new["metadata"], old)
 
 
 @pytest.mark.parametrize(
-    ("old_generation", "new_spec", "expected"),
-    [({"generation": 2}, 1, 2), ({"generation": 2}, 2, 3), ({}, 1, None), ({}, 2, 1)],
+    ("old", "spec", "expected"),
+    [
+        ({"generation": 2}, 1, {"generation": 2}),
+        ({"generation": 2}, 2, {"generation": 3}),
+        ({}, 1, {}),
+    ],
 )
-def test_count_generation(
-    old_generation: dict[str, int], new_spec: int, expected: int | None
-) -> None:
+def test_generation(old: dict[str, int], spec: int, expected: dict[str, int]) -> None:
     """The generation counts changes of the specification."""
-    new = {"metadata": {"generation": 7}, "spec": new_spec}
+    new = {"metadata": {"generation": 7}, "spec": spec}
 
-    count_generation(new, {"metadata": old_generation, "spec": 1})
+    count_generation(new, {"metadata": old, "spec": 1})
 
-    assert ({} if expected is None else {"generation": expected}) == new["metadata"]
+    assert expected == new["metadata"]
 
 
 def test_repeated_owners() -> None:
@@ -291,86 +215,84 @@ def test_repeated_owners() -> None:
     other = {**OWNER, "controller": True}
     metadata = {"ownerReferences": [OWNER, other, dict(reversed(OWNER.items())), other]}
 
-    warnings = drop_repeated_owners(metadata)
-
+    assert [True] == [each.endswith("observed: 1, 1") for each in drop_repeated_owners(metadata)]
     assert [OWNER, other] == metadata["ownerReferences"]
-    assert [True] == [each.endswith("observed: 1, 1") for each in warnings]
-
-
-@pytest.mark.parametrize("metadata", [{}, {"ownerReferences": [OWNER]}])
-def test_different_owners(metadata: dict[str, Any]) -> None:
-    """Where nothing is repeated, nothing is dropped."""
-    before = copy.deepcopy(metadata)
-
-    assert ([], before) == (drop_repeated_owners(metadata), metadata)
-
-
-ENTRY_FIELD = "metadata.managedFields[0]"
-ENTRY = {"manager": "m", "operation": "Update", "fieldsType": "FieldsV1"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        pytest.param({}, [], id="right"),
-        pytest.param({"fieldsType": "", "subresource": "x" * 256}, [], id="still-right"),
-        pytest.param(
-            {"operation": "Patch"},
-            [f'{ENTRY_FIELD}.operation: Invalid value: "Patch": must be `Apply` or `Update`'],
-            id="operation",
-        ),
-        pytest.param(
-            {"fieldsType": "V2"},
-            [f'{ENTRY_FIELD}.fieldsType: Invalid value: "V2": must be `FieldsV1`'],
-            id="type",
-        ),
-        pytest.param(
-            {"manager": "é" * 65},
-            [f"{ENTRY_FIELD}.manager: Too long: may not be more than 128 bytes"],
-            id="manager",
-        ),
-        pytest.param(
-            {"subresource": "x" * 257},
-            [f"{ENTRY_FIELD}.subresource: Too long: may not be more than 256 bytes"],
-            id="subresource",
-        ),
-    ],
-)
-def test_stored_entries_are_validated(changes: dict[str, object], expected: list[str]) -> None:
-    """Every field of an entry that breaks a rule is told."""
-    assert expected == [
-        str(error)
-        for error in validate_managed_fields([{**ENTRY, **changes}], "metadata.managedFields")
-    ]
+    assert [] == drop_repeated_owners(metadata)
 
 
 def test_every_character_that_cannot_be_printed_is_told() -> None:
     """Positions count bytes."""
-    errors = validate_manager("é\a b\n")
+    assert ["U+0007 (at position 2)", "U+000A (at position 5)"] == [
+        error.detail.removeprefix("invalid character ") for error in validate_manager("é\a b\n")
+    ]
 
-    assert ["fieldManager"] * 2 == [error.field for error in errors]
-    assert [Reason.INVALID] * 2 == [error.reason for error in errors]
-    assert [
-        "invalid character U+0007 (at position 2)",
-        "invalid character U+000A (at position 5)",
-    ] == [error.detail for error in errors]
+
+@pytest.mark.parametrize(("value", "wrong"), [("A b", 0), (".", 1), ("..", 1), ("a/b%", 2)])
+def test_path_segments(value: str, wrong: int) -> None:
+    assert wrong == len(check_path_segment(value))
+
+
+def test_generated_names() -> None:
+    """The prefix gives way so that the suffix fits."""
+    assert ("ab-12345", "a" * 58 + "12345") == (
+        generated_name("ab-", "12345"),
+        generated_name("a" * 63, "12345"),
+    )
+
+
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "lastTransitionTime": "2006-01-02T15:04:05Z",
+    "reason": "Fine",
+    "message": "",
+}
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("type_", "value", "time", "place"),
     [
-        ("A b", []),
-        (".", ["may not be '.'"]),
-        ("..", ["may not be '..'"]),
-        ("a/b%", ["may not contain '/'", "may not contain '%'"]),
+        ("New", "True", "now", 2),
+        ("Ready", "True", "2006-01-02T15:04:05Z", 0),
+        ("Ready", "False", "now", 0),
     ],
 )
-def test_path_segment(value: str, expected: list[str]) -> None:
-    """Any name, as long as a URL can hold it."""
-    assert expected == check_path_segment(value)
+def test_conditions_are_set(type_: str, value: str, time: str, place: int) -> None:
+    """The time says when the status changed, not the message; the place stays."""
+    before = [READY, {**READY, "type": "Last"}]
+    status: dict[str, Any] = {"conditions": [*before]}
+    kept = status["conditions"]
+
+    set_condition(status, {"type": type_, "status": value, "message": "new"}, "now")
+
+    changed = {"type": type_, "status": value, "message": "new", "lastTransitionTime": time}
+    assert changed == find_condition(status, type_)
+    assert changed == status["conditions"][place]
+    assert before == kept
 
 
-def test_generated_name() -> None:
-    """The prefix gives way so that the suffix fits."""
-    assert generated_name("ab-", "12345") == "ab-12345"
-    assert generated_name("a" * 63, "12345") == "a" * 58 + "12345"
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"observedGeneration": 3}, ""),
+        ({"type": ""}, "type Invalid, {}type Invalid"),
+        ({"status": "Maybe"}, "status NotSupported"),
+        ({"observedGeneration": -1}, "observedGeneration Invalid"),
+        ({"lastTransitionTime": None}, "lastTransitionTime Required"),
+        ({"reason": ""}, "reason Required"),
+        ({"reason": "no good"}, "reason Invalid"),
+        ({"reason": "a" * 1025}, "reason TooLong"),
+        ({"message": "a" * 32769}, "message TooLong"),
+    ],
+)
+def test_conditions_are_judged(change: dict[str, object], expected: str) -> None:
+    path = "status.conditions[0]."
+    wrong = validate_conditions({"conditions": [{**READY, **change}]})
+
+    assert (path + expected.format(path) if expected else "") == told(wrong)
+
+
+def test_types_of_conditions_are_unique() -> None:
+    assert "status.conditions[1].type Duplicate" == told(
+        validate_conditions({"conditions": [READY, READY]})
+    )

@@ -23,8 +23,7 @@ from apfproxy.apiserver.options import (
 )
 from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.apiserver.schema.types import Struct
-from apfproxy.apiserver.selectors.fields import parse_field_selector
-from apfproxy.apiserver.selectors.labels import parse_label_selector
+from apfproxy.apiserver.selectors import parse_field_selector, parse_label_selector
 from apfproxy.request.attributes import parse_query
 
 if TYPE_CHECKING:

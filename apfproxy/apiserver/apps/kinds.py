@@ -16,7 +16,7 @@ from apfproxy.apiserver.core.resources import containers_of
 from apfproxy.apiserver.kind import Column, Kind, Rules, Version
 from apfproxy.apiserver.metadata import keep_spec, keep_status
 from apfproxy.apiserver.plain import AGE, NAME, NONE, checks, named_cells
-from apfproxy.apiserver.selectors.labels import selector_text
+from apfproxy.apiserver.selectors import selector_text
 from apfproxy.objects.field_errors import NOT_NEGATIVE, invalid
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ import msgspec
 from apfproxy.apiserver.apps.kinds import CONTROLLERS, DEPLOYMENT, REPLICA_SET
 from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.core.pod_strategy import ENDED
+from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition
 from apfproxy.apiserver.policy.budget import (
     Controller,
     NoControllerError,
@@ -32,8 +33,7 @@ from apfproxy.apiserver.policy.budget import (
 from apfproxy.apiserver.policy.eviction_rules import DISRUPTION_TARGET
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import WriteOptions
-from apfproxy.apiserver.selectors.labels import NOTHING, LabelSelector, selector_of
-from apfproxy.apiserver.status_conditions import FALSE, TRUE, find_condition
+from apfproxy.apiserver.selectors import NOTHING, LabelSelector, selector_of
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.go_text import parse_time, rfc3339
 from apfproxy.objects.selectors import SelectorError

@@ -13,8 +13,8 @@ from apfproxy.apiserver.controllers.runner import is_not_found
 from apfproxy.apiserver.core.kinds import NAMESPACE
 from apfproxy.apiserver.core.namespaces import KUBERNETES_FINALIZER
 from apfproxy.apiserver.errors import StatusError, unknown_error
+from apfproxy.apiserver.metadata import FALSE, TRUE, set_condition
 from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, entry_metadata
-from apfproxy.apiserver.status_conditions import FALSE, TRUE, set_condition
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.go_text import rfc3339
 

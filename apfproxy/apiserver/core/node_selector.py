@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.apiserver.core.structs import STRING, STRINGS, struct
 from apfproxy.apiserver.schema.types import Field, List
 from apfproxy.apiserver.schema.types import required as required_field
-from apfproxy.apiserver.selectors.labels import WRONG_OPERATOR, validate_expression, validate_words
+from apfproxy.apiserver.selectors import WRONG_OPERATOR, validate_expression, validate_words
 from apfproxy.objects.field_errors import FieldError, checked, invalid, required
 from apfproxy.objects.names import check_dns_subdomain
 

@@ -19,11 +19,10 @@ from apfproxy.apiserver.core.structs import (
     time_field,
 )
 from apfproxy.apiserver.kind import Column, Kind, Rules, Version
-from apfproxy.apiserver.metadata import keep_spec
+from apfproxy.apiserver.metadata import find_condition, keep_spec
 from apfproxy.apiserver.plain import AGE, NAME, NONE, checks, named_cells
 from apfproxy.apiserver.schema.shared_structs import object_struct
 from apfproxy.apiserver.schema.types import Field, List, ListType, Scalar, pointer, required
-from apfproxy.apiserver.status_conditions import find_condition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from apfproxy.apiserver.ages import age
 from apfproxy.apiserver.core.pod_strategy import ENDED
 from apfproxy.apiserver.core.resources import containers_of
 from apfproxy.apiserver.kind import Column
-from apfproxy.apiserver.status_conditions import is_true
+from apfproxy.apiserver.metadata import is_true
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

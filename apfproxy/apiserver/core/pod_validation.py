@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.apiserver.core.container_schema import MESSAGE_POLICIES, PULL_POLICIES
 from apfproxy.apiserver.core.pod_schema import DNS_POLICIES, RESTART_POLICIES
 from apfproxy.apiserver.core.resources import containers_of
-from apfproxy.apiserver.field_errors import duplicate, named, repeated
 from apfproxy.apiserver.metadata import validate_core_update, validate_stored
 from apfproxy.objects.field_errors import (
     FieldError,
     checked,
+    checked_name,
+    duplicate,
     forbidden,
     invalid,
     not_supported,
+    repeated,
     required,
 )
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain, check_qualified_name
@@ -94,7 +96,7 @@ def validate_containers(spec: Object) -> list[FieldError]:
     for field in CONTAINER_FIELDS:
         for index, container in enumerate(containers_of(spec, field)):
             at, name = f"spec.{field}[{index}]", container["name"]
-            errors += named(f"{at}.name", name, check_dns_label)
+            errors += checked_name(f"{at}.name", name, check_dns_label)
             errors += validate_image(container, at)
             errors += one_of(container, "terminationMessagePolicy", at, MESSAGE_POLICIES)
             errors += one_of(container, "imagePullPolicy", at, PULL_POLICIES)

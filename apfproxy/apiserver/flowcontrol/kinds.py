@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apfproxy.apiserver.ages import age
-from apfproxy.apiserver.field_errors import duplicate
 from apfproxy.apiserver.flowcontrol.schema import (
     FLOW_SCHEMA_V1,
     FLOW_SCHEMA_V1BETA3,
@@ -20,9 +19,8 @@ from apfproxy.apiserver.flowcontrol.schema import (
     PRIORITY_LEVEL_V1BETA3,
 )
 from apfproxy.apiserver.kind import Column, Kind, Rules, Version
-from apfproxy.apiserver.metadata import keep_metadata, keep_status, validate_stored
-from apfproxy.apiserver.status_conditions import find_condition
-from apfproxy.objects.field_errors import required
+from apfproxy.apiserver.metadata import find_condition, keep_metadata, keep_status, validate_stored
+from apfproxy.objects.field_errors import duplicate, required
 from apfproxy.objects.reading import (
     SHARES,
     V1,

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition, is_true, set_condition
 from apfproxy.apiserver.policy.percent import scaled
 from apfproxy.apiserver.policy.schema import STATUS_NUMBERS
-from apfproxy.apiserver.status_conditions import FALSE, TRUE, find_condition, is_true, set_condition
 from apfproxy.objects.go_text import parse_time, rfc3339
 
 if TYPE_CHECKING:

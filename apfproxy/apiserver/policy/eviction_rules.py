@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.core.pod_strategy import ENDED
+from apfproxy.apiserver.metadata import FALSE, find_condition, is_true, set_condition
 from apfproxy.apiserver.policy.budget import DISRUPTION_ALLOWED, SYNC_FAILED, set_disruption_allowed
 from apfproxy.apiserver.policy.schema import ALWAYS_ALLOW
-from apfproxy.apiserver.selectors.labels import selector_of
-from apfproxy.apiserver.status_conditions import FALSE, find_condition, is_true, set_condition
+from apfproxy.apiserver.selectors import selector_of
 from apfproxy.objects.selectors import SelectorError
 
 if TYPE_CHECKING:

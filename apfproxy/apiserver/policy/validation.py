@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.metadata import check_path_segment, validate_stored
+from apfproxy.apiserver.metadata import check_path_segment, validate_conditions, validate_stored
 from apfproxy.apiserver.policy.percent import PERCENT, PERCENT_RULE, percentage
 from apfproxy.apiserver.policy.schema import (
     BUDGET_SPEC,
     STATUS_NUMBERS,
     UNHEALTHY_POD_EVICTION_POLICIES,
 )
-from apfproxy.apiserver.selectors.labels import validate_label_selector
-from apfproxy.apiserver.status_conditions import validate_conditions
+from apfproxy.apiserver.selectors import validate_label_selector
 from apfproxy.objects.field_errors import NOT_NEGATIVE, FieldError, invalid, not_supported
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def validate_amount(value: int | str, field: str) -> list[FieldError]:
 def validate_budget_status(new: Object, _old: Object) -> list[FieldError]:
     """All errors of a budget whose status is replaced, its metadata apart."""
     status = new["status"]
-    wrong = validate_conditions(status.get("conditions", []), "status.conditions")
+    wrong = validate_conditions(status)
     wrong += [
         invalid(f"status.{name}", status[name], NOT_NEGATIVE)
         for name in STATUS_NUMBERS

@@ -8,9 +8,15 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.field_errors import repeated, too_many
 from apfproxy.apiserver.schema.quantity import NANO, Quantity, parse
-from apfproxy.objects.field_errors import FieldError, forbidden, invalid, required
+from apfproxy.objects.field_errors import (
+    FieldError,
+    forbidden,
+    invalid,
+    repeated,
+    required,
+    too_many,
+)
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object

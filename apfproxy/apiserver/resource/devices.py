@@ -8,12 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.core.node_selector import validate_node_selector
-from apfproxy.apiserver.field_errors import limited, named, repeated, too_many
 from apfproxy.apiserver.resource.capacity import validate_capacity
 from apfproxy.apiserver.resource.names import shortened, validate_key
 from apfproxy.apiserver.resource.schema import EFFECTS
 from apfproxy.apiserver.semver import SEMVER_RULE, is_semver
-from apfproxy.objects.field_errors import FieldError, checked, invalid, not_supported, required
+from apfproxy.objects.field_errors import (
+    FieldError,
+    checked,
+    checked_name,
+    invalid,
+    limited,
+    not_supported,
+    repeated,
+    required,
+    too_many,
+)
 from apfproxy.objects.names import (
     check_dns_label,
     check_dns_subdomain,
@@ -109,7 +118,9 @@ def validate_counter_sets(sets: list[Any], name: str, path: str) -> list[FieldEr
     errors: list[FieldError] = []
     for index, counter_set in enumerate(sets):
         at, counters = f"{path}[{index}].counters", counter_set.get("counters", {})
-        errors += named(f"{path}[{index}].{name}", counter_set.get(name, ""), check_dns_label)
+        errors += checked_name(
+            f"{path}[{index}].{name}", counter_set.get(name, ""), check_dns_label
+        )
         if not counters:
             errors.append(required(at))
         elif len(counters) > MOST_COUNTERS:

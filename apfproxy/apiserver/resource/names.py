@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-from apfproxy.apiserver.field_errors import limited
-from apfproxy.objects.field_errors import FieldError, checked, invalid, required
+from apfproxy.objects.field_errors import FieldError, checked, invalid, limited, required
 from apfproxy.objects.names import LONGEST_SUBDOMAIN, check_dns_subdomain
 
 LONGEST_DRIVER = 63

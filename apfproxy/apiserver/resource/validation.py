@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.core.node_selector import validate_node_selector
-from apfproxy.apiserver.field_errors import repeated, too_many
 from apfproxy.apiserver.metadata import IMMUTABLE_DETAIL, validate_core_update, validate_stored
 from apfproxy.apiserver.resource.devices import (
     validate_choice,
@@ -17,7 +16,7 @@ from apfproxy.apiserver.resource.devices import (
     validate_node_name,
 )
 from apfproxy.apiserver.resource.names import validate_driver, validate_pool_name
-from apfproxy.objects.field_errors import FieldError, invalid
+from apfproxy.objects.field_errors import FieldError, invalid, repeated, too_many
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

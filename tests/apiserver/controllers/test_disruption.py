@@ -11,9 +11,9 @@ from apfproxy.apiserver.apps.kinds import DEPLOYMENT, REPLICA_SET, STATEFUL_SET
 from apfproxy.apiserver.controllers.disruption import Disruption
 from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.metadata import find_condition
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
-from apfproxy.apiserver.status_conditions import find_condition
 from tests.apiserver.controllers.scene import NOW, Driver, Scene, refuse
 
 if TYPE_CHECKING:

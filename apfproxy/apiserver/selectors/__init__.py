@@ -1,1 +1,0 @@
-"""Selectors of objects: by labels and by fields."""

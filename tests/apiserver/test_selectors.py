@@ -1,0 +1,264 @@
+"""Selectors by labels and by fields, in texts and in objects."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.apiserver.selectors import (
+    NOTHING,
+    LabelSelector,
+    Requirement,
+    check_fields,
+    parse_field_selector,
+    parse_label_selector,
+    selector_of,
+    selector_text,
+    validate_label_selector,
+)
+from apfproxy.objects.selectors import (
+    SelectorError,
+    is_field_selector,
+    is_label_selector,
+    required_value,
+)
+
+MOST = str((1 << 63) - 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (" \t\r\n", []),
+        ("a = b , c==d,e!=f", ["a in (b)", "c in (d)", "e notin (f)"]),
+        ("a=,b==,c!=", ["a in ()", "b in ()", "c notin ()"]),
+        ("b<2,a>1", ["a>1", "b<2"]),
+        ("a in (c,b,b),d notin (e)", ["a in (b,c)", "d notin (e)"]),
+        ("a in (),b in (,)", ["a in ()", "b in ()"]),
+        ("a in (,d),b in (f,)", ["a in (,d)", "b in (,f)"]),
+        ("a in (h,,i),b in (k,,,)", ["a in (,h,i)", "b in (,k)"]),
+        ("in in (in,notin),notin,!in", ["in in (in,notin)", "!in", "notin"]),
+        (f"{253 * 'a'}/{63 * 'b'}={63 * 'c'}", [f"{253 * 'a'}/{63 * 'b'} in ({63 * 'c'})"]),
+        ("a=b\0", ["a in (b)"]),
+        ("a= \0everything after is not seen", ["a in ()"]),
+    ],
+)
+def test_label_selectors(text: str, expected: list[str]) -> None:
+    assert expected == [str(each) for each in parse_label_selector(text).requirements]
+
+
+BINARY = "in, notin, =, ==, !=, gt, lt"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (",", "found ',', expected: !, identifier, or 'end of string'"),
+        ("a,", "found '', expected: identifier after ','"),
+        ("a,,b", "found ',', expected: identifier after ','"),
+        ("!a=", "found '=', expected: ',' or 'end of string'"),
+        ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+        ("a in (b))", "found ')', expected: ',' or 'end of string'"),
+        ("a b", f"!found 'b', expected: {BINARY}"),
+        ("a\0b", f"!found 'b', expected: {BINARY}"),
+        ("a foo (b)", f"!found 'foo', expected: {BINARY}"),
+        ("!", "!found '', expected: identifier"),
+        ("!!a", "!found '!', expected: identifier"),
+        ("a=!b", "!found '!', expected: identifier"),
+        ("a===b", "!found '=', expected: identifier"),
+        ("a>b", "!values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be an"),
+        ("a>-1", '!values[0][a]: Invalid value: "-1": a valid label must be an empty'),
+        ("a>-b", '![values[0]: Invalid value: "-b": for '),
+        ("a>", '!values[0]: Invalid value: "": for '),
+        ("a in b", "!found 'b' expected: '('"),
+        ("a in", "!found '' expected: '('"),
+        ("a in (b", "!found '', expected: ',' or ')'"),
+        ("a in (b,", "!found '', expected: ',', or identifier"),
+        ("a in (b c)", "!found 'c', expected: ',' or ')'"),
+        ("a in (=)", "!found '=', expected: ',', ')' or identifier"),
+        ("a in (,,)", "!found ')', expected: ',', or identifier"),
+        ("a in (b,,)", "!found ')', expected: ',', or identifier"),
+        ("-a", '!<nil>: Invalid value: "-a": name part must consist of'),
+        ("a/", '!<nil>: Invalid value: "a/": name part must be non-empty; name part'),
+        ("a=-b", '!values[0][a]: Invalid value: "-b": a valid label must be an empty'),
+    ],
+)
+def test_wrong_label_selectors(text: str, message: str) -> None:
+    message = re.sub("^!", "unable to parse requirement: ", message)
+    with pytest.raises(SelectorError, match=f"^{re.escape(message)}"):
+        parse_label_selector(text)
+
+
+keys = st.sampled_from(["a", "b", "in", "notin", "example.com/c"])
+values = st.sampled_from(["", "x", "y", "in", "5"])
+some_values = st.sets(values, min_size=1).map(sorted).map(tuple)
+requirements = st.one_of(
+    st.builds(Requirement, keys, st.sampled_from(["exists", "!"])),
+    st.builds(Requirement, keys, st.sampled_from(["in", "notin"]), some_values),
+    st.builds(
+        Requirement, keys, st.sampled_from(["<", ">"]), st.just(()), st.integers(0, (1 << 63) - 1)
+    ),
+)
+
+
+@given(st.lists(requirements, min_size=1))
+def test_text_is_read_as_the_same_selector(parts: list[Requirement]) -> None:
+    selector = LabelSelector(tuple(sorted(parts, key=lambda part: part.key)))
+
+    assert selector == parse_label_selector(",".join(map(str, parts)))
+
+
+PIECES = ["in", "notin", "==", "!=", "a in (b,", "c.d/e", 63 * "x", 60 * "0", MOST, str(1 << 63)]
+
+
+@given(st.lists(st.sampled_from([*"ab1()=!,<> \t\0/-._A\u00e9", *PIECES])).map("".join))
+def test_any_label_selector(text: str) -> None:
+    """Any text is a selector or refused, and whether it is one can be told without parsing it."""
+    try:
+        selector = parse_label_selector(text)
+    except SelectorError:
+        assert not is_label_selector(text)
+        return
+    assert is_label_selector(text)
+    assert selector.is_everything == (not selector.requirements)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "app", "!none", "app=web,n>4", "none!=web", "app in (a,web)", "app notin (a,b)", "n<6"],
+)
+def test_labels_that_match(text: str) -> None:
+    assert parse_label_selector(text).matches({"app": "web", "n": "5"})
+
+
+@pytest.mark.parametrize(
+    "text", ["!app", "none", "app!=web", "none=", "n>5", "n<5", "app>5", "none<5", "app=web,n=4"]
+)
+def test_labels_that_do_not_match(text: str) -> None:
+    assert not parse_label_selector(text).matches({"app": "web", "n": "5"})
+
+
+def test_objects() -> None:
+    """No condition at all selects everything, no selector at all nothing."""
+    assert (True, False) == (LabelSelector().is_everything, NOTHING.is_everything)
+    assert (NOTHING, LabelSelector()) == (selector_of(None), selector_of({}))
+    assert not NOTHING.matches({})
+    assert selector_of({"matchLabels": {"a": "b"}}).matches({"a": "b"})
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, **({"values": [*values]} if values else {})}
+
+
+@pytest.mark.parametrize(
+    ("expressions", "text", "causes"),
+    [
+        ([], "z=1", []),
+        ([expression("b", "NotIn", "y", "x")], "b notin (x,y),z=1", []),
+        ([expression("c", "DoesNotExist"), expression("b", "Exists")], "b,!c,z=1", []),
+        ([expression("z", "In", "1")], "z=1,z in (1)", []),
+        ([expression("a", "Near", "b")], "", [".operator Invalid value"]),
+        ([expression("a", "In")], "", [".values Required value"]),
+        ([expression("a", "Exists", "b")], "", [".values Forbidden"]),
+        ([expression("a", "In", "-")], "a in (-),z=1", [".values[0] Invalid value"]),
+        ([expression("", "Exists")], ",z=1", [".key Invalid value"] * 2),
+    ],
+)
+def test_expressions(expressions: list[object], text: str, causes: list[str]) -> None:
+    selector = {"matchLabels": {"z": "1"}, "matchExpressions": expressions}
+
+    assert text == selector_text(selector)
+    found = validate_label_selector(selector, "s")
+    assert [f"s.matchExpressions[0]{each}" for each in causes] == [
+        f"{error.field} {error.message.partition(':')[0]}" for error in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None),
+        ("n=a", "a"),
+        ("n==a", "a"),
+        ("n=", ""),
+        ("n!=a", None),
+        ("x=b,,n=a,", "a"),
+        ("n=b,n=a", "a"),
+        ("n=a,n==b", "b"),
+        (r"n=a\,b\=c\\", "a,b=c\\"),
+        ("=a", None),
+    ],
+)
+def test_required_fields(text: str, value: str | None) -> None:
+    """The value of the first term on the field counts."""
+    assert value == required_value(text, "n")
+
+
+INVALID = "invalid field selector: "
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a", "invalid selector: 'a'; can't understand 'a'"),
+        ("n=a,b", "invalid selector: 'n=a,b'; can't understand 'b'"),
+        ("a=b=c", f"{INVALID}unescaped character in value: 61"),
+        (r"a=x\b", rf"{INVALID}invalid escape sequence: \b"),
+        ("a=b\\", f"{INVALID}invalid escape sequence: \\"),
+    ],
+)
+def test_wrong_field_selectors(text: str, message: str) -> None:
+    with pytest.raises(SelectorError, match=f"^{re.escape(message)}$"):
+        parse_field_selector(text)
+
+
+@given(st.text() | st.text(alphabet="a\\,="))
+def test_any_value_can_be_asked_for(value: str) -> None:
+    escaped = re.sub(r"([\\,=])", r"\\\1", value)
+
+    assert value == required_value(f"a={escaped}", "a")
+
+
+@given(st.text(alphabet="ab\\,=!."))
+def test_any_field_selector(text: str) -> None:
+    """Any text is a selector or refused, and what it says can be told without parsing it."""
+    try:
+        selector = parse_field_selector(text)
+    except SelectorError:
+        assert not is_field_selector(text)
+        return
+    assert is_field_selector(text)
+    demands = [value for field, value, no in selector.requirements if field == "a" and not no]
+    assert required_value(text, "a") == (demands[0] if demands else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [("a=1", True), ("a=1,b!=2", True), ("a=2", False), ("a=1,a!=1", False), ("c!=", False)],
+)
+def test_fields_that_match(text: str, matches: bool) -> None:
+    """All terms have to match; an absent field is empty."""
+    assert matches == parse_field_selector(text).matches({"a": "1", "b": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "selectable", "message"),
+    [
+        ("metadata.namespace=a", (), ""),
+        ("spec.a=a,metadata.name=b", ("spec.a",), ""),
+        ("spec.b=a", (), '"spec.b" is not a known field selector: only "metadata.name", "metadata'),
+        ("metadata.namespace=a", ("spec.a",), "field label not supported for K: metadata.namesp"),
+    ],
+)
+def test_names_of_fields(text: str, selectable: tuple[str, ...], message: str) -> None:
+    told = ""
+    try:
+        check_fields(parse_field_selector(text), selectable, is_namespaced=False, kind="K")
+    except SelectorError as error:
+        told = str(error)
+    assert message == told[: len(message)]
+    assert bool(message) == bool(told)
