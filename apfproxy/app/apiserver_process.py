@@ -30,9 +30,9 @@ from apfproxy.apiserver.load import Load, LoadSettings
 from apfproxy.apiserver.negotiation import JSON
 from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.seeds import SeedCounts, Seeder
+from apfproxy.apiserver.store.entries import DEFAULT_CHANGES
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
-from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.apiserver.write_guard import WriteGuard
 from apfproxy.app.running import descriptor_limit
 from apfproxy.base.errors import ListenError

@@ -10,7 +10,7 @@ from apfproxy.apiserver.app import EXTERNAL_ADDRESS
 from apfproxy.apiserver.controllers.control import parse_controllers
 from apfproxy.apiserver.load import LoadSettings
 from apfproxy.apiserver.seeds import SeedCounts
-from apfproxy.apiserver.store.window import DEFAULT_CHANGES
+from apfproxy.apiserver.store.entries import DEFAULT_CHANGES
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.log import configure_logging
 from apfproxy.app.running import run_in_loop, serve_until_signal

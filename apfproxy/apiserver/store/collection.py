@@ -7,34 +7,62 @@ from bisect import bisect_left, bisect_right, insort
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, TooOldError, key_of
-from apfproxy.apiserver.store.window import Window
+from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, TooOldError, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-class Collection:
-    """The published objects of one resource, in the order of `namespace/name`."""
+class Signal:
+    """Wakes all that wait, in the order in which they began to; from `close` on nothing waits."""
 
-    def __init__(self, resource: str, newest: Callable[[], int], window: int) -> None:
-        """An empty collection that keeps so many changes, for watches and past snapshots.
-
-        `newest` gives the resource version of the newest change that the store's readers see.
-        """
-        self.resource = resource
-        self.newest = newest
-        self._objects: dict[str, Entry] = {}
-        self._keys: list[str] = []
-        self._window = Window(window)
+    def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._is_closed = False
+
+    async def wait(self) -> None:
+        """Wait for the next `wake`."""
+        if self._is_closed:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = None
+        try:
+            await future
+        finally:
+            self._waiting.pop(future, None)
+
+    def wake(self) -> None:
+        """Wake all that wait now."""
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def close(self) -> None:
+        """Wake all, for good."""
+        self._is_closed = True
+        self.wake()
+
+
+class Collection:
+    """The published objects of one resource, in the order of `namespace/name`.
+
+    The window is the number of changes that are kept, for watches and past snapshots; `newest`
+    gives the resource version of the newest change that the store's readers see.
+    """
+
+    def __init__(self, newest: Callable[[], int], window: int) -> None:
+        self.newest = newest
+        self.window = Window(window)
         self.watchers = 0
+        self._objects: dict[str, Entry] = {}
+        self._keys: list[str] = []
+        self.changed = Signal()
 
     @property
     def floor(self) -> int:
         """The oldest resource version that a watch or a snapshot can start from."""
-        return self._window.floor
+        return self.window.floor
 
     def get(self, namespace: str, name: str) -> Entry | None:
         """The published state of an object; None if there is none."""
@@ -69,18 +97,17 @@ class Collection:
         start: tuple[str, str] | None = None,
     ) -> int:
         """How many objects `snapshot` would give without a limit; TooOldError."""
-        low, high = self._range(namespace, start)
-        first, end = bounds(namespace, start)
-        undone = self._undone(at)
+        first, end = _bounds(namespace, start)
+        low, high = self._range(first, end)
         return (high - low) + sum(
             (old is not None) - (key in self._objects)
-            for key, old in undone.items()
-            if key > first and (end is None or key < end)
+            for key, old in self._undone(at).items()
+            if _is_between(key, first, end)
         )
 
     def watch(self, after: int) -> Watcher:
         """Follow the changes after a resource version; TooOldError if it is before the window."""
-        return Watcher(self, self._window, after)
+        return Watcher(self, after)
 
     def overlaid(
         self,
@@ -91,21 +118,18 @@ class Collection:
     ) -> list[Entry]:
         """Objects in order as `snapshot` gives them, some replaced by key; None for none."""
         objects = self._objects
-        low, high = self._range(namespace, start)
+        first, end = _bounds(namespace, start)
+        low, high = self._range(first, end)
         if limit is not None:
             # Each replacement takes at most one of the keys away.
             high = min(high, low + limit + len(overlay))
         keys = self._keys[low:high]
         if not overlay:
             return [objects[key] for key in keys]
-        first, end = bounds(namespace, start)
         keys += [
             key
             for key, entry in overlay.items()
-            if entry is not None
-            and key not in objects
-            and key > first
-            and (end is None or key < end)
+            if entry is not None and key not in objects and _is_between(key, first, end)
         ]
         keys.sort()
         states = (overlay[key] if key in overlay else objects[key] for key in keys)
@@ -115,10 +139,12 @@ class Collection:
         """Fill an empty collection with what was there before a restart."""
         self._objects = {entry.key: entry for entry in entries}
         self._keys = sorted(self._objects)
-        self._window.restore(changes, floor)
+        self.window.floor = floor
+        for change in changes:
+            self.window.append(change)
 
     def apply(self, change: Change) -> None:
-        """Make a change visible; `wake` wakes its watchers."""
+        """Make a change visible; the signal `changed` wakes its watchers."""
         entry = change.entry
         key = f"{entry.namespace}/{entry.name}"
         if change.type is ChangeType.DELETED:
@@ -128,54 +154,32 @@ class Collection:
             if key not in self._objects:
                 insort(self._keys, key)
             self._objects[key] = entry
-        self._window.append(change)
-
-    def wake(self) -> None:
-        """Wake all waiting watchers, in the order in which they began to wait."""
-        waiting, self._waiting = self._waiting, {}
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
-
-    def close(self) -> None:
-        """End all watchers."""
-        self._is_closed = True
-        self.wake()
-
-    async def next_change(self) -> bool:
-        """Wait until a change is published; False if the collection closes instead."""
-        if self._is_closed:
-            return False
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[future] = None
-        try:
-            await future
-        finally:
-            self._waiting.pop(future, None)
-        return not self._is_closed
+        self.window.append(change)
 
     def _undone(self, at: int | None) -> dict[str, Entry | None]:
         """Objects that changed after a resource version, as they were at it."""
-        undone: dict[str, Entry | None] = {}
-        if at is not None and at < self.newest():
-            for change in self._window.since(at):
-                undone[change.entry.key] = change.old
-        return undone
+        if at is None or at >= self.newest():
+            return {}
+        return {change.entry.key: change.old for change in self.window.since(at)}
 
-    def _range(self, namespace: str | None, start: tuple[str, str] | None) -> tuple[int, int]:
-        """The part of the keys that a namespace and a start leave, as indices."""
-        first, end = bounds(namespace, start)
+    def _range(self, first: str, end: str | None) -> tuple[int, int]:
+        """The part of the keys between two, as indices."""
         keys = self._keys
         low = bisect_right(keys, first) if first else 0
-        high = bisect_left(keys, end) if end is not None else len(keys)
+        high = len(keys) if end is None else bisect_left(keys, end)
         return low, max(low, high)
 
 
-def bounds(namespace: str | None, start: tuple[str, str] | None) -> tuple[str, str | None]:
+def _bounds(namespace: str | None, start: tuple[str, str] | None) -> tuple[str, str | None]:
     """The keys between which a namespace's objects after a start are; neither is one of theirs."""
-    first = "" if namespace is None else key_of(namespace, "")
-    end = None if namespace is None else f"{namespace}0"  # 0 follows /
-    return (first if start is None else max(first, key_of(*start))), end
+    first = "" if start is None else "/".join(start)
+    if namespace is None:
+        return first, None
+    return max(first, f"{namespace}/"), f"{namespace}0"  # 0 follows /
+
+
+def _is_between(key: str, first: str, end: str | None) -> bool:
+    return first < key and (end is None or key < end)
 
 
 class Watcher:
@@ -183,11 +187,11 @@ class Watcher:
 
     __slots__ = ("_collection", "_is_closed", "_known", "_next", "_window")
 
-    def __init__(self, collection: Collection, window: Window, after: int) -> None:
+    def __init__(self, collection: Collection, after: int) -> None:
         """A watcher that knows everything up to the resource version `after`; or TooOldError."""
         self._collection = collection
-        self._window = window
-        self._next = window.position(after)
+        self._window = collection.window
+        self._next = self._window.position(after)
         self._known = after
         self._is_closed = False
         collection.watchers += 1
@@ -211,20 +215,21 @@ class Watcher:
             changes = self._window.read(self._next, limit)
         except TooOldError as error:
             raise TooOldError(self._known, error.floor) from None
+        self._next += len(changes)
+        # One that began at a resource version yet to come skips what is before it.
+        if changes and changes[0].resource_version <= self._known:
+            changes = [c for c in changes if c.resource_version > self._known]
         if changes:
-            self._next += len(changes)
-            # One that began at a resource version yet to come skips what is before it.
-            if changes[0].resource_version <= self._known:
-                changes = [c for c in changes if c.resource_version > self._known]
-            if changes:
-                self._known = changes[-1].resource_version
+            self._known = changes[-1].resource_version
         return changes
 
     async def wait(self) -> bool:
         """Wait for something to read; False once this or the store is closed and all is read."""
         if self._is_closed:
             return False
-        return self._next < self._window.end or await self._collection.next_change()
+        if self._next == self._window.end:
+            await self._collection.changed.wait()
+        return self._next < self._window.end
 
     def close(self) -> None:
         """Stop reading; harmless once done.  Not from beside a `wait`, which is to be cancelled."""

@@ -1,14 +1,29 @@
-"""States of objects, and the changes between them."""
+"""States of objects, the changes between them, and a window of the newest changes of a resource."""
 
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+FIRST_RESOURCE_VERSION = 1
+"""Of an empty store, as in etcd: 0 means "any" in requests."""
+DEFAULT_CHANGES = 10_000
+"""Changes kept of a resource.  kube-apiserver's watch cache grows up to 102 400, from 100."""
+MOST_BYTES = 64 * 1024 * 1024
+"""Bytes of old and new states kept of a resource: 10 000 changes of 3 KiB objects fit."""
+CHANGE_BYTES = 1024
+"""The assumed weight of a change beside its JSON: two states with labels and fields."""
+SHARED_CHANGES = 1024
+"""The newest changes keep what watchers encoded; slower watchers encode for themselves."""
+SHARED_BYTES = 8 * 1024 * 1024
+"""Bytes of JSON of these changes; each form that watchers encode is about as large."""
 
 encode = msgspec.json.Encoder().encode
 
@@ -62,8 +77,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """What lists are ordered by."""
-        return key_of(self.namespace, self.name)
+        """Sorts as etcd's keys, in which `/` follows `-` and `.`."""
+        return f"{self.namespace}/{self.name}"
 
 
 class Change(msgspec.Struct, gc=False):
@@ -83,6 +98,12 @@ class Change(msgspec.Struct, gc=False):
     old: Entry | None
     encoded: dict[str, bytes] | None = msgspec.field(default_factory=dict)
 
+    @property
+    def weight(self) -> int:
+        """Bytes that it is taken to hold."""
+        old = 0 if self.old is None else len(self.old.data)
+        return CHANGE_BYTES + len(self.entry.data) + old
+
 
 def entry_of(
     resource: str, obj: dict[str, Any], fields: Mapping[str, str], resource_version: int
@@ -101,6 +122,86 @@ def entry_of(
     )
 
 
-def key_of(namespace: str, name: str) -> str:
-    """The sort key: lists are in the order of etcd's keys, in which `/` follows `-` and `.`."""
-    return f"{namespace}/{name}"
+class Window:
+    """The newest changes of one resource: what watches read and past snapshots are rebuilt from.
+
+    A reader is a position, the running number of the change that it reads next; it costs nothing
+    while it waits and delays nothing.  A change that leaves the window raises the floor.  An eighth
+    leaves at a time, so the cost of a change does not depend on the width of the window.
+
+    Attributes:
+        floor: Resource version of the newest change that is no longer here, the oldest one to start
+            from; 0 if all are here.
+        end: Position after the newest change.
+    """
+
+    def __init__(self, changes: int) -> None:
+        """An empty window that keeps so many changes, >= 1, and at most an eighth more.
+
+        Fewer are kept if they weigh more than `MOST_BYTES`; the newest always is.
+        """
+        self._limit = changes
+        self._changes: list[Change] = []
+        self._bytes = 0
+        self._first = 0  # position of the first of them
+        self._shared: deque[Change] = deque()  # those that keep what watchers encoded
+        self._shared_bytes = 0
+        self.end = 0
+        self.floor = 0
+
+    def append(self, change: Change) -> None:
+        """Add the newest change; older ones may leave."""
+        self._changes.append(change)
+        self.end += 1
+        self._bytes += change.weight
+        shared = self._shared
+        shared.append(change)
+        self._shared_bytes += len(change.entry.data)
+        while len(shared) > 1 and (
+            len(shared) > SHARED_CHANGES or self._shared_bytes > SHARED_BYTES
+        ):
+            oldest = shared.popleft()
+            oldest.encoded = None
+            self._shared_bytes -= len(oldest.entry.data)
+        if len(self._changes) > self._limit + self._limit // 8 or self._bytes > MOST_BYTES:
+            self._cut()
+
+    def position(self, after: int) -> int:
+        """Where to read on after a resource version; TooOldError if the next change is gone."""
+        if after < self.floor:
+            raise TooOldError(after, self.floor)
+        return self._first + bisect_right(
+            self._changes, after, key=lambda change: change.resource_version
+        )
+
+    def read(self, position: int, limit: int) -> list[Change]:
+        """As many changes from a position on, which is at most `end`, as there are, up to a limit.
+
+        The next position is as much further.  TooOldError if the change at the position is gone.
+        """
+        start = position - self._first
+        if start < 0:
+            raise TooOldError(0, self.floor)
+        return self._changes[start : start + limit]
+
+    def since(self, resource_version: int) -> Iterator[Change]:
+        """Changes after a resource version, newest first; the first step may raise TooOldError."""
+        if resource_version < self.floor:
+            raise TooOldError(resource_version, self.floor)
+        for change in reversed(self._changes):
+            if change.resource_version <= resource_version:
+                return
+            yield change
+
+    def _cut(self) -> None:
+        """Drop the oldest changes: down to the limit, and to 7/8 of the bytes if too many."""
+        changes = self._changes
+        most_bytes = MOST_BYTES // 8 * 7 if self._bytes > MOST_BYTES else MOST_BYTES
+        cut, most_cut = 0, len(changes) - 1
+        while cut < most_cut and (len(changes) - cut > self._limit or self._bytes > most_bytes):
+            self._bytes -= changes[cut].weight
+            cut += 1
+        if cut:
+            self.floor = changes[cut - 1].resource_version
+            self._first += cut
+            del changes[:cut]

@@ -22,22 +22,27 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
-from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, StoreError
-from apfproxy.apiserver.store.store import FIRST_RESOURCE_VERSION, Loaded
+from apfproxy.apiserver.store.entries import (
+    FIRST_RESOURCE_VERSION,
+    Change,
+    ChangeType,
+    Entry,
+    StoreError,
+    encode,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 APPLICATION_ID = 0x41504650
 """In the file's header, the letters APFP, by which `file` and this program recognise it."""
-
 FORMAT = 1
 """Incremented when older programs can no longer read the file."""
 
@@ -84,21 +89,38 @@ SET_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 LOG_BYTES = 64 * 1024 * 1024
 """The write-ahead log is truncated to this after a burst; it is about 4 MiB otherwise."""
 
+IN_USE = "another process uses it; stop that one, or give another file"
+CLOSED = "it cannot be opened; let this user write to the file and its folder"
 ADVICE = {
-    "SQLITE_BUSY": "another process uses it; stop that one, or give another file",
-    "SQLITE_LOCKED": "another process uses it; stop that one, or give another file",
+    "SQLITE_BUSY": IN_USE,
+    "SQLITE_LOCKED": IN_USE,
     "SQLITE_NOTADB": "it is no SQLite file; give another one, or move it away",
     "SQLITE_CORRUPT": "it is damaged; restore it from a backup, or try `sqlite3 FILE .recover`",
     "SQLITE_FULL": "the disk is full; free some space, then writes work again",
     "SQLITE_READONLY": "it cannot be written; let this user write to the file and its folder",
-    "SQLITE_CANTOPEN": "it cannot be opened; let this user write to the file and its folder",
-    "SQLITE_PERM": "it cannot be opened; let this user write to the file and its folder",
+    "SQLITE_CANTOPEN": CLOSED,
+    "SQLITE_PERM": CLOSED,
     "SQLITE_IOERR": "the disk fails; see the system's log",
 }
 """Advice by the beginning of SQLite's error names."""
 
-encode = msgspec.json.Encoder().encode
 decode_strings = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class Loaded(NamedTuple):
+    """What a file has.
+
+    Attributes:
+        resource_version: The newest one.
+        entries: Objects that are there.
+        changes: Of all resources, oldest first, as far back as the floors.
+        floors: Resource to the resource version of the newest change that is no longer there.
+    """
+
+    resource_version: int
+    entries: Sequence[Entry]
+    changes: Sequence[Change]
+    floors: Mapping[str, int]
 
 
 class SqliteBackend:
@@ -109,72 +131,81 @@ class SqliteBackend:
         self.path = Path(path)
         self._floors: dict[str, int] = {}
         try:
-            create(self.path)
-            uri = f"file:{quote(str(self.path.absolute()))}?mode=rw"
-            self._connection = sqlite3.connect(
-                uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False
-            )
+            _create(self.path)
         except OSError as error:
             advice = "let this user write to it and to its folder, or give another file"
             if isinstance(error, FileNotFoundError):
                 advice = "make the folder first, or give another file"
-            raise StoreError(f"store {self.path}: {error.strerror}: {advice}") from error
-        except sqlite3.Error as error:
-            raise refusal(self.path, error) from error
-        try:
+            raise self._error(f"{error.strerror}: {advice}") from error
+        uri = f"file:{quote(str(self.path.absolute()))}?mode=rw"
+        with self._refusing(), ExitStack() as stack:
+            self._connection = sqlite3.connect(
+                uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False
+            )
+            stack.callback(self._connection.close)
             self._open()
-        except sqlite3.Error as error:
-            self._connection.close()
-            raise refusal(self.path, error) from error
-        except StoreError:
-            self._connection.close()
-            raise
-        self._identity = identity(self.path)
+            stack.pop_all()
+        self._identity = _identity(self.path)
 
     def load(self) -> Loaded:
         """Everything that is kept; StoreError if the file is damaged."""
         try:
-            return self._load()
-        except sqlite3.Error as error:
-            raise refusal(self.path, error) from error
+            with self._refusing():
+                return self._load()
         except (msgspec.DecodeError, TypeError, ValueError) as error:
             raise self._damaged(f"a row is not as it was written ({error})") from error
 
     def write(self, changes: Sequence[Change], floors: Mapping[str, int]) -> None:
-        """Keep changes, in one transaction; StoreError if none, the next call tries again."""
-        if identity(self.path) != self._identity:
-            raise StoreError(
-                f"store {self.path}: it was deleted or replaced while in use; put it back with"
+        """Keep changes, in one transaction; StoreError if none, the next call tries again.
+
+        The changes of a resource up to its floor, a resource version, need not be kept.
+        """
+        if _identity(self.path) != self._identity:
+            raise self._error(
+                "it was deleted or replaced while in use; put it back with"
                 " all that is beside it, or restart to go on with what is there now"
             )
-        connection = self._connection
         moved = {
             resource: floor
             for resource, floor in floors.items()
             if floor > self._floors.get(resource, 0)
         }
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")  # the rollback that failed before
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(ADD_VERSION, map(version_row, changes))
-            connection.executemany(ADD_CHANGE, map(change_row, changes))
-            for resource_floor in moved.items():
-                connection.execute(DROP_VERSIONS, resource_floor)
-                connection.execute(DROP_CHANGES, resource_floor)
-                connection.execute(SET_FLOOR, resource_floor)
-            connection.execute(SET_META, ("resource_version", changes[-1].resource_version))
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            with suppress(sqlite3.Error):
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-            raise refusal(self.path, error) from error
+        run, run_many = self._connection.execute, self._connection.executemany
+        with self._refusing():
+            self._roll_back()  # what failed to be before
+            try:
+                run("BEGIN IMMEDIATE")
+                run_many(ADD_VERSION, map(_version_row, changes))
+                run_many(ADD_CHANGE, map(_change_row, changes))
+                for resource_floor in moved.items():
+                    run(DROP_VERSIONS, resource_floor)
+                    run(DROP_CHANGES, resource_floor)
+                    run(SET_FLOOR, resource_floor)
+                run(SET_META, ("resource_version", changes[-1].resource_version))
+                run("COMMIT")
+            except sqlite3.Error:
+                with suppress(sqlite3.Error):
+                    self._roll_back()
+                raise
         self._floors.update(moved)
 
     def close(self) -> None:
         """Close the file, and release its lock; may be called twice."""
         self._connection.close()
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Turn SQLite's errors into ours, with the file and advice."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", "")
+            advice = (text for key, text in ADVICE.items() if name.startswith(key))
+            raise self._error(f"{next(advice, 'see sqlite.org')} ({error})") from error
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     def _open(self) -> None:
         """Take the lock, check the format, create the tables of a new file."""
@@ -185,17 +216,16 @@ class SqliteBackend:
         ((tables,),) = run("SELECT count(*) FROM sqlite_master")
         is_new = application_id == 0 and tables == 0
         if application_id != APPLICATION_ID and not is_new:
-            raise StoreError(f"store {self.path}: it belongs to another program; give another file")
+            raise self._error("it belongs to another program; give another file")
         if version > FORMAT:
-            raise StoreError(
-                f"store {self.path}: its format {version} is newer than {FORMAT}, the one that"
+            raise self._error(
+                f"its format {version} is newer than {FORMAT}, the one that"
                 " this version of apfproxy knows; use a newer one"
             )
         ((mode,),) = run("PRAGMA journal_mode = WAL")
         if mode != "wal":
-            raise StoreError(
-                f"store {self.path}: its file system cannot hold a write-ahead log;"
-                " give a file on a local disk"
+            raise self._error(
+                "its file system cannot hold a write-ahead log; give a file on a local disk"
             )
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
@@ -220,23 +250,13 @@ class SqliteBackend:
             raise self._damaged("it has no resource version")
         last: int = row[0]
         self._floors = dict(run("SELECT resource, floor FROM floors"))
+        rows = run("SELECT * FROM versions ORDER BY resource_version")
+        strings = decode_strings
         versions: dict[int, Entry] = {
-            rv: Entry(
-                resource,
-                namespace,
-                name,
-                rv,
-                uid,
-                decode_strings(labels),
-                decode_strings(fields),
-                data,
-            )
-            for rv, resource, namespace, name, uid, labels, fields, data in run(
-                "SELECT * FROM versions ORDER BY resource_version"
-            )
+            rv: Entry(resource, space, name, rv, uid, strings(labels), strings(fields), data)
+            for rv, resource, space, name, uid, labels, fields, data in rows
         }
-        changes = []
-        gone = set()
+        changes, gone = [], set()
         for resource, rv, change_type, old in run(
             "SELECT * FROM changes ORDER BY resource_version"
         ):
@@ -255,31 +275,25 @@ class SqliteBackend:
         return Loaded(last, entries, changes, dict(self._floors))
 
     def _damaged(self, how: str) -> StoreError:
-        return StoreError(f"store {self.path}: {ADVICE['SQLITE_CORRUPT']}: {how}")
+        return self._error(f"{ADVICE['SQLITE_CORRUPT']}: {how}")
+
+    def _error(self, text: str) -> StoreError:
+        return StoreError(f"store {self.path}: {text}")
 
 
-def version_row(change: Change) -> tuple[int, str, str, str, str, str, str, bytes]:
-    """The row of `versions` for the state that a change led to."""
+def _version_row(change: Change) -> tuple[str | int | bytes, ...]:
     entry = change.entry
-    return (
-        entry.resource_version,
-        entry.resource,
-        entry.namespace,
-        entry.name,
-        entry.uid,
-        encode(entry.labels).decode(),
-        encode(entry.fields).decode(),
-        entry.data,
-    )
+    labels, fields = encode(entry.labels).decode(), encode(entry.fields).decode()
+    key = (entry.resource, entry.namespace, entry.name)
+    return (entry.resource_version, *key, entry.uid, labels, fields, entry.data)
 
 
-def change_row(change: Change) -> tuple[str, int, str, int | None]:
-    """The row of `changes` for a change."""
-    old = change.old.resource_version if change.old is not None else None
+def _change_row(change: Change) -> tuple[str, int, str, int | None]:
+    old = None if change.old is None else change.old.resource_version
     return change.entry.resource, change.resource_version, str(change.type), old
 
 
-def create(path: Path) -> None:
+def _create(path: Path) -> None:
     """Make an empty file for its owner only, so that it outlives a crash; leave one that is there.
 
     The log beside it gets the same mode from SQLite.  OSError if that cannot be done.
@@ -298,7 +312,7 @@ def create(path: Path) -> None:
         os.close(folder)
 
 
-def identity(path: Path) -> list[tuple[int, int] | None]:
+def _identity(path: Path) -> list[tuple[int, int] | None]:
     """Device and inode of the file and of its log; None for a missing one."""
     found: list[tuple[int, int] | None] = []
     for each in (path, path.with_name(f"{path.name}-wal")):
@@ -309,10 +323,3 @@ def identity(path: Path) -> list[tuple[int, int] | None]:
         else:
             found.append((status.st_dev, status.st_ino))
     return found
-
-
-def refusal(path: Path, error: sqlite3.Error) -> StoreError:
-    """SQLite's message, with the file and advice."""
-    name = getattr(error, "sqlite_errorname", "")
-    advice = next((text for key, text in ADVICE.items() if name.startswith(key)), "see sqlite.org")
-    return StoreError(f"store {path}: {advice} ({error})")

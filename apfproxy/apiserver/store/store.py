@@ -15,81 +15,47 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.counters import ApiServerCounters
-from apfproxy.apiserver.store.collection import Collection
+from apfproxy.apiserver.store.collection import Collection, Signal
 from apfproxy.apiserver.store.entries import (
+    DEFAULT_CHANGES,
+    FIRST_RESOURCE_VERSION,
     Change,
     ChangeType,
     Entry,
     ObjectTooLargeError,
     StoreError,
     entry_of,
-    key_of,
 )
-from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.base.faults import Part, report
+from apfproxy.base.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-log = logging.getLogger(__name__)
+    from apfproxy.apiserver.store.sqlite import Loaded, SqliteBackend
 
-FIRST_RESOURCE_VERSION = 1
-"""Of an empty store, as in etcd: 0 means "any" in requests."""
+    Pending = tuple[Change, asyncio.Future[Entry]]
+
+log = logging.getLogger(__name__)
 
 MAX_BATCH_CHANGES = 1000
 """Changes handed to the backend at once; publishing them takes about 10 ms."""
-
 LARGEST_OBJECT_BYTES = 2 * 1024 * 1024
 """Of an object as JSON: about what fits into etcd's 1.5 MiB of protobuf, which is shorter."""
 
 
-class Loaded(NamedTuple):
-    """What a backend has.
-
-    Attributes:
-        resource_version: The newest one.
-        entries: Objects that are there.
-        changes: Of all resources, oldest first, as far back as the floors.
-        floors: Resource to the resource version of the newest change that is no longer there.
-    """
-
-    resource_version: int
-    entries: Sequence[Entry]
-    changes: Sequence[Change]
-    floors: Mapping[str, int]
-
-
-class Backend(Protocol):
-    """Makes changes durable.  Its methods block; only one is called at a time."""
-
-    def load(self) -> Loaded:
-        """Everything that is kept; StoreError if it cannot be read."""
-
-    def write(self, changes: Sequence[Change], floors: Mapping[str, int]) -> None:
-        """Keep changes, oldest first, all or none, in a thread of the store's; StoreError if none.
-
-        The changes of a resource up to its floor, a resource version, need not be kept.
-        """
-
-    def close(self) -> None:
-        """Release all resources."""
-
-
-class Pending(NamedTuple):
-    """A write that was handed over and is not durable yet."""
-
-    change: Change
-    future: asyncio.Future[Entry]
-
-
 class Store:
     """All collections, and the one way to change them.
+
+    The backend's methods block; only one is called at a time, `write` in a thread of the store's.
 
     Attributes:
         resource_version: Of the newest change that readers see.
@@ -99,7 +65,7 @@ class Store:
         self,
         *,
         window: int = DEFAULT_CHANGES,
-        backend: Backend | None = None,
+        backend: SqliteBackend | None = None,
         counters: ApiServerCounters | None = None,
         on_problem: Callable[[str | None], None] = lambda _problem: None,
     ) -> None:
@@ -114,14 +80,13 @@ class Store:
         self._backend = backend
         self.resource_version = FIRST_RESOURCE_VERSION
         self._collections: dict[str, Collection] = {}
-        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._published = Signal()
         self._is_closed = False
         # Only with a backend:
         self._heads: dict[tuple[str, str], Change] = {}  # the newest pending one of each object
         self._queue: list[Pending] = []
         self._in_flight: list[Pending] = []
-        self._is_scheduled = False
-        self._drained = asyncio.Event()
+        self._drained = asyncio.Event()  # nothing is pending
         self._drained.set()
         self._executor: ThreadPoolExecutor | None = None
         self._counters = counters or ApiServerCounters()
@@ -145,17 +110,16 @@ class Store:
         """The published objects of a resource; an empty collection if there never were any."""
         found = self._collections.get(resource)
         if found is None:
-            found = self._collections[resource] = Collection(
-                resource, lambda: self.resource_version, self._window
-            )
+            found = Collection(lambda: self.resource_version, self._window)
+            self._collections[resource] = found
             if self._is_closed:
-                found.close()
+                found.changed.close()
         return found
 
     def head(self, resource: str, namespace: str, name: str) -> Entry | None:
-        """The newest state of an object, kept or not; None if there is no such object."""
+        """The newest state of an object, maybe not durable yet; None if there is none."""
         if self._heads:
-            change = self._heads.get((resource, key_of(namespace, name)))
+            change = self._heads.get((resource, f"{namespace}/{name}"))
             if change is not None:
                 return None if change.type is ChangeType.DELETED else change.entry
         return self.collection(resource).get(namespace, name)
@@ -212,21 +176,11 @@ class Store:
 
     async def wait_for(self, resource_version: int, timeout_s: float) -> bool:
         """Wait until readers see a version; False if the time is over or the store closes."""
-        if resource_version <= self.resource_version:
-            return True
-        if self._is_closed:
-            return False
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiter = (resource_version, future)
-        self._waiters.append(waiter)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await future
-        except TimeoutError:
-            return False
-        finally:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
+        if resource_version > self.resource_version:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    while resource_version > self.resource_version and not self._is_closed:
+                        await self._published.wait()
         return resource_version <= self.resource_version
 
     async def close(self) -> None:
@@ -236,10 +190,8 @@ class Store:
         self._is_closed = True
         await self._drained.wait()
         for collection in self._collections.values():
-            collection.close()
-        for _, future in self._waiters:
-            if not future.done():
-                future.set_result(None)
+            collection.changed.close()
+        self._published.close()
         if self._backend is not None and self._executor is not None:
             await asyncio.get_running_loop().run_in_executor(self._executor, self._backend.close)
             self._executor.shutdown()
@@ -254,121 +206,106 @@ class Store:
 
     def _hand_over(self, change: Change) -> asyncio.Future[Entry]:
         self._assigned = change.resource_version
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Entry] = loop.create_future()
+        future: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+        pending = (change, future)
         if self._backend is None:
-            collection = self.collection(change.entry.resource)
-            collection.apply(change)
-            self.resource_version = change.resource_version
-            future.set_result(change.entry)
-            collection.wake()
-            if self._waiters:
-                self._wake_waiters()
+            self._publish([pending])
             return future
         self._heads[change.entry.resource, change.entry.key] = change
-        self._queue.append(Pending(change, future))
-        self._drained.clear()
-        if not self._is_scheduled and not self._in_flight:
+        self._queue.append(pending)
+        if self._drained.is_set():
             # All writes of one turn of the event loop share a batch.
-            self._is_scheduled = True
-            loop.call_soon(self._write)
+            self._drained.clear()
+            spawn(self._write_batches(self._backend), name="store")
         return future
 
-    def _write(self) -> None:
-        """Give the backend the next batch."""
-        assert self._backend is not None
-        self._is_scheduled = False
-        self._in_flight = self._queue[:MAX_BATCH_CHANGES]
-        del self._queue[:MAX_BATCH_CHANGES]
-        changes = [pending.change for pending in self._in_flight]
-        floors = {name: collection.floor for name, collection in self._collections.items()}
+    async def _write_batches(self, backend: SqliteBackend) -> None:
+        """Have the backend write until nothing is pending."""
         try:
-            asyncio.get_running_loop().run_in_executor(
-                self._executor, timed_write, self._backend, changes, floors
-            ).add_done_callback(self._on_written)
-        except Exception as error:  # noqa: BLE001  the writers get any error
-            report(Part.STORE, error)
-            self._fail(error)
+            while self._queue:
+                self._in_flight = self._queue[:MAX_BATCH_CHANGES]
+                del self._queue[:MAX_BATCH_CHANGES]
+                await self._write(backend, self._in_flight)
+        finally:
             self._drained.set()
 
-    def _on_written(self, written: asyncio.Future[int]) -> None:
-        batch, error = self._in_flight, written.exception()
+    async def _write(self, backend: SqliteBackend, batch: list[Pending]) -> None:
+        problem = None
         try:
-            if error is None:
-                self._counters.commit_ns.observe(written.result())
-                self._counters.committed_changes += len(batch)
-                self._publish()
-            else:
+            try:
+                changes = [change for change, _ in batch]
+                floors = {name: found.floor for name, found in self._collections.items()}
+                took_ns = await asyncio.get_running_loop().run_in_executor(
+                    self._executor, _timed_write, backend, changes, floors
+                )
+            except Exception as error:  # noqa: BLE001  the writers get any error
                 self._counters.commit_failures += 1
+                problem = str(error)
                 self._fail(error)
-            problem = None if error is None else str(error)
+            else:
+                self._counters.commit_ns.observe(took_ns)
+                self._counters.committed_changes += len(batch)
+                self._in_flight = []
+                self._publish(batch)
             if problem != self._problem:
                 self._problem = problem
                 self._on_problem(problem)
-        except Exception as failure:  # noqa: BLE001  the next batch goes on
-            report(Part.STORE, failure)
-            refuse(batch, failure)
-        if self._queue:
-            self._write()
-        else:
-            self._drained.set()
+        except Exception as error:  # noqa: BLE001  the next batch goes on
+            report(Part.STORE, error)
+            _refuse(batch, error)
 
-    def _publish(self) -> None:
-        """Make a durable batch visible."""
-        batch, self._in_flight = self._in_flight, []
+    def _publish(self, batch: list[Pending]) -> None:
+        """Make writes visible: readers first, then the writers, then watchers."""
         touched: dict[str, Collection] = {}
         for change, _ in batch:
             entry = change.entry
             collection = touched[entry.resource] = self.collection(entry.resource)
             collection.apply(change)
-            if self._heads.get((entry.resource, entry.key)) is change:
+            if self._heads and self._heads.get((entry.resource, entry.key)) is change:
                 del self._heads[entry.resource, entry.key]
-        self.resource_version = batch[-1].change.resource_version
+        self.resource_version = batch[-1][0].resource_version
         for change, future in batch:
             if not future.done():
                 future.set_result(change.entry)
         for collection in touched.values():
-            collection.wake()
-        self._wake_waiters()
+            collection.changed.wake()
+        self._published.wake()
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: Exception) -> None:
         """Discard all writes that are not durable."""
+        if not isinstance(error, StoreError):
+            report(Part.STORE, error)
         failed = self._in_flight + self._queue
         self._in_flight = []
         self._queue.clear()
         self._heads.clear()
         log.error("%d writes failed: %s", len(failed), error)
-        refuse(failed, error)
-
-    def _wake_waiters(self) -> None:
-        version = self.resource_version
-        for wanted, future in self._waiters:
-            if wanted <= version and not future.done():
-                future.set_result(None)
+        _refuse(failed, error)
 
     def _restore(self, loaded: Loaded) -> None:
         """Fill the empty store."""
-        self.resource_version = max(loaded.resource_version, FIRST_RESOURCE_VERSION)
-        entries: dict[str, list[Entry]] = {}
-        changes: dict[str, list[Change]] = {}
+        self.resource_version = loaded.resource_version
+        entries: defaultdict[str, list[Entry]] = defaultdict(list)
+        changes: defaultdict[str, list[Change]] = defaultdict(list)
         for entry in loaded.entries:
-            entries.setdefault(entry.resource, []).append(entry)
+            entries[entry.resource].append(entry)
         for change in loaded.changes:
-            changes.setdefault(change.entry.resource, []).append(change)
+            changes[change.entry.resource].append(change)
         for resource in sorted(entries.keys() | changes.keys() | loaded.floors.keys()):
-            self.collection(resource).restore(
-                entries.get(resource, ()), changes.get(resource, ()), loaded.floors.get(resource, 0)
-            )
+            floor = loaded.floors.get(resource, 0)
+            self.collection(resource).restore(entries[resource], changes[resource], floor)
 
 
-def timed_write(backend: Backend, changes: Sequence[Change], floors: Mapping[str, int]) -> int:
-    """Have the backend keep changes; returns the nanoseconds that it took."""
+def _timed_write(
+    backend: SqliteBackend, changes: Sequence[Change], floors: Mapping[str, int]
+) -> int:
+    """The nanoseconds that the backend takes to keep changes."""
     started_ns = time.monotonic_ns()
     backend.write(changes, floors)
     return time.monotonic_ns() - started_ns
 
 
-def refuse(batch: Iterable[Pending], error: BaseException) -> None:
+def _refuse(batch: Iterable[Pending], error: Exception) -> None:
     """Fail the writers of changes that are not durable, or may not be."""
     for _, future in batch:
         if not future.done():

@@ -1,216 +1,121 @@
-"""Tests of the one way to change collections: order, heads, failures, and the end."""
+"""Tests of what the machine cannot see: bounds, batches, failures, who is woken, the end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
 
 from apfproxy.apiserver.counters import ApiServerCounters
+from apfproxy.apiserver.store import entries
 from apfproxy.apiserver.store import store as module
-from apfproxy.apiserver.store.collection import Collection
-from apfproxy.apiserver.store.entries import ObjectTooLargeError, StoreError
-from apfproxy.apiserver.store.store import Loaded, Store
-from tests.apiserver.store.backends import GatedBackend, ListBackend
-from tests.end_to_end.peer import WAIT_S
+from apfproxy.apiserver.store.collection import Signal
+from apfproxy.apiserver.store.entries import (
+    CHANGE_BYTES,
+    Change,
+    ChangeType,
+    Entry,
+    ObjectTooLargeError,
+    StoreError,
+    Window,
+)
+from apfproxy.apiserver.store.sqlite import SqliteBackend
+from apfproxy.apiserver.store.store import Store
+from tests.apiserver.store.test_store_machine import GatedBackend
 
 if TYPE_CHECKING:
-    from apfproxy.apiserver.store.entries import Entry
+    from collections.abc import AsyncIterator
+    from pathlib import Path
 
 
-def thing(name: str, **parts: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
-    """An object."""
-    return {"metadata": {"namespace": "a", "name": name, "uid": "u"}, **parts}
+@pytest.fixture
+def backend(tmp_path: Path) -> GatedBackend:
+    return GatedBackend(tmp_path / "store.db")
 
 
-def put(store: Store, name: str, resource: str = "pods") -> asyncio.Future[Entry]:
-    """Write an object."""
-    return store.put(resource, thing(name), {})
+@pytest_asyncio.fixture
+async def store(backend: GatedBackend) -> AsyncIterator[Store]:
+    """A store whose disk waits until the gate is set."""
+    store = Store(backend=backend)
+    yield store
+    backend.gate.set()
+    await store.close()
 
 
-def delete(store: Store, name: str) -> asyncio.Future[Entry]:
-    """Delete an object."""
-    return store.delete("pods", thing(name), {})
+def thing(name: str, spec: object = "") -> dict[str, Any]:
+    return {"metadata": {"namespace": "a", "name": name, "uid": "u"}, "spec": spec}
 
 
-def names(entries: list[Entry]) -> list[str]:
-    """Which objects they are."""
-    return [entry.name for entry in entries]
+def put(store: Store, name: str) -> asyncio.Future[Entry]:
+    return store.put("pods", thing(name), {})
 
 
-async def test_put_in_memory() -> None:
-    """Without a backend a write is done when `put` returns."""
-    store = Store()
-    labels = {"app": "web"}
-    metadata = {"namespace": "a", "name": "x", "uid": "u1", "labels": labels}
-    obj = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {}}
-    entry = store.put("pods", obj, {"metadata.name": "x"}).result()
-
-    assert "2" == metadata["resourceVersion"]
-    assert {"metadata": obj["metadata"], "spec": {}} == json.loads(entry.data)
-    assert ({"app": "web"}, {"metadata.name": "x"}, "u1") == (entry.labels, entry.fields, entry.uid)
-    assert entry is store.head("pods", "a", "x")
-    assert entry is store.collection("pods").get("a", "x")
+def names(store: Store) -> list[str]:
+    return [entry.name for entry in store.collection("pods").snapshot()]
 
 
-async def test_one_counter_for_all_resources() -> None:
-    """Resource versions are unique in the store, and its first change gets 2, as in etcd."""
-    store = Store()
-    entries = [put(store, "x", resource).result() for resource in ("pods", "slices", "pods")]
-
-    assert [2, 3, 4] == [entry.resource_version for entry in entries]
-
-
-async def test_what_is_not_json_changes_nothing() -> None:
-    """An object that cannot be written down takes no resource version."""
+async def test_what_cannot_be_written_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_OBJECT_BYTES", 120)
     store = Store()
     with pytest.raises(TypeError):
-        store.put("pods", thing("x", spec=object()), {})
+        store.put("pods", thing("x", object()), {})
+    with pytest.raises(ObjectTooLargeError, match="bytes are more than 120"):
+        store.put("pods", thing("x", "x" * 120), {})
+    put(store, "x")
+    deleted = store.delete("pods", thing("x", "x" * 120), {}).result()
 
-    assert store.head("pods", "a", "x") is None
-    assert 2 == put(store, "x").result().resource_version
-
-
-async def test_delete_of_what_is_not_there() -> None:
-    """Whoever deletes has looked at the head before."""
-    with pytest.raises(LookupError, match="pods a/x is not in the store"):
-        delete(Store(), "x")
+    assert 3 == deleted.resource_version == store.resource_version
 
 
-async def test_pending_writes_are_seen_by_writers_only() -> None:
-    """Heads are ahead of what readers see, until the backend has it."""
-    backend = GatedBackend(ListBackend())
-    store = Store(backend=backend)
-    backend.gate.set()
-    await asyncio.gather(put(store, "x"), put(store, "z"))
-    backend.gate.clear()
-    futures = [put(store, "y"), delete(store, "x"), put(store, "w", "slices")]
-    before = names(store.heads("pods")), names(store.collection("pods").snapshot())
-    gone = store.head("pods", "a", "x")
-    pending = store.pending
-    backend.gate.set()
-    await asyncio.gather(*futures)
-
-    assert (["y", "z"], ["x", "z"]) == before
-    assert (None, 3, 0) == (gone, pending, store.pending)
-    assert ["y", "z"] == names(store.collection("pods").snapshot())
-    # Two batches: what one round of the event loop brought belongs together.
-    assert [2, 3] == backend.batches
-    await store.close()
-
-
-async def test_writes_gather_while_the_backend_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_gather_while_the_backend_is_busy(
+    store: Store, backend: GatedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What comes during one batch is the next one, up to a bound; the newest head stays."""
     monkeypatch.setattr(module, "MAX_BATCH_CHANGES", 3)
-    backend = GatedBackend(ListBackend())
-    store = Store(backend=backend)
-    order: list[int] = []
-    futures = [put(store, "x")]
+    futures = [put(store, "x"), put(store, "x")]
     await asyncio.sleep(0)
     futures += [put(store, "x") for _ in range(4)]
+    order: list[int] = []
+    heads: list[Entry | None] = []
+    futures[0].add_done_callback(lambda _: heads.append(store.head("pods", "a", "x")))
     for future in futures:
         future.add_done_callback(lambda done: order.append(done.result().resource_version))
-    heads: list[int] = []
-    futures[0].add_done_callback(
-        lambda _: heads.append(getattr(store.head("pods", "a", "x"), "resource_version", 0))
-    )
     backend.gate.set()
     await asyncio.gather(*futures)
 
-    assert ([1, 3, 1], [2, 3, 4, 5, 6], [6]) == (backend.batches, order, heads)
-    await store.close()
+    assert ([2, 3, 1], [*range(2, 8)]) == (backend.batches, order)
+    assert [7] == [head.resource_version for head in heads if head]
 
 
-async def test_a_refusal_takes_everything_back(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refusal_takes_everything_back(
+    store: Store, backend: GatedBackend, caplog: pytest.LogCaptureFixture
+) -> None:
     """Writes after a failed one were decided on it, so they fail too; then all works again."""
-    backend = GatedBackend(ListBackend())
-    store = Store(backend=backend)
     backend.outcomes = [True, False]
-    futures = [put(store, "x")]
+    kept, gone = put(store, "x"), put(store, "w")
     await asyncio.sleep(0)
-    futures += [put(store, "y"), delete(store, "x"), put(store, "x")]
+    refused = [put(store, "y"), store.delete("pods", thing("x"), {}), put(store, "x")]
+    gone.cancel()
+    refused[2].cancel()
     backend.gate.set()
-    results = await asyncio.gather(*futures, return_exceptions=True)
-    heads = names(store.heads("pods"))
+    results = await asyncio.gather(kept, *refused, return_exceptions=True)
+    heads = [entry.name for entry in store.heads("pods")]
     again = await put(store, "y")
 
-    assert [False, True, True, True] == [isinstance(result, StoreError) for result in results]
-    assert "the disk is full" == str(results[1])
-    assert (["x"], 6) == (heads, again.resource_version)
-    assert ["x", "y"] == names(store.collection("pods").snapshot())
+    assert ["w", "x"] == heads, "a caller that goes away does not take its write back"
+    assert ["the disk is full"] * 2 == [str(result) for result in results[1:3]]
+    assert [StoreError] * 2 == [type(result) for result in results[1:3]]
+    assert ["w", "x", "y"] == names(store)
+    assert 7 == again.resource_version, "those of failed writes are not given again"
     assert ["3 writes failed: the disk is full"] == caplog.messages
-    await store.close()
 
 
-async def test_a_refusal_reaches_who_is_waiting_only() -> None:
-    """A caller that went away neither stops its write nor is missed."""
-    backend = GatedBackend(ListBackend())
-    store = Store(backend=backend)
-    gone = put(store, "x")
-    await asyncio.sleep(0)
-    refused = put(store, "y")
-    gone.cancel()
-    refused.cancel()
-    backend.outcomes = [True, False]
+async def test_commits_are_counted_and_failures_told_once(backend: GatedBackend) -> None:
     backend.gate.set()
-    with pytest.raises(StoreError):
-        await put(store, "z")
-
-    assert ["x"] == names(store.collection("pods").snapshot())
-    await store.close()
-
-
-async def test_wait_for() -> None:
-    """One waits until readers see a version, or until the time is over."""
-    backend = GatedBackend(ListBackend())
-    store = Store(backend=backend)
-    future = put(store, "x")
-    early = await store.wait_for(2, 0)
-    waiting = asyncio.create_task(store.wait_for(2, 60))
-    later = asyncio.create_task(store.wait_for(3, 60))
-    await asyncio.sleep(0)
-    backend.gate.set()
-    await future
-
-    assert (False, True, True) == (early, await waiting, await store.wait_for(1, 0))
-    await store.close()
-    assert (False, False) == (await later, await store.wait_for(9, 60))
-
-
-async def test_wait_for_in_memory() -> None:
-    """Writes in memory end the wait as well."""
-    store = Store()
-    waiting = asyncio.create_task(store.wait_for(2, 60))
-    await asyncio.sleep(0)
-    put(store, "x")
-
-    assert await waiting
-
-
-async def test_close_finishes_what_was_handed_over() -> None:
-    """Nothing is lost by stopping; what comes after is refused."""
-    backend = GatedBackend(ListBackend())
-    store = Store(backend=backend)
-    future = put(store, "x")
-    closing = asyncio.create_task(store.close())
-    await asyncio.sleep(0)
-    with pytest.raises(StoreError, match="the store is closed"):
-        put(store, "y")
-    backend.gate.set()
-    await closing
-    await store.close()
-
-    assert ("x", True) == (future.result().name, backend.is_closed)
-
-
-async def test_commits_are_counted() -> None:
-    """A failure is told once, and so is its end."""
-    backend = GatedBackend(ListBackend())
-    backend.gate.set()
-    backend.outcomes.extend([True, False, False, True])
+    backend.outcomes = [True, False, False, True]
     counters, told = ApiServerCounters(), list[str | None]()
     store = Store(backend=backend, counters=counters, on_problem=told.append)
     for _ in range(4):
@@ -222,86 +127,144 @@ async def test_commits_are_counted() -> None:
     assert 2 == sum(counters.commit_ns.counts)
 
 
-async def test_restart() -> None:
-    """Objects, changes and the counter go on; a narrower window is cut at once."""
-    inner = ListBackend()
-    first = Store(backend=inner)
-    await asyncio.gather(*(put(first, "x") for _ in range(5)), put(first, "y"))
-    await delete(first, "y")
-    await first.close()
-    second = Store(backend=inner, window=3)
-    changes = second.collection("pods").watch(5).read(10)
-    entry = await put(second, "z")
-    await second.close()
+async def test_wait_for(store: Store, backend: GatedBackend) -> None:
+    """One waits until readers see a version, the time is over, or the store closes."""
+    future = put(store, "x")
+    early = await store.wait_for(2, 0)
+    waiting, later = (asyncio.create_task(store.wait_for(n, 60)) for n in (2, 3))
+    await asyncio.sleep(0)
+    backend.gate.set()
+    await future
 
-    assert [6, 7, 8] == [change.resource_version for change in changes]
-    assert (9, ["x", "z"]) == (
-        entry.resource_version,
-        names(second.collection("pods").snapshot()),
-    )
-    assert {"pods": 5} == inner.floors
+    assert (False, True, True) == (early, await waiting, await store.wait_for(1, 0))
+    await store.close()
+    assert (False, False) == (await later, await store.wait_for(9, 60))
 
 
-def test_a_backend_that_cannot_be_read_is_let_go() -> None:
-    """The file can be used by others after the failure."""
+async def test_close_finishes_what_was_handed_over(store: Store, backend: GatedBackend) -> None:
+    """Nothing is lost by stopping; watches end once all is read."""
+    pods = store.collection("pods")
+    waiting, behind, stopped = (pods.watch(1) for _ in range(3))
+    stopped.close()
+    future = put(store, "x")
+    closing = asyncio.create_task(store.close())
+    await asyncio.sleep(0)
+    with pytest.raises(StoreError, match="the store is closed"):
+        put(store, "y")
+    task = asyncio.create_task(waiting.wait())
+    backend.gate.set()
+    await closing
+    await store.close()
 
-    class Unreadable(ListBackend):
-        """Is damaged."""
-
-        def load(self) -> Loaded:
-            """It cannot."""
-            raise StoreError("it is damaged")
-
-    backend = GatedBackend(Unreadable())
-    with pytest.raises(StoreError, match="it is damaged"):
-        Store(backend=backend)
-
-    assert backend.is_closed
-
-
-async def test_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An object that is too large is not written, and takes no resource version."""
-    monkeypatch.setattr(module, "LARGEST_OBJECT_BYTES", 120)
-    store = Store()
-    put(store, "x").result()
-    with pytest.raises(ObjectTooLargeError, match="bytes are more than 120"):
-        store.put("pods", thing("y", spec="x" * 120), {})
-    deleted = store.delete("pods", thing("x", spec="x" * 120), {}).result()
-
-    assert 3 == deleted.resource_version == store.resource_version
+    assert ("x", True) == (future.result().name, backend.is_closed)
+    assert await task
+    assert [await behind.wait(), len(behind.read(9)), await behind.wait()] == [True, 1, False]
+    assert not await stopped.wait()
+    assert not await store.collection("nodes").watch(0).wait()
 
 
-async def test_an_error_after_a_write_does_not_stop_the_store(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_one_change_wakes_all(store: Store, backend: GatedBackend) -> None:
+    """All that wait go on, in the order in which they came; who is cancelled is forgotten."""
+    backend.gate.set()
+    pods = store.collection("pods")
+    woken = []
+
+    async def follow(number: int) -> None:
+        watcher = pods.watch(store.resource_version)
+        try:
+            if await watcher.wait():
+                woken.append((number, len(watcher.read(10))))
+        finally:
+            watcher.close()
+            watcher.close()
+
+    tasks = [asyncio.create_task(follow(number)) for number in range(5)]
+    await asyncio.sleep(0)
+    waiting = pods.watchers
+    tasks[3].cancel()
+    await asyncio.gather(put(store, "x"), put(store, "x"))
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert [(0, 2), (1, 2), (2, 2), (4, 2)] == woken
+    assert (5, 0) == (waiting, pods.watchers)
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+async def test_an_error_of_our_own_does_not_stop_the_store(
+    is_begun: bool,
+    backend: GatedBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Who waits is told, later writes are published, and the store can be closed."""
-    store = Store(backend=ListBackend())
-    with monkeypatch.context() as patch:
-        patch.setattr(Collection, "wake", lambda _collection: 1 // 0)
-        first = put(store, "a")
-        with contextlib.suppress(StoreError):
-            await first
-    second = await put(store, "b")
-    async with asyncio.timeout(WAIT_S):
-        await store.close()
-
-    assert "b" == second.name
-    assert "ZeroDivisionError" in caplog.text
-
-
-async def test_a_write_that_cannot_be_begun(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Who waits is told, later writes are kept, and the store can be closed."""
-    store = Store(backend=ListBackend())
+    backend.gate.set()
+    store = Store(backend=backend)
     loop = asyncio.get_running_loop()
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "run_in_executor", lambda *_: 1 // 0)
-        with pytest.raises(StoreError):
+        if is_begun:
+            patch.setattr(Signal, "wake", lambda _signal: 1 // 0)
+        else:
+            patch.setattr(loop, "run_in_executor", lambda *_: 1 // 0)
+        with contextlib.suppress(StoreError):
             await put(store, "a")
     second = await put(store, "b")
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(10):
         await store.close()
 
     assert "b" == second.name
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_backend_that_cannot_be_read_is_let_go(backend: GatedBackend) -> None:
+    """The file can be used by others after the failure."""
+    backend._connection.execute("DROP TABLE floors")  # noqa: SLF001  what damage may do
+    with pytest.raises(StoreError, match="no such table"):
+        Store(backend=backend)
+
+    SqliteBackend(backend.path).close()
+
+
+def change(version: int, size: int = 2) -> Change:
+    entry = Entry("pods", "a", f"x{version}", version, "u", {}, {}, b"x" * size)
+    return Change(version, ChangeType.ADDED, entry, None)
+
+
+@pytest.mark.parametrize(
+    ("limit", "sizes", "kept"),
+    [
+        pytest.param(100, [CHANGE_BYTES] * 19, 5, id="heavy-ones-leave-earlier"),
+        pytest.param(100, [2, 2, 100 * CHANGE_BYTES], 1, id="the-newest-stays"),
+        pytest.param(100, [100 * CHANGE_BYTES, 2], 1, id="until-it-is-no-longer-the-newest"),
+        pytest.param(7, [0] * 100, 7, id="narrow"),
+        pytest.param(1, [0] * 3, 1, id="one"),
+    ],
+)
+def test_window_in_bytes(
+    limit: int, sizes: list[int], kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "MOST_BYTES", 10 * CHANGE_BYTES)
+    window = Window(limit)
+    for version, size in enumerate(sizes, 1):
+        window.append(change(version, size))
+
+    assert [*range(len(sizes) - kept + 1, len(sizes) + 1)] == [
+        each.resource_version for each in window.read(window.end - kept, 1000)
+    ]
+    assert len(sizes) - kept == window.floor
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "expected"),
+    [("SHARED_CHANGES", 3, 3), ("SHARED_BYTES", 100, 2), ("SHARED_BYTES", 1, 1)],
+)
+def test_only_the_newest_keep_what_is_encoded(
+    name: str, most: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What watchers encode is shared by those near the end; others encode for themselves."""
+    monkeypatch.setattr(entries, name, most)
+    window = Window(8)
+    for version in range(1, 9):
+        window.append(change(version, 40))
+
+    found = [each.encoded is not None for each in window.read(0, 10)]
+    assert [False] * (8 - expected) + [True] * expected == found

@@ -1,4 +1,4 @@
-"""Tests of the whole store against plain dictionaries, whatever happens in whatever order."""
+"""Tests of the whole store against a plain model, whatever happens in whatever order."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import tempfile
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,47 +14,64 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    invariant,
-    multiple,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from apfproxy.apiserver.store.entries import StoreError, TooOldError
 from apfproxy.apiserver.store.sqlite import SqliteBackend
-from apfproxy.apiserver.store.store import Backend, Store
-from tests.apiserver.store.backends import GatedBackend, ListBackend
+from apfproxy.apiserver.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Mapping, Sequence
 
     from apfproxy.apiserver.store.collection import Watcher
-    from apfproxy.apiserver.store.entries import Entry
+    from apfproxy.apiserver.store.entries import Change, Entry
 
 WINDOW = 8
-
-RESOURCES = st.sampled_from(["pods", "slices"])
+TYPES = ("pods", "slices")
+RESOURCES = st.sampled_from(TYPES)
 NAMESPACES = st.sampled_from(["", "a", "a-b", "b"])
 NAMES = st.sampled_from(["x", "y", "y-1", "z"])
 
 Key = tuple[str, str]
-Shown = tuple[str, str, int, str]
-"""What tells an object's state: namespace, name, resource version, value."""
+State = tuple[str, str, int, str]
+"""Namespace, name, resource version, value."""
 
 
-def shown(entry: Entry) -> Shown:
-    """An entry; it has to agree with its JSON."""
-    obj = json.loads(entry.data)
-    value: str = obj["spec"]["value"]
-    metadata = obj["metadata"]
-    assert {"metadata", "spec"} == obj.keys()
-    assert str(entry.resource_version) == metadata["resourceVersion"]
-    assert (entry.namespace, entry.name) == (metadata["namespace"], metadata["name"])
-    assert {"value": value} == entry.labels
+class GatedBackend(SqliteBackend):
+    """Writes wait while the gate is closed, and fail where `outcomes` of the next ones says so."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.gate = threading.Event()
+        self.outcomes: list[bool] = []
+        self.batches: list[int] = []
+        self.is_closed = False
+
+    def write(self, changes: Sequence[Change], floors: Mapping[str, int]) -> None:
+        self.gate.wait()
+        self.batches.append(len(changes))
+        if self.outcomes and not self.outcomes.pop(0):
+            raise StoreError("the disk is full")
+        super().write(changes, floors)
+
+    def close(self) -> None:
+        self.is_closed = True
+        super().close()
+
+
+def state(entry: Entry | None) -> State | None:
+    """An entry, which has to agree with its JSON."""
+    if entry is None:
+        return None
+    value = entry.labels["value"]
+    metadata = {
+        "namespace": entry.namespace,
+        "name": entry.name,
+        "uid": entry.uid,
+        "labels": entry.labels,
+        "resourceVersion": str(entry.resource_version),
+    }
+    assert {"metadata": metadata, "spec": {"value": value}} == json.loads(entry.data)
     assert {"metadata.name": entry.name} == entry.fields
     return entry.namespace, entry.name, entry.resource_version, value
 
@@ -62,183 +80,137 @@ def shown(entry: Entry) -> Shown:
 class Step:
     """A write, as the model has it."""
 
-    resource_version: int
     resource: str
     key: Key
     value: str
-    is_deletion: bool = False
-    type: str = ""
-    old: Shown | None = None
+    is_deletion: bool
+    resource_version: int
+    old: State | None = None
 
-    def shown(self) -> Shown:
-        """The state that it leads to."""
-        return *self.key, self.resource_version, self.value
-
-
-@dataclass
-class Reading:
-    """A watcher and what it should know."""
-
-    watcher: Watcher
-    resource: str
-    known: int
-    is_lost: bool = False
+    def change(self) -> tuple[str, State, State | None]:
+        type_ = "DELETED" if self.is_deletion else "MODIFIED" if self.old else "ADDED"
+        return type_, (*self.key, self.resource_version, self.value), self.old
 
 
 @dataclass
 class Model:
-    """Everything that was published, ever."""
+    """Everything that was published, ever, and what is not yet."""
 
     steps: list[Step] = field(default_factory=list)
     pending: list[tuple[Step, asyncio.Future[Entry]]] = field(default_factory=list)
-    version: int = 1
 
-    def publish(self, step: Step) -> None:
-        """Add the newest step."""
-        step.old = self.objects(step.resource).get(step.key)
-        step.type = "DELETED" if step.is_deletion else "MODIFIED" if step.old else "ADDED"
-        self.steps.append(step)
-        self.version = step.resource_version
+    @property
+    def version(self) -> int:
+        return self.steps[-1].resource_version if self.steps else 1
 
-    def objects(
-        self, resource: str, at: int | None = None, *, with_pending: bool = False
-    ) -> dict[Key, Shown]:
-        """Objects at a resource version."""
-        objects: dict[Key, Shown] = {}
+    def objects(self, resource: str, at: int, *, with_pending: bool = False) -> dict[Key, State]:
+        objects: dict[Key, State] = {}
         pending = [step for step, _ in self.pending] if with_pending else []
         for step in self.steps + pending:
-            if step.resource == resource and (at is None or step.resource_version <= at):
+            if step.resource == resource and step.resource_version <= at:
                 objects.pop(step.key, None)
                 if not step.is_deletion:
-                    objects[step.key] = step.shown()
+                    objects[step.key] = step.change()[1]
         return objects
 
-    def changes(self, resource: str, after: int) -> list[Step]:
-        """Steps of a resource after a resource version."""
-        return [s for s in self.steps if s.resource == resource and s.resource_version > after]
+    def heads(self, resource: str) -> dict[Key, State]:
+        return self.objects(resource, 1 << 62, with_pending=True)
+
+    def publish(self, step: Step) -> None:
+        step.old = self.objects(step.resource, self.version).get(step.key)
+        self.steps.append(step)
+
+    def after(self, resource: str, version: int) -> list[Step]:
+        return [s for s in self.steps if s.resource == resource and s.resource_version > version]
 
 
-def in_order(objects: dict[Key, Shown], namespace: str | None) -> list[Shown]:
-    """As a list gives them."""
-    return [
-        objects[key]
-        for key in sorted(objects, key="/".join)
-        if namespace is None or key[0] == namespace
-    ]
+def in_order(objects: dict[Key, State], namespace: str | None) -> list[State]:
+    """Objects as a list gives them: `a-b/x` before `a/x`, as in etcd."""
+    keys = sorted(objects, key="/".join)
+    return [objects[key] for key in keys if namespace is None or key[0] == namespace]
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store whose backend waits, fails and restarts."""
-
-    watchers = Bundle("watchers")
+    """A store on a file, whose disk waits, fails and is opened again."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
         self.loop = asyncio.new_event_loop()
         self.model = Model()
-        self.generation = 0
         self.last_assigned = 1
-        self.gated: GatedBackend | None = None
         self.open()
 
-    def inner(self) -> Backend | None:
-        """What is behind the gate; None for a store in memory."""
-        if self.gated is None:
-            return ListBackend()
-        return self.gated.inner
-
     def open(self) -> None:
-        """Start the store on what is kept."""
-        inner = self.inner()
-        self.gated = None if inner is None else GatedBackend(inner)
-        self.store = Store(window=WINDOW, backend=self.gated)
+        self.backend = self.new_backend()
+        self.store = Store(window=WINDOW, backend=self.backend)
+        self.readings: list[tuple[Watcher, str, list[int]]] = []
 
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401  whatever it gives
-        """Run a coroutine to its end."""
-        return self.loop.run_until_complete(coroutine)
+    def new_backend(self) -> GatedBackend | None:
+        return GatedBackend(self.folder / "store.db")
 
     @rule(resource=RESOURCES, namespace=NAMESPACES, name=NAMES, value=st.text(max_size=3))
     def put(self, resource: str, namespace: str, name: str, value: str) -> None:
-        """Create or replace."""
-        self.hand_over(Step(0, resource, (namespace, name), value))
+        self.hand_over(resource, (namespace, name), value)
 
-    @rule(resource=RESOURCES, index=st.integers(0, 15), value=st.text(max_size=3))
-    def delete(self, resource: str, index: int, value: str) -> None:
-        """Delete an object that is there."""
-        if objects := self.model.objects(resource, with_pending=True):
-            key = sorted(objects)[index % len(objects)]
-            self.hand_over(Step(0, resource, key, value, is_deletion=True))
+    @rule(resource=RESOURCES, namespace=NAMESPACES, name=NAMES, value=st.text(max_size=3))
+    def delete(self, resource: str, namespace: str, name: str, value: str) -> None:
+        key = (namespace, name)
+        if key in self.model.heads(resource):
+            self.hand_over(resource, key, value, is_deletion=True)
+        else:
+            with pytest.raises(LookupError, match=f"{resource} .* is not in the store"):
+                self.hand_over(resource, key, value, is_deletion=True)
 
-    @rule(resource=RESOURCES, namespace=NAMESPACES, name=NAMES)
-    def delete_missing(self, resource: str, namespace: str, name: str) -> None:
-        """Nothing is done for an object that is not there."""
-        if (namespace, name) not in self.model.objects(resource, with_pending=True):
-            with pytest.raises(LookupError):
-                self.hand_over(Step(0, resource, (namespace, name), "", is_deletion=True))
-
-    def hand_over(self, step: Step) -> None:
-        """Write, without waiting for the disk."""
-        namespace, name = step.key
-        metadata: dict[str, Any] = {
-            "namespace": namespace,
-            "name": name,
-            "labels": {"value": step.value},
-            "uid": "/".join(step.key),
-        }
+    def hand_over(self, resource: str, key: Key, value: str, *, is_deletion: bool = False) -> None:
+        metadata: dict[str, Any] = {"namespace": key[0], "name": key[1], "uid": value}
+        metadata["labels"] = {"value": value}
+        obj = {"apiVersion": "v1", "kind": "T", "metadata": metadata, "spec": {"value": value}}
 
         async def write() -> asyncio.Future[Entry]:
-            obj = {
-                "apiVersion": "v1",
-                "kind": "Thing",
-                "metadata": metadata,
-                "spec": {"value": step.value},
-            }
-            act = self.store.delete if step.is_deletion else self.store.put
-            return act(step.resource, obj, {"metadata.name": step.key[1]})
+            act = self.store.delete if is_deletion else self.store.put
+            return act(resource, obj, {"metadata.name": key[1]})
 
-        future = self.run(write())
-        step.resource_version = int(metadata["resourceVersion"])
-        assert step.resource_version > self.last_assigned
-        self.last_assigned = step.resource_version
-        if self.gated is None:
-            assert step.shown() == shown(future.result())
+        future = self.loop.run_until_complete(write())
+        version = int(metadata["resourceVersion"])
+        assert version > self.last_assigned
+        self.last_assigned = version
+        step = Step(resource, key, value, is_deletion, version)
+        if self.backend is None:
+            assert step.change()[1] == state(future.result())
             self.model.publish(step)
         else:
             self.model.pending.append((step, future))
 
     @rule(outcomes=st.lists(st.booleans(), max_size=2))
-    @precondition(lambda self: self.gated is not None)
+    @precondition(lambda self: self.backend is not None)
     def settle(self, outcomes: list[bool]) -> None:
         """Let the disk take what is pending, or refuse it."""
-        assert self.gated is not None
-        self.gated.outcomes = outcomes[:]
-        self.gated.gate.set()
+        backend = self.backend
+        assert backend is not None
+        backend.outcomes = outcomes[:]
+        backend.gate.set()
         # The first was handed over alone, the others gathered meanwhile.
         takes_first, takes_rest = ([*outcomes, True, True])[:2]
         for index, (step, future) in enumerate(self.model.pending):
-            is_taken = takes_first and (index == 0 or takes_rest)
-            self.run(asyncio.wait([future], timeout=10))
+            self.loop.run_until_complete(asyncio.wait([future], timeout=10))
             error = future.exception()
-            if is_taken:
-                assert step.shown() == shown(future.result())
+            if takes_first and (index == 0 or takes_rest):
+                assert step.change()[1] == state(future.result())
                 self.model.publish(step)
             else:
                 assert "the disk is full" == str(error)
                 assert isinstance(error, StoreError)
-                assert isinstance(error.__cause__, StoreError)
         self.model.pending.clear()
-        self.gated.outcomes.clear()
-        self.gated.gate.clear()
+        backend.outcomes.clear()
+        backend.gate.clear()
 
     @rule()
-    @precondition(lambda self: self.gated is not None)
+    @precondition(lambda self: self.backend is not None)
     def restart(self) -> None:
         """Stop in good order, then start on what is kept."""
         self.settle([])
-        self.run(self.store.close())
-        assert self.gated is not None
-        assert self.gated.is_closed
-        self.generation += 1
+        self.loop.run_until_complete(self.store.close())
         self.open()
         # What was refused just before was never told to anybody as kept.
         self.last_assigned = self.model.version
@@ -251,123 +223,103 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def snapshot(self, resource: str, namespace: str | None, back: int, page: int | None) -> None:
         """A snapshot of any version is as it was, in pages too."""
-        collection = self.store.collection(resource)
-        at = self.model.version - back
+        collection, at = self.store.collection(resource), self.model.version - back
         if at < collection.floor:
             with pytest.raises(TooOldError):
                 collection.snapshot(namespace, at=at)
             return
         expected = in_order(self.model.objects(resource, at), namespace)
-        found: list[Shown] = []
+        found: list[State | None] = []
         start: Key | None = None
         while True:
-            left = collection.count(namespace, at, start)
-            assert len(expected) - len(found) == left
+            assert len(expected) - len(found) == collection.count(namespace, at, start)
             entries = collection.snapshot(namespace, at, start, page)
-            found += map(shown, entries)
+            found += map(state, entries)
             if page is None or not entries:
                 break
             start = (entries[-1].namespace, entries[-1].name)
         assert expected == found
 
-    @rule(target=watchers, resource=RESOURCES, back=st.integers(-2, 40))
-    def watch(self, resource: str, back: int) -> Any:  # noqa: ANN401  hypothesis' own type
+    @rule(resource=RESOURCES, namespace=st.none() | NAMESPACES, start=st.tuples(NAMESPACES, NAMES))
+    def page_after_any_key(self, resource: str, namespace: str | None, start: Key) -> None:
+        """A page begins after its start, whether or not such an object is there."""
+        objects = in_order(self.model.objects(resource, self.model.version), namespace)
+        expected = [each for each in objects if "/".join(each[:2]) > "/".join(start)]
+        found = self.store.collection(resource).snapshot(namespace, start=start, limit=3)
+        assert expected[:3] == list(map(state, found))
+
+    @rule(resource=RESOURCES, back=st.integers(-2, 40))
+    def watch(self, resource: str, back: int) -> None:
         """Start a watch at any version, those to come too."""
-        after = self.model.version - back
-        if after < self.store.collection(resource).floor:
+        collection, after = self.store.collection(resource), self.model.version - back
+        if after < collection.floor:
             with pytest.raises(TooOldError):
-                self.store.collection(resource).watch(after)
-            return multiple()
-        watcher = self.store.collection(resource).watch(after)
-        return self.generation, Reading(watcher, resource, after)
+                collection.watch(after)
+        else:
+            self.readings.append((collection.watch(after), resource, [after]))
 
-    @rule(pair=watchers, limit=st.integers(1, 12))
-    def read(self, pair: tuple[int, Reading], limit: int) -> None:
+    @rule(index=st.integers(0, 40), limit=st.integers(1, 12))
+    @precondition(lambda self: self.readings)
+    def read(self, index: int, limit: int) -> None:
         """A watcher reads what comes next, all of it, or learns that it is too late."""
-        generation, reading = pair
-        if generation != self.generation or reading.is_lost:
+        reading = self.readings[index % len(self.readings)]
+        watcher, resource, known = reading
+        expected = self.model.after(resource, known[0])
+        floor = self.store.collection(resource).floor
+        if expected and expected[0].resource_version <= floor:
+            with pytest.raises(TooOldError) as caught:
+                watcher.read(limit)
+            assert (known[0], floor) == (caught.value.resource_version, caught.value.floor)
+            watcher.close()
+            self.readings.remove(reading)
             return
-        expected = self.model.changes(reading.resource, reading.known)
-        collection = self.store.collection(reading.resource)
-        if expected and expected[0].resource_version <= collection.floor:
-            with pytest.raises(TooOldError):
-                reading.watcher.read(limit)
-            reading.is_lost = True
-            return
-        found = reading.watcher.read(limit)
-        assert [
-            (step.resource_version, step.type, step.shown(), step.old) for step in expected[:limit]
-        ] == [(c.resource_version, c.type, shown(c.entry), c.old and shown(c.old)) for c in found]
+        found = watcher.read(limit)
+        assert [step.change() for step in expected[:limit]] == [
+            (change.type, state(change.entry), state(change.old)) for change in found
+        ]
         if found:
-            reading.known = found[-1].resource_version
+            known[0] = found[-1].resource_version
         if len(found) == len(expected):
-            reading.known = max(reading.known, self.model.version)
-        assert reading.known == reading.watcher.position
-
-    @rule(pair=consumes(watchers))
-    def stop(self, pair: tuple[int, Reading]) -> None:
-        """Close a watcher."""
-        pair[1].watcher.close()
+            known[0] = max(known[0], self.model.version)
+        assert known[0] == watcher.position
 
     @invariant()
-    def heads_are_the_newest(self) -> None:
-        """Heads are ahead of what readers see, by just what is pending."""
-        assert self.model.version == self.store.resource_version
-        for resource in ("pods", "slices"):
-            newest = self.model.objects(resource, with_pending=True)
-            assert in_order(newest, None) == [shown(e) for e in self.store.heads(resource)]
-            assert in_order(newest, "a") == [shown(e) for e in self.store.heads(resource, "a")]
-            published = self.model.objects(resource)
-            for namespace in ("", "a-b"):
-                head = self.store.head(resource, namespace, "y")
-                entry = self.store.collection(resource).get(namespace, "y")
-                assert newest.get((namespace, "y")) == (head and shown(head))
-                assert published.get((namespace, "y")) == (entry and shown(entry))
+    def heads_are_ahead_of_readers_by_what_is_pending(self) -> None:
+        store, model = self.store, self.model
+        assert (model.version, len(model.pending)) == (store.resource_version, store.pending)
+        for resource in TYPES:
+            heads, published = model.heads(resource), model.objects(resource, model.version)
+            for namespace in (None, "a"):
+                expected = in_order(heads, namespace)
+                assert expected == list(map(state, store.heads(resource, namespace)))
+            for key in (("", "y"), ("a-b", "y")):
+                assert heads.get(key) == state(store.head(resource, *key))
+                assert published.get(key) == state(store.collection(resource).get(*key))
 
     @invariant()
     def window_is_as_wide_as_told(self) -> None:
-        """At least the window's changes are kept, and not many more."""
-        for resource in ("pods", "slices"):
+        for resource in TYPES:
             floor = self.store.collection(resource).floor
-            kept = len(self.model.changes(resource, floor))
+            kept = len(self.model.after(resource, floor))
             assert kept <= WINDOW + WINDOW // 8
             assert floor == 0 or kept >= WINDOW
 
     def teardown(self) -> None:
-        """Leave nothing behind."""
-        if self.gated is not None:
-            self.gated.outcomes.clear()
-            self.gated.gate.set()
-        self.run(self.store.close())
+        if self.backend is not None:
+            self.backend.outcomes.clear()
+            self.backend.gate.set()
+        self.loop.run_until_complete(self.store.close())
         self.loop.close()
-
-
-class MemoryMachine(StoreMachine):
-    """The same without a backend."""
-
-    def inner(self) -> Backend | None:
-        """None: in memory only."""
-        return None
-
-
-class SqliteMachine(StoreMachine):
-    """The same on a real file."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp())
-        super().__init__()
-
-    def inner(self) -> Backend | None:
-        """The file, opened anew."""
-        return SqliteBackend(self.folder / "store.db")
-
-    def teardown(self) -> None:
-        """Leave no file behind."""
-        super().teardown()
         shutil.rmtree(self.folder)
 
 
+class MemoryMachine(StoreMachine):
+    """The same in memory only."""
+
+    def new_backend(self) -> None:
+        return None
+
+
 TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = settings(max_examples=30)
 TestMemoryMachine = MemoryMachine.TestCase
-TestSqliteMachine = SqliteMachine.TestCase
-TestSqliteMachine.settings = settings(max_examples=15)
