@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
-from typing import Any
+from posixpath import commonprefix
+from typing import Any, NamedTuple
 
 import yaml
 from yaml.scanner import ScannerError
@@ -25,34 +25,30 @@ DEEPEST = 100
 TOO_DEEP = "exceeded max depth"
 UNEXPECTED_END = "unexpected end of JSON input"
 
+KEY = "looking for beginning of object key string"
+BEGINNING = "looking for beginning of value"
+AFTER_ITEM = "after object key:value pair or array element"
 AT_ERROR = {
-    "Expecting value": "looking for beginning of value",
-    "Expecting property name enclosed in double quotes": (
-        "looking for beginning of object key string"
-    ),
-    "Illegal trailing comma before end of object": "looking for beginning of object key string",
-    "Illegal trailing comma before end of array": "looking for beginning of value",
+    "Expecting property name enclosed in double quotes": KEY,
+    "Illegal trailing comma before end of object": KEY,
     "Expecting ':' delimiter": "after object key",
-    "Expecting ',' delimiter": "after object key:value pair or array element",
+    "Expecting ',' delimiter": AFTER_ITEM,
     "Extra data": "after top-level value",
     "Invalid control character at": "in string literal",
     "Invalid \\escape": "in string escape code",
     "Invalid \\uXXXX escape": "in \\u hexadecimal character escape",
 }
-"""What Python's parser says, and what Go's says of the character there."""
-
-
+"""The words of Python's parser to those of Go's about the character there, unless `BEGINNING`."""
 LITERALS = {"t": "true", "f": "false", "n": "null"}
 TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-"""Of JSON: strings, and what opens and closes."""
+"""Strings of JSON, and what opens and closes."""
 
 
 class BodyError(ValueError):
     """The body cannot be parsed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(NamedTuple):
     """A body.
 
     Attributes:
@@ -91,7 +87,7 @@ def finite(text: str) -> float:
 def refuse_constant(name: str) -> object:
     """Refuse NaN and infinities, which JSON has not."""
     first = name.removeprefix("-")[0]
-    where = "in numeric literal" if name.startswith("-") else "looking for beginning of value"
+    where = "in numeric literal" if name.startswith("-") else BEGINNING
     raise BodyError(f"invalid character '{first}' {where}")
 
 
@@ -100,14 +96,9 @@ def refuse_fraction(text: str) -> float:
     raise BodyError(text)
 
 
-UNIQUE_DECODER = json.JSONDecoder(
-    object_pairs_hook=unique, parse_float=finite, parse_constant=refuse_constant
-)
-PAIRS_DECODER = json.JSONDecoder(
-    object_pairs_hook=Pairs, parse_float=finite, parse_constant=refuse_constant
-)
-PLAIN_DECODER = json.JSONDecoder(
-    object_pairs_hook=unique, parse_float=refuse_fraction, parse_constant=refuse_constant
+UNIQUE_DECODER, PAIRS_DECODER, PLAIN_DECODER = (
+    json.JSONDecoder(object_pairs_hook=hook, parse_float=read, parse_constant=refuse_constant)
+    for hook, read in ((unique, finite), (Pairs, finite), (unique, refuse_fraction))
 )
 
 
@@ -118,14 +109,13 @@ def parse_json(data: bytes) -> Parsed:
         BodyError: With the message that Go has, where that is cheap to tell.
     """
     text = data.decode("utf-8", "replace")
-    duplicates: list[str] = []
+    duplicates: dict[str, None] = {}
     try:
         try:
             raw = UNIQUE_DECODER.decode(text)
         except RepeatedKeyError:
             pairs = PAIRS_DECODER.decode(text)
-            # Before the walk, which is recursive.
-            check_depth(data, pairs)
+            check_depth(data, pairs)  # before the walk, which is recursive
             raw = without_duplicates(pairs, "", duplicates)
     except json.JSONDecodeError as error:
         raise BodyError(go_message(error)) from error
@@ -136,9 +126,7 @@ def parse_json(data: bytes) -> Parsed:
     except ValueError as error:
         raise BodyError("json: cannot unmarshal number into Go value of type float64") from error
     check_depth(data, raw)
-    if b"\\u" in data:
-        raw = encodable(raw)
-    return Parsed(raw, tuple(dict.fromkeys(duplicates)))
+    return Parsed(encodable(raw) if b"\\u" in data else raw, tuple(duplicates))
 
 
 def check_depth(data: bytes, raw: object) -> None:
@@ -147,14 +135,14 @@ def check_depth(data: bytes, raw: object) -> None:
         raise BodyError(TOO_DEEP)
 
 
-def without_duplicates(raw: object, path: str, duplicates: list[str]) -> object:
-    """The value with each key once, the last value or mappings merged; adds paths to the list."""
+def without_duplicates(raw: object, path: str, duplicates: dict[str, None]) -> object:
+    """The value with each key once, the last value or mappings merged; adds paths of the others."""
     if isinstance(raw, Pairs):
         members: dict[str, object] = {}
         for key, value in raw:
             at = f"{path}.{key}" if path else key
             if key in members:
-                duplicates.append(at)
+                duplicates[at] = None
             members[key] = merged(members.get(key), without_duplicates(value, at, duplicates))
         return members
     if isinstance(raw, list):
@@ -175,29 +163,26 @@ def merged(old: object, new: object) -> object:
 
 
 def go_message(error: json.JSONDecodeError) -> str:
-    """What Go says of the error."""
-    doc, position = error.doc, error.pos
-    if position >= len(doc) or error.msg.startswith("Unterminated string"):
+    """The message that Go has for the error."""
+    doc, place = error.doc, error.pos
+    if place >= len(doc) or error.msg.startswith("Unterminated string"):
         return UNEXPECTED_END
-    where = AT_ERROR.get(error.msg.partition(": ")[0], "looking for beginning of value")
-    if where.startswith("after object key:value"):
-        where = (
-            f"after {'object key:value pair' if is_in_object(doc, position) else 'array element'}"
-        )
-    literal = LITERALS.get(doc[position])
+    where = AT_ERROR.get(error.msg.partition(": ")[0], BEGINNING)
+    if where == AFTER_ITEM:
+        where = f"after {'object key:value pair' if is_in_object(doc, place) else 'array element'}"
+    literal = LITERALS.get(doc[place])
     if error.msg.startswith("Expecting value") and literal:
-        end = position
-        while end < len(doc) and doc[position : end + 1] == literal[: end + 1 - position]:
-            end += 1
-        if end == len(doc):
+        right = len(commonprefix((literal, doc[place : place + len(literal)])))
+        place += right
+        if place == len(doc):
             return UNEXPECTED_END
-        where = f"in literal {literal} (expecting '{literal[end - position]}')"
-        position = end
-    # Python points at the backslash, Go at what follows it.
-    position += 1 if error.msg.startswith("Invalid \\escape") else 0
-    character = chr(doc[position].encode(errors="replace")[0])  # Go looks at bytes
-    shown = {"'": "'\\''", '"': "'\"'"}.get(character)
-    return f"invalid character {shown or quoted(character)} {where}"
+        where = f"in literal {literal} (expecting '{literal[right]}')"
+    # Python points at the backslash, Go at the character behind it.
+    place += error.msg.startswith("Invalid \\escape")
+    character = chr(doc[place].encode(errors="replace")[0])  # Go looks at bytes
+    if not character.isprintable() or character == "'":
+        character = {"'": "\\'"}.get(character) or character.encode("unicode_escape").decode()
+    return f"invalid character '{character}' {where}"
 
 
 def is_in_object(doc: str, end: int) -> bool:
@@ -209,13 +194,6 @@ def is_in_object(doc: str, end: int) -> bool:
         elif found[0] in "}]":
             opened.pop()
     return opened[-1:] == ["{"]
-
-
-def quoted(character: str) -> str:
-    """A character as Go quotes it."""
-    if character.isprintable():
-        return f"'{character}'"
-    return f"'{character.encode('unicode_escape').decode()}'"
 
 
 def parse_yaml(data: bytes) -> Parsed:

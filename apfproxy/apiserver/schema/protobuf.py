@@ -1,8 +1,8 @@
 """Parses the body of a request in Kubernetes' protobuf, into what the same object in JSON gives.
 
-Such a body is a magic number and an envelope, `runtime.Unknown`, which says what is within: a
-message of the object's struct, with its fields' numbers.  How deep messages nest is bounded by the
-schema; what it does not have is passed over without recursion.
+Such a body is a magic number and an envelope, `runtime.Unknown`, which holds the object: a message
+of its struct, with its fields' numbers.  How deep messages nest is bounded by the schema; fields
+that it does not have are passed over without recursion.
 
 Fields that are unknown are no error here, as Kubernetes has it, unless the struct keeps what it
 does not know: protobuf does not say the names of such fields, so they cannot be kept.  Of singular
@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from apfproxy.apiserver.schema.body import BodyError, Parsed, parse_json
 from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct, Type
@@ -31,65 +30,50 @@ MAGIC = b"k8s\x00"
 NOT_PROTOBUF = (
     "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
 )
+UNEXPECTED_END = "unexpected EOF"
+OVERFLOW = "proto: integer overflow"
+NEGATIVE_LENGTH = "proto: negative length found during unmarshaling"
 
 VARINT, FIXED_64, LENGTH, START_GROUP, END_GROUP, FIXED_32 = range(6)
 """Wire types: how the value behind a tag is written."""
-FIXED_BYTES = {FIXED_64: 8, FIXED_32: 4}
 WIRE_BITS = 3
 MORE = 0x80
 """Set in each byte of a varint but the last."""
 LONGEST_VARINT = 10
 """Bytes, for 64 bits."""
 LARGEST_LENGTH = 2**63 - 1
-
 ZERO = b"\x00"
 """A number that is 0 or an empty text: Go writes those of fields that are no pointers."""
-
-UNEXPECTED_END = "unexpected EOF"
-OVERFLOW = "proto: integer overflow"
-NEGATIVE_LENGTH = "proto: negative length found during unmarshaling"
 
 SchemaFor = Callable[[str, str], "Struct | None"]
 """The struct of an `apiVersion` and a `kind`, either of which may be empty; None for none."""
 
-TYPE_META = Struct(
-    "TypeMeta",
-    (Field("apiVersion", Scalar.STRING, number=1), Field("kind", Scalar.STRING, number=2)),
-)
-ENVELOPE = Struct(
-    "Unknown", (Field("typeMeta", TYPE_META, number=1), Field("raw", Scalar.BYTES, number=2))
-)
-QUANTITY = Struct("Quantity", (Field("string", Scalar.STRING, number=1),))
-INT_OR_STRING = Struct(
-    "IntOrString",
-    (
-        Field("type", Scalar.INT64, number=1),
-        Field("intVal", Scalar.INT32, number=2),
-        Field("strVal", Scalar.STRING, number=3),
-    ),
-)
-TIME = Struct(
-    "Timestamp",
-    (Field("seconds", Scalar.INT64, number=1), Field("nanos", Scalar.INT32, number=2)),
-)
-RAW = Struct("FieldsV1", (Field("raw", Scalar.BYTES, number=1),))
-"""Messages that JSON has as scalars."""
-
-TIMES = frozenset({Scalar.TIME, Scalar.MICRO_TIME})
-
 
 class MessageError(BodyError):
-    """The message in the envelope cannot be parsed.
-
-    Attributes:
-        api_version: As the envelope has it.
-        kind: As the envelope has it.
-    """
+    """The message in the envelope, which names its type, cannot be parsed."""
 
     def __init__(self, text: str, api_version: str, kind: str) -> None:
         super().__init__(text)
         self.api_version = api_version
         self.kind = kind
+
+
+class LostFieldError(BodyError):
+    """A message has a field that JSON would keep although the schema does not have it."""
+
+
+def own(name: str, **fields: Type) -> Struct:
+    """A message of protobuf's own, whose fields are numbered from 1."""
+    numbered = enumerate(fields.items(), 1)
+    return Struct(name, tuple(Field(field, kind, number=each) for each, (field, kind) in numbered))
+
+
+TYPE_META = own("TypeMeta", apiVersion=Scalar.STRING, kind=Scalar.STRING)
+ENVELOPE = own("Unknown", typeMeta=TYPE_META, raw=Scalar.BYTES)
+QUANTITY = own("Quantity", string=Scalar.STRING)
+INT_OR_STRING = own("IntOrString", type=Scalar.INT64, intVal=Scalar.INT32, strVal=Scalar.STRING)
+TIME = own("Timestamp", seconds=Scalar.INT64, nanos=Scalar.INT32)
+RAW = own("FieldsV1", raw=Scalar.BYTES)
 
 
 def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
@@ -106,14 +90,13 @@ def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
     """
     if not data.startswith(MAGIC):
         raise BodyError(NOT_PROTOBUF if data else "empty data")
-    envelope = message(ENVELOPE, data, len(MAGIC), len(data))
+    envelope = message(ENVELOPE, data[len(MAGIC) :])
     obj: Object = {name: text for name, text in envelope.get("typeMeta", {}).items() if text}
     api_version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
     schema = schema_for(api_version, kind)
-    raw = envelope.get("raw", b"")
     if schema is not None:
         try:
-            read_message(schema, raw, 0, len(raw), obj)
+            read_message(schema, envelope.get("raw", b""), obj)
         except LostFieldError:
             raise
         except BodyError as error:
@@ -121,8 +104,9 @@ def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
     return Parsed(obj)
 
 
-def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+def varint(data: bytes, position: int) -> tuple[int, int]:
     """Read a number of 64 bits without sign; returns it and the place behind it."""
+    end = len(data)
     if position < end and data[position] < MORE:
         return data[position], position + 1
     value = shift = 0
@@ -135,85 +119,68 @@ def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     raise BodyError(OVERFLOW if end - position >= LONGEST_VARINT else UNEXPECTED_END)
 
 
-def signed(value: int, bits: int) -> int:
+def signed(bits: int, value: int) -> int:
     """The number with a sign that the last bits of a varint stand for."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def length(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Read a length; returns the place behind it, and the end of what is so long."""
-    size, position = varint(data, position, end)
+def block(data: bytes, position: int) -> tuple[bytes, int]:
+    """Read what is written behind its length; returns it and the place behind it."""
+    size, position = varint(data, position)
     if size > LARGEST_LENGTH:
         raise BodyError(NEGATIVE_LENGTH)
-    if size > end - position:
+    if size > len(data) - position:
         raise BodyError(UNEXPECTED_END)
-    return position, position + size
+    return data[position : position + size], position + size
 
 
-def tag_of(data: bytes, position: int, end: int) -> tuple[int, int]:
+def tag_of(data: bytes, position: int) -> tuple[int, int]:
     """Read a tag: the number of a field, of 32 bits as in Go, and its wire type.
 
     Returns:
         The tag, and the place behind it.
     """
-    value, position = varint(data, position, end)
-    return signed(value >> WIRE_BITS, 32) << WIRE_BITS | value & 7, position
+    value, position = varint(data, position)
+    return signed(32, value >> WIRE_BITS) << WIRE_BITS | value & 7, position
 
 
-def passed_over(data: bytes, tag: int, position: int, end: int) -> int:
+def passed_over(data: bytes, tag: int, position: int) -> int:
     """The place behind a field that is not read, of which the tag is read."""
     depth = 0
     while True:
         wire = tag & 7
         if wire == VARINT:
-            _, position = varint(data, position, end)
+            _, position = varint(data, position)
         elif wire == LENGTH:
-            _, position = length(data, position, end)
-        elif wire in FIXED_BYTES:
-            position += FIXED_BYTES[wire]
-        elif wire == START_GROUP:
-            depth += 1
-        elif wire == END_GROUP:
-            depth -= 1
+            _, position = block(data, position)
+        elif wire in {FIXED_64, FIXED_32}:
+            position += 8 if wire == FIXED_64 else 4
+        elif wire in {START_GROUP, END_GROUP}:
+            depth += 1 if wire == START_GROUP else -1
         else:
             raise BodyError(f"proto: illegal wireType {wire}")
-        if position > end:
+        if position > len(data):
             raise BodyError(UNEXPECTED_END)
         if not depth:
             return position
-        tag, position = tag_of(data, position, end)
+        tag, position = tag_of(data, position)
 
 
-class LostFieldError(BodyError):
-    """A message has a field that JSON would keep although the schema does not have it."""
-
-
-NUMBERS: dict[Scalar, Callable[[int], object]] = {
-    Scalar.BOOLEAN: bool,
-    Scalar.INT32: lambda value: signed(value, 32),
-    Scalar.INT64: lambda value: signed(value, 64),
-}
-"""What a varint of a type stands for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """How a field of a message is read.
 
     Attributes:
         name: In JSON.
-        type: Of its value, or of the items of a list.
+        is_number: Whether its values, or the items of the list, are varints; else they are blocks.
         is_list: Whether it may occur several times.
-        read_number: Makes the value of a varint; None where the value is no number.
-        entry: The message of a map's entries; None where the value is no map.
+        put: Puts the value of a varint or block into an object.
     """
 
     name: str
-    type: Type
+    is_number: bool
     is_list: bool
-    read_number: Callable[[int], object] | None
-    entry: Struct | None
+    put: Callable[[Object, Any], None]
 
 
 @cache
@@ -224,123 +191,134 @@ def parts_of(schema: Struct) -> dict[int, Part]:
 
 def part_of(field: Field) -> Part:
     """How a field is read."""
-    kind, is_list, entry = field.type, isinstance(field.type, List), None
-    if isinstance(kind, List):
-        kind = kind.item
+    name, kind = field.name, field.type
+    is_list = isinstance(kind, List)
+    item = kind.item if isinstance(kind, List) else kind
     if isinstance(kind, Map):
-        key, value = Field("key", Scalar.STRING, number=1), Field("value", kind.value, number=2)
-        entry = Struct(field.name, (key, value))
-    read_number = NUMBERS.get(kind) if isinstance(kind, Scalar) else None
-    return Part(field.name, kind, is_list, read_number, entry)
+        entry, reader = own(name, key=Scalar.STRING, value=kind.value), reader_of(kind.value)
+        empty: Any = 0 if kind.value in NUMBERS else b""
+
+        def put(obj: Object, content: Any) -> None:  # noqa: ANN401  bytes
+            found = message(entry, content)
+            value = found["value"] if "value" in found else reader(empty)
+            obj.setdefault(name, {})[found.get("key", "")] = value
+
+    elif isinstance(kind, Struct):
+
+        def put(obj: Object, content: Any) -> None:  # noqa: ANN401  bytes
+            read_message(kind, content, obj.setdefault(name, {}))
+
+    else:
+        reader = reader_of(item)
+
+        def put(obj: Object, content: Any) -> None:  # noqa: ANN401  bytes, or a number
+            if is_list:
+                obj.setdefault(name, []).append(reader(content))
+            else:
+                obj[name] = reader(content)
+
+    return Part(name, item in NUMBERS, is_list, put)
 
 
-def message(schema: Struct, data: bytes, position: int, end: int) -> Object:
+def reader_of(kind: Type) -> Callable[[Any], object]:
+    """Makes a value of a type from its varint or block."""
+    if isinstance(kind, Struct):
+        return partial(message, kind)
+    assert isinstance(kind, Scalar), f"no rule for {kind}"
+    return READERS[kind]
+
+
+def message(schema: Struct, data: bytes) -> Object:
     """The fields of a message."""
     obj: Object = {}
-    read_message(schema, data, position, end, obj)
+    read_message(schema, data, obj)
     return obj
 
 
-def read_message(schema: Struct, data: bytes, position: int, end: int, obj: Object) -> None:
-    """Put the fields of a message, which stands between two places of the data, into an object.
+def read_message(schema: Struct, data: bytes, obj: Object) -> None:
+    """Put the fields of a message into an object.
 
     Raises:
         BodyError: The bytes are no such message; `LostFieldError` where a field would be lost.
     """
     parts = parts_of(schema)
+    position, end = 0, len(data)
     while position < end:
         # One byte is enough for the first 15 fields.
         tag = data[position]
         if tag < MORE:
             position += 1
         else:
-            tag, position = tag_of(data, position, end)
+            tag, position = tag_of(data, position)
         number, wire = tag >> WIRE_BITS, tag & 7
         if wire == END_GROUP:
             raise BodyError(f"proto: {schema.name}: wiretype end group for non-group")
         if number <= 0:
             raise BodyError(f"proto: {schema.name}: illegal tag {number} (wire type {wire})")
-        if number in parts:
-            position = read_part(parts[number], wire, data, position, end, obj)
-            continue
-        start, position = position, passed_over(data, tag, position, end)
-        if schema.keeps_unknown and data[start:position] != ZERO:
-            raise LostFieldError(f"field {number} of {schema.name} cannot be kept")
+        part = parts.get(number)
+        if part is None:
+            start, position = position, passed_over(data, tag, position)
+            if schema.keeps_unknown and data[start:position] != ZERO:
+                raise LostFieldError(f"field {number} of {schema.name} cannot be kept")
+        elif wire == LENGTH and not part.is_number:
+            content, position = block(data, position)
+            part.put(obj, content)
+        elif wire == VARINT and part.is_number:
+            value, position = varint(data, position)
+            part.put(obj, value)
+        elif wire == LENGTH and part.is_list:
+            # Go takes lists of numbers in one block, too.
+            content, position = block(data, position)
+            place = 0
+            while place < len(content):
+                value, place = varint(content, place)
+                part.put(obj, value)
+        else:
+            shown = part.name[:1].upper() + part.name[1:]
+            raise BodyError(f"proto: wrong wireType = {wire} for field {shown}")
 
 
-def read_part(part: Part, wire: int, data: bytes, position: int, end: int, obj: Object) -> int:
-    """Put a field, whose tag is read, into an object; returns the place behind it."""
-    name, read_number = part.name, part.read_number
-    if wire == VARINT and read_number is not None:
-        number, position = varint(data, position, end)
-        put(obj, part, read_number(number))
-        return position
-    # Go takes lists of numbers in one block, too.
-    if wire != LENGTH or (read_number is not None and not part.is_list):
-        shown = name[:1].upper() + name[1:]
-        raise BodyError(f"proto: wrong wireType = {wire} for field {shown}")
-    start, position = length(data, position, end)
-    if read_number is not None:
-        while start < position:
-            number, start = varint(data, start, position)
-            put(obj, part, read_number(number))
-    elif part.entry is not None:
-        entry = message(part.entry, data, start, position)
-        if "value" not in entry:
-            entry["value"] = value_of(parts_of(part.entry)[2].type, b"", 0, 0)
-        obj.setdefault(name, {})[entry.get("key", "")] = entry["value"]
-    elif isinstance(part.type, Struct) and not part.is_list:
-        read_message(part.type, data, start, position, obj.setdefault(name, {}))
-    else:
-        put(obj, part, value_of(part.type, data, start, position))
-    return position
-
-
-def put(obj: Object, part: Part, value: object) -> None:
-    """Put a value into a field, or add it to the list there."""
-    if part.is_list:
-        obj.setdefault(part.name, []).append(value)
-    else:
-        obj[part.name] = value
-
-
-def value_of(kind: Type, data: bytes, start: int, end: int) -> object:
-    """The value of a type that is no number, between two places of the data."""
-    if isinstance(kind, Struct):
-        return message(kind, data, start, end)
-    if kind is Scalar.STRING:
-        # What is no UTF-8 is replaced, as Go does when it writes JSON.
-        return data[start:end].decode("utf-8", "replace")
-    if kind is Scalar.BYTES:
-        return data[start:end]
-    if kind is Scalar.QUANTITY:
-        return message(QUANTITY, data, start, end).get("string", "0")
-    if kind is Scalar.INT_OR_STRING:
-        return int_or_string(message(INT_OR_STRING, data, start, end))
-    if kind in TIMES:
-        return None if start == end else time_text(message(TIME, data, start, end), kind)
-    if kind is Scalar.BASE64:
-        return b64encode(data[start:end]).decode()
-    assert kind is Scalar.ANY, f"no rule for {kind}"
-    raw = message(RAW, data, start, end).get("raw", b"")
-    return parse_json(raw).raw if raw else None
-
-
-def int_or_string(fields: Object) -> object:
+def int_or_string(content: bytes) -> object:
     """The number or text of an `IntOrString`."""
+    fields = message(INT_OR_STRING, content)
     which = fields.get("type", 0)
     if which not in (0, 1):
         raise BodyError(f"impossible IntOrString.Type {which}")
     return fields.get("strVal", "") if which else fields.get("intVal", 0)
 
 
-def time_text(fields: Object, kind: Type) -> str:
-    """The text of a time, with or without microseconds."""
+def time_text(has_micros: bool, content: bytes) -> str | None:
+    """The text of a time, with or without microseconds; None for one without fields."""
+    if not content:
+        return None
+    fields = message(TIME, content)
     seconds = fields.get("seconds", 0)
     if not EARLIEST_S <= seconds <= LATEST_S:
         raise BodyError("Time.MarshalJSON: year outside of range [0,9999]")
-    text = rfc3339(seconds)
-    if kind is Scalar.TIME:
-        return text
-    micros = fields.get("nanos", 0) // 1000 % 1_000_000
-    return f"{text.removesuffix('Z')}.{micros:06}Z"
+    micros = f".{fields.get('nanos', 0) // 1000 % 1_000_000:06}" if has_micros else ""
+    return f"{rfc3339(seconds).removesuffix('Z')}{micros}Z"
+
+
+def any_json(content: bytes) -> object:
+    """The JSON in a message that holds it; None for none."""
+    raw = message(RAW, content).get("raw", b"")
+    return parse_json(raw).raw if raw else None
+
+
+READERS: dict[Scalar, Callable[[Any], object]] = {
+    Scalar.BOOLEAN: bool,
+    Scalar.INT32: partial(signed, 32),
+    Scalar.INT64: partial(signed, 64),
+    # What is no UTF-8 is replaced, as Go does when it writes JSON.
+    Scalar.STRING: lambda content: content.decode("utf-8", "replace"),
+    Scalar.BYTES: bytes,
+    Scalar.BASE64: lambda content: b64encode(content).decode(),
+    Scalar.QUANTITY: lambda content: message(QUANTITY, content).get("string", "0"),
+    Scalar.INT_OR_STRING: int_or_string,
+    Scalar.TIME: partial(time_text, False),
+    Scalar.MICRO_TIME: partial(time_text, True),
+    Scalar.ANY: any_json,
+}
+"""Makes values of scalars from their varints or blocks."""
+NUMBERS = frozenset({Scalar.BOOLEAN, Scalar.INT32, Scalar.INT64})
+"""Scalars that are varints."""

@@ -40,8 +40,6 @@ MOST_QUICK_BINARY_DIGITS = 14
 FORMAT_RULE = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
-NUMBER_RULE = "unable to parse numeric part of quantity"
-SUFFIX_RULE = "unable to parse quantity's suffix"
 
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 """Suffix to power of ten."""
@@ -80,10 +78,7 @@ class Quantity:
         total = self.nano + other.nano
         # The sum is written as the first of the two is, unless that is zero.
         first = self if self.nano else other
-        is_binary = first.text.endswith("i")
-        return Quantity(
-            total, binary_text(total) if is_binary else decimal_text(total, has_suffixes=True)
-        )
+        return Quantity(total, text_of(total, is_binary=first.text.endswith("i")))
 
 
 @lru_cache(maxsize=4096)
@@ -98,44 +93,37 @@ def parse(text: str) -> Quantity:
     match = PATTERN.fullmatch(text)
     if match is None or not text:
         raise QuantityError(FORMAT_RULE)
-    sign, zeros, number, point, fraction, suffix = match.groups()
-    fraction = fraction or ""
+    sign, zeros, number, point, fraction, suffix = match.groups(default="")
     if not number and not point and not suffix:
         return Quantity(0, "0")
     has_digits = bool(zeros or number or fraction)
-    number = number or "0"
+    digits = (number or "0") + fraction
     power = BINARY.get(suffix)
     if power is None:
-        has_suffixes = suffix in DECIMAL
-        exponent = DECIMAL[suffix] if has_suffixes else exponent_of(suffix)
-        nano = rounded_nano(int(number + fraction), exponent - len(fraction))
-        is_quick, is_kept = quick_decimal(number, fraction, exponent)
+        scale = (DECIMAL[suffix] if suffix in DECIMAL else exponent_of(suffix)) - len(fraction)
+        nano = rounded_nano(int(digits), scale)
+        is_quick = len(digits) <= MOST_QUICK_DIGITS and scale >= NANO_EXPONENT
+        is_kept = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
     else:
-        has_suffixes = True
-        nano = rounded_nano(int(number + fraction) * 1024**power, -len(fraction))
+        nano = rounded_nano(int(digits) * 1024**power, -len(fraction))
         nano = min(nano, LARGEST_BINARY * NANO)
-        is_quick, is_kept = quick_binary(number, fraction, power)
+        is_quick = not fraction and len(digits) <= MOST_QUICK_BINARY_DIGITS - 3 * power
+        is_kept = int(digits) % 8 != 0
     if not is_quick and not has_digits:
-        raise QuantityError(NUMBER_RULE)
+        raise QuantityError("unable to parse numeric part of quantity")
     if sign == "-":
         nano = -nano
-    if is_kept:
+    if is_quick and is_kept:
         return Quantity(nano, text)
-    if power is not None:
-        return Quantity(nano, binary_text(nano))
-    return Quantity(nano, decimal_text(nano, has_suffixes=has_suffixes))
-
-
-def canonical_quantity(text: str) -> str:
-    """The text of a quantity in canonical form."""
-    return parse(text).text
+    has_suffixes = power is not None or suffix in DECIMAL
+    return Quantity(nano, text_of(nano, is_binary=power is not None, has_suffixes=has_suffixes))
 
 
 def exponent_of(suffix: str) -> int:
     """The power of ten of a suffix that should be an exponent."""
     match = EXPONENT_PATTERN.fullmatch(suffix)
     if match is None:
-        raise QuantityError(SUFFIX_RULE)
+        raise QuantityError("unable to parse quantity's suffix")
     exponent = int(match[1])
     if exponent > LARGEST_EXPONENT:
         raise QuantityError(f"quantities must have an exponent of at most {LARGEST_EXPONENT}")
@@ -153,43 +141,22 @@ def rounded_nano(unscaled: int, exponent: int) -> int:
     return int(-(-unscaled // 10**-exponent))
 
 
-def quick_decimal(number: str, fraction: str, exponent: int) -> tuple[bool, bool]:
-    """Whether Kubernetes looks quickly at a decimal quantity, and then keeps the text."""
-    digits = number + fraction
-    scale = exponent - len(fraction)
-    is_quick = len(digits) <= MOST_QUICK_DIGITS and scale >= NANO_EXPONENT
-    is_kept = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
-    return is_quick, is_quick and is_kept
-
-
-def quick_binary(number: str, fraction: str, power: int) -> tuple[bool, bool]:
-    """Whether Kubernetes looks quickly at a binary quantity, and then keeps the text."""
-    is_quick = not fraction and len(number) <= MOST_QUICK_BINARY_DIGITS - 3 * power
-    return is_quick, is_quick and int(number) % 8 != 0
-
-
-def decimal_text(nano: int, *, has_suffixes: bool) -> str:
-    """A value as an integer and the largest suffix, or exponent, that is a power of 1000."""
+def text_of(nano: int, *, is_binary: bool, has_suffixes: bool = True) -> str:
+    """The canonical text of a value: an integer with the largest suffix, or exponent, that fits."""
+    value, rest = divmod(nano, NANO)
+    if is_binary and not rest and abs(value) >= SMALLEST_BINARY:
+        power = 0
+        while value % 1024 == 0:
+            value //= 1024
+            power += 1
+        return f"{value}{BINARY_SUFFIXES[power]}"
     if nano == 0:
         return "0"
     digits = str(nano)
     significant = digits.rstrip("0")
     zeros = len(digits) - len(significant)
-    surplus = zeros % 3
-    exponent = NANO_EXPONENT + zeros - surplus
+    exponent = NANO_EXPONENT + zeros // 3 * 3
     suffix = DECIMAL_SUFFIXES.get(exponent) if has_suffixes else None
     if suffix is None:
         suffix = f"e{exponent}" if exponent else ""
-    return significant + "0" * surplus + suffix
-
-
-def binary_text(nano: int) -> str:
-    """A value as an integer and the largest binary suffix; without one where there is none."""
-    value, rest = divmod(nano, NANO)
-    if rest or abs(value) < SMALLEST_BINARY:
-        return decimal_text(nano, has_suffixes=True)
-    power = 0
-    while value % 1024 == 0:
-        value //= 1024
-        power += 1
-    return f"{value}{BINARY_SUFFIXES[power]}"
+    return significant + "0" * (zeros % 3) + suffix

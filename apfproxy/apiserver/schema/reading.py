@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from apfproxy.apiserver.go_values import number, type_name, value_name
-from apfproxy.apiserver.schema.quantity import QuantityError, canonical_quantity
+from apfproxy.apiserver.schema.quantity import QuantityError, parse
 from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct, Type
 from apfproxy.objects.go_text import EARLIEST_S, TEXT, parse_time, rfc3339
 
@@ -419,7 +419,7 @@ def read_quantity(raw: object, _left_out: list[bool]) -> str:
     is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
     text = raw.strip() if isinstance(raw, str) else str(raw) if is_number else value_name(raw)
     try:
-        return canonical_quantity(text)
+        return parse(text).text
     except QuantityError as error:
         raise MismatchError(str(error)) from error
 

@@ -1,8 +1,9 @@
-"""Tests of the bodies of requests."""
+"""Parsing the bodies of requests."""
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -15,33 +16,38 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=10,
 )
+JSON_BYTES = st.lists(
+    st.sampled_from([*(bytes([each]) for each in b'{}[],: "\\/untrf019.-eE\xff'), b"NaN", b"\\u"])
+)
 
 
 @given(VALUES)
 @settings(max_examples=50)
-def test_json(value: object) -> None:
-    """JSON gives the value that was written."""
+def test_json_gives_the_value_that_was_written(value: object) -> None:
     assert Parsed(value) == parse_json(json.dumps(value).encode())
+
+
+@given(JSON_BYTES)
+@settings(max_examples=200)
+def test_any_bytes_are_read_or_refused(parts: list[bytes]) -> None:
+    data = b"".join(parts)
+    for parse in (parse_json, parse_yaml):
+        with suppress(BodyError):
+            parse(data)
 
 
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b'{"a": 1, "a": 2}', Parsed({"a": 2}, ("a",))),
         (b'{"a": {"b": 1, "b": 2, "b": 3}}', Parsed({"a": {"b": 3}}, ("a.b",))),
         (b'{"c": [1, {"d": 1, "d": 2}]}', Parsed({"c": [1, {"d": 2}]}, ("c[1].d",))),
         (b'{"a": {"b": 1}, "a": {"c": 2}}', Parsed({"a": {"b": 1, "c": 2}}, ("a",))),
         (b'["\\ud800", "\xff"]', Parsed(["\ufffd", "\ufffd"])),
-        (b" 1.5 ", Parsed(1.5)),
-        (b"{}" + b" " * 10 + b"\n", Parsed({})),
-        (
-            json.dumps({str(each): {} for each in range(200)}).encode(),
-            Parsed({str(each): {} for each in range(200)}),
-        ),
+        (b"[" + b"{}," * 200 + b"{}]", Parsed([{}] * 201)),
     ],
 )
 def test_unusual_json(data: bytes, expected: Parsed) -> None:
-    """Of equal keys the last value wins; what is no text is replaced."""
+    """Of equal keys the last value wins; bytes that are no text are replaced."""
     assert expected == parse_json(data)
 
 
@@ -58,18 +64,16 @@ def test_many_duplicates() -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"", "unexpected end of JSON input"),
-        (b"{", "unexpected end of JSON input"),
         (b'{"a"', "unexpected end of JSON input"),
         (b'"abc', "unexpected end of JSON input"),
+        (b"nul", "unexpected end of JSON input"),
         (b"{not json", "invalid character 'n' looking for beginning of object key string"),
         (b'{"a":1,}', "invalid character '}' looking for beginning of object key string"),
         (b"'", "invalid character '\\'' looking for beginning of value"),
         (b'{"a" "', "invalid character '\"' after object key"),
         (b'["}", {}, [1], 1 x', "invalid character 'x' after array element"),
-        (b"text", "invalid character 'e' in literal true (expecting 'r')"),
-        (b"nul", "unexpected end of JSON input"),
         (b'{"a": 1 x', "invalid character 'x' after object key:value pair"),
+        (b"text", "invalid character 'e' in literal true (expecting 'r')"),
         (b"{} x", "invalid character 'x' after top-level value"),
         (b'"\x01"', "invalid character '\\x01' in string literal"),
         (b'"\\x"', "invalid character 'x' in string escape code"),
@@ -83,7 +87,7 @@ def test_many_duplicates() -> None:
     ],
 )
 def test_bad_json(data: bytes, expected: str) -> None:
-    """What is no JSON, or is too much of it, is refused with Go's words."""
+    """JSON that is broken or too much is refused with Go's words."""
     with pytest.raises(BodyError) as raised:
         parse_json(data)
 
@@ -93,18 +97,12 @@ def test_bad_json(data: bytes, expected: str) -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"", Parsed(None)),
         (b"---\n", Parsed(None)),
         (b"a: 1\nb: [x, 1.0]\n---\nc: 2\n", Parsed({"a": 1, "b": ["x", 1]})),
-        (b'{"a": "b"}', Parsed({"a": "b"})),
         (b'{"a": "\\ud83d\\ude00", "b": -0}\n', Parsed({"a": "\U0001f600", "b": 0})),
         (b'{"a": 1.0, "b": 1.5}', Parsed({"a": 1, "b": 1.5})),
         (b'{"a": 1, "a": 2}', Parsed({"a": 2}, ("a",))),
-        (b"{a: 1}\n---\n{}", Parsed({"a": 1})),
-        (
-            b"a:\n- b: 1\n- c: {d: 1, d: 2}\na: x\n",
-            Parsed({"a": "x"}, ("a[1].c.d", "a")),
-        ),
+        (b"a:\n- c: {d: 1, d: 2}\na: x\n", Parsed({"a": "x"}, ("a[0].c.d", "a"))),
     ],
 )
 def test_yaml(data: bytes, expected: Parsed) -> None:
@@ -115,21 +113,19 @@ def test_yaml(data: bytes, expected: Parsed) -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"\xff", "yaml: not UTF-8: invalid start byte at byte 0"),
-        (b"a: 1\nb: *x", "yaml: line 2: alias *x is not supported: write the value out"),
-        (b"a: [", "yaml: line 1: did not find expected node content"),
-        (b"@", "yaml: found character that cannot start any token"),
-        (b"x:\n  a: b: c", "yaml: line 2: mapping values are not allowed in this context"),
-        (b"a:\n  b: [\n c: d", "yaml: line 1: did not find expected ',' or ']'"),
-        (b"a: \x01", "yaml: unacceptable character #x0001: control characters are not allowed"),
-        (b"[" * (DEEPEST + 2), "yaml: line 1: nested too deeply"),
-        (b'{"a":' * 200 + b"1" + b"}" * 200, "yaml: line 1: nested too deeply"),
-        (b'{"a":' * 5000 + b"1" + b"}" * 5000, "yaml: line 1: nested too deeply"),
+        (b"\xff", "not UTF-8: invalid start byte at byte 0"),
+        (b"a: 1\nb: *x", "line 2: alias *x is not supported: write the value out"),
+        (b"@", "found character that cannot start any token"),
+        (b"x:\n  a: b: c", "line 2: mapping values are not allowed in this context"),
+        (b"a:\n  b: [\n c: d", "line 1: did not find expected ',' or ']'"),
+        (b"a: \x01", "unacceptable character #x0001: control characters are not allowed"),
+        (b'{"a":' * 200 + b"1" + b"}" * 200, "line 1: nested too deeply"),
+        (b'{"a":' * 5000 + b"1" + b"}" * 5000, "line 1: nested too deeply"),
     ],
 )
 def test_bad_yaml(data: bytes, expected: str) -> None:
-    """What is no YAML, or is not taken, is refused with its line."""
+    """YAML that is broken or not taken is refused with its line."""
     with pytest.raises(BodyError) as raised:
         parse_yaml(data)
 
-    assert expected == str(raised.value)
+    assert f"yaml: {expected}" == str(raised.value)

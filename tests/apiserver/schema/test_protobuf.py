@@ -1,8 +1,9 @@
-"""Tests of bodies in Kubernetes' protobuf."""
+"""Reading bodies in Kubernetes' protobuf."""
 
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,6 +14,7 @@ from apfproxy.apiserver.policy.schema import EVICTIONS
 from apfproxy.apiserver.schema.body import BodyError, Parsed
 from apfproxy.apiserver.schema.protobuf import (
     MAGIC,
+    NOT_PROTOBUF,
     LostFieldError,
     MessageError,
     parse_protobuf,
@@ -69,102 +71,93 @@ def enveloped(message: bytes) -> bytes:
 
 
 def read_pod(message: bytes) -> object:
-    """What a message is as a Pod, without its kind."""
+    """The Pod in a message, without its kind."""
     raw = parse_protobuf(enveloped(message), schema_for).raw
     assert ("v1", "Pod") == (raw.pop("apiVersion"), raw.pop("kind"))
     return raw
 
 
-def test_packed_numbers() -> None:
-    """A list of numbers may be one behind the other, or each a field of its own."""
-    schema = Struct("Numbers", (Field("of", List(Scalar.INT64), number=4),))
-    body = enveloped(block(4, varint(1) + varint(2**64 - 1)) + number(4, 3))
-
-    assert [1, -1, 3] == parse_protobuf(body, lambda _version, _kind: schema).raw["of"]
+@pytest.mark.parametrize(
+    "message",
+    [
+        block(2, number(12, 1)),
+        block(2, block(16, b"host")),
+        block(2, block(1, block(1, b"v") + block(2, block(2, b"")))),
+    ],
+    ids=["host-pid", "hostname", "volume"],
+)
+def test_fields_that_would_be_lost(message: bytes) -> None:
+    """A field that an open struct would keep is not dropped in silence."""
+    with pytest.raises(LostFieldError, match="cannot be kept"):
+        read_pod(message)
 
 
 @pytest.mark.parametrize(
-    ("message", "is_lost"),
+    ("body", "expected"),
     [
-        (block(2, block(16, b"")), False),
-        (block(2, number(12, 0)), False),
-        (block(2, number(12, 1)), True),
-        (block(2, block(16, b"host")), True),
-        (block(2, block(1, block(1, b"v") + block(2, block(2, b"")))), True),
+        (
+            NAMESPACE_OF_KUBECTL,
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": "x", "namespace": "", **WRITTEN_ALWAYS},
+                "spec": {},
+                "status": {"phase": ""},
+            },
+        ),
+        (
+            BUDGET_OF_KUBECTL,
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": "p1", "namespace": "x", **WRITTEN_ALWAYS},
+                "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"app": "a"}}},
+                "status": {
+                    "disruptionsAllowed": 0,
+                    "currentHealthy": 0,
+                    "desiredHealthy": 0,
+                    "expectedPods": 0,
+                    "observedGeneration": 0,
+                },
+            },
+        ),
     ],
-    ids=["no-hostname", "no-host-pid", "host-pid", "hostname", "volume"],
 )
-def test_fields_that_are_kept(message: bytes, is_lost: bool) -> None:
-    """What a struct would keep is not dropped in silence, unless it says nothing."""
-    if is_lost:
-        with pytest.raises(LostFieldError, match="cannot be kept"):
-            read_pod(message)
-    else:
-        assert {"spec": {}} == read_pod(message)
-
-
-def test_namespace_of_kubectl() -> None:
+def test_objects_of_kubectl(body: bytes, expected: object) -> None:
     """Empty values are there, as Go writes them; a time without fields is none."""
-    expected = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": "x", "namespace": "", **WRITTEN_ALWAYS},
-        "spec": {},
-        "status": {"phase": ""},
-    }
-
-    assert Parsed(expected) == parse_protobuf(NAMESPACE_OF_KUBECTL, schema_for)
-
-
-def test_budget_of_kubectl() -> None:
-    """Maps, and values that are a number or a text."""
-    raw = parse_protobuf(BUDGET_OF_KUBECTL, schema_for).raw
-
-    assert {"minAvailable": "50%", "selector": {"matchLabels": {"app": "a"}}} == raw["spec"]
-    assert {"name": "p1", "namespace": "x", **WRITTEN_ALWAYS} == raw["metadata"]
+    assert Parsed(expected) == parse_protobuf(body, schema_for)
 
 
 @pytest.mark.parametrize(("schema", "api_version", "kind"), FORMS)
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=15)
 def test_objects(schema: Struct, api_version: str, kind: str, seed: int) -> None:
-    """Every object comes back as it was written."""
-    obj = some_object(schema, random.Random(seed), 0.2)  # noqa: S311  no secret
+    """Every object comes back as it was written; damaged ones give another or our error."""
+    chance = random.Random(seed)  # noqa: S311  no secret
+    obj = some_object(schema, chance, 0.2)
     expected = {**obj, "apiVersion": api_version, "kind": kind}
+    body = document(schema, api_version, kind, obj)
 
-    assert Parsed(expected) == parse_protobuf(document(schema, api_version, kind, obj), schema_for)
+    assert Parsed(expected) == parse_protobuf(body, schema_for)
+    place = chance.randrange(len(body))
+    changed = body[:place] + bytes([chance.randrange(256)]) + body[place + 1 :]
+    for damaged in (changed, body[:place]):
+        with suppress(BodyError):
+            assert isinstance(parse_protobuf(damaged, schema_for).raw, dict)
 
 
 @given(data=st.binary(max_size=60))
 @example(b"\x13\x14")
 @settings(max_examples=200)
-def test_any_bytes(data: bytes) -> None:
-    """Whatever the bytes, there is an object or our error."""
+def test_any_bytes_give_an_object_or_our_error(data: bytes) -> None:
     for body in (data, MAGIC + data, enveloped(data), enveloped(block(2, data))):
-        try:
+        with suppress(BodyError):
             assert isinstance(parse_protobuf(body, schema_for).raw, dict)
-        except BodyError:
-            continue
-
-
-@given(seed=st.integers(0, 10**6), place=st.integers(0, 10**6), byte=st.integers(0, 255))
-@settings(max_examples=100)
-def test_damaged_objects(seed: int, place: int, byte: int) -> None:
-    """An object with a wrong byte is another object or our error, and so is one that is cut."""
-    chance = random.Random(seed)  # noqa: S311  no secret
-    body = bytearray(document(POD, "v1", "Pod", some_object(POD, chance, 0.15)))
-    body[place % len(body)] = byte
-    for damaged in (bytes(body), bytes(body)[: place % len(body)]):
-        try:
-            assert isinstance(parse_protobuf(damaged, schema_for).raw, dict)
-        except BodyError:
-            continue
 
 
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        pytest.param(b"", {}, id="nothing"),
         pytest.param(
             block(1, block(1, b"a") + block(1, b"b")), {"metadata": {"name": "b"}}, id="last-wins"
         ),
@@ -174,9 +167,6 @@ def test_damaged_objects(seed: int, place: int, byte: int) -> None:
             id="messages-merged",
         ),
         pytest.param(block(1, block(1, b"\xff")), {"metadata": {"name": "\ufffd"}}, id="no-text"),
-        pytest.param(
-            block(1, block(11, b"")), {"metadata": {"labels": {"": ""}}}, id="empty-entry"
-        ),
         pytest.param(
             block(1, block(11, number(9, 1) + block(2, b"v") + block(1, b"k"))),
             {"metadata": {"labels": {"k": "v"}}},
@@ -188,14 +178,9 @@ def test_damaged_objects(seed: int, place: int, byte: int) -> None:
             id="no-value",
         ),
         pytest.param(
-            block(2, number(25, 2**32 + 5) + number(4, 2**64 - 1) + number(11, 7)),
+            block(2, number(25, 2**32 + 5) + number(4, 2**64 - 1) + number(11, 7) + number(12, 0)),
             {"spec": {"priority": 5, "terminationGracePeriodSeconds": -1, "hostNetwork": True}},
             id="numbers-cut-to-their-bits",
-        ),
-        pytest.param(
-            block(1, block(8, b"") + block(9, number(2, 5))),
-            {"metadata": {"creationTimestamp": None, "deletionTimestamp": "1970-01-01T00:00:00Z"}},
-            id="times",
         ),
         pytest.param(
             block(1, block(17, block(7, b"")) + block(17, block(7, block(1, b"[1]")))),
@@ -214,31 +199,22 @@ def test_damaged_objects(seed: int, place: int, byte: int) -> None:
             {"metadata": {}},
             id="unknown-fields",
         ),
-        pytest.param(
-            b"\x8a\x80\x80\x80\x00\x00" + block(3, b""),
-            {"metadata": {}, "status": {}},
-            id="long-tag",
-        ),
+        pytest.param(b"\x8a\x80\x80\x80\x00\x00", {"metadata": {}}, id="long-tag"),
         pytest.param(b"\x0a\x82\x00\x0a\x00", {"metadata": {"name": ""}}, id="long-length"),
     ],
 )
-def test_messages(message: bytes, expected: object) -> None:
-    """What Go's decoder makes of unusual messages."""
+def test_unusual_messages(message: bytes, expected: object) -> None:
     assert expected == read_pod(message)
 
 
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        (b"\x0a", "unexpected EOF"),
         (b"\x0a\x01", "unexpected EOF"),
         (b"\x0a\x80", "unexpected EOF"),
-        (b"\x0a\xff\x01", "unexpected EOF"),
-        (b"\x8a", "unexpected EOF"),
         (b"\x9d\x06123", "unexpected EOF"),
         (b"\x9b\x06", "unexpected EOF"),
         (b"\x0a" + b"\xff" * 9 + b"\x01", "proto: negative length found during unmarshaling"),
-        (b"\x0a" + b"\xff" * 11, "proto: integer overflow"),
         (b"\xff" * 11, "proto: integer overflow"),
         (b"\x02\x00", "proto: Pod: illegal tag 0 (wire type 2)"),
         (varint(1 << 34 | 2), "proto: Pod: illegal tag -2147483648 (wire type 2)"),
@@ -254,88 +230,68 @@ def test_messages(message: bytes, expected: object) -> None:
             "Time.MarshalJSON: year outside of range [0,9999]",
         ),
         (
-            block(1, block(17, block(7, block(1, b"{")))),
-            "unexpected end of JSON input",
-        ),
-        (
             block(1, block(17, block(7, block(1, b"[" * 1000 + b"]" * 1000)))),
             "exceeded max depth",
         ),
     ],
 )
 def test_bad_messages(message: bytes, expected: str) -> None:
-    """Go's errors, with what the envelope says."""
-    with pytest.raises(MessageError) as error:
+    """The error has Go's words, and the type that the envelope names."""
+    with pytest.raises(MessageError) as raised:
         read_pod(message)
 
-    assert (expected, "v1", "Pod") == (
-        str(error.value),
-        error.value.api_version,
-        error.value.kind,
-    )
+    error = raised.value
+    assert (expected, "v1", "Pod") == (str(error), error.api_version, error.kind)
 
 
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        pytest.param(b"", "empty data", id="empty"),
-        pytest.param(
-            b"{}",
-            "provided data does not appear to be a protobuf message,"
-            " expected prefix [107 56 115 0]",
-            id="json",
-        ),
-        pytest.param(MAGIC + b"\x0a\x05\x0a", "unexpected EOF", id="cut"),
-        pytest.param(MAGIC + number(2, 1), "proto: wrong wireType = 0 for field Raw", id="raw"),
-        pytest.param(
-            MAGIC + number(1, 1), "proto: wrong wireType = 0 for field TypeMeta", id="meta"
-        ),
+        (b"", "empty data"),
+        (b"{}", NOT_PROTOBUF),
+        (MAGIC + b"\x0a\x05\x0a", "unexpected EOF"),
+        (MAGIC + number(2, 1), "proto: wrong wireType = 0 for field Raw"),
     ],
 )
 def test_bad_envelopes(body: bytes, expected: str) -> None:
-    """What is wrong with the envelope itself."""
-    with pytest.raises(BodyError) as error:
+    with pytest.raises(BodyError) as raised:
         parse_protobuf(body, schema_for)
 
-    assert (BodyError, expected) == (type(error.value), str(error.value))
+    assert (BodyError, expected) == (type(raised.value), str(raised.value))
 
 
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        pytest.param(MAGIC, {}, id="nothing"),
-        pytest.param(
-            MAGIC + block(3, b"gzip") + block(2, block(1, block(1, b"p"))),
-            {"metadata": {"name": "p"}},
-            id="no-type",
-        ),
-        pytest.param(
+        (MAGIC + block(3, b"gzip") + block(2, block(1, b"")), {"metadata": {}}),
+        (
             MAGIC + block(1, block(1, b"apps/v1") + block(2, b"Deployment")) + block(2, b"\xff"),
             {"apiVersion": "apps/v1", "kind": "Deployment"},
-            id="no-schema",
         ),
     ],
+    ids=["no-type", "no-schema"],
 )
 def test_envelopes(body: bytes, expected: object) -> None:
-    """What is in the envelope is read by what it says, if that is known."""
+    """The object is read by what the envelope says, if that is known."""
     parsed = parse_protobuf(body, lambda _version, kind: POD if not kind else None)
 
     assert Parsed(expected) == parsed
 
 
 def test_odd_structs() -> None:
-    """All types that no object of now has are read, too."""
+    """Types are read where no kind has them; lists of numbers may be in blocks."""
     fields = (
-        Field("at", Scalar.TIME, number=1),
         Field("port", Scalar.INT_OR_STRING, number=2),
-        Field("byName", Map(Scalar.INT_OR_STRING), number=3),
+        Field("byName", Map(Scalar.INT64), number=3),
         Field("many", List(Scalar.TIME), number=4),
+        Field("numbers", List(Scalar.INT64), number=5),
     )
     struct = Struct("Other", fields, "io.odd")
-    message = block(1, b"") + block(2, b"") + block(3, block(1, b"a")) + block(4, b"")
+    numbers = block(5, varint(1) + varint(2**64 - 1)) + number(5, 3)
+    message = block(2, b"") + block(3, block(1, b"a")) + block(4, b"") + numbers
 
-    assert Parsed({"at": None, "port": 0, "byName": {"a": 0}, "many": [None]}) == parse_protobuf(
-        MAGIC + block(2, message), lambda *_: struct
-    )
+    found = parse_protobuf(MAGIC + block(2, message), lambda *_: struct)
+
+    assert {"port": 0, "byName": {"a": 0}, "many": [None], "numbers": [1, -1, 3]} == found.raw
     with pytest.raises(MessageError, match=r"impossible IntOrString\.Type 2"):
         parse_protobuf(MAGIC + block(2, block(2, number(1, 2))), lambda *_: struct)
