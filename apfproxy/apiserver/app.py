@@ -14,7 +14,6 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from apfproxy.apiserver import options as parameters
-from apfproxy.apiserver.answers import UNCACHED, WARNINGS, document, failure, takes_gzip
 from apfproxy.apiserver.discovery import (
     AGGREGATED_KIND,
     AGGREGATED_VERSION,
@@ -25,11 +24,23 @@ from apfproxy.apiserver.discovery import (
 )
 from apfproxy.apiserver.errors import StatusError, method_not_allowed, no_such_resource
 from apfproxy.apiserver.handlers import Call
-from apfproxy.apiserver.negotiation import AS_JSON, AVAILABLE, JSON, check_route, choices, chosen
 from apfproxy.apiserver.openapi.documents import OpenAPI
 from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver.paths import Paths
-from apfproxy.apiserver.rendering import encode
+from apfproxy.apiserver.responses import (
+    AS_JSON,
+    AVAILABLE,
+    JSON,
+    UNCACHED,
+    WARNINGS,
+    check_route,
+    choices,
+    chosen,
+    document,
+    encode,
+    failure,
+    takes_gzip,
+)
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.request.attributes import parse_query
 

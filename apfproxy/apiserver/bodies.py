@@ -12,7 +12,7 @@ from apfproxy.apiserver.errors import StatusError, bad_request
 from apfproxy.apiserver.go_values import no_type, value_name
 from apfproxy.apiserver.kind import Change, nothing
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.negotiation import AVAILABLE, JSON, PROTOBUF, YAML
+from apfproxy.apiserver.responses import AVAILABLE, JSON, PROTOBUF, YAML
 from apfproxy.apiserver.schema.body import BodyError, Parsed, parse_json, parse_yaml
 from apfproxy.apiserver.schema.protobuf import (
     LostFieldError,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apfproxy.apiserver.answers import failure
 from apfproxy.apiserver.counters import MUTATING, READ_ONLY, RequestLabels
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.load import Fault
 from apfproxy.apiserver.patches import APPLY_PATCH
+from apfproxy.apiserver.responses import failure
 from apfproxy.apiserver.watches import ON_INITIAL
 from apfproxy.flowcontrol.meters import NS_PER_S
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes

@@ -14,16 +14,6 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from apfproxy.apiserver import options as parameters
-from apfproxy.apiserver.answers import (
-    STREAMED_BYTES,
-    STREAMED_ITEMS,
-    document,
-    headers_for,
-    respond_in_parts,
-    stream,
-    wants_indented,
-    warn,
-)
 from apfproxy.apiserver.bodies import (
     LARGEST_BYTES,
     OPTIONS_KIND,
@@ -51,15 +41,6 @@ from apfproxy.apiserver.go_values import printed
 from apfproxy.apiserver.identity import check_identity, is_version, place
 from apfproxy.apiserver.large_writes import compute
 from apfproxy.apiserver.lists import Selection, page, wait_until_visible
-from apfproxy.apiserver.negotiation import (
-    ALL_SHAPES,
-    AVAILABLE,
-    STREAMED,
-    WITHOUT_TABLE,
-    Form,
-    check_route,
-    chosen,
-)
 from apfproxy.apiserver.patches import (
     APPLY_PATCH,
     PATCH_TYPES,
@@ -70,7 +51,27 @@ from apfproxy.apiserver.patches import (
 from apfproxy.apiserver.paths import EVICTION, SCALE
 from apfproxy.apiserver.policy.schema import EVICTIONS
 from apfproxy.apiserver.registry import WriteOptions, selectable
-from apfproxy.apiserver.rendering import Renderer, encode, indented_list, yaml_list
+from apfproxy.apiserver.rendering import Renderer
+from apfproxy.apiserver.responses import (
+    ALL_SHAPES,
+    AVAILABLE,
+    STREAMED,
+    STREAMED_BYTES,
+    STREAMED_ITEMS,
+    WITHOUT_TABLE,
+    Form,
+    check_route,
+    chosen,
+    document,
+    encode,
+    headers_for,
+    indented_list,
+    respond_in_parts,
+    stream,
+    wants_indented,
+    warn,
+    yaml_list,
+)
 from apfproxy.apiserver.scale import SCALE_KIND, scale_of, scaled
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.store.entries import Entry, entry_of

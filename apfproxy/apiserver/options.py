@@ -1,7 +1,7 @@
 """The parameters of requests: decoded and judged as Kubernetes does it.
 
 The first value of a repeated parameter counts, except for `dryRun`; unknown parameters are ignored.
-A value that cannot be decoded is answered with 400; one that is not allowed, alone or with another,
+A value that cannot be decoded is refused with 400; one that is not allowed, alone or with another,
 with 422.
 
 Sources: apimachinery's `pkg/apis/meta/v1` (conversion), `pkg/apis/meta/v1/validation` and
@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.errors import bad_request, unknown_error
 from apfproxy.apiserver.errors import invalid as invalid_object
 from apfproxy.apiserver.go_values import no_type, parse_uint64
 from apfproxy.apiserver.metadata import LONGEST_MANAGER, validate_manager
-from apfproxy.apiserver.negotiation import META_GROUP
 from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.apiserver.responses import META_GROUP
 from apfproxy.apiserver.schema.reading import MismatchError, read
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.selectors import (
@@ -49,22 +49,18 @@ if TYPE_CHECKING:
 
     Query = Mapping[str, tuple[str, ...]]
 
-
 MATCH = "resourceVersionMatch"
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
 ANY_VERSION = frozenset({"", "0"})
 """Resource versions that mean any."""
 
-ALL = "All"
 FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 WARN = "Warn"
 PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
-
 UNKNOWN_MANAGER = "unknown"
-
 TRUTHS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-"""What Go's `strconv.ParseBool` takes for true."""
+"""Texts that Go's `strconv.ParseBool` takes for true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ class ListOptions:
     """The options of a LIST or WATCH.
 
     Attributes:
-        limit: Objects to answer with at most; 0 or less for no limit.
+        limit: Objects of a page at most; 0 or less for no limit.
         continue_token: Where to go on; "" for a new list.
         resource_version: "", "0", or a number.
         resource_version_match: `Exact`, `NotOlderThan` or "".
@@ -111,7 +107,7 @@ NO_LIST_OPTIONS = ListOptions()
 
 
 def pretty(query: Query) -> bool | None:
-    """Whether the answer is to be laid out for people; None where nothing says so."""
+    """Whether the response is to be laid out for people; None where nothing says so."""
     value = first(query, "pretty")
     return value in TRUTHS if value else None
 
@@ -124,9 +120,7 @@ def is_watch(query: Query) -> bool:
 def asked_version(query: Query) -> int:
     """The resource version that a GET of one object asks for; 0 for any.
 
-    Raises:
-        StatusError: It asks for an export; or the resource version is none: 500, as Kubernetes
-            has it.
+    StatusError if it asks for an export; or for no resource version: 500, as Kubernetes has it.
     """
     if _boolean(query, "export"):
         raise bad_request("the export parameter, deprecated since v1.14, is no longer supported")
@@ -139,8 +133,7 @@ def asked_version(query: Query) -> int:
 def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") -> ListOptions:
     """Decode the parameters of a LIST or WATCH of a version; "" for the kind's own.
 
-    Raises:
-        StatusError: They cannot be decoded, or make no sense.
+    StatusError if they cannot be decoded, or make no sense.
     """
     if not query and not is_watch:
         return NO_LIST_OPTIONS
@@ -151,8 +144,7 @@ def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") 
         fields = parse_field_selector(first(query, "fieldSelector"))
     except ValueError as error:
         raise bad_request(str(error)) from error
-    version = first(query, "resourceVersion")
-    match = first(query, "resourceVersionMatch")
+    version, match = first(query, "resourceVersion"), first(query, MATCH)
     initial = _boolean(query, "sendInitialEvents")
     token = first(query, "continue")
     if is_watch and initial is None and not match and version in ANY_VERSION:
@@ -165,7 +157,13 @@ def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") 
     )
     if errors:
         raise invalid_object(META_GROUP, "ListOptions", "", errors)
-    _check_field_names(fields, kind, served or kind.storage.name)
+    # Events have Kubernetes' older, shorter text in either group.
+    is_own = bool(kind.group) and kind.stored_as is None
+    name = f"{kind.api_version(served or kind.storage.name)}, Kind={kind.name}" if is_own else ""
+    try:
+        check_fields(fields, kind.selectable_fields, is_namespaced=kind.is_namespaced, kind=name)
+    except SelectorError as error:
+        raise bad_request(str(error)) from error
     # Beside a list's token the resource version is judged after the token.
     is_judged = version not in ANY_VERSION and (is_watch or not token)
     if is_judged and (wrong := _wrong_version(version)):
@@ -188,15 +186,13 @@ def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") 
 def write_parameters(
     query: Query, user_agent: str, kind: str, found: Sequence[FieldError] = ()
 ) -> WriteParameters:
-    """Decode the parameters of a write, which Kubernetes' messages call so.
+    """Decode the parameters of a write, which Kubernetes' messages call `kind`.
 
     StatusError if they are not allowed, with the errors that were found before.
     """
-    manager = first(query, "fieldManager")
-    errors = [*found, *validate_manager(manager)]
+    manager, validation = first(query, "fieldManager"), first(query, "fieldValidation")
     dry_run = query.get("dryRun", ())
-    errors += _validate_dry_run(dry_run)
-    validation = first(query, "fieldValidation")
+    errors = [*found, *validate_manager(manager), *_validate_dry_run(dry_run)]
     if validation not in FIELD_VALIDATIONS:
         errors.append(not_supported("fieldValidation", validation, FIELD_VALIDATIONS))
     if errors:
@@ -225,27 +221,32 @@ def patch_options(query: Query, user_agent: str, *, is_apply: bool) -> WritePara
 def delete_options(query: Query, raw: object, user_agent: str) -> DeleteOptions:
     """Decode how to delete: the parsed body, or the parameters where that is None.
 
-    Raises:
-        StatusError: It cannot be decoded, or makes no sense.
+    StatusError if it cannot be decoded, or makes no sense.
     """
     options = _sent_delete_options(query) if raw is None else _read_delete_options(raw)
-    errors = _validate_delete(options)
-    if errors:
+    policy, orphans = options.get("propagationPolicy"), options.get("orphanDependents")
+    dry_run = options.get("dryRun") or ()
+    errors = []
+    if policy is not None and orphans is not None:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(invalid("propagationPolicy", policy, detail))
+    if policy is not None and policy not in PROPAGATION_POLICIES:
+        detail = 'supported values: "Foreground", "Background", "Orphan", "nil"'
+        errors.append(FieldError("propagationPolicy", Reason.NOT_SUPPORTED, detail, policy))
+    if errors := [*errors, *_validate_dry_run(dry_run)]:
         raise invalid_object(META_GROUP, "DeleteOptions", "", errors)
     grace_period_s = options.get("gracePeriodSeconds")
     if grace_period_s is not None and grace_period_s < 0:
         grace_period_s = 1  # Kubernetes' reading
-    propagation = options.get("propagationPolicy") or ""
-    orphans = options.get("orphanDependents")
     if orphans is not None:
-        propagation = "Orphan" if orphans else "Background"
+        policy = "Orphan" if orphans else "Background"
     preconditions = options.get("preconditions") or {}
     return DeleteOptions(
-        is_dry_run=bool(options.get("dryRun")),
+        is_dry_run=bool(dry_run),
         grace_period_s=grace_period_s,
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
-        propagation=propagation,
+        propagation=policy or "",
         is_cascading=orphans is False,
         manager=manager_of(user_agent),
     )
@@ -254,14 +255,9 @@ def delete_options(query: Query, raw: object, user_agent: str) -> DeleteOptions:
 @lru_cache(maxsize=256)
 def manager_of(user_agent: str) -> str:
     """The field manager of a User-Agent: its first product, without the version."""
-    name = ""
-    left_bytes = LONGEST_MANAGER
-    for character in user_agent.partition("/")[0]:
-        if character.isprintable():
-            left_bytes -= len(character.encode(errors="replace"))
-            if left_bytes < 0:
-                break
-            name += character
+    shown = "".join(filter(str.isprintable, user_agent.partition("/")[0]))
+    # A character that does not fit ends it, however short those behind are.
+    name = shown.encode()[:LONGEST_MANAGER].decode(errors="ignore")
     return name or UNKNOWN_MANAGER
 
 
@@ -286,31 +282,19 @@ def _wrong_version(version: str) -> str:
     return ""
 
 
-def _check_field_names(fields: FieldSelector, kind: Kind, served: str) -> None:
-    """Refuse fields that the kind's objects cannot be selected by."""
-    # Events have Kubernetes' older, shorter text in either group.
-    is_own = bool(kind.group) and kind.stored_as is None
-    name = f"{kind.api_version(served)}, Kind={kind.name}" if is_own else ""
-    try:
-        check_fields(fields, kind.selectable_fields, is_namespaced=kind.is_namespaced, kind=name)
-    except SelectorError as error:
-        raise bad_request(str(error)) from error
-
-
 def _validate_list(match: str, version: str, token: str, initial: bool | None) -> list[FieldError]:
     """Judge the parameters of a LIST together."""
-    errors: list[FieldError] = []
-    if match:
-        if not version:
-            errors.append(_match_is_forbidden("unless resourceVersion is provided"))
-        if token:
-            errors.append(_match_is_forbidden("when continue is provided"))
-        if match not in {EXACT, NOT_OLDER_THAN}:
-            detail = f'supported values: "{EXACT}", "{NOT_OLDER_THAN}", ""'
-            errors.append(FieldError(MATCH, Reason.NOT_SUPPORTED, detail, match))
-        if match == EXACT and version == "0":
-            detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            errors.append(forbidden(MATCH, detail))
+    errors = []
+    if match and not version:
+        errors.append(_match_is_forbidden("unless resourceVersion is provided"))
+    if match and token:
+        errors.append(_match_is_forbidden("when continue is provided"))
+    if match not in {"", EXACT, NOT_OLDER_THAN}:
+        detail = f'supported values: "{EXACT}", "{NOT_OLDER_THAN}", ""'
+        errors.append(FieldError(MATCH, Reason.NOT_SUPPORTED, detail, match))
+    if match == EXACT and version == "0":
+        detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        errors.append(forbidden(MATCH, detail))
     if initial is not None:
         errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     return errors
@@ -318,17 +302,16 @@ def _validate_list(match: str, version: str, token: str, initial: bool | None) -
 
 def _validate_watch(match: str, initial: bool | None, token: str) -> list[FieldError]:
     """Judge the parameters of a WATCH together."""
-    errors: list[FieldError] = []
+    errors = []
     if initial is not None and match != NOT_OLDER_THAN:
         detail = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}"
         errors.append(forbidden(MATCH, detail))
-    if match:
-        if initial is None:
-            errors.append(_match_is_forbidden("for watch unless sendInitialEvents is provided"))
-        if match != NOT_OLDER_THAN:
-            errors.append(not_supported(MATCH, match, (NOT_OLDER_THAN,)))
-        if token:
-            errors.append(_match_is_forbidden("when continue is provided"))
+    if match and initial is None:
+        errors.append(_match_is_forbidden("for watch unless sendInitialEvents is provided"))
+    if match not in {"", NOT_OLDER_THAN}:
+        errors.append(not_supported(MATCH, match, (NOT_OLDER_THAN,)))
+    if match and token:
+        errors.append(_match_is_forbidden("when continue is provided"))
     return errors
 
 
@@ -336,27 +319,27 @@ def _match_is_forbidden(why: str) -> FieldError:
     return forbidden(MATCH, f"{MATCH} is forbidden {why}")
 
 
-def _validate_dry_run(values: tuple[str, ...] | list[str]) -> list[FieldError]:
+def _validate_dry_run(values: Sequence[str]) -> list[FieldError]:
     """Judge all values of `dryRun`."""
-    if all(value == ALL for value in values):
+    if all(value == "All" for value in values):
         return []
-    return [not_supported("dryRun", list(values), (ALL,))]
+    return [not_supported("dryRun", list(values), ("All",))]
 
 
 def _sent_delete_options(query: Query) -> Object:
     """The parameters of a deletion, as its body would have them; StatusError."""
-    options: dict[str, Any] = {}
     try:
-        options["gracePeriodSeconds"] = _integer(query, "gracePeriodSeconds")
+        grace_period_s = _integer(query, "gracePeriodSeconds")
     except ValueError as error:
         raise bad_request(str(error)) from error
-    options["orphanDependents"] = _boolean(query, "orphanDependents")
-    if "propagationPolicy" in query:
-        options["propagationPolicy"] = first(query, "propagationPolicy")
-    options["dryRun"] = query.get("dryRun")
-    if uid := first(query, "uid"):
-        options["preconditions"] = {"uid": uid}
-    return options
+    uid, policies = first(query, "uid"), query.get("propagationPolicy")
+    return {
+        "gracePeriodSeconds": grace_period_s,
+        "orphanDependents": _boolean(query, "orphanDependents"),
+        "propagationPolicy": policies[0] if policies else None,
+        "dryRun": query.get("dryRun"),
+        "preconditions": {"uid": uid} if uid else None,
+    }
 
 
 def _read_delete_options(raw: object) -> Object:
@@ -375,20 +358,3 @@ def _read_delete_options(raw: object) -> Object:
             ' "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
         )
     return options
-
-
-def _validate_delete(options: Object) -> list[FieldError]:
-    """Judge how to delete."""
-    errors: list[FieldError] = []
-    field = "propagationPolicy"
-    policy = options.get(field)
-    if policy is not None and options.get("orphanDependents") is not None:
-        detail = "orphanDependents and deletionPropagation cannot be both set"
-        errors.append(invalid(field, policy, detail))
-    if policy is not None and policy not in PROPAGATION_POLICIES:
-        choices = ", ".join(f'"{choice}"' for choice in (*PROPAGATION_POLICIES, "nil"))
-        errors.append(
-            FieldError(field, Reason.NOT_SUPPORTED, f"supported values: {choices}", policy)
-        )
-    errors += _validate_dry_run(options.get("dryRun") or ())
-    return errors

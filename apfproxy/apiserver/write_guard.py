@@ -14,8 +14,8 @@ import hmac
 import logging
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.answers import failure
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.responses import failure
 from apfproxy.base.address import is_local, name_in_host
 
 if TYPE_CHECKING:

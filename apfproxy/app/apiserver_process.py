@@ -19,7 +19,6 @@ from apfproxy.admin.apiserver_metrics import ResourceState, StoreState, apiserve
 from apfproxy.admin.places import Places
 from apfproxy.admin.responses import sliced_response
 from apfproxy.admin.web import WebListener, health_routes
-from apfproxy.apiserver.answers import UNCACHED
 from apfproxy.apiserver.app import EXTERNAL_ADDRESS, Api, no_such_path
 from apfproxy.apiserver.controllers.control import CONTROLLERS, Controllers
 from apfproxy.apiserver.counters import ApiServerCounters
@@ -27,8 +26,8 @@ from apfproxy.apiserver.discovery import Discovery
 from apfproxy.apiserver.gate import Gate
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.load import Load, LoadSettings
-from apfproxy.apiserver.negotiation import JSON
 from apfproxy.apiserver.registry import Registry
+from apfproxy.apiserver.responses import JSON, UNCACHED
 from apfproxy.apiserver.seeds import SeedCounts, Seeder
 from apfproxy.apiserver.store.entries import DEFAULT_CHANGES
 from apfproxy.apiserver.store.sqlite import SqliteBackend

@@ -11,9 +11,9 @@ import pytest
 
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.lists import Selection
-from apfproxy.apiserver.negotiation import AS_JSON
 from apfproxy.apiserver.options import ListOptions
 from apfproxy.apiserver.rendering import Renderer
+from apfproxy.apiserver.responses import AS_JSON
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.watches import Watch
 from tests.apiserver.controllers.scene import NOW_S, Scene

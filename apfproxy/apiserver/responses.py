@@ -1,0 +1,407 @@
+"""Responses on the wire: their form, chosen from the client's Accept field, headers, compression.
+
+Kubernetes looks at `Accept` twice.  The router knows whole media types only and no weights: neither
+`application/*` nor other cases of letters.  The handler then takes the first of the choices, by
+weight, that it can write in the shape that is asked for.
+
+Sources: Kubernetes documentation, "API Concepts"; go-restful's `matchesAccept`; apiserver's
+`endpoints/handlers/{negotiation,responsewriters}`; goautoneg.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import logging
+import re
+import unicodedata
+import zlib
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.http.grammar import accepted, weight_of
+from apfproxy.objects.names import well_formed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+    from apfproxy.http.grammar import Accepted
+    from apfproxy.objects.types import Object
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+AVAILABLE = (JSON, YAML, PROTOBUF)
+"""As Kubernetes names them; protobuf is only read here, so clients get their next choice."""
+EVENTS = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+STREAMED = (*AVAILABLE, *EVENTS)
+"""Media types where a request may be a watch."""
+WRITTEN = (JSON, YAML)
+
+META_GROUP = "meta.k8s.io"
+META_VERSIONS = ("v1", "v1beta1")
+MOST_SORTED_BY_INSERTION = 12
+"""Choices; Go sorts more of them by another algorithm."""
+
+UNCACHED = "no-cache, private"
+"""`Cache-Control` of responses that only their client may see."""
+COMPRESSED_BYTES = 128 * 1024
+"""Responses of this size and more are compressed for clients that accept it, as in Kubernetes."""
+GZIP_LEVEL = 1
+GZIP_WINDOW = 31
+"""Tells zlib to use gzip's framing."""
+STREAMED_ITEMS = 256
+"""Lists of so many items and more are written in parts, to keep memory bounded."""
+STREAMED_BYTES = 4 * 1024 * 1024
+"""So are lists of so many bytes: many clients may read slowly, each its own list."""
+TOOLS = ("curl", "Wget", "Mozilla/5.0")
+"""Clients whose responses people read: they get indented JSON."""
+LONGEST_WARNINGS = 4096
+"""Characters of all warnings of a response together; Kubernetes' limit."""
+CUT_WARNING = 256
+"""Characters of each warning if all together exceed the limit."""
+WARNINGS: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
+"""Warnings for the client of the request, sent with its response, success or failure."""
+
+LIST_END = b"]}"
+"""The last part of a list."""
+TEXT = "tag:yaml.org,2002:str"
+TEXTS = frozenset({TEXT, "tag:yaml.org,2002:yaml"})
+"""Tags of plain text; that of the second is always quoted."""
+ELSEWHERE_NO_TEXT = re.compile(r"[yYnN]|0o[0-7]+|[-+]?[0-9]*\.?[0-9]+([eE][-+][0-9]+)?")
+"""Text that other YAML readers, such as Go's, take for another type."""
+
+encode = msgspec.json.encode
+log = logging.getLogger(__name__)
+
+
+class Shape(enum.Enum):
+    """A type that an object is converted to for the client."""
+
+    OBJECT = ""
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+    METADATA_LIST = "PartialObjectMetadataList"
+
+
+NO_SHAPES: frozenset[Shape] = frozenset()
+ALL_SHAPES = frozenset(Shape)
+WITHOUT_TABLE = ALL_SHAPES - {Shape.TABLE}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form of responses: JSON or YAML, of a shape in a version of `meta.k8s.io`."""
+
+    media_type: str = JSON
+    shape: Shape = Shape.OBJECT
+    meta_version: str = META_VERSIONS[0]
+
+    @property
+    def is_yaml(self) -> bool:
+        return self.media_type == YAML
+
+
+AS_JSON = Form()
+
+
+class Choice(NamedTuple):
+    """One of the choices of a client; type and subtype are `*` for any."""
+
+    type: str
+    subtype: str
+    quality: float
+    parameters: dict[str, str]
+
+    def written(self) -> tuple[str, ...]:
+        """The media types that this server writes and the choice stands for, the best first."""
+        if self.subtype == "*" and self.type in {"*", "application"}:
+            return WRITTEN
+        name = f"{self.type}/{self.subtype}"
+        return (name,) if name in WRITTEN else ()
+
+    @property
+    def converts_to(self) -> tuple[str, str, str] | None:
+        """Group, version and kind that objects are to be converted to; None for none."""
+        values = self.parameters
+        if not values.keys() & {"g", "v", "as"}:
+            return None
+        return values.get("g", ""), values.get("v", ""), values.get("as", "")
+
+
+def check_route(accept: str, available: tuple[str, ...] = AVAILABLE) -> None:
+    """Raise 406 unless a client accepts one of the available media types by name."""
+    for choice in (accept or "*/*").split(","):
+        name = choice.partition(";")[0].strip(" ")
+        if name == "*/*" or name in available:
+            return
+    message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(available)}"
+    raise StatusError(406, "NotAcceptable", message, {})
+
+
+@lru_cache(maxsize=256)
+def choices(accept: str) -> tuple[Choice, ...]:
+    """The choices of a client, best first."""
+    found = [choice for each in accepted(accept) if (choice := _choice(each)) is not None]
+    if len(found) > MOST_SORTED_BY_INSERTION:
+        found.sort(key=lambda choice: (-choice.quality, choice.type == "*", choice.subtype == "*"))
+        return tuple(found)
+    # The comparison is no order: a may come before b and b before a.  So the result depends on the
+    # algorithm, which is Go's insertion sort.
+    for end in range(1, len(found)):
+        place = end
+        while place and _is_better(found[place], found[place - 1]):
+            found[place - 1], found[place] = found[place], found[place - 1]
+            place -= 1
+    return tuple(found)
+
+
+def _choice(element: Accepted) -> Choice | None:
+    """One choice; None for one that is no media type."""
+    type_, slash, subtype = (each.strip() for each in element.name.partition("/"))
+    if type_ == "*" and not subtype:
+        subtype = "*"
+    elif not slash or not subtype or "/" in subtype:
+        return None
+    parameters = {key: value for key, value in element.parameters if value and "=" not in value}
+    return Choice(type_, subtype, weight_of(parameters.pop("q", "1")), parameters)
+
+
+def _is_better(one: Choice, other: Choice) -> bool:
+    """Whether Go's comparison puts a choice before another."""
+    return (
+        one.quality > other.quality
+        or (one.type != "*" and other.type == "*")
+        or (one.subtype != "*" and other.subtype == "*")
+    )
+
+
+def _form(media_type: str, choice: Choice, shapes: frozenset[Shape]) -> Form | None:
+    """The form of a choice, which stands for a media type; None if it cannot be written."""
+    stream = choice.parameters.get("stream")
+    if stream and (stream != "watch" or media_type == YAML):
+        return None
+    if choice.parameters.get("sv", "") not in {"", *(META_VERSIONS[:1] if shapes else ())}:
+        return None
+    if (wanted := choice.converts_to) is None:
+        return Form(media_type)
+    group, version, kind = wanted
+    shape = next((shape for shape in shapes if shape.value == kind), None)
+    if group != META_GROUP or version not in META_VERSIONS or not kind or shape is None:
+        return None
+    return Form(media_type, shape, version)
+
+
+def chosen(accept: str, *, shapes: frozenset[Shape] = NO_SHAPES, streams: bool = False) -> Form:
+    """The form of a response; StatusError 406 if nothing that the client accepts can be written.
+
+    Args:
+        accept: The field's value; "" for any form.
+        shapes: Of `meta.k8s.io`, which objects can be converted to here.
+        streams: Whether the response is a stream of events, which is never YAML.
+    """
+    if not accept:
+        return AS_JSON
+    for choice in choices(accept):
+        for media_type in choice.written():
+            form = _form(media_type, choice, shapes)
+            if form is not None and not (streams and form.is_yaml):
+                return form
+    available = ", ".join(EVENTS if streams else AVAILABLE)
+    message = f"only the following media types are accepted: {available}"
+    raise StatusError(406, "NotAcceptable", message)
+
+
+def wants_indented(request: web.Request, pretty: bool | None) -> bool:
+    """Whether JSON is written for people: by the parameter, else by the client's name."""
+    if pretty is not None:
+        return pretty
+    return request.headers.get("User-Agent", "").startswith(TOOLS)
+
+
+def takes_gzip(request: web.Request) -> bool:
+    """Whether the client accepts gzip, judged as Kubernetes does."""
+    return "gzip" in request.headers.get("Accept-Encoding", "")
+
+
+def warn(texts: Iterable[str]) -> None:
+    """Add warnings to the response, success or failure."""
+    warnings = WARNINGS.get()
+    assert warnings is not None, "each request begins with a list of its own"
+    warnings.extend(texts)
+
+
+def headers_for(form: Form) -> list[tuple[str, str]]:
+    """The header fields of every response, and the warnings.
+
+    A warning with a control character is left out: no header field may hold one.
+    """
+    headers = [("Content-Type", form.media_type), ("Cache-Control", UNCACHED)]
+    warnings = [
+        text
+        for text in dict.fromkeys(WARNINGS.get() or ())
+        if not any(unicodedata.category(character) == "Cc" for character in text)
+    ]
+    if sum(map(len, warnings)) > LONGEST_WARNINGS:
+        warnings = [warning[:CUT_WARNING] for warning in warnings]
+    length = 0
+    for warning in warnings:
+        if length >= LONGEST_WARNINGS:
+            break
+        length += len(warning)
+        escaped = well_formed(warning).replace("\\", "\\\\").replace('"', '\\"')
+        headers.append(("Warning", f'299 - "{escaped}"'))
+    return headers
+
+
+async def document(
+    request: web.Request, form: Form, body: bytes, *, status: int = 200, pretty: bool | None = None
+) -> web.Response:
+    """A response of one document, given as JSON; `pretty` is the parameter, None if absent."""
+    if not form.is_yaml and not wants_indented(request, pretty):
+        body += b"\n"
+    else:
+        change = as_yaml if form.is_yaml else indented
+        is_large = len(body) >= COMPRESSED_BYTES
+        body = await asyncio.to_thread(change, body) if is_large else change(body)
+    headers = headers_for(form)
+    if len(body) >= COMPRESSED_BYTES and request.method == "GET" and takes_gzip(request):
+        body = await asyncio.to_thread(zlib.compress, body, GZIP_LEVEL, GZIP_WINDOW)
+        headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+    return web.Response(body=body, status=status, headers=headers)
+
+
+async def stream(request: web.Request, form: Form, chunks: Iterator[bytes]) -> web.StreamResponse:
+    """Write a response while it is made; YAML in a thread, since it takes long."""
+    headers = headers_for(form)
+    compressor = None
+    if takes_gzip(request):
+        compressor = zlib.compressobj(GZIP_LEVEL, wbits=GZIP_WINDOW)
+        headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+
+    async def write(response: web.StreamResponse) -> None:
+        while True:
+            chunk = (
+                await asyncio.to_thread(next, chunks, None) if form.is_yaml else next(chunks, None)
+            )
+            if chunk is None:
+                break
+            if data := compressor.compress(chunk) if compressor else chunk:
+                await response.write(data)
+            # Writing to a fast client never waits, so let other tasks run.
+            await asyncio.sleep(0)
+        if compressor:
+            await response.write(compressor.flush())
+
+    return await respond_in_parts(request, headers, write)
+
+
+async def respond_in_parts(
+    request: web.Request,
+    headers: list[tuple[str, str]],
+    write: Callable[[web.StreamResponse], Awaitable[None]],
+) -> web.StreamResponse:
+    """Send the status before the whole response is known.
+
+    If `write` fails the connection is cut: a response that ends in order would seem complete.
+    """
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(request)
+    try:
+        await write(response)
+        await response.write_eof()
+    except ConnectionError:
+        log.debug("%s %s: the client left", request.method, request.path)
+    except Exception:
+        log.exception("%s %s: failed in the middle of the answer", request.method, request.path)
+        if request.transport is not None:
+            request.transport.abort()
+    return response
+
+
+async def failure(request: web.Request, error: StatusError) -> web.Response:
+    """The response for a failure."""
+    try:
+        form = chosen(request.headers.get("Accept", ""))
+    except StatusError:
+        form = AS_JSON
+    response = await document(request, form, encode(error.status()), status=error.code)
+    if error.retry_after_s:
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    if error.code == HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="apfproxy"'
+    return response
+
+
+def indented(body: bytes) -> bytes:
+    """JSON for people."""
+    return msgspec.json.format(body, indent=2) + b"\n"
+
+
+def indented_list(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """A list for people, in parts as `Renderer.list_chunks` gives them."""
+    yield msgspec.json.format(next(chunks) + LIST_END, indent=2).removesuffix(b"]\n}")
+    separator, end = b"", b"]\n}\n"
+    for chunk in chunks:
+        if chunk == LIST_END:
+            break
+        # Formatted as a document, of which only the items are kept.
+        whole = b'{"":[%b%b' % (chunk.removeprefix(b","), LIST_END)
+        items = msgspec.json.format(whole, indent=2).removeprefix(b'{\n  "": [')
+        yield separator + items.removesuffix(b"\n  ]\n}")
+        separator, end = b",", b"\n  ]\n}\n"
+    yield end
+
+
+class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Writes text as Go's YAML does."""
+
+
+def _represent_text(dumper: Dumper, text: str) -> yaml.Node:
+    """Text in double quotes if it would be read as something else, in a block if it has lines."""
+    style = None
+    if "\n" in text:
+        style = "|"
+    elif (
+        ELSEWHERE_NO_TEXT.fullmatch(text)
+        or dumper.resolve(yaml.ScalarNode, text, (True, False)) not in TEXTS
+    ):
+        style = '"'
+    node: yaml.Node = dumper.represent_scalar(TEXT, text, style)
+    return node
+
+
+Dumper.add_representer(str, _represent_text)
+
+
+def as_yaml(body: bytes) -> bytes:
+    """The JSON document as YAML."""
+    text: str = yaml.dump(
+        json.loads(body), Dumper=Dumper, default_flow_style=False, allow_unicode=True
+    )
+    return text.encode()
+
+
+def yaml_list(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """A list as YAML, of the parts of `list_chunks`; each takes tens of milliseconds to make."""
+    head: Object = json.loads(next(chunks) + LIST_END)
+    name = next(reversed(head))  # of the items, for now an empty list
+    before = {key: value for key, value in head.items() if key < name}
+    after = {key: value for key, value in head.items() if key > name}
+    yield as_yaml(encode(before)) + name.encode()
+    start = b":\n"
+    for chunk in chunks:
+        if chunk == LIST_END:
+            break
+        yield start + as_yaml(b"[%b]" % chunk.removeprefix(b","))
+        start = b""
+    yield (b": []\n" if start else b"") + (as_yaml(encode(after)) if after else b"")
