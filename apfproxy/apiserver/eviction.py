@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.errors import StatusError, bad_request, forbidden, success, unknown_error
-from apfproxy.apiserver.identity import check_preconditions
+from apfproxy.apiserver.outcomes import check_preconditions
 from apfproxy.apiserver.policy.eviction_rules import (
     SEVERAL_BUDGETS,
     VIOLATION,

@@ -38,9 +38,8 @@ from apfproxy.apiserver.errors import (
 )
 from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.go_values import printed
-from apfproxy.apiserver.identity import check_identity, is_version, place
-from apfproxy.apiserver.large_writes import compute
 from apfproxy.apiserver.lists import Selection, page, wait_until_visible
+from apfproxy.apiserver.outcomes import check_identity, compute, is_version, place
 from apfproxy.apiserver.patches import (
     APPLY_PATCH,
     PATCH_TYPES,

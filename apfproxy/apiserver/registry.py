@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -27,26 +28,22 @@ from apfproxy.apiserver.errors import (
     not_found,
     unknown_error,
 )
-from apfproxy.apiserver.identity import (
-    check_no_uid,
-    check_preconditions,
-    check_uid,
-    is_version,
-    place,
-)
 from apfproxy.apiserver.kind import no_grace
-from apfproxy.apiserver.large_writes import LARGE_BYTES, LargeWrites, compute
 from apfproxy.apiserver.metadata import SUFFIX_LENGTH, generated_name
 from apfproxy.apiserver.outcomes import (
+    LARGE_BYTES,
+    Made,
     Replacement,
     Warn,
     Write,
-    applied,
+    check_preconditions,
+    check_uid,
     complete_creation,
+    compute,
     decoded,
     drop_server_fields,
-    prepare_creation,
-    updated,
+    is_version,
+    place,
 )
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.store.entries import ObjectTooLargeError
@@ -56,6 +53,7 @@ if TYPE_CHECKING:
     import random
     from asyncio import Future
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
 
     from apfproxy.apiserver.kind import Kind, Version
     from apfproxy.apiserver.store.entries import Entry
@@ -63,13 +61,14 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
 NAMESPACES = "namespaces"
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
+"""Propagation policy to the finalizer that stands for it."""
 SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names: no vowels and no look-alikes, as in Kubernetes."""
 NAME_ATTEMPTS = 8
 """Generated names that are tried before a collision is answered with 409: Kubernetes' number."""
-
-ORPHAN = "orphan"
-FOREGROUND = "foregroundDeletion"
 
 
 class MetadataPart(msgspec.Struct):
@@ -128,8 +127,7 @@ class DeleteOptions:
     is_cascading: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """The result of a write, in the storage version, with `kind` and `apiVersion`."""
 
     obj: Object
@@ -152,12 +150,13 @@ class Registry:
         self.store = store
         self.clock = clock
         self._chance = chance
-        self._large_writes = LargeWrites()
+        self._large_write = asyncio.Lock()
         self._has_namespaces = any(kind.resource == NAMESPACES for kind in self.kinds)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """The newest state of an object, in the storage version; StatusError 404."""
-        return decoded(kind, self._entry(kind, namespace, name))
+        entry = self.store.head(kind.collection, namespace, name)
+        return decoded(kind, self._required(kind, name, entry))
 
     def objects(self, kind: Kind, namespace: str | None = None) -> list[Object]:
         """All objects of a kind, or of a namespace, in the storage version."""
@@ -169,9 +168,8 @@ class Registry:
     ) -> Written:
         """Add an object, which is canonical and has defaults, and is changed; or StatusError."""
         size = options.sent_bytes
-        async with self._large_writes.turn(size):
-            write = self._write(kind, options)
-            made = await compute(size, partial(prepare_creation, write, obj))
+        async with self._turn(size):
+            made = await compute(size, partial(self._write(kind, options).created, obj))
             return await self._create(kind, namespace, made, options)
 
     async def update(
@@ -193,15 +191,14 @@ class Registry:
         Raises:
             StatusError: It is not there, not the one that is meant, or may not become that.
         """
-        size = self._size(kind, namespace, name, options)
-        async with self._large_writes.turn(size):
-            while True:
-                entry = self._entry(kind, namespace, name)
-                check_uid(kind, entry, uid)
-                write = self._write(kind, options)
-                made = await compute(size, partial(updated, write, entry, change))
-                if self.store.head(kind.collection, namespace, name) is entry:
-                    return await self._replace(kind, made, options)
+
+        def make(entry: Entry | None) -> Replacement:
+            there = self._required(kind, name, entry)
+            check_uid(kind, namespace, name, there.uid, uid)
+            return self._write(kind, options).updated(there, change)
+
+        made = await self._made(kind, namespace, name, options.sent_bytes, make)
+        return await self._replace(kind, made, options)
 
     async def apply(
         self,
@@ -219,22 +216,20 @@ class Registry:
             StatusError: It may not become that.
             OwnershipConflicts: Other managers own fields with other values, and `force` is not set.
         """
-        size = self._size(kind, namespace, name, options)
-        async with self._large_writes.turn(size):
-            while True:
-                entry = self.store.head(kind.collection, namespace, name)
-                if entry is None:
-                    if options.subresource:
-                        raise not_found(kind.group, kind.plural, name)
-                    check_no_uid(kind, name, patch)
-                write = self._write(kind, options)
-                make = partial(applied, write, entry, (namespace, name), patch, force=force)
-                made = await compute(size, make)
-                if self.store.head(kind.collection, namespace, name) is not entry:
-                    continue
-                if isinstance(made, Replacement):
-                    return await self._replace(kind, made, options)
-                return await self._create(kind, namespace, made, options)
+
+        def make(entry: Entry | None) -> Object | Replacement:
+            if entry is None:
+                if options.subresource:
+                    raise not_found(kind.group, kind.plural, name)
+                check_uid(kind, namespace, name, None, patch.get("metadata", {}).get("uid", ""))
+            write = self._write(kind, options)
+            return write.applied(entry, namespace, name, patch, force=force)
+
+        made = await self._made(kind, namespace, name, options.sent_bytes, make)
+        if isinstance(made, Replacement):
+            return await self._replace(kind, made, options)
+        async with self._turn(options.sent_bytes):
+            return await self._create(kind, namespace, made, options)
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, options: DeleteOptions
@@ -244,23 +239,43 @@ class Registry:
         Raises:
             StatusError: It is not there, not the one that is meant, or may not be deleted.
         """
-        size = self._size(kind, namespace, name, WriteOptions(options.manager))
-        async with self._large_writes.turn(size):
-            while True:
-                entry = self._entry(kind, namespace, name)
-                made = await compute(size, partial(self._ending, kind, entry, options))
-                if self.store.head(kind.collection, namespace, name) is entry:
-                    break
-            if not options.is_dry_run:
-                stored = None
-                if made.is_change:
-                    # Watchers see a graceful deletion begin even if its grace period is 0.
-                    stored = self._put(kind, made.new)
-                if made.is_gone:
-                    stored = self._delete(kind, made.new)
-                if stored is not None:
-                    await asyncio.shield(stored)
+
+        def make(entry: Entry | None) -> Replacement:
+            return self._ending(kind, self._required(kind, name, entry), options)
+
+        made = await self._made(kind, namespace, name, 0, make)
+        stored = None
+        if made.is_change and not options.is_dry_run:
+            # Watchers see a graceful deletion begin even if its grace period is 0.
+            stored = self._put(kind, made.new)
+        if made.is_gone and not options.is_dry_run:
+            stored = self.store.delete(kind.collection, made.new, selectable(kind, made.new))
+        if stored is not None:
+            await asyncio.shield(stored)
         return Written(made.new, is_gone=made.is_gone)
+
+    async def _made(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        sent_bytes: int,
+        make: Callable[[Entry | None], Made],
+    ) -> Made:
+        """What comes of the newest state of an object; that is still the newest at the end."""
+        head = partial(self.store.head, kind.collection, namespace, name)
+        entry = head()
+        size = sent_bytes if entry is None else max(sent_bytes, len(entry.data))
+        async with self._turn(size):
+            while True:
+                entry = head()
+                made = await compute(size, partial(make, entry))
+                if head() is entry:
+                    return made
+
+    def _turn(self, size: int) -> AbstractAsyncContextManager[None]:
+        """Wait until no other large write is computed; one of fewer bytes does not wait."""
+        return self._large_write if size >= LARGE_BYTES else nullcontext()
 
     def _ending(self, kind: Kind, entry: Entry, options: DeleteOptions) -> Replacement:
         """The result of a deletion; StatusError if the object may not be deleted."""
@@ -272,7 +287,7 @@ class Registry:
         if is_graceful is None:
             return Replacement(old, obj, is_gone=False, is_change=False)
         metadata = obj["metadata"]
-        set_propagation(metadata, options.propagation or default_propagation(kind, metadata))
+        _set_propagation(kind, metadata, options.propagation)
         is_held = kind.rules.is_held(obj)
         is_gone = not is_held and not (is_graceful and metadata["deletionGracePeriodSeconds"])
         if not is_graceful and is_held:
@@ -285,16 +300,10 @@ class Registry:
         version, now = options.version or kind.storage, rfc3339(self.clock())
         return Write(kind, version, options.manager, now, options.subresource, options.warn)
 
-    def _entry(self, kind: Kind, namespace: str, name: str) -> Entry:
-        entry = self.store.head(kind.collection, namespace, name)
+    def _required(self, kind: Kind, name: str, entry: Entry | None) -> Entry:
         if entry is None:
             raise not_found(kind.group, kind.plural, name)
         return entry
-
-    def _size(self, kind: Kind, namespace: str, name: str, options: WriteOptions) -> int:
-        """The size of a write: of what the client sent, or of the stored object."""
-        entry = self.store.head(kind.collection, namespace, name)
-        return max(options.sent_bytes, 0 if entry is None else len(entry.data))
 
     async def _create(
         self, kind: Kind, namespace: str, obj: Object, options: WriteOptions
@@ -302,8 +311,7 @@ class Registry:
         """Add an object, in the storage version, whose fields are owned."""
         metadata = obj["metadata"]
         place(metadata, namespace)
-        if self._has_namespaces and kind.is_namespaced:
-            self._check_namespace(kind, metadata)
+        self._check_namespace(kind, metadata)
         if objection := kind.rules.admit_create(obj):
             # Names are generated after admission.
             name = metadata.get("name") or metadata.get("generateName") or "Unknown"
@@ -316,7 +324,7 @@ class Registry:
             metadata["name"] = self._new_name(kind, namespace, prefix)
         name = metadata.get("name", "")
         await compute(options.sent_bytes, partial(complete_creation, kind, obj, options.warn))
-        if options.sent_bytes >= LARGE_BYTES and self._has_namespaces and kind.is_namespaced:
+        if options.sent_bytes >= LARGE_BYTES:
             self._check_namespace(kind, metadata)  # the namespace may be gone meanwhile
         is_taken = self.store.head(kind.collection, namespace, name) is not None
         if not options.is_dry_run and is_version(metadata.get("resourceVersion", "")):
@@ -334,13 +342,16 @@ class Registry:
         if not options.is_dry_run:
             if made.is_gone:
                 # The last change is not stored: watchers see the object as it was before.
-                await asyncio.shield(self._delete(kind, made.old))
+                fields = selectable(kind, made.old)
+                await asyncio.shield(self.store.delete(kind.collection, made.old, fields))
             elif made.is_change:
                 await asyncio.shield(self._put(kind, made.new))
         return Written(made.new, is_gone=made.is_gone)
 
     def _check_namespace(self, kind: Kind, metadata: Object) -> None:
         """Refuse new objects in a namespace that does not exist or is being deleted."""
+        if not (self._has_namespaces and kind.is_namespaced):
+            return
         namespace = metadata.get("namespace", "")
         entry = self.store.head(NAMESPACES, "", namespace)
         if entry is None:
@@ -377,18 +388,16 @@ class Registry:
             return None if is_ending and is_for_its_finalizer else False
         if not is_ending:
             grace_s = rules.grace_s(obj, options.grace_period_s)
-            metadata["deletionTimestamp"] = rfc3339(self.clock() + grace_s)
-            metadata["deletionGracePeriodSeconds"] = grace_s
-            self._begin_to_end(kind, obj)
+            _set_end(metadata, self.clock(), grace_s)
+            _begin_to_end(kind, obj)
             return True
         current_s = metadata.get("deletionGracePeriodSeconds", 0)
         if current_s == 0:
             return False
         if options.grace_period_s is None or options.grace_period_s >= current_s:
             return None
-        began = parse_time(metadata["deletionTimestamp"]) - current_s
-        metadata["deletionTimestamp"] = rfc3339(began + options.grace_period_s)
-        metadata["deletionGracePeriodSeconds"] = options.grace_period_s
+        began_s = parse_time(metadata["deletionTimestamp"]) - current_s
+        _set_end(metadata, began_s, options.grace_period_s)
         return True
 
     def _mark_held(self, kind: Kind, obj: Object) -> None:
@@ -396,17 +405,10 @@ class Registry:
         metadata, now = obj["metadata"], self.clock()
         is_ending = "deletionTimestamp" in metadata
         if not is_ending or parse_time(metadata["deletionTimestamp"]) > now:
-            metadata["deletionTimestamp"] = rfc3339(now)
+            _set_end(metadata, now, 0)
         metadata["deletionGracePeriodSeconds"] = 0
         if not is_ending:
-            self._begin_to_end(kind, obj)
-
-    def _begin_to_end(self, kind: Kind, obj: Object) -> None:
-        """Apply the further changes that the beginning of a deletion makes."""
-        metadata = obj["metadata"]
-        if metadata.get("generation"):
-            metadata["generation"] += 1
-        kind.rules.mark_deleted(obj)
+            _begin_to_end(kind, obj)
 
     def _put(self, kind: Kind, obj: Object) -> Future[Entry]:
         try:
@@ -414,9 +416,6 @@ class Registry:
         except ObjectTooLargeError as error:
             # etcd's message, which Kubernetes passes on; clients look for these words.
             raise unknown_error("etcdserver: request is too large") from error
-
-    def _delete(self, kind: Kind, obj: Object) -> Future[Entry]:
-        return self.store.delete(kind.collection, obj, selectable(kind, obj))
 
 
 def completed(kind: Kind, raw: Object) -> Object:
@@ -442,24 +441,30 @@ def selectable(kind: Kind, obj: Object) -> dict[str, str]:
     }
 
 
-def default_propagation(kind: Kind, metadata: Object) -> str:
-    """The propagation policy where the client says none; "" for what the finalizers say."""
-    is_said = not {ORPHAN, FOREGROUND}.isdisjoint(metadata.get("finalizers", ()))
-    return "" if is_said else kind.rules.default_propagation
+def _set_end(metadata: Object, since_s: float, grace_s: int) -> None:
+    metadata["deletionTimestamp"] = rfc3339(since_s + grace_s)
+    metadata["deletionGracePeriodSeconds"] = grace_s
 
 
-def set_propagation(metadata: Object, propagation: str) -> None:
-    """Set the finalizers that the propagation policy needs."""
+def _begin_to_end(kind: Kind, obj: Object) -> None:
+    """Apply the further changes that the beginning of a deletion makes."""
+    metadata = obj["metadata"]
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+    kind.rules.mark_deleted(obj)
+
+
+def _set_propagation(kind: Kind, metadata: Object, propagation: str) -> None:
+    """Set the finalizers that a propagation policy needs; "" for the kind's, if none is set."""
+    finalizers = metadata.get("finalizers", ())
+    others = [each for each in finalizers if each not in {ORPHAN, FOREGROUND}]
+    if not propagation:
+        propagation = "" if len(others) < len(finalizers) else kind.rules.default_propagation
     if not propagation:
         return
-    finalizers = [
-        each for each in metadata.get("finalizers", ()) if each not in {ORPHAN, FOREGROUND}
-    ]
-    if propagation == "Orphan":
-        finalizers.append(ORPHAN)
-    elif propagation == "Foreground":
-        finalizers.append(FOREGROUND)
-    if finalizers:
-        metadata["finalizers"] = finalizers
+    if finalizer := FINALIZERS.get(propagation):
+        others.append(finalizer)
+    if others:
+        metadata["finalizers"] = others
     else:
         metadata.pop("finalizers", None)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.apps.schema import AUTOSCALING_GROUP, SCALE
 from apfproxy.apiserver.errors import invalid
-from apfproxy.apiserver.identity import check_identity, check_own_uid
 from apfproxy.apiserver.kind import Kind, Rules, Version
+from apfproxy.apiserver.outcomes import check_identity, check_uid
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.objects.field_errors import NOT_NEGATIVE
 from apfproxy.objects.field_errors import invalid as invalid_field
@@ -59,7 +59,7 @@ def scaled(kind: Kind, name: str, change: Callable[[Object], Object]) -> Callabl
         namespace = metadata.get("namespace", "")
         scale = change(scale_of(kind, obj))
         check_identity(scale, namespace, name)
-        check_own_uid(kind, (namespace, name), metadata["uid"], scale["metadata"].get("uid", ""))
+        check_uid(kind, namespace, name, metadata["uid"], scale["metadata"].get("uid", ""))
         replicas = scale["spec"].get("replicas", 0)
         if replicas < 0:
             wrong = invalid_field("spec.replicas", replicas, NOT_NEGATIVE)

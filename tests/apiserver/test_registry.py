@@ -1,389 +1,181 @@
-"""Tests of `apfproxy.apiserver.registry`."""
+"""Tests of writes where recorded requests do not see: watchers, clock, chance, races, bounds."""
 
 from __future__ import annotations
 
-import re
+import asyncio
+import copy
+import gc
+import threading
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from apfproxy.apiserver.apps.kinds import REPLICATION_CONTROLLER
 from apfproxy.apiserver.core.kinds import NAMESPACE, POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
-from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
+from apfproxy.apiserver.outcomes import LARGE_BYTES, CollectorPause, Write, compute
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, Written
-from tests.apiserver.controllers.scene import NOW, Scene
-from tests.apiserver.site import budget, flow_schema, pod
+from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, Written, completed
+from tests.apiserver.controllers.scene import NOW, TESTER, Scene
+from tests.apiserver.site import (
+    APPLY,
+    JSON_PATCH,
+    MERGE,
+    SCHEMAS,
+    STRATEGIC,
+    budget,
+    flow_schema,
+    pod,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from apfproxy.apiserver.kind import Kind
-    from apfproxy.apiserver.store.collection import Watcher
     from apfproxy.objects.types import Object
+    from tests.apiserver.site import Site
 
 DRY = WriteOptions("tester", is_dry_run=True)
-TESTER = WriteOptions("tester")
+LARGE = WriteOptions("tester", sent_bytes=LARGE_BYTES)
 HELD: dict[str, Any] = {"finalizers": ["example.com/hold"]}
 
 
-def watcher(scene: Scene, kind: Kind) -> Watcher:
-    """Follow a kind from now on."""
-    return scene.store.collection(kind.resource).watch(scene.store.resource_version)
+class Follower:
+    """Sees the changes of a kind from now on."""
+
+    def __init__(self, scene: Scene, kind: Kind = FLOW_SCHEMA) -> None:
+        self.watcher = scene.store.collection(kind.resource).watch(scene.store.resource_version)
+
+    def seen(self) -> list[str]:
+        """The types of the changes since the last look."""
+        return [change.type.value for change in self.watcher.read(100)]
 
 
-def seen(watcher: Watcher) -> list[str]:
-    """The types of the changes since the last look."""
-    return [change.type.value for change in watcher.read(100)]
-
-
-async def update(scene: Scene, **metadata: Any) -> Written:  # noqa: ANN401  JSON
+async def update(scene: Scene, options: WriteOptions = TESTER, **metadata: Any) -> Written:  # noqa: ANN401  JSON
     """Change the metadata of the FlowSchema `f`; None takes a field away."""
 
     def change(obj: Object) -> Object:
-        for name, value in metadata.items():
-            if value is None:
-                obj["metadata"].pop(name, None)
-            else:
-                obj["metadata"][name] = value
-        return obj
+        new = {**obj["metadata"], **metadata}
+        return {**obj, "metadata": {name: new[name] for name in new if new[name] is not None}}
 
-    return await scene.registry.update(FLOW_SCHEMA, "", "f", change, TESTER)
+    return await scene.registry.update(FLOW_SCHEMA, "", "f", change, options)
 
 
 async def delete(scene: Scene, kind: Kind = FLOW_SCHEMA, **options: Any) -> Written:  # noqa: ANN401  of DeleteOptions
-    """Delete the FlowSchema `f`, the pod `p`, or the namespace `n`."""
-    namespace, name = {"FlowSchema": ("", "f"), "Pod": ("default", "p")}.get(kind.name, ("", "n"))
+    """Delete the FlowSchema `f`, or the pod `p`."""
+    namespace, name = ("default", "p") if kind is POD else ("", "f")
     return await scene.registry.delete(kind, namespace, name, DeleteOptions(**options))
 
 
-async def refusal(scene: Scene, kind: Kind, raw: Object, namespace: str = "") -> StatusError:
-    """Why an object cannot be created."""
+async def refusal(writing: Coroutine[Any, Any, object]) -> StatusError:
     with pytest.raises(StatusError) as error:
-        await scene.create(kind, raw, namespace)
+        await writing
     return error.value
 
 
-async def test_get() -> None:
-    """What is not there is not found; what is there has its kind and version."""
-    scene = Scene()
-    with pytest.raises(StatusError, match="not found"):
-        scene.registry.get(FLOW_SCHEMA, "", "f")
-    await scene.create(FLOW_SCHEMA, flow_schema())
-
-    found = scene.registry.get(FLOW_SCHEMA, "", "f")
-    assert ("FlowSchema", "f") == (found["kind"], found["metadata"]["name"])
-    assert [found] == scene.registry.objects(FLOW_SCHEMA)
-
-
-async def test_new_objects_have_what_the_server_sets() -> None:
-    """Uid, time, generation and version; nothing of it can be chosen."""
-    scene = Scene()
-    chosen: dict[str, Any] = {
-        "uid": "mine",
-        "creationTimestamp": "1999-01-01T00:00:00Z",
-        "deletionTimestamp": "1999-01-01T00:00:00Z",
-        "deletionGracePeriodSeconds": 7,
-        "generation": 9,
-        "selfLink": "/x",
-        "namespace": "n",
-    }
-    metadata = (await scene.create(FLOW_SCHEMA, flow_schema(**chosen)))["metadata"]
-
-    assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", metadata["uid"])
-    assert (NOW, 1, "2") == (
-        metadata["creationTimestamp"],
-        metadata["generation"],
-        metadata["resourceVersion"],
-    )
-    left = {"deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "namespace"}
-    assert set() == left & metadata.keys()
-
-
-async def test_names_are_generated() -> None:
-    """A prefix gets five characters; a name counts more than a prefix."""
-    scene = Scene()
+async def test_names_are_generated_until_none_is_left() -> None:
+    """A prefix gets five characters; a client hears that it may try again for another name."""
+    scene = Scene((FLOW_SCHEMA,))
     raw = flow_schema()
     raw["metadata"] = {"generateName": "g-"}
-    made = await scene.create(FLOW_SCHEMA, raw)
-    named = await scene.create(FLOW_SCHEMA, flow_schema("n", generateName="g-"))
+    first = await scene.create(FLOW_SCHEMA, copy.deepcopy(raw))
+    drawn = first["metadata"]["name"].removeprefix("g-")
 
-    assert re.fullmatch("g-[bcdfghjklmnpqrstvwxz2456789]{5}", made["metadata"]["name"])
-    assert "n" == named["metadata"]["name"]
+    class Unlucky:
+        """Draws eight times what is taken, then another."""
 
+        def __init__(self, left: int) -> None:
+            self.left = left
 
-class Unlucky:
-    """Draws the same always."""
+        def getrandbits(self, bits: int) -> int:
+            return bits
 
-    def getrandbits(self, bits: int) -> int:
-        """As many ones."""
-        return (1 << bits) - 1
+        def choices(self, _letters: str, k: int) -> list[str]:
+            self.left -= 1
+            return list(drawn if self.left >= 0 else "z" * k)
 
-    def choices(self, letters: str, k: int) -> list[str]:
-        """The first letter."""
-        return [letters[0]] * k
-
-
-async def test_no_name_is_left() -> None:
-    """The client is told to try again."""
-    scene = Scene()
-    unlucky: Any = Unlucky()
+    unlucky: Any = Unlucky(7)
     scene.registry = Registry((FLOW_SCHEMA,), scene.store, lambda: scene.now_s, unlucky)
-    raw = flow_schema()
-    raw["metadata"] = {"generateName": "g-"}
-    await scene.create(FLOW_SCHEMA, raw)
-    error = await refusal(scene, FLOW_SCHEMA, raw)
+    lucky = await scene.create(FLOW_SCHEMA, copy.deepcopy(raw))
+    unlucky.left = 8
+    error = await refusal(scene.create(FLOW_SCHEMA, copy.deepcopy(raw)))
 
+    assert (5, "g-zzzzz") == (len(drawn), lucky["metadata"]["name"])
     assert (409, "AlreadyExists", 1) == (error.code, error.reason, error.retry_after_s)
-    assert "g-bbbbb" == error.status()["details"]["name"]
-
-
-async def test_taken_names() -> None:
-    """One object of a name; nothing is stored of the second."""
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, flow_schema())
-    follower = watcher(scene, FLOW_SCHEMA)
-    error = await refusal(scene, FLOW_SCHEMA, flow_schema())
-
-    assert (409, "AlreadyExists") == (error.code, error.reason)
-    assert [] == seen(follower)
+    assert (error.details or {})["name"] == first["metadata"]["name"]
 
 
 async def test_new_objects_have_no_version() -> None:
     """A resource version that could be one is refused, but only where nothing else is wrong."""
     scene = Scene()
-    versioned = await refusal(scene, FLOW_SCHEMA, flow_schema(resourceVersion="7"))
-    invalid = await refusal(scene, FLOW_SCHEMA, flow_schema(precedence=-1, resourceVersion="7"))
+    versioned = await refusal(scene.create(FLOW_SCHEMA, flow_schema(resourceVersion="7")))
+    invalid = await refusal(scene.create(FLOW_SCHEMA, flow_schema("-", resourceVersion="7")))
     for version in ("0", "x"):
         await scene.create(FLOW_SCHEMA, flow_schema(f"f{version}", resourceVersion=version))
 
-    assert (500, "") == (versioned.code, versioned.reason)
-    assert 422 == invalid.code
+    assert (500, "", 422) == (versioned.code, versioned.reason, invalid.code)
     assert ["f0", "fx"] == scene.names(FLOW_SCHEMA)
 
 
 async def test_namespaces_have_to_be_there() -> None:
-    """Objects need a namespace that is there and is to stay."""
+    """Objects need a namespace that is there and is to stay, if the server has namespaces."""
     scene = Scene()
-    missing = await refusal(scene, POD_DISRUPTION_BUDGET, budget(), "n")
+    missing = await refusal(scene.create(POD_DISRUPTION_BUDGET, budget(), "n"))
     await scene.namespace("n")
     await scene.create(POD_DISRUPTION_BUDGET, budget(), "n")
     await scene.delete(NAMESPACE, "n")
-    ending = await refusal(scene, POD_DISRUPTION_BUDGET, budget("c"), "n")
+    ending = await refusal(scene.create(POD_DISRUPTION_BUDGET, budget("c"), "n"))
+    without = Scene((POD_DISRUPTION_BUDGET,))
+    await without.create(POD_DISRUPTION_BUDGET, budget(), "n")
 
     assert (404, {"name": "n", "kind": "namespaces"}) == (missing.code, missing.details)
     assert (403, "Forbidden") == (ending.code, ending.reason)
-    assert ["NamespaceTerminating"] == [
-        cause["reason"] for cause in (ending.details or {})["causes"]
-    ]
+    assert "because it is being terminated" in ending.message
+    assert "NamespaceTerminating" == (ending.details or {})["causes"][0]["reason"]
+    assert ["b"] == without.names(POD_DISRUPTION_BUDGET, "n")
 
 
-async def test_without_kind_of_namespaces() -> None:
-    """A server without namespaces does not ask for them."""
-    scene = Scene((POD_DISRUPTION_BUDGET,))
-    await scene.create(POD_DISRUPTION_BUDGET, budget(), "n")
-
-    assert ["b"] == scene.names(POD_DISRUPTION_BUDGET, "n")
-
-
-async def test_namespace_of_the_request() -> None:
-    """An object is not put where it does not want to be."""
+async def test_nobody_hears_of_dry_runs_or_of_no_change() -> None:
+    """The response is what it would be, but for the version."""
     scene = Scene()
-    await scene.namespace()
-    error = await refusal(scene, POD_DISRUPTION_BUDGET, budget(namespace="m"), "default")
-
-    assert 400 == error.code
-
-
-async def test_dry_runs_of_creation() -> None:
-    """The answer is what it would be, but for the version; nobody hears of it."""
-    scene = Scene()
-    follower = watcher(scene, FLOW_SCHEMA)
-    obj = {**flow_schema(), "status": {}}
-    written = await scene.registry.create(FLOW_SCHEMA, "", obj, DRY)
-
-    assert written.is_created
-    assert "resourceVersion" not in written.obj["metadata"]
-    assert ([], []) == (scene.names(FLOW_SCHEMA), seen(follower))
-
-
-async def test_updates() -> None:
-    """A change of the specification counts; one of nothing is not even stored."""
-    scene = Scene()
-    created = await scene.create(FLOW_SCHEMA, flow_schema())
-    follower = watcher(scene, FLOW_SCHEMA)
-    same = await update(scene)
-    labelled = await update(scene, labels={"a": "b"})
-    changed = await scene.change(
-        FLOW_SCHEMA, "f", {"spec": {**created["spec"], "matchingPrecedence": 7}}
-    )
-
-    assert created == same.obj
-    assert 1 == labelled.obj["metadata"]["generation"]
-    assert 2 == changed["metadata"]["generation"]
-    assert ["MODIFIED", "MODIFIED"] == seen(follower)
-
-
-async def test_updates_of_what_is_not_there() -> None:
-    """404, also where the client says which one he means."""
-    scene = Scene()
-    for uid in ("", "u"):
-        with pytest.raises(StatusError) as error:
-            await scene.registry.update(FLOW_SCHEMA, "", "f", dict, TESTER, uid=uid)
-        assert 404 == error.value.code
-
-
-async def test_uids_stay() -> None:
-    """Another uid than it has is wrong for an object, whoever says so by a patch."""
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, flow_schema())
-    with pytest.raises(StatusError) as error:
-        await update(scene, uid="u")
-
-    assert 422 == error.value.code
-    assert ["metadata.uid"] == [each["field"] for each in (error.value.details or {})["causes"]]
-
-
-@pytest.mark.parametrize(("version", "code"), [("1", 409), ("x", 500)])
-async def test_stale_updates(version: str, code: int) -> None:
-    """Who saw another state than the newest does not replace it."""
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, flow_schema())
-    with pytest.raises(StatusError) as error:
-        await update(scene, resourceVersion=version)
-
-    assert code == error.value.code
-
-
-async def test_dry_runs_of_updates() -> None:
-    """Nothing changes."""
-    scene = Scene()
-    before = await scene.create(FLOW_SCHEMA, flow_schema())
-    follower = watcher(scene, FLOW_SCHEMA)
-
-    def change(obj: Object) -> Object:
-        obj["spec"]["matchingPrecedence"] = 7
-        return obj
-
-    written = await scene.registry.update(FLOW_SCHEMA, "", "f", change, DRY)
-    assert 7 == written.obj["spec"]["matchingPrecedence"]
-    assert before == scene.registry.get(FLOW_SCHEMA, "", "f")
-    assert [] == seen(follower)
-
-
-async def test_status() -> None:
-    """Writes to the status change nothing else, and others do not change it."""
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, flow_schema())
-    condition = {"type": "Dangling", "status": "True"}
-    both = {"status": {"conditions": [condition]}, "spec": flow_schema(precedence=9)["spec"]}
-    status = await scene.change(FLOW_SCHEMA, "f", both, subresource="status")
-    spec = await scene.change(FLOW_SCHEMA, "f", {**both, "status": {}})
-
-    assert (1000, 1) == (status["spec"]["matchingPrecedence"], status["metadata"]["generation"])
-    assert "True" == status["status"]["conditions"][0]["status"]
-    assert (9, status["status"]) == (spec["spec"]["matchingPrecedence"], spec["status"])
-
-
-async def test_repeated_owners() -> None:
-    """The same owner twice is one owner, and a warning."""
-    scene = Scene()
-    owner = {"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "u"}
-    raw = {**flow_schema(ownerReferences=[owner, dict(owner)]), "status": {}}
-    warnings: list[str] = []
-    options = WriteOptions(TESTER.manager, warn=warnings.extend)
-    created = await scene.registry.create(FLOW_SCHEMA, "", raw, options)
-    updated = await update(scene, ownerReferences=[owner, dict(owner)])
-
-    for written in (created, updated):
-        assert [owner] == written.obj["metadata"]["ownerReferences"]
-    assert ["duplicate UID(s) observed: u"] == [text.rpartition("; ")[2] for text in warnings]
-
-
-async def apply(scene: Scene, patch: Object, manager: str = "m1", **how: Any) -> Written:  # noqa: ANN401  flags
-    """Apply a configuration to the FlowSchema `f`."""
-    subresource = how.pop("subresource", "")
-    options = WriteOptions(manager, how.pop("is_dry_run", False), subresource=subresource)
-    how.setdefault("force", False)
-    return await scene.registry.apply(FLOW_SCHEMA, "", "f", patch, options, **how)
-
-
-async def test_apply() -> None:
-    """A configuration makes an object, changes nothing again, and meets with other owners."""
-    scene = Scene()
-    created = await apply(scene, flow_schema())
-    follower = watcher(scene, FLOW_SCHEMA)
-    again = await apply(scene, flow_schema())
-    with pytest.raises(OwnershipConflicts):
-        await apply(scene, flow_schema(precedence=7), "m2")
-    assert [] == seen(follower)
-    forced = await apply(scene, flow_schema(precedence=7), "m2", force=True)
-
+    follower = Follower(scene)
+    obj = completed(FLOW_SCHEMA, flow_schema())
+    created = await scene.registry.create(FLOW_SCHEMA, "", obj, DRY)
     assert created.is_created
-    assert not again.is_created
-    assert created.obj == again.obj
-    assert 7 == forced.obj["spec"]["matchingPrecedence"]
-    assert ["MODIFIED"] == seen(follower)
+    assert "resourceVersion" not in created.obj["metadata"]
+    patch = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", **flow_schema()}
+    applied = await scene.registry.apply(FLOW_SCHEMA, "", "f", patch, DRY, force=False)
+    assert applied.is_created
+    assert ([], []) == (scene.names(FLOW_SCHEMA), follower.seen())
+    await scene.create(FLOW_SCHEMA, flow_schema(**HELD))
+    labelled = await update(scene, DRY, labels={"a": "b"})
+    ending = await delete(scene, is_dry_run=True)
+    same = await update(scene)
+    assert {"a": "b"} == labelled.obj["metadata"]["labels"]
+    assert NOW == ending.obj["metadata"]["deletionTimestamp"]
+    assert scene.registry.get(FLOW_SCHEMA, "", "f") == same.obj
+    assert ["ADDED"] == follower.seen()
+    await delete(scene)
+    assert ["MODIFIED"] == follower.seen()
+    released = await update(scene, DRY, finalizers=None)
+    assert released.is_gone
+    assert (["f"], []) == (scene.names(FLOW_SCHEMA), follower.seen())
 
 
-async def test_apply_in_dry_run() -> None:
-    """Nothing is made."""
-    scene = Scene()
-
-    assert (await apply(scene, flow_schema(), is_dry_run=True)).is_created
-    assert [] == scene.names(FLOW_SCHEMA)
-
-
-@pytest.mark.parametrize(
-    ("patch", "how", "code"),
-    [
-        pytest.param(flow_schema(uid="u"), {}, 409, id="uid-of-nothing"),
-        pytest.param(flow_schema(), {"subresource": "status"}, 404, id="status-of-nothing"),
-        pytest.param(flow_schema("g"), {}, 400, id="other-name"),
-        pytest.param({**flow_schema(), "spec": {"bogus": 1}}, {}, 500, id="unknown-field"),
-        pytest.param({**flow_schema(), "spec": {"matchingPrecedence": "x"}}, {}, 500, id="type"),
-        pytest.param(flow_schema(managedFields=[{}]), {}, 400, id="managed-fields"),
-    ],
-)
-async def test_apply_refused(patch: Object, how: dict[str, Any], code: int) -> None:
-    """A configuration is of the object of the path, and of its kind."""
-    scene = Scene()
-    with pytest.raises(StatusError) as error:
-        await apply(scene, patch, **how)
-
-    assert code == error.value.code
-    assert [] == scene.names(FLOW_SCHEMA)
-
-
-async def test_delete() -> None:
-    """What nothing holds is gone at once, as it was."""
-    scene = Scene()
-    created = await scene.create(FLOW_SCHEMA, flow_schema())
-    follower = watcher(scene, FLOW_SCHEMA)
-    dry = await delete(scene, is_dry_run=True)
-    assert (created, []) == (dry.obj, seen(follower))
-    written = await delete(scene)
-
-    assert dry.is_gone
-    assert written.is_gone
-    assert "deletionTimestamp" not in written.obj["metadata"]
-    assert ([], ["DELETED"]) == (scene.names(FLOW_SCHEMA), seen(follower))
-
-
-async def test_held_objects() -> None:
-    """What a finalizer holds goes with it; watchers see it go as it was stored last."""
+async def test_watchers_see_held_objects_go_as_they_were_stored_last() -> None:
     scene = Scene()
     await scene.create(FLOW_SCHEMA, flow_schema(**HELD))
-    follower = watcher(scene, FLOW_SCHEMA)
+    follower = Follower(scene)
     marked = await delete(scene)
-    assert ["MODIFIED"] == seen(follower)
     again = await delete(scene)
-    assert (marked.obj, []) == (again.obj, seen(follower))
+    assert ["MODIFIED"] == follower.seen()
     released = await update(scene, finalizers=None)
-    (change,) = follower.read(10)
+    (change,) = follower.watcher.read(10)
 
     metadata = marked.obj["metadata"]
-    assert not marked.is_gone
+    assert marked == again
     assert (NOW, 0, 2) == (
         metadata["deletionTimestamp"],
         metadata["deletionGracePeriodSeconds"],
@@ -395,37 +187,7 @@ async def test_held_objects() -> None:
     assert b"example.com/hold" in change.entry.data
 
 
-async def test_held_objects_in_dry_run() -> None:
-    """Nothing goes, and nothing is marked."""
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, flow_schema(**HELD))
-    dry = await delete(scene, is_dry_run=True)
-    version = scene.store.resource_version
-    assert "deletionTimestamp" in dry.obj["metadata"]
-    assert "deletionTimestamp" not in scene.registry.get(FLOW_SCHEMA, "", "f")["metadata"]
-    await delete(scene)
-
-    def release(obj: Object) -> Object:
-        obj["metadata"].pop("finalizers")
-        return obj
-
-    written = await scene.registry.update(FLOW_SCHEMA, "", "f", release, DRY)
-    assert written.is_gone
-    assert ["f"] == scene.names(FLOW_SCHEMA)
-    assert version + 1 == scene.store.resource_version
-
-
-async def test_no_new_finalizers() -> None:
-    """What is going is not held by anything new."""
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, flow_schema(**HELD))
-    await delete(scene)
-    with pytest.raises(StatusError) as error:
-        await update(scene, finalizers=["example.com/hold", "example.com/more"])
-
-    assert 422 == error.value.code
-
-
+@pytest.mark.parametrize("is_marked", [False, True])
 @pytest.mark.parametrize(
     ("before", "propagation", "expected"),
     [
@@ -434,26 +196,24 @@ async def test_no_new_finalizers() -> None:
         pytest.param(["orphan"], "Foreground", ["foregroundDeletion"], id="instead"),
         pytest.param(["a.b/c"], "Orphan", ["a.b/c", "orphan"], id="beside"),
         pytest.param(["orphan"], "", ["orphan"], id="as-it-is"),
-        pytest.param(["orphan"], "Background", None, id="background"),
-        pytest.param([], "Background", None, id="nothing"),
+        pytest.param(["orphan"], "Background", [], id="background"),
+        pytest.param([], "Background", [], id="nothing"),
     ],
 )
-async def test_propagation(before: list[str], propagation: str, expected: list[str] | None) -> None:
+async def test_propagation(
+    before: list[str], propagation: str, expected: list[str], *, is_marked: bool
+) -> None:
     """What becomes of dependents is a finalizer, which counts even once the deletion began."""
-    for is_marked in (False, True):
-        scene = Scene()
-        metadata: dict[str, Any] = {"finalizers": [*before, "x.y/z"]} if is_marked else {}
-        await scene.create(FLOW_SCHEMA, flow_schema(**(metadata or {"finalizers": before})))
-        if is_marked:
-            await delete(scene)
-        written = await delete(scene, propagation=propagation)
+    scene = Scene()
+    other = ["x.y/z"] if is_marked else []
+    await scene.create(FLOW_SCHEMA, flow_schema(finalizers=[*before, *other]))
+    if is_marked:
+        await delete(scene)
+    written = await delete(scene, propagation=propagation)
 
-        finalizers = written.obj["metadata"].get("finalizers")
-        if is_marked:
-            assert sorted([*(expected or []), "x.y/z"]) == sorted(finalizers)
-        else:
-            assert (expected is None) == written.is_gone
-            assert written.is_gone or expected == finalizers
+    assert written.is_gone == (not expected and not other)
+    if not written.is_gone:
+        assert sorted([*expected, *other]) == sorted(written.obj["metadata"]["finalizers"])
 
 
 @pytest.mark.parametrize(
@@ -471,110 +231,46 @@ async def test_propagation_by_default(before: list[str], expected: list[str]) ->
     assert expected == written.obj["metadata"]["finalizers"]
 
 
-async def running_pod(scene: Scene, **metadata: Any) -> None:  # noqa: ANN401  JSON
-    """Create a namespace with a pod on a node."""
-    await scene.namespace()
-    raw = pod(**metadata)
-    raw["spec"]["nodeName"] = "n"
-    await scene.create(POD, raw, "default")
-
-
 async def test_grace() -> None:
     """A pod gets time to end, sooner if someone wants it so, never later."""
     scene = Scene()
-    await running_pod(scene)
-    follower = watcher(scene, POD)
+    await scene.namespace()
+    await scene.pod("p")
+    follower = Follower(scene, POD)
+    dry = await delete(scene, POD, is_dry_run=True, grace_period_s=0)
+    assert (True, []) == (dry.is_gone, follower.seen())
     marked = await delete(scene, POD)
     scene.now_s += 5
     later = await delete(scene, POD, grace_period_s=60)
     same = await delete(scene, POD)
-    assert ["MODIFIED"] == seen(follower)
+    assert ["MODIFIED"] == follower.seen()
     sooner = await delete(scene, POD, grace_period_s=10)
-    assert ["MODIFIED"] == seen(follower)
+    assert ["MODIFIED"] == follower.seen()
     gone = await delete(scene, POD, grace_period_s=0)
 
     assert "2001-09-09T01:47:10Z" == marked.obj["metadata"]["deletionTimestamp"]
     assert 30 == marked.obj["metadata"]["deletionGracePeriodSeconds"]
-    assert marked.obj == later.obj == same.obj
+    assert marked == later == same
     assert "2001-09-09T01:46:50Z" == sooner.obj["metadata"]["deletionTimestamp"]
-    assert gone.is_gone
-    assert 0 == gone.obj["metadata"]["deletionGracePeriodSeconds"]
-    assert ["MODIFIED", "DELETED"] == seen(follower)
+    assert (True, 0) == (gone.is_gone, gone.obj["metadata"]["deletionGracePeriodSeconds"])
+    assert ["MODIFIED", "DELETED"] == follower.seen()
 
 
 async def test_grace_of_held_pods() -> None:
-    """A pod whose time is over stays for its finalizers, and goes with them."""
-    scene = Scene()
-    await running_pod(scene, **HELD)
-    held = await delete(scene, POD, grace_period_s=0)
-    again = await delete(scene, POD, grace_period_s=0)
-    released = await scene.registry.update(
-        POD,
-        "default",
-        "p",
-        lambda obj: {
-            **obj,
-            "metadata": {k: v for k, v in obj["metadata"].items() if k != "finalizers"},
-        },
-        TESTER,
-    )
-
-    assert not held.is_gone
-    assert held.obj == again.obj
-    assert released.is_gone
-
-
-async def test_grace_in_dry_run() -> None:
-    """Nobody hears of it."""
-    scene = Scene()
-    await running_pod(scene)
-    follower = watcher(scene, POD)
-    written = await delete(scene, POD, is_dry_run=True, grace_period_s=0)
-
-    assert written.is_gone
-    assert "deletionTimestamp" in written.obj["metadata"]
-    assert [] == seen(follower)
-
-
-async def test_namespaces_end_in_steps() -> None:
-    """A namespace shows that it ends, and stays until it is finalized."""
-    scene = Scene()
-    await scene.namespace("n")
-    marked = await delete(scene, NAMESPACE)
-    again = await delete(scene, NAMESPACE, propagation="Orphan")
-    done = await scene.change(NAMESPACE, "n", {"spec": {}}, subresource="finalize")
-
-    assert "Terminating" == marked.obj["status"]["phase"]
-    assert "deletionGracePeriodSeconds" not in marked.obj["metadata"]
-    assert marked.obj == again.obj
-    assert "finalizers" not in done["spec"]
-    assert [] == scene.names(NAMESPACE)
-
-
-async def test_immortal_namespaces() -> None:
-    """Some namespaces stay."""
+    """A pod whose time is cut short stays for its finalizers, until now at the latest."""
     scene = Scene()
     await scene.namespace()
-    with pytest.raises(StatusError) as error:
-        await scene.delete(NAMESPACE, "default")
+    await scene.pod("p", **HELD)
+    await delete(scene, POD)
+    held = await delete(scene, POD, grace_period_s=0)
+    again = await delete(scene, POD, grace_period_s=0)
 
-    assert (403, "Forbidden") == (error.value.code, error.value.reason)
-
-
-async def test_preconditions() -> None:
-    """Only the object that is meant is deleted."""
-    scene = Scene()
-    created = (await scene.create(FLOW_SCHEMA, flow_schema()))["metadata"]
-    wrongs: list[dict[str, Any]] = [{"uid": "u"}, {"resource_version": "1"}]
-    for wrong in wrongs:
-        with pytest.raises(StatusError) as error:
-            await delete(scene, **wrong)
-        assert 409 == error.value.code
-    with pytest.raises(StatusError, match="not found"):
-        await scene.registry.delete(FLOW_SCHEMA, "", "g", DeleteOptions())
-    written = await delete(scene, uid=created["uid"], resource_version=created["resourceVersion"])
-
-    assert written.is_gone
+    assert held == again
+    assert (False, NOW, 2) == (
+        held.is_gone,
+        held.obj["metadata"]["deletionTimestamp"],
+        held.obj["metadata"]["generation"],
+    )
 
 
 async def test_admission_may_refuse() -> None:
@@ -582,28 +278,197 @@ async def test_admission_may_refuse() -> None:
     scene = Scene()
     await scene.namespace()
     spec = {"containers": [{"name": "c", "image": "i"}], "priorityClassName": "mine"}
-    for metadata, name in (
-        ({"name": "p"}, "p"),
-        ({"generateName": "p-"}, "p-"),
-        ({}, "Unknown"),
-    ):
-        with pytest.raises(StatusError) as caught:
-            await scene.create(POD, {"metadata": metadata, "spec": spec}, "default")
+    for metadata, name in (({"generateName": "p-"}, "p-"), ({}, "Unknown")):
+        error = await refusal(scene.create(POD, {"metadata": metadata, "spec": spec}, "default"))
         text = f'pods "{name}" is forbidden: no PriorityClass with name mine was found'
-        assert (403, "Forbidden", text) == (
-            caught.value.code,
-            caught.value.reason,
-            caught.value.message,
-        )
+        assert (403, "Forbidden", text) == (error.code, error.reason, error.message)
 
 
-async def test_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is too large to be stored fails as it does with etcd."""
+async def test_objects_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They fail as they do with etcd."""
     monkeypatch.setattr("apfproxy.apiserver.store.store.LARGEST_OBJECT_BYTES", 1000)
-    error = await refusal(Scene(), FLOW_SCHEMA, flow_schema(annotations={"a": "x" * 1000}))
+    large = flow_schema(annotations={"a": "x" * 1000})
+    error = await refusal(Scene().create(FLOW_SCHEMA, large))
 
-    assert (500, "", "etcdserver: request is too large") == (
-        error.code,
-        error.reason,
-        error.message,
+    text = "etcdserver: request is too large"
+    assert (500, "", text) == (error.code, error.reason, error.message)
+
+
+async def test_warnings_come_before_a_refusal() -> None:
+    """A client hears of what was found until an object was refused."""
+    scene = Scene()
+    await scene.create(FLOW_SCHEMA, flow_schema())
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "u"}
+    warnings: list[str] = []
+    options = WriteOptions("tester", warn=warnings.extend)
+    bad = update(scene, options, ownerReferences=[owner, owner], labels={"-": ""})
+
+    assert 422 == (await refusal(bad)).code
+    assert ["observed: u"] == [text[-11:] for text in warnings]
+
+
+@pytest.mark.parametrize(("size", "is_here"), [(LARGE_BYTES - 1, True), (LARGE_BYTES, False)])
+async def test_large_writes_are_computed_in_a_thread(size: int, *, is_here: bool) -> None:
+    """Meanwhile the loop goes on, and the collector rests."""
+    done = threading.Event()
+    asyncio.get_running_loop().call_later(0, done.set)
+
+    def work() -> tuple[threading.Thread, bool]:
+        assert is_here or done.wait(10)
+        return threading.current_thread(), gc.isenabled()
+
+    thread, is_enabled = await compute(size, work)
+    assert is_here == (threading.current_thread() is thread) == is_enabled
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_collector_rests_for_all(*, is_on: bool) -> None:
+    """It works again when the last that wants it to rest is through, unless it never worked."""
+    pause = CollectorPause()
+    try:
+        if not is_on:
+            gc.disable()
+        with pause.hold():
+            with pause.hold():
+                assert not gc.isenabled()
+            assert not gc.isenabled()
+        assert is_on == gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def racing(race: Callable[[], Coroutine[Any, Any, object]]) -> Callable[[], None]:
+    """Does something on the event loop, once, from the thread that this is called in."""
+    loop = asyncio.get_running_loop()
+    left = [race]
+
+    def run() -> None:
+        if left:
+            asyncio.run_coroutine_threadsafe(left.pop()(), loop).result(10)
+
+    return run
+
+
+async def test_large_writes_take_turns() -> None:
+    """A second large one waits; a small one does not, and goes on in the midst of the first."""
+    scene = Scene()
+    for name in "abc":
+        await scene.create(FLOW_SCHEMA, flow_schema(name))
+    order: list[str] = []
+
+    async def write(name: str, options: WriteOptions, race: Callable[[], None]) -> None:
+        def change(obj: Object) -> Object:
+            race()
+            order.append(name)
+            return obj
+
+        await scene.registry.update(FLOW_SCHEMA, "", name, change, options)
+
+    tasks: list[asyncio.Task[None]] = []
+
+    async def others() -> None:
+        tasks.append(asyncio.create_task(write("b", LARGE, lambda: None)))
+        await asyncio.sleep(0)
+        await write("c", TESTER, lambda: None)
+
+    await write("a", LARGE, racing(others))
+    await asyncio.gather(*tasks)
+    assert ["c", "a", "b"] == order
+
+
+@pytest.mark.parametrize(
+    ("race", "says_version", "code"),
+    [("update", False, 200), ("update", True, 409), ("delete", False, 404)],
+)
+async def test_a_large_update_of_what_changes(race: str, code: int, *, says_version: bool) -> None:
+    """It is made again of what is there then: neither change is lost, unless one is refused."""
+    scene = Scene()
+    sent = await scene.create(FLOW_SCHEMA, flow_schema())
+    labels = {"from": "other"}
+    run = racing(lambda: update(scene, labels=labels) if race == "update" else delete(scene))
+
+    def change(obj: Object) -> Object:
+        run()
+        if says_version:
+            return copy.deepcopy(sent)
+        obj["metadata"]["annotations"] = {"from": "large"}
+        return obj
+
+    writing = scene.registry.update(FLOW_SCHEMA, "", "f", change, LARGE)
+    if code == 200:
+        metadata = (await writing).obj["metadata"]
+        assert (labels, {"from": "large"}) == (metadata["labels"], metadata["annotations"])
+    else:
+        assert code == (await refusal(writing)).code
+
+
+async def test_a_namespace_that_ends_during_a_large_creation() -> None:
+    """What is created while its namespace goes is refused, as if it had come later."""
+    scene = Scene()
+    await scene.namespace("n")
+    race = racing(lambda: scene.delete(NAMESPACE, "n"))
+
+    def prepare(obj: Object) -> None:
+        race()
+        POD.rules.prepare_create(obj)
+
+    rules = msgspec.structs.replace(POD.rules, prepare_create=prepare)
+    kind = msgspec.structs.replace(POD, rules=rules)
+    obj = completed(POD, pod("p", namespace="n"))
+
+    assert 403 == (await refusal(scene.registry.create(kind, "n", obj, LARGE))).code
+    assert scene.store.head(POD.resource, "n", "p") is None
+
+
+ANNOTATIONS = {"large": "x" * LARGE_BYTES}
+ANNOTATED: Object = {"metadata": {"annotations": ANNOTATIONS}}
+NAMED: Object = {"metadata": {"name": "f", "annotations": ANNOTATIONS}}
+CONFIGURATION = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", **ANNOTATED}
+OPERATIONS = [{"op": "add", "path": "/metadata/annotations", "value": ANNOTATIONS}]
+
+
+@pytest.mark.parametrize(
+    ("method", "content_type", "body", "labels"),
+    [
+        pytest.param("PUT", "", {**flow_schema(), **NAMED}, None, id="put"),
+        pytest.param("PATCH", MERGE, ANNOTATED, {"a": "b"}, id="merge-patch"),
+        pytest.param("PATCH", STRATEGIC, ANNOTATED, {"a": "b"}, id="strategic-merge-patch"),
+        pytest.param("PATCH", JSON_PATCH, OPERATIONS, {"a": "b"}, id="json-patch"),
+        pytest.param("PATCH", APPLY, CONFIGURATION, {"a": "b"}, id="apply"),
+    ],
+)
+async def test_a_large_request_is_tried_again(
+    method: str,
+    content_type: str,
+    body: object,
+    labels: object,
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The object changes before the hand-over: both writes count, one after the other."""
+    await site.send("POST", SCHEMAS, flow_schema())
+    race = racing(
+        lambda: site.send(
+            "PATCH", f"{SCHEMAS}/f", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE
+        )
     )
+    threads: list[threading.Thread] = []
+    for name, made_by in (("updated", Write.updated), ("applied", Write.applied)):
+
+        def raced(*args: Any, work: Any = made_by, **how: Any) -> Any:  # noqa: ANN401
+            made = work(*args, **how)
+            threads.append(threading.current_thread())
+            if len(threads) == 1:
+                race()
+            return made
+
+        monkeypatch.setattr(Write, name, raced)
+    path = f"{SCHEMAS}/f?fieldManager=m"
+    response = await site.send(method, path, body, content_type=content_type)
+    metadata = response.body["metadata"]
+
+    assert 200 == response.status, response.body
+    assert [False, True, False] == [each is threading.current_thread() for each in threads]
+    assert ANNOTATIONS == metadata["annotations"]
+    assert labels == metadata.get("labels")
