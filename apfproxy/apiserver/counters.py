@@ -1,12 +1,15 @@
-"""Plain integers of the API server that `observe` reads at scrape."""
+"""Plain integers of the API server that its metrics page reads at scrape."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from apfproxy.flowcontrol.meters import NS_PER_S, Histogram
+from apfproxy.flowcontrol.meters import NS_PER_S, Histogram, KindMeter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 REQUEST_BOUNDS_S = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30,
@@ -14,13 +17,16 @@ REQUEST_BOUNDS_S = (
 )  # fmt: skip
 """Kubernetes' buckets of `apiserver_request_duration_seconds`."""
 REQUEST_BOUNDS_NS = tuple(round(bound * NS_PER_S) for bound in REQUEST_BOUNDS_S)
+RESPONSE_BOUNDS = tuple(10**digits for digits in range(3, 10))
+EVENT_BOUNDS = tuple(1024 << doublings for doublings in range(8))
+"""Bytes; Kubernetes' buckets."""
 
 COMMIT_BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 """An fsync takes half a millisecond on a good disk, and seconds on a failing one."""
 COMMIT_BOUNDS_NS = tuple(round(bound * NS_PER_S) for bound in COMMIT_BOUNDS_S)
 
-MUTATING, READ_ONLY = "mutating", "readOnly"
-"""Kinds of requests, in the words of Kubernetes' metrics."""
+Resource = tuple[str, str, str]
+"""Group, version and plural name."""
 
 
 class RequestLabels(NamedTuple):
@@ -49,27 +55,32 @@ class RequestCounters:
 
     Attributes:
         by_code: HTTP status to requests that ended with it; 0 for those whose client left before.
-        duration_ns: From the head of the request to the end of its answer.
-        long_running: Watches that are open now.
+        duration_ns: From the head of the request to the end of its response.
+        response_bytes: Of reads.
     """
 
     by_code: Counter[int] = field(default_factory=Counter)
     duration_ns: Histogram = field(default_factory=lambda: Histogram(REQUEST_BOUNDS_NS))
-    long_running: int = 0
+    response_bytes: Histogram = field(default_factory=lambda: Histogram(RESPONSE_BOUNDS))
 
-    def end(self, code: int, duration_ns: int) -> None:
-        """Count a request that ended."""
-        self.by_code[code] += 1
-        self.duration_ns.observe(duration_ns)
+
+class WatchMeter(NamedTuple):
+    """Learns of one watch when its initial events are written, and how large its events are."""
+
+    on_initial: Callable[[], None]
+    sizes: Histogram
 
 
 @dataclass(slots=True)
 class ApiServerCounters:
-    """Counts of the API server; those of requests in flight are gauges, all others only grow.
+    """Counts of the API server; those of open requests are gauges, all others only grow.
 
     Attributes:
-        requests: By their labels.
-        in_flight: Current requests, of `MUTATING` and `READ_ONLY` ones; without watches.
+        in_flight: Current requests by kind; without watches that have their initial events.
+        long_running: Watches that are open now.
+        terminations: Labels and code of requests that the server ended in self-defence.
+        event_bytes: Resource to the sizes of events that its watches were sent.
+        removals: Deprecated resources, with the Kubernetes version that has them no more.
         injected_faults: Kind of fault to the number of requests that got it.
         commit_ns: Of batches of writes that are kept, from hand-over to fsync.
         committed_changes: That are kept.
@@ -79,7 +90,13 @@ class ApiServerCounters:
     requests: defaultdict[RequestLabels, RequestCounters] = field(
         default_factory=lambda: defaultdict(RequestCounters)
     )
-    in_flight: dict[str, int] = field(default_factory=lambda: {MUTATING: 0, READ_ONLY: 0})
+    in_flight: KindMeter = field(default_factory=lambda: KindMeter(0))
+    long_running: Counter[RequestLabels] = field(default_factory=Counter)
+    terminations: Counter[tuple[RequestLabels, int]] = field(default_factory=Counter)
+    event_bytes: defaultdict[Resource, Histogram] = field(
+        default_factory=lambda: defaultdict(lambda: Histogram(EVENT_BOUNDS))
+    )
+    removals: Mapping[Resource, str] = field(default_factory=dict)
     injected_faults: Counter[str] = field(default_factory=Counter)
     commit_ns: Histogram = field(default_factory=lambda: Histogram(COMMIT_BOUNDS_NS))
     committed_changes: int = 0

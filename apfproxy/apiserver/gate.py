@@ -1,33 +1,37 @@
 """Before the API's handler: counts requests, and delays or fails them for load tests.
 
 A watch is part of the load until its initial events are written; then it only counts as open.
+
+Source: Kubernetes, apiserver's `endpoints/metrics`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import time
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apfproxy.apiserver.counters import MUTATING, READ_ONLY, RequestLabels
+from apfproxy.apiserver.counters import RequestLabels, WatchMeter
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.load import Fault
 from apfproxy.apiserver.patches import APPLY_PATCH
 from apfproxy.apiserver.responses import failure
-from apfproxy.apiserver.watches import ON_INITIAL
-from apfproxy.flowcontrol.meters import NS_PER_S
+from apfproxy.apiserver.watches import METER
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from aiohttp.typedefs import Handler
 
     from apfproxy.apiserver.counters import ApiServerCounters
     from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.load import Load
+    from apfproxy.flowcontrol.meters import RequestCount
 
 STALL_S = 60.0
 """How long a stalled request lasts; Kubernetes' time limit for requests."""
@@ -39,9 +43,29 @@ RESET_S = 1.0
 NO_ATTRIBUTES = RequestAttributes(is_resource_request=False, path="", verb="")
 METHOD_VERBS = {"GET": "GET", "HEAD": "GET", "POST": "POST", "PUT": "PUT", "PATCH": "PATCH",
                 "DELETE": "DELETE"}  # fmt: skip
-COLLECTION_VERBS = {"list": "LIST", "watch": "WATCH", "deletecollection": "DELETECOLLECTION"}
+COLLECTION_VERBS = {"list": "LIST", "watch": "WATCH", "deletecollection": "DELETE"}
 OTHER = "other"
-SUBRESOURCES = frozenset({"", "status", "finalize", "eviction"})
+SUBRESOURCES = frozenset({"", "status", "finalize", "eviction", "scale"})
+WATCH_PATH = re.compile("/(?:api|apis/[^/]*)/[^/]*/watch/")
+"""How the deprecated paths of watches begin."""
+REMOVAL = re.compile(r"unavailable in v([0-9.]+)\+")
+"""Part of the warning that a deprecated version carries."""
+
+
+class Share:
+    """The part that a request has in the load, until `leave` is called, which may happen twice."""
+
+    def __init__(self, count: RequestCount, on_left: Callable[[], None], now_ns: int) -> None:
+        self._count = count
+        self._on_left = on_left
+        self._has_left = False
+        count.begin(now_ns)
+
+    def leave(self) -> None:
+        if not self._has_left:
+            self._has_left = True
+            self._count.end(time.monotonic_ns())
+            self._on_left()
 
 
 class Gate:
@@ -59,36 +83,49 @@ class Gate:
     ) -> None:
         self._handler = handler
         self._counters = counters
+        self._executing = [kind.executing for kind in counters.in_flight.kinds]
         self._load = load
-        self._resources = frozenset(
-            (kind.group, version.name, kind.plural) for kind in kinds for version in kind.versions
-        )
+        removals = {
+            (kind.group, version.name, kind.plural): REMOVAL.search(version.deprecation)
+            for kind in kinds
+            for version in kind.versions
+        }
+        self._resources = frozenset(removals)
+        counters.removals = {resource: found[1] for resource, found in removals.items() if found}
         self._ending = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
-        now = asyncio.get_running_loop().time
-        started_s = now()
+        started_ns = time.monotonic_ns()
+        counters = self._counters
         attributes = attributes_of(request)
-        counters = self._counters.requests[self._labels(request, attributes)]
-        code = 0
-        share = contextlib.ExitStack()
-        share.enter_context(self._in_flight(MUTATING if attributes.is_mutating else READ_ONLY))
+        labels = self._labels(request, attributes)
+        share = Share(self._executing[attributes.is_mutating], self._on_left, started_ns)
+        self._idle.clear()
+        code, response = 0, None
         if attributes.long_running:
-            counters.long_running += 1
-            ON_INITIAL.set(share.close)
+            counters.long_running[by_attributes(labels, attributes)] += 1
+            METER.set(WatchMeter(share.leave, counters.event_bytes[labels[1:4]]))
             code = 200  # what the client of a watch has seen if it leaves
         try:
-            response = await self._answer(request, attributes)
+            response = await self._answer(request, attributes, labels)
             code = response.status
         finally:
-            share.close()
+            share.leave()
             if attributes.long_running:
-                counters.long_running -= 1
-            counters.end(code, round((now() - started_s) * NS_PER_S))
+                counters.long_running[by_attributes(labels, attributes)] -= 1
+            ended = counters.requests[labels]
+            ended.by_code[code] += 1
+            ended.duration_ns.observe(time.monotonic_ns() - started_ns)
+            if code and request.method == "GET" and not is_watch_path(attributes):
+                ended.response_bytes.observe(size_of(request, response))
         return response
+
+    def _on_left(self) -> None:
+        if not any(count.count for count in self._executing):
+            self._idle.set()
 
     async def drain(self, timeout_s: float) -> None:
         """Wait until only watches are open; stalled requests end at once."""
@@ -97,26 +134,13 @@ class Gate:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
 
-    @contextlib.contextmanager
-    def _in_flight(self, kind: str) -> Iterator[None]:
-        """Count a request as part of the load."""
-        in_flight = self._counters.in_flight
-        in_flight[kind] += 1
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            in_flight[kind] -= 1
-            if not any(in_flight.values()):
-                self._idle.set()
-
     async def _answer(
-        self, request: web.Request, attributes: RequestAttributes
+        self, request: web.Request, attributes: RequestAttributes, labels: RequestLabels
     ) -> web.StreamResponse:
         load = self._load
         if load is not None:
             fault = load.fault()
-            delay_s = load.delay_s(attributes.verb, sum(self._counters.in_flight.values()))
+            delay_s = load.delay_s(attributes.verb, sum(count.count for count in self._executing))
             if delay_s > 0:
                 await asyncio.sleep(delay_s)
             if fault is not None:
@@ -126,6 +150,7 @@ class Gate:
             async with asyncio.timeout(None if attributes.long_running else REQUEST_S):
                 return await self._handler(request)
         except TimeoutError:
+            self._counters.terminations[by_attributes(labels, attributes), 504] += 1
             # The body came too slowly, or the client took too little at a time.
             if request.writer.output_size:
                 raise  # aiohttp cuts the connection: a second head would be taken for content
@@ -159,7 +184,7 @@ class Gate:
             verb,
             *resource,
             subresource if subresource in SUBRESOURCES else OTHER,
-            scope_of(attributes),
+            scope_of_route(attributes),
             dry_run_of(request),
         )
 
@@ -172,6 +197,23 @@ def attributes_of(request: web.Request) -> RequestAttributes:
         return NO_ATTRIBUTES
 
 
+def size_of(request: web.Request, response: web.StreamResponse | None) -> int:
+    """Bytes of the body of a response; if it was written in parts, with head and framing."""
+    if isinstance(response, web.Response) and not response.prepared:
+        return len(response.body) if isinstance(response.body, bytes) else 0
+    return request.writer.output_size
+
+
+def is_watch_path(attributes: RequestAttributes) -> bool:
+    """Whether a watch has one of the deprecated paths, whose responses Kubernetes does not size."""
+    return attributes.verb == "watch" and WATCH_PATH.match(attributes.path) is not None
+
+
+def by_attributes(labels: RequestLabels, attributes: RequestAttributes) -> RequestLabels:
+    """The labels where Kubernetes finds the scope by the request's attributes, not by its route."""
+    return labels._replace(scope=scope_of(attributes) if labels.resource else "", dry_run="")
+
+
 def scope_of(attributes: RequestAttributes) -> str:
     """The scope of a request, in the words of Kubernetes' metrics."""
     if attributes.name or attributes.verb == "create":
@@ -179,8 +221,17 @@ def scope_of(attributes: RequestAttributes) -> str:
     return "namespace" if attributes.namespace else "cluster"
 
 
+def scope_of_route(attributes: RequestAttributes) -> str:
+    """The same, but that a name which a field selector asks for makes no difference."""
+    if attributes.verb not in COLLECTION_VERBS or is_watch_path(attributes):
+        return scope_of(attributes)
+    return "namespace" if attributes.namespace else "cluster"
+
+
 def dry_run_of(request: web.Request) -> str:
     """The parameter `dryRun` as a label."""
+    if "dryRun" not in request.rel_url.raw_query_string:
+        return ""
     values = request.query.getall("dryRun", [])
     if values in ([], [""]):
         return ""

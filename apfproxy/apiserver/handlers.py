@@ -74,7 +74,7 @@ from apfproxy.apiserver.responses import (
 from apfproxy.apiserver.scale import SCALE_KIND, scale_of, scaled
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.store.entries import Entry, entry_of
-from apfproxy.apiserver.watches import ON_INITIAL, Watch
+from apfproxy.apiserver.watches import METER, Watch
 from apfproxy.request.attributes import parse_query
 
 if TYPE_CHECKING:
@@ -344,7 +344,7 @@ class Call:
         await watch.begin()
 
         async def write(response: web.StreamResponse) -> None:
-            await watch.run(response.write, ON_INITIAL.get())
+            await watch.run(response.write, METER.get())
 
         return await respond_in_parts(self._request, headers_for(form), write)
 

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from apfproxy.apiserver.counters import EVENT_BOUNDS, WatchMeter
 from apfproxy.apiserver.errors import StatusError, expired
 from apfproxy.apiserver.lists import wait_until_visible
 from apfproxy.apiserver.options import ANY_VERSION
 from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError
+from apfproxy.flowcontrol.meters import Histogram
 
 if TYPE_CHECKING:
     import random
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ON_INITIAL: ContextVar[Callable[[], None] | None] = ContextVar("on_initial", default=None)
-"""Called when the initial events of a watch are written."""
+METER: ContextVar[WatchMeter | None] = ContextVar("meter", default=None)
+"""The meter of the request, if it is a watch."""
 
 SHORTEST_S, LONGEST_S = 1800, 3600
 """Bounds of the random duration of a watch without a timeout, so that not all end together."""
@@ -78,6 +80,7 @@ class Watch:
         self._watcher: Watcher | None = None
         self._position = 0
         self._failure: StatusError | None = None
+        self._sizes = Histogram(EVENT_BOUNDS)
 
     async def begin(self) -> None:
         """Find where to begin, before the answer starts."""
@@ -101,24 +104,23 @@ class Watch:
         else:
             self._position = int(options.resource_version)
 
-    async def run(self, write: Write, on_initial: Callable[[], None] | None = None) -> None:
-        """Write events until the time is over, the server stops or the client leaves.
-
-        `on_initial` is called once, when the initial events are written.
-        """
+    async def run(self, write: Write, meter: WatchMeter | None = None) -> None:
+        """Write events until the time is over, the server stops or the client leaves."""
+        if meter is not None:
+            self._sizes = meter.sizes
         if self._failure is not None:
-            await write(error_line(self._failure))
+            await write(self._counted(error_line(self._failure)))
             return
         end = asyncio.get_running_loop().time() + self._duration_s
         try:
             # No event after this is missed, though writing the initial ones takes time.
             self._watcher = self._collection.watch(self._position)
             await self._write_initial(write)
-            if on_initial is not None:
-                on_initial()
+            if meter is not None:
+                meter.on_initial()
             await self._run(self._watcher, write, end)
         except TooOldError as error:
-            await write(error_line(expired(str(error))))
+            await write(self._counted(error_line(expired(str(error)))))
         finally:
             if self._watcher is not None:
                 self._watcher.close()
@@ -137,7 +139,8 @@ class Watch:
                 return
             # A bookmark promises that all changes before it are written.
             await self._write_changes(write)
-            await write(self._renderer.bookmark(watcher.position, is_end_of_initial=False))
+            bookmarked = self._renderer.bookmark(watcher.position, is_end_of_initial=False)
+            await write(self._counted(bookmarked))
 
     def _next_bookmark(self, now: float, end: float) -> float | None:
         """When the next bookmark is due; None for no more."""
@@ -151,18 +154,23 @@ class Watch:
             return
         event = partial(self._renderer.event, ChangeType.ADDED)
         while self._initial:
-            await write(taken(self._initial, event))
+            await write(taken(self._initial, event, self._sizes))
             # Writing to a fast client never waits, so let other tasks run.
             await asyncio.sleep(0)
         self._initial = None
         if self._options.send_initial_events and self._options.allow_watch_bookmarks:
-            await write(self._renderer.bookmark(self._position, is_end_of_initial=True))
+            bookmarked = self._renderer.bookmark(self._position, is_end_of_initial=True)
+            await write(self._counted(bookmarked))
 
     async def _write_changes(self, write: Write) -> None:
         """Write what was read; the next call writes what a timeout left."""
         while self._unwritten:
-            if lines := taken(self._unwritten, self._line):
+            if lines := taken(self._unwritten, self._line, self._sizes):
                 await write(lines)
+
+    def _counted(self, line: bytes) -> bytes:
+        self._sizes.observe(len(line))
+        return line
 
     def _line(self, change: Change) -> bytes:
         """The event of a change; empty if the client does not select it."""
@@ -190,13 +198,15 @@ class Watch:
         return encoded[key]
 
 
-def taken(items: deque[T], line: Callable[[T], bytes]) -> bytes:
-    """The lines of as many items as are written at once, which leave the queue."""
+def taken(items: deque[T], line: Callable[[T], bytes], sizes: Histogram) -> bytes:
+    """The lines of as many items as are written at once, which leave the queue and are counted."""
     lines: list[bytes] = []
     size = 0
     while items and size < WRITTEN_BYTES:
-        lines.append(line(items.popleft()))
-        size += len(lines[-1])
+        if text := line(items.popleft()):
+            sizes.observe(len(text))
+            lines.append(text)
+            size += len(text)
     return b"".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""What every request passes."""
+"""What every request passes: counts, latencies, faults and time limits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ from aiohttp.test_utils import TestClient, TestServer
 from apfproxy.apiserver.counters import ApiServerCounters, RequestLabels
 from apfproxy.apiserver.gate import Gate
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.load import EVERY_VERB, Fault, Latency, Load, LoadSettings, Shape
-from apfproxy.apiserver.watches import ON_INITIAL
+from apfproxy.apiserver.load import (
+    DEFAULT_SERVICE_S,
+    EVERY_VERB,
+    LONGEST_S,
+    Fault,
+    Latency,
+    Load,
+    LoadSettings,
+    Shape,
+)
+from apfproxy.apiserver.watches import METER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,28 +34,30 @@ if TYPE_CHECKING:
     Client = TestClient[web.Request, web.Application]
 
 PODS = "/api/v1/namespaces/a/pods"
+WATCHES = "/api/v1/watch/namespaces/a/pods"
 BUDGET = "poddisruptionbudgets"
 BUDGETS = f"/apis/policy/v1/namespaces/a/{BUDGET}"
+NAMED = "fieldSelector=metadata.name%3Dx"
+
+
+def chance() -> random.Random:
+    return random.Random(7)  # noqa: S311  draws of tests
+
+
+def load_of(settings: LoadSettings) -> Load:
+    return Load(settings, chance(), chance())
 
 
 async def answered(_request: web.Request) -> web.Response:
-    """Answer at once."""
     return web.Response(text="ok")
 
 
 class Gated:
-    """A handler behind a gate, and its client.
-
-    Args:
-        handler: Answers what passes.
-        load: How slow and faulty the server is.
-    """
+    """A handler behind a gate, and its client."""
 
     def __init__(self, handler: Handler = answered, load: LoadSettings | None = None) -> None:
         self.counters = ApiServerCounters()
-        chances = random.Random(1), random.Random(1)  # noqa: S311  draws of tests
-        self.load = None if load is None else Load(load, *chances)
-        self.gate = Gate(handler, KINDS, self.counters, self.load)
+        self.gate = Gate(handler, KINDS, self.counters, None if load is None else load_of(load))
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self.gate.handle)
         self.client: Client = TestClient(TestServer(app, handler_cancellation=True))
@@ -59,25 +70,28 @@ class Gated:
         await self.client.close()
 
     @property
-    def labels(self) -> list[RequestLabels]:
-        """Of all requests so far."""
-        return list(self.counters.requests)
+    def in_flight(self) -> tuple[int, int]:
+        """Reads and writes."""
+        read, write = (kind.executing.count for kind in self.counters.in_flight.kinds)
+        return read, write
 
 
 @pytest.mark.parametrize(
     ("method", "path", "expected"),
     [
-        ("GET", f"{PODS}/x", ("GET", "", "v1", "pods", "", "resource", "")),
         ("HEAD", f"{PODS}/x", ("GET", "", "v1", "pods", "", "resource", "")),
         ("GET", PODS, ("LIST", "", "v1", "pods", "", "namespace", "")),
+        ("GET", f"{PODS}?{NAMED}", ("LIST", "", "v1", "pods", "", "namespace", "")),
         ("GET", "/api/v1/pods", ("LIST", "", "v1", "pods", "", "cluster", "")),
         ("GET", f"{PODS}?watch=1", ("WATCH", "", "v1", "pods", "", "namespace", "")),
+        ("GET", f"{WATCHES}/x", ("WATCH", "", "v1", "pods", "", "resource", "")),
         ("POST", f"{PODS}?dryRun=All", ("POST", "", "v1", "pods", "", "resource", "All")),
         ("PUT", f"{PODS}/x/status", ("PUT", "", "v1", "pods", "status", "resource", "")),
         ("POST", f"{PODS}/x/evil", ("POST", "", "v1", "pods", "other", "resource", "")),
         ("GET", f"{PODS}/x?dryRun=x", ("GET", "", "v1", "pods", "", "resource", "invalid")),
-        ("DELETE", PODS, ("DELETECOLLECTION", "", "v1", "pods", "", "namespace", "")),
+        ("GET", f"{PODS}/x?dryRun=", ("GET", "", "v1", "pods", "", "resource", "")),
         ("DELETE", f"{BUDGETS}/x", ("DELETE", "policy", "v1", BUDGET, "", "resource", "")),
+        ("DELETE", BUDGETS, ("DELETE", "policy", "v1", BUDGET, "", "namespace", "")),
         ("GET", "/apis/evil/v1/things/x", ("GET", "", "", "", "", "", "")),
         ("OPTIONS", "/version", ("other", "", "", "", "", "", "")),
     ],
@@ -87,41 +101,45 @@ async def test_labels(method: str, path: str, expected: tuple[str, ...]) -> None
     async with Gated() as gated, gated.client.request(method, path):
         pass
 
-    assert [RequestLabels(*expected)] == gated.labels
+    assert [RequestLabels(*expected)] == list(gated.counters.requests)
 
 
-async def test_apply() -> None:
-    """A patch that applies a configuration has a verb of its own."""
-    async with Gated() as gated:
-        headers = {"Content-Type": "application/apply-patch+yaml"}
-        async with gated.client.patch(f"{PODS}/x", headers=headers):
-            pass
-
-    assert ["APPLY"] == [each.verb for each in gated.labels]
-
-
-async def test_in_flight() -> None:
+async def test_share_in_the_load() -> None:
     """A request counts while it is there, a watch until its initial events are written."""
-    seen: list[tuple[int, int]] = []
+    seen: list[object] = []
 
     async def look(_request: web.Request) -> web.Response:
-        counters = gated.counters
-        seen.append((counters.in_flight["readOnly"], counters.in_flight["mutating"]))
-        if (on_initial := ON_INITIAL.get()) is not None:
-            on_initial()
-            seen.append((counters.in_flight["readOnly"], counters.in_flight["mutating"]))
-            seen.append((sum(each.long_running for each in counters.requests.values()), 0))
+        seen.append(gated.in_flight)
+        if (meter := METER.get()) is not None:
+            meter.on_initial()
+            seen.extend((gated.in_flight, +gated.counters.long_running))
         return web.Response()
 
     async with Gated(look, LoadSettings()) as gated:
-        for method, path in (("GET", PODS), ("POST", PODS), ("GET", f"{PODS}?watch=1")):
+        for method, path in (("GET", PODS), ("POST", PODS), ("GET", f"{PODS}?watch=1&{NAMED}")):
             async with gated.client.request(method, path):
                 pass
         await gated.gate.drain(1)
 
-    assert [(1, 0), (0, 1), (1, 0), (0, 0), (1, 0)] == seen
-    assert {"mutating": 0, "readOnly": 0} == gated.counters.in_flight
-    assert 0 == sum(each.long_running for each in gated.counters.requests.values())
+    labels = RequestLabels("WATCH", "", "v1", "pods", "", "resource")
+    assert [(1, 0), (0, 1), (1, 0), (0, 0), {labels: 1}] == seen
+    assert ((0, 0), {}) == (gated.in_flight, +gated.counters.long_running)
+
+
+@pytest.mark.parametrize("path", [f"{PODS}?watch=1", f"{WATCHES}/x"])
+async def test_clients_that_leave_watches(path: str) -> None:
+    """They saw a success; Kubernetes knows no sizes of the deprecated paths."""
+    async with Gated(waiting_midway) as gated:
+        async with gated.client.get(path):
+            pass
+        for _ in range(10_000):
+            if gated.counters.requests:
+                break
+            await asyncio.sleep(0)
+
+    ((_, counted),) = gated.counters.requests.items()
+    assert {200: 1} == counted.by_code
+    assert (path != f"{WATCHES}/x") is (sum(counted.response_bytes.counts) == 1)
 
 
 async def test_error_fault() -> None:
@@ -139,7 +157,6 @@ async def test_error_fault() -> None:
 
 
 async def test_reset() -> None:
-    """A reset is the end of the connection, without an answer."""
     async with Gated(load=LoadSettings(faults={Fault.RESET: 1.0})) as gated:
         with pytest.raises(aiohttp.ClientError):
             await gated.client.get(PODS)
@@ -148,7 +165,7 @@ async def test_reset() -> None:
 
 
 async def test_stall() -> None:
-    """A request that stalls has no answer, until the server stops."""
+    """A request that stalls has no response, until the server stops."""
     async with Gated(load=LoadSettings(faults={Fault.STALL: 1.0})) as gated:
         request = asyncio.gather(gated.client.get(PODS), return_exceptions=True)
         for _ in range(10_000):
@@ -180,17 +197,14 @@ async def test_latency(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
 
     assert 12.5 in waits
-    assert {"mutating": 0, "readOnly": 0} == gated.counters.in_flight
 
 
 async def read_to_end(request: web.Request) -> web.Response:
-    """Answer once the body is there."""
     await request.read()
     return web.Response(text="ok")
 
 
 async def waiting_midway(request: web.Request) -> web.StreamResponse:
-    """Begin an answer that never ends."""
     response = web.StreamResponse()
     await response.prepare(request)
     await response.write(b"begun")
@@ -199,7 +213,6 @@ async def waiting_midway(request: web.Request) -> web.StreamResponse:
 
 
 async def endless_body() -> AsyncIterator[bytes]:
-    """A body that does not end."""
     yield b"{"
     await asyncio.Event().wait()
 
@@ -207,7 +220,7 @@ async def endless_body() -> AsyncIterator[bytes]:
 async def test_slow_bodies(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A request whose body does not come in time is answered that it took too long."""
+    """A request whose body does not come in time gets a 504, and counts as terminated."""
     monkeypatch.setattr("apfproxy.apiserver.gate.REQUEST_S", 0.01)
     async with (
         Gated(read_to_end) as gated,
@@ -215,13 +228,15 @@ async def test_slow_bodies(
     ):
         status = await response.json()
 
+    labels = RequestLabels("POST", "", "v1", "pods", "", "resource")
     assert (504, "Timeout") == (status["code"], status["reason"])
-    assert 0 == gated.counters.in_flight["mutating"]
+    assert {(labels, 504): 1} == gated.counters.terminations
+    assert (0, 0) == gated.in_flight
     assert [] == caplog.messages
 
 
-async def test_slow_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that is not over in time is cut, and does not seem complete."""
+async def test_slow_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A response that is not over in time is cut, and does not seem complete."""
     monkeypatch.setattr("apfproxy.apiserver.gate.REQUEST_S", 0.01)
     async with Gated(waiting_midway) as gated, gated.client.get(PODS) as response:
         with pytest.raises(aiohttp.ClientPayloadError):
@@ -229,7 +244,64 @@ async def test_slow_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_watches_may_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watch has no such limit."""
     monkeypatch.setattr("apfproxy.apiserver.gate.REQUEST_S", 0)
     async with Gated() as gated, gated.client.get(f"{PODS}?watch=1") as response:
         assert 200 == response.status
+
+
+@pytest.mark.parametrize(
+    ("latency", "least", "median", "greatest"),
+    [
+        (Latency(Shape.FIXED, 0.005), 0.005, 0.005, 0.005),
+        (Latency(Shape.UNIFORM, 0.02, 0.05), 0.02, 0.035, 0.05),
+        (Latency(Shape.EXPONENTIAL, 0.01), 0, 0.00693, 0.12),
+        (Latency(Shape.EXPONENTIAL, 0.0), 0, 0, 0),
+        (Latency(Shape.NORMAL, 0.01, 0.002), 0, 0.01, 0.02),
+        (Latency(Shape.NORMAL, 0.0, 1.0), 0, 0.0, 5),
+        (Latency(Shape.LOGNORMAL, 0.01, 0.5), 0, 0.01, 0.1),
+        (Latency(Shape.LOGNORMAL, 1.0, 1e9), 0, 1, LONGEST_S),
+    ],
+)
+def test_distributions(latency: Latency, least: float, median: float, greatest: float) -> None:
+    drawing = chance()
+    drawn = sorted(latency.draw(drawing) for _ in range(2000))
+
+    assert least <= drawn[0]
+    assert drawn[-1] <= greatest
+    if latency.second < 1:
+        assert median == pytest.approx(drawn[1000], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("latency", "verb", "concurrency", "delay_s"),
+    [
+        ({"list": 0.02, EVERY_VERB: 0.005}, "get", 1, 0.005),
+        ({"list": 0.02, EVERY_VERB: 0.005}, "list", 20, 0.02),
+        ({"list": 0.02, EVERY_VERB: 0.005}, "get", 80, 0.04),
+        ({}, "get", 20, 0),
+        ({}, "get", 80, 7 * DEFAULT_SERVICE_S),
+    ],
+)
+def test_delays(latency: dict[str, float], verb: str, concurrency: int, delay_s: float) -> None:
+    """A verb has its own latency or that of all others, times the overload."""
+    fixed = {each: Latency(Shape.FIXED, value_s) for each, value_s in latency.items()}
+    load = load_of(LoadSettings(latency=fixed, capacity=20))
+
+    assert delay_s == pytest.approx(load.delay_s(verb, concurrency))
+
+
+def test_faults() -> None:
+    """They have their shares, are the same for the same seed, and change no latency."""
+    settings = LoadSettings(
+        latency={EVERY_VERB: Latency(Shape.UNIFORM, 0.0, 1.0)},
+        faults={Fault.ERROR: 0.1, Fault.RESET: 0.2},
+    )
+    first, second = load_of(settings), load_of(settings)
+    plain = load_of(LoadSettings(latency=settings.latency))
+    drawn = [first.fault() for _ in range(5000)]
+
+    assert drawn == [second.fault() for _ in range(5000)]
+    assert plain.fault() is None
+    assert plain.delay_s("get", 1) == first.delay_s("get", 1)
+    assert 500 == pytest.approx(drawn.count(Fault.ERROR), rel=0.1)
+    assert 1000 == pytest.approx(drawn.count(Fault.RESET), rel=0.1)

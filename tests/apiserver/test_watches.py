@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.apiserver.counters import EVENT_BOUNDS, WatchMeter
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.lists import Selection
 from apfproxy.apiserver.options import ListOptions
@@ -16,6 +17,7 @@ from apfproxy.apiserver.rendering import Renderer
 from apfproxy.apiserver.responses import AS_JSON
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.watches import Watch
+from apfproxy.flowcontrol.meters import Histogram
 from tests.apiserver.controllers.scene import NOW_S, Scene
 from tests.apiserver.site import (
     BUDGETS,
@@ -383,12 +385,15 @@ async def test_initial_events_are_told(scene: Scene) -> None:
 
     watch = watch_of(scene.store)
     await watch.begin()
-    running = asyncio.create_task(watch.run(write, lambda: heard.append("through")))
+    sizes = Histogram(EVENT_BOUNDS)
+    meter = WatchMeter(lambda: heard.append("through"), sizes)
+    running = asyncio.create_task(watch.run(write, meter))
     await asyncio.sleep(0)
     await changes(scene, 1)
     await running
 
     assert ["ADDED", "through", "ADDED"] == heard
+    assert 2 == sum(sizes.counts)
 
 
 @pytest.mark.parametrize("is_initial", [True, False])

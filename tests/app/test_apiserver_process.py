@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import json
 import socket
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+import yarl
+from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.apiserver.load import EVERY_VERB, Fault, Latency, LoadSettings, Shape
 from apfproxy.apiserver.seeds import SeedCounts
@@ -18,12 +21,18 @@ from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.base.errors import ListenError, OperatorError
 from apfproxy.settings import Address
 from tests.app.test_process import ANY_PORT, page
+from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
 NAMESPACES = "/api/v1/namespaces"
+BOUNDS = {
+    "request_sli_duration_seconds": "0.05 0.1 0.2 0.4 0.6 0.8 1 1.25 1.5 2 3 4 5 6 8 10 15 20 30 45"
+    " 60 +Inf",
+    "response_sizes": "1000 10000 100000 1e+06 1e+07 1e+08 1e+09 +Inf",
+}
 
 
 @contextlib.asynccontextmanager
@@ -62,6 +71,79 @@ async def test_serves_and_shows_itself() -> None:
     assert {"/apis/policy/v1", "/metrics", "/readyz"} < set(json.loads(index)["paths"])
     assert (404, "404 page not found\n") == nowhere
     assert process.health.problem("shutdown") == "the process is shutting down"
+
+
+def series(text: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """The numbers of a page by name and values of labels, in the order of the labels' names."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = sorted(each for each in sample.labels.items() if each[0] != "component")
+            name = sample.name.removeprefix("apiserver_")
+            found.setdefault(name, {})[tuple(value for _, value in labels)] = sample.value
+    return found
+
+
+async def test_metrics_of_requests() -> None:
+    """The page has what Kubernetes' own has, counted where Kubernetes counts it."""
+    promtool = installed("promtool")
+    maps = f"{NAMESPACES}/default/configmaps"
+    async with serving() as (process, session):
+        for name, query in (("a", ""), ("b", ""), ("c", "?dryRun=All")):
+            body = {"metadata": {"name": name}}
+            assert 201 == (await session.post(f"{maps}{query}", json=body)).status
+        for path in ("", "/a", "/none", "?dryRun=All"):
+            await page(session, process.port, f"{maps}{path}")
+        await page(session, process.port, "/apis/flowcontrol.apiserver.k8s.io/v1beta3/flowschemas")
+        watched = yarl.URL(f"{maps}?watch=1&fieldSelector=metadata.name%3Da", encoded=True)
+        async with session.get(watched) as watch:
+            await watch.content.readline()
+            _, during = await page(session, process.port, "/metrics")
+        for _ in range(10_000):
+            if not process.counters.long_running.total():
+                break
+            await asyncio.sleep(0)
+        _, after = await page(session, process.port, "/metrics")
+    checked = subprocess.run(  # noqa: S603, ASYNC221 - a program that we name
+        [promtool, "check", "metrics"], input=after, capture_output=True, text=True, check=False
+    )
+    types = {each.name: each.type for each in text_string_to_metric_families(after)}
+    found = series(after)
+
+    assert (0, "", "") == (checked.returncode, checked.stdout, checked.stderr)
+    assert {
+        "apiserver_request": "counter",
+        "apiserver_request_terminations": "counter",
+        "apiserver_watch_events": "counter",
+        "apiserver_watch_events_sizes": "histogram",
+        "apiserver_response_sizes": "histogram",
+        "apiserver_request_duration_seconds": "histogram",
+        "apiserver_request_sli_duration_seconds": "histogram",
+        "apiserver_requested_deprecated_apis": "gauge",
+        "apiserver_current_inflight_requests": "gauge",
+        "apiserver_longrunning_requests": "gauge",
+    }.items() <= types.items()
+    beta = ("flowcontrol.apiserver.k8s.io", "1.32", "flowschemas", "", "v1beta3")
+    assert {beta: 1} == found["requested_deprecated_apis"]
+    assert {("mutating",), ("readOnly",)} == set(found["current_inflight_requests"])
+    one_map = ("", "configmaps", "resource", "", "WATCH", "v1")
+    assert {one_map: 1} == series(during)["longrunning_requests"]
+    assert {("", "configmaps", "v1"): 1} == found["watch_events_total"]
+    assert 1 == found["watch_events_sizes_bucket"]["", "1024", "configmaps", "v1"]
+    dry = ("201", "All", "", "configmaps", "resource", "", "POST", "v1")
+    assert 1 == found["request_total"][dry]
+    read = ("", "configmaps", "resource", "", "GET", "v1")
+    listed = ("", "configmaps", "namespace", "", "LIST", "v1")
+    watching = ("", "configmaps", "namespace", "", "WATCH", "v1")
+    written = ("", "configmaps", "resource", "", "POST", "v1")
+    for name, expected in {
+        "request_sli_duration_seconds": {read: 2, listed: 1, watching: 1, written: 2},
+        "response_sizes": {read: 2, listed: 2, watching: 1},
+    }.items():
+        counts = found[f"{name}_count"].items()
+        assert expected == {labels: count for labels, count in counts if "configmaps" in labels}
+        bounds = [labels[1] for labels in found[f"{name}_bucket"] if labels[2:] == listed[1:]]
+        assert BOUNDS[name].split() == bounds
 
 
 async def test_headers() -> None:
