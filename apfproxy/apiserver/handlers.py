@@ -36,7 +36,6 @@ from apfproxy.apiserver.errors import (
     success,
     unknown_error,
 )
-from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.go_values import printed
 from apfproxy.apiserver.lists import Selection, page, wait_until_visible
 from apfproxy.apiserver.outcomes import check_identity, compute, is_version, place
@@ -48,7 +47,8 @@ from apfproxy.apiserver.patches import (
     unsupported_patch_type,
 )
 from apfproxy.apiserver.paths import EVICTION, SCALE
-from apfproxy.apiserver.policy.schema import EVICTIONS
+from apfproxy.apiserver.policy.eviction import evict
+from apfproxy.apiserver.policy.kinds import EVICTIONS
 from apfproxy.apiserver.registry import WriteOptions, selectable
 from apfproxy.apiserver.rendering import Renderer
 from apfproxy.apiserver.responses import (

@@ -21,7 +21,7 @@ from apfproxy.apiserver.bodies import (
 )
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
-from apfproxy.apiserver.policy.schema import EVICTIONS
+from apfproxy.apiserver.policy.kinds import EVICTIONS
 from apfproxy.apiserver.responses import PROTOBUF
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from tests.apiserver.schema.protobuf_writer import block, document

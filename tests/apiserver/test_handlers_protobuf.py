@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.policy.schema import EVICTIONS
+from apfproxy.apiserver.policy.kinds import EVICTIONS
 from apfproxy.apiserver.responses import PROTOBUF
 from apfproxy.apiserver.schema.protobuf import MAGIC
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS

@@ -13,7 +13,7 @@ from apfproxy.apiserver.core.pod_schema import POD_OBJECT
 from apfproxy.apiserver.flowcontrol.schema import FLOW_SCHEMA_V1, PRIORITY_LEVEL_V1
 from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver.ownership.managed import Writer, apply, update_managed
-from apfproxy.apiserver.policy.schema import BUDGET
+from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.resource.schema import BETA_RESOURCE_SLICE_OBJECT, RESOURCE_SLICE_OBJECT
 from tests.conformance.vectors import load
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.schema.types import Struct
 
 TIME = "2026-01-01T00:00:00Z"
+BUDGET = POD_DISRUPTION_BUDGET.storage.schema
 
 SCHEMAS: dict[str, Struct] = {
     "flowcontrol.apiserver.k8s.io/v1 FlowSchema": FLOW_SCHEMA_V1,

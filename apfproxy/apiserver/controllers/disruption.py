@@ -30,7 +30,7 @@ from apfproxy.apiserver.policy.budget import (
     is_up_to_date,
     pod_state,
 )
-from apfproxy.apiserver.policy.eviction_rules import DISRUPTION_TARGET
+from apfproxy.apiserver.policy.eviction import DISRUPTION_TARGET
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import WriteOptions
 from apfproxy.apiserver.selectors import NOTHING, LabelSelector, selector_of

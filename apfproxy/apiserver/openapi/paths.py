@@ -20,7 +20,7 @@ from apfproxy.apiserver.discovery import Discovery, verbs_of
 from apfproxy.apiserver.openapi import parameters, structs
 from apfproxy.apiserver.openapi.definitions import GroupVersionKind, full_name
 from apfproxy.apiserver.openapi.parameters import QUERY, Parameter
-from apfproxy.apiserver.policy.schema import EVICTION
+from apfproxy.apiserver.policy.kinds import EVICTION
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a disruption budget allows: the arithmetic of the disruption controller.
+"""The arithmetic of the disruption controller: what a disruption budget allows.
 
 1. With `minAvailable` as a number, all pods that the selector matches are expected.
 2. With `maxUnavailable`, or a percentage, the pods are expected that the controllers of the matched
@@ -10,18 +10,18 @@
 One deviation: of a controller of a kind that is not served, as many pods are expected as there are
 that name it, where Kubernetes would fail the budget (`SyncFailed`).
 
-Source: Kubernetes, `pkg/controller/disruption` and `component-helpers/apps/poddisruptionbudget`.
+Sources: Kubernetes, `pkg/controller/disruption` and `component-helpers/apps/poddisruptionbudget`;
+apimachinery's `util/intstr` and `util/validation`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition, is_true, set_condition
-from apfproxy.apiserver.policy.percent import scaled
-from apfproxy.apiserver.policy.schema import STATUS_NUMBERS
 from apfproxy.objects.go_text import parse_time, rfc3339
 
 if TYPE_CHECKING:
@@ -31,14 +31,23 @@ if TYPE_CHECKING:
 
 DISRUPTION_ALLOWED = "DisruptionAllowed"
 SYNC_FAILED = "SyncFailed"
-
+STATUS_NUMBERS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+"""The fields of the status that count pods."""
 DELETION_TIMEOUT_S = 120
 """How long an evicted pod counts as gone before it is: Kubernetes' number."""
+
+PERCENT = re.compile("[0-9]+%")
+PERCENT_RULE = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or"
+    f" '93%', regex used for validation is '{PERCENT.pattern}')"
+)
+LONGEST_PERCENT = 19
+"""Characters: Kubernetes cannot read a number that has more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """The controller that a pod names, by group, kind, name and uid."""
+    """The controller that a pod names."""
 
     group: str
     kind: str
@@ -57,20 +66,9 @@ None for a controller of a kind that is not served; NoControllerError for one th
 """
 
 
-def not_served(_controller: Controller) -> None:
-    """Know no controllers."""
-
-
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """What budgets need to know of a pod.
-
-    Attributes:
-        name: Of the pod.
-        is_ready: Whether its condition `Ready` is true: it is healthy.
-        is_ending: Whether it is being deleted.
-        controller: The controller that it names; None for none.
-    """
+    """A pod as budgets see it: `is_ready` is its condition, `is_ending` that it is deleted."""
 
     name: str
     is_ready: bool
@@ -79,7 +77,7 @@ class PodState:
 
 
 def controller_of(metadata: Object) -> Controller | None:
-    """The controller that an object's metadata names; None for none."""
+    """Find the controller that an object's metadata names; None for none."""
     for owner in metadata.get("ownerReferences", ()):
         if owner.get("controller"):
             group = owner["apiVersion"].rpartition("/")[0]
@@ -88,7 +86,7 @@ def controller_of(metadata: Object) -> Controller | None:
 
 
 def pod_state(pod: Object) -> PodState:
-    """What budgets need to know of the pod."""
+    """See a pod as budgets do."""
     metadata = pod["metadata"]
     return PodState(
         name=metadata["name"],
@@ -99,7 +97,7 @@ def pod_state(pod: Object) -> PodState:
 
 
 def assess(
-    budget: Object, pods: Collection[PodState], now_s: float, scale_of: ScaleOf = not_served
+    budget: Object, pods: Collection[PodState], now_s: float, scale_of: ScaleOf
 ) -> tuple[Object, float | None]:
     """Work out the status of a budget.
 
@@ -117,8 +115,8 @@ def assess(
         ValueError: The budget cannot be worked out; see `failed_status`.
     """
     old = budget["status"]
-    expected, desired = expected_pods(budget["spec"], pods, scale_of)
-    disrupted, recheck_s = still_disrupted(old.get("disruptedPods", {}), pods, now_s)
+    expected, desired = _expected_pods(budget["spec"], pods, scale_of)
+    disrupted, recheck_s = _still_disrupted(old.get("disruptedPods", {}), pods, now_s)
     healthy = sum(pod.is_ready and not pod.is_ending and pod.name not in disrupted for pod in pods)
     status: Object = {
         "observedGeneration": budget["metadata"].get("generation", 0),
@@ -136,45 +134,37 @@ def assess(
     return status, recheck_s
 
 
-def expected_pods(spec: Object, pods: Collection[PodState], scale_of: ScaleOf) -> tuple[int, int]:
-    """How many pods there should be, and how many of them have to be healthy.
-
-    Raises:
-        ValueError: A number of pods is neither a number nor a percentage, or a pod's controller is
-            not there.
-    """
+def _expected_pods(spec: Object, pods: Collection[PodState], scale_of: ScaleOf) -> tuple[int, int]:
+    """Count the pods that there should be, and those of them that have to be healthy."""
     maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable", 0)
     if maximum is not None:
-        wanted = wanted_pods(pods, scale_of)
+        wanted = _wanted_pods(pods, scale_of)
         return wanted, max(wanted - scaled(maximum, wanted), 0)
     if isinstance(minimum, str):
-        wanted = wanted_pods(pods, scale_of)
+        wanted = _wanted_pods(pods, scale_of)
         return wanted, scaled(minimum, wanted)
     return len(pods) if "minAvailable" in spec else 0, minimum
 
 
-def wanted_pods(pods: Iterable[PodState], scale_of: ScaleOf) -> int:
-    """How many pods the controllers of some pods want; ValueError if one of them is not there."""
+def _wanted_pods(pods: Iterable[PodState], scale_of: ScaleOf) -> int:
     wanted: dict[str, int] = {}
-    known: dict[Controller, bool] = {}
+    scales: dict[Controller, tuple[str, int] | None] = {}
     for pod in pods:
         controller = pod.controller
         if controller is None:
             continue
-        if controller not in known:
+        if controller not in scales:
             try:
-                scale = scale_of(controller)
+                scales[controller] = scale_of(controller)
             except NoControllerError:
                 raise ValueError(f'found no controllers for pod "{pod.name}"') from None
-            known[controller] = scale is not None
-            if scale is not None:
-                wanted[scale[0]] = scale[1]
-        if not known[controller]:
-            wanted[controller.uid] = wanted.get(controller.uid, 0) + 1
+        scale = scales[controller]
+        uid, number = scale or (controller.uid, wanted.get(controller.uid, 0) + 1)
+        wanted[uid] = number
     return sum(wanted.values())
 
 
-def still_disrupted(
+def _still_disrupted(
     disrupted: Object, pods: Iterable[PodState], now_s: float
 ) -> tuple[Object, float | None]:
     """The evicted pods that still count as disrupted, and when the first of them no longer does."""
@@ -207,22 +197,21 @@ def set_disruption_allowed(status: Object, now: str, failure: str = "") -> None:
 
 
 def failed_status(budget: Object, message: str, now_s: float) -> Object:
-    """The status of a budget that cannot be worked out, for this reason: nothing is allowed."""
+    """Make the status of a budget that cannot be worked out: nothing is allowed."""
     status = {**budget["status"], "disruptionsAllowed": 0}
     set_disruption_allowed(status, rfc3339(now_s), message)
     return status
 
 
 def is_up_to_date(budget: Object, status: Object) -> bool:
-    """Whether the budget's status says what the other one does: no write is needed.
+    """Tell whether the budget's status says what the other one does: no write is needed.
 
-    What does not count is the message and the generation of the condition, which nobody decides by.
+    The message and the generation of the condition do not count: nothing is decided by them.
     """
-    return decided(budget["status"]) == decided(status)
+    return _decisive(budget["status"]) == _decisive(status)
 
 
-def decided(status: Object) -> list[object]:
-    """What somebody decides by."""
+def _decisive(status: Object) -> list[object]:
     condition = find_condition(status, DISRUPTION_ALLOWED) or {}
     return [
         *(status[name] for name in STATUS_NUMBERS),
@@ -231,3 +220,23 @@ def decided(status: Object) -> list[object]:
         condition.get("status"),
         condition.get("reason"),
     ]
+
+
+def percentage(value: str) -> int | None:
+    """Read a percentage, such as `50%`; None if the text is none."""
+    is_readable = PERCENT.fullmatch(value) and len(value) <= LONGEST_PERCENT
+    return int(value[:-1]) if is_readable else None
+
+
+def scaled(value: int | str, total: int) -> int:
+    """Return the number that a value stands for: itself, or a percentage of `total`, rounded up.
+
+    Raises:
+        ValueError: The value is a text but no percentage.
+    """
+    if isinstance(value, int):
+        return value
+    percent = percentage(value)
+    if percent is None:
+        raise ValueError("invalid value for IntOrString: invalid type: string is not a percentage")
+    return -(-percent * total // 100)

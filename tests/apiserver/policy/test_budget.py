@@ -1,7 +1,8 @@
-"""Tests of `apfproxy.apiserver.policy.budget`."""
+"""The arithmetic of disruption budgets."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -15,170 +16,155 @@ from apfproxy.apiserver.policy.budget import (
     assess,
     failed_status,
     is_up_to_date,
+    percentage,
     pod_state,
+    scaled,
 )
-from tests.apiserver.policy.objects import budget, pod
+from tests.apiserver.policy.objects import NOW, budget, pod
 
 NOW_S = 1000.0
-NOW = "1970-01-01T00:16:40Z"
-OWNER = Controller("apps", "ReplicaSet", "r", "c")
+OWNER, OTHER = (Controller("apps", "ReplicaSet", name, name) for name in "rs")
+OWNERS = [
+    {"uid": "1"},
+    {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True},
+]
 
 
-def pods(
-    number: int, *, controller: Controller | None = None, ready: int | None = None
-) -> list[PodState]:
+def pods(number: int, ready: int | None = None, owner: Controller | None = OWNER) -> list[PodState]:
     """Pods of which some, all unless said otherwise, are ready."""
     healthy = number if ready is None else ready
     return [
-        PodState(f"p{i}", i < healthy, is_ending=False, controller=controller)
-        for i in range(number)
+        PodState(f"p{i}", i < healthy, is_ending=False, controller=owner) for i in range(number)
     ]
 
 
+def assessed(
+    budget: dict[str, Any],
+    pods: list[PodState],
+    scales: dict[Controller, tuple[str, int]] | None = None,
+) -> tuple[dict[str, Any], float | None]:
+    """The status of a budget; no controller is served unless its scale is given."""
+    return assess(budget, pods, NOW_S, (scales or {}).get)
+
+
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("made", "ready", "ending", "controller"),
     [
-        (pod(), PodState("p", is_ready=True, is_ending=False, controller=None)),
-        (pod(ready="False"), PodState("p", is_ready=False, is_ending=False, controller=None)),
-        (
-            {"metadata": {"name": "p"}, "status": {}},
-            PodState("p", is_ready=False, is_ending=False, controller=None),
-        ),
-        (
-            pod(deletionTimestamp=NOW),
-            PodState("p", is_ready=True, is_ending=True, controller=None),
-        ),
-        (
-            pod(
-                ownerReferences=[
-                    {"uid": "1"},
-                    {
-                        "apiVersion": "apps/v1",
-                        "kind": "ReplicaSet",
-                        "name": "r",
-                        "uid": "2",
-                        "controller": True,
-                    },
-                ]
-            ),
-            PodState(
-                "p",
-                is_ready=True,
-                is_ending=False,
-                controller=Controller("apps", "ReplicaSet", "r", "2"),
-            ),
-        ),
+        (pod(), True, False, None),
+        (pod(ready="False"), False, False, None),
+        ({"metadata": {"name": "p"}, "status": {}}, False, False, None),
+        (pod(deletionTimestamp=NOW), True, True, None),
+        (pod(ownerReferences=OWNERS), True, False, OWNER),
     ],
 )
-def test_pod_states(made: dict[str, Any], expected: PodState) -> None:
+def test_pod_states(
+    made: dict[str, Any], ready: bool, ending: bool, controller: Controller | None
+) -> None:
     """Readiness, deletion and the controlling owner are what counts."""
-    assert expected == pod_state(made)
+    assert PodState("p", ready, ending, controller) == pod_state(made)
 
 
 @pytest.mark.parametrize(
     ("spec", "states", "numbers"),
     [
         ({}, pods(3), (0, 3, 0, 0)),
-        ({"minAvailable": 2}, pods(3), (1, 3, 2, 3)),
+        ({"minAvailable": 2}, pods(3, owner=None), (1, 3, 2, 3)),
         ({"minAvailable": 2}, pods(3, ready=1), (0, 1, 2, 3)),
         ({"minAvailable": 0}, [], (0, 0, 0, 0)),
-        ({"minAvailable": "50%"}, pods(3, controller=OWNER), (1, 3, 2, 3)),
-        ({"minAvailable": "50%"}, pods(3), (0, 3, 0, 0)),
-        ({"maxUnavailable": 1}, pods(3, controller=OWNER), (1, 3, 2, 3)),
-        ({"maxUnavailable": 5}, pods(3, controller=OWNER), (3, 3, 0, 3)),
-        ({"maxUnavailable": "30%"}, pods(4, controller=OWNER, ready=3), (1, 3, 2, 4)),
-        ({"maxUnavailable": 1}, pods(3), (0, 3, 0, 0)),
+        ({"minAvailable": "50%"}, pods(3), (1, 3, 2, 3)),
+        ({"minAvailable": "50%"}, pods(3, owner=None), (0, 3, 0, 0)),
+        ({"maxUnavailable": 1}, pods(3), (1, 3, 2, 3)),
+        ({"maxUnavailable": 5}, pods(3), (3, 3, 0, 3)),
+        ({"maxUnavailable": "30%"}, pods(4, ready=3), (1, 3, 2, 4)),
+        ({"maxUnavailable": 1}, pods(3, owner=None), (0, 3, 0, 0)),
     ],
 )
 def test_numbers(
     spec: dict[str, Any], states: list[PodState], numbers: tuple[int, int, int, int]
 ) -> None:
     """Allowed, healthy, desired and expected pods, as Kubernetes counts them."""
-    status = assess(budget(**spec), states, NOW_S)[0]
+    status, recheck_s = assessed(budget(generation=4, **spec), states)
 
-    assert numbers == tuple(
-        status[name]
-        for name in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+    allowed, *_ = numbers
+    assert {
+        "observedGeneration": 4,
+        **dict(
+            zip(
+                ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
+                numbers,
+                strict=True,
+            )
+        ),
+        "conditions": [
+            {
+                "type": "DisruptionAllowed",
+                "status": "True" if allowed else "False",
+                "observedGeneration": 4,
+                "reason": "SufficientPods" if allowed else "InsufficientPods",
+                "message": "",
+                "lastTransitionTime": NOW,
+            }
+        ],
+    } == status
+    assert recheck_s is None
+
+
+def test_each_scale_counts_once() -> None:
+    states = [*pods(2), *pods(1, owner=OTHER)]
+    scales = {OWNER: ("deployment", 4), OTHER: ("deployment", 4)}
+
+    status, _ = assessed(budget(generation=0, minAvailable="50%"), states, scales)
+
+    assert (4, 2, 1) == tuple(
+        status[name] for name in ("expectedPods", "desiredHealthy", "disruptionsAllowed")
     )
+    assert "observedGeneration" not in status
+    assert "observedGeneration" not in status["conditions"][0]
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
 @settings(max_examples=50)
 def test_what_is_allowed_leaves_enough(total: int, ready: int, minimum: int) -> None:
     """Evicting as many healthy pods as allowed leaves those desired."""
-    status = assess(budget(minAvailable=minimum), pods(total, ready=ready), NOW_S)[0]
+    status, _ = assessed(budget(minAvailable=minimum), pods(total, ready))
 
-    allowed = status["disruptionsAllowed"]
-    assert 0 <= allowed <= max(status["currentHealthy"] - minimum, 0)
-
-
-@pytest.mark.parametrize(
-    ("minimum", "value", "reason"),
-    [(1, "True", "SufficientPods"), (2, "False", "InsufficientPods")],
-)
-def test_condition(minimum: int, value: str, reason: str) -> None:
-    """The condition says the same as the number."""
-    status = assess(budget(generation=4, minAvailable=minimum), pods(2), NOW_S)[0]
-
-    assert [
-        {
-            "type": "DisruptionAllowed",
-            "status": value,
-            "observedGeneration": 4,
-            "reason": reason,
-            "message": "",
-            "lastTransitionTime": NOW,
-        }
-    ] == status["conditions"]
-    assert status["observedGeneration"] == 4
-
-
-def test_without_generation() -> None:
-    """What is zero is not written."""
-    status = assess(budget(generation=0, minAvailable=1), pods(2), NOW_S)[0]
-
-    assert "observedGeneration" not in status
-    assert "observedGeneration" not in status["conditions"][0]
+    assert 0 <= status["disruptionsAllowed"] <= max(status["currentHealthy"] - minimum, 0)
 
 
 def test_evicted_pods_count_as_gone() -> None:
     """For two minutes at most, and no longer than they are there."""
-    disrupted = {
-        "p0": "1970-01-01T00:16:00Z",
-        "p1": "1970-01-01T00:10:00Z",
-        "p3": "1970-01-01T00:16:30Z",
-        "p4": "1970-01-01T00:16:10Z",
-        "gone": "1970-01-01T00:16:00Z",
-    }
+    seconds = {"p0": "16:00", "p1": "10:00", "p3": "16:30", "p4": "16:10", "gone": "16:00"}
+    disrupted = {name: f"1970-01-01T00:{time}Z" for name, time in seconds.items()}
     ending = PodState("p4", is_ready=True, is_ending=True, controller=None)
     made = budget(minAvailable=1, status={"disruptedPods": disrupted})
 
-    status, recheck_s = assess(made, [*pods(4), ending], NOW_S)
+    status, recheck_s = assessed(made, [*pods(4), ending])
 
     assert {"p0": disrupted["p0"], "p3": disrupted["p3"]} == status["disruptedPods"]
-    assert status["currentHealthy"] == 2
-    assert recheck_s == 960 + 120
-
-
-def test_nothing_to_recheck() -> None:
-    """Without evicted pods nothing changes by itself."""
-    status, recheck_s = assess(budget(minAvailable=1), pods(2), NOW_S)
-
-    assert recheck_s is None
-    assert "disruptedPods" not in status
+    assert (2, 960 + 120) == (status["currentHealthy"], recheck_s)
 
 
 def test_failures_allow_nothing() -> None:
     """A budget that cannot be worked out keeps its numbers, but for what it allows."""
     made = budget(minAvailable="3", status={"disruptionsAllowed": 2, "currentHealthy": 3})
     with pytest.raises(ValueError, match="not a percentage") as error:
-        assess(made, pods(2), NOW_S)
+        assessed(made, pods(2))
 
     status = failed_status(made, str(error.value), NOW_S)
 
     assert (0, 3) == (status["disruptionsAllowed"], status["currentHealthy"])
     assert "SyncFailed" == status["conditions"][0]["reason"]
     assert made["status"]["disruptionsAllowed"] == 2
+
+
+def test_missing_controllers() -> None:
+    """A budget that counts on a controller that is not there cannot be worked out."""
+
+    def missing(controller: Controller) -> None:
+        raise NoControllerError(controller.name)
+
+    with pytest.raises(ValueError, match='found no controllers for pod "p0"'):
+        assess(budget(maxUnavailable=1), pods(1), NOW_S, missing)
 
 
 @pytest.mark.parametrize(
@@ -189,40 +175,25 @@ def test_failures_allow_nothing() -> None:
         ({"observedGeneration": 0}, False),
         ({"disruptedPods": {"p": NOW}}, False),
         ({"conditions": []}, False),
-        (
-            {"conditions": [{"type": "DisruptionAllowed", "status": "False", "reason": "A"}]},
-            False,
-        ),
+        ({"conditions": [{"type": "DisruptionAllowed", "status": "True", "reason": "A"}]}, False),
     ],
 )
 def test_writes_that_are_needed(change: dict[str, Any], *, is_same: bool) -> None:
     """Whatever decides differs is worth a write."""
     made = budget(minAvailable=1)
-    status = assess(made, pods(2), NOW_S)[0]
+    status, _ = assessed(made, pods(2))
     made["status"] = {**status, **change}
 
     assert is_same is is_up_to_date(made, status)
 
 
-def test_wanted_pods() -> None:
-    """With a controller that knows it, the number that it wants counts; each counts once."""
-    states = pods(2, controller=OWNER)
-    other = Controller("apps", "ReplicaSet", "s", "d")
-    states.append(PodState("p9", is_ready=True, is_ending=False, controller=other))
-    scales = {OWNER: ("deployment", 4), other: ("deployment", 4)}
-
-    status = assess(budget(minAvailable="50%"), states, NOW_S, scales.get)[0]
-
-    assert (4, 2, 1) == tuple(
-        status[name] for name in ("expectedPods", "desiredHealthy", "disruptionsAllowed")
-    )
+@pytest.mark.parametrize("value", ["50", "%", "-5%", "5%%", "5 %", "\u0665%", "5%\n", f"{10**19}%"])
+def test_other_texts_are_no_percentages(value: str) -> None:
+    """ASCII digits with a percent sign are a percentage; nothing else is."""
+    assert percentage(value) is None
 
 
-def test_missing_controller() -> None:
-    """A budget that counts on a controller that is not there cannot be worked out."""
-
-    def missing(controller: Controller) -> None:
-        raise NoControllerError(controller.name)
-
-    with pytest.raises(ValueError, match='found no controllers for pod "p0"'):
-        assess(budget(maxUnavailable=1), pods(1, controller=OWNER), NOW_S, missing)
+@given(st.integers(0, 200), st.integers(0, 10_000))
+@settings(max_examples=50)
+def test_percentages_are_rounded_up(percent: int, total: int) -> None:
+    assert math.ceil(percent * total / 100) == scaled(f"0{percent}%", total)

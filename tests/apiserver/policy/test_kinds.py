@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.apiserver.policy.kinds`."""
+"""The rules of disruption budgets."""
 
 from __future__ import annotations
 
@@ -7,62 +7,53 @@ from typing import Any
 import pytest
 
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.apiserver.schema.reading import read
 from tests.apiserver.policy.objects import budget
 
 RULES = POD_DISRUPTION_BUDGET.rules
-
-
-def test_creation_starts_afresh() -> None:
-    """What a client says about the status is dropped."""
-    new = budget(generation=7, status={"currentHealthy": 3}, minAvailable=1)
-
-    RULES.prepare_create(new)
-
-    zeros = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
-    assert zeros == new["status"]
-    assert new["metadata"]["generation"] == 1
-
-
-@pytest.mark.parametrize(("minimum", "generation"), [(1, 1), (2, 2)])
-def test_updates_keep_the_status(minimum: int, generation: int) -> None:
-    """The generation counts changes of the specification."""
-    old = budget(status={"currentHealthy": 3}, minAvailable=1)
-    new = budget(minAvailable=minimum)
-
-    RULES.prepare_update(new, old)
-
-    assert old["status"] == new["status"]
-    assert generation == new["metadata"]["generation"]
-
-
-def test_status_updates_keep_the_specification() -> None:
-    """Whatever a client sends."""
-    old, new = budget(minAvailable=1), budget(minAvailable=2)
-
-    POD_DISRUPTION_BUDGET.rules.prepare_status(new, old)
-
-    assert {"minAvailable": 1} == new["spec"]
+SELECTOR = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
 
 
 @pytest.mark.parametrize(
-    ("spec", "shown"),
-    [({"minAvailable": 1}, ("1", "N/A")), ({"maxUnavailable": "50%"}, ("N/A", "50%"))],
+    ("spec", "message"),
+    [
+        ({}, ""),
+        ({"minAvailable": 0}, ""),
+        ({"maxUnavailable": "100%", "selector": {}}, ""),
+        ({"maxUnavailable": "9" * 5000 + "%", "unhealthyPodEvictionPolicy": "AlwaysAllow"}, ""),
+        ({"minAvailable": -1}, "minAvailable: Invalid value: -1: must be greater than or"),
+        ({"maxUnavailable": "5"}, 'maxUnavailable: Invalid value: "5": a valid percent'),
+        ({"minAvailable": "101%"}, 'minAvailable: Invalid value: "101%": must not be gr'),
+        ({"minAvailable": 1, "maxUnavailable": 1}, ': Invalid value: {"MinAvailable":1,"Selector"'),
+        ({"unhealthyPodEvictionPolicy": "No"}, 'unhealthyPodEvictionPolicy: Unsupported value: "'),
+        ({"selector": SELECTOR}, "selector.matchExpressions[0].operator: Invalid value"),
+    ],
 )
-def test_cells(spec: dict[str, Any], shown: tuple[str, str]) -> None:
-    """A row shows what the budget asks for, and what it allows."""
-    obj = budget(status={"disruptionsAllowed": 2}, **spec)
-    obj["metadata"]["creationTimestamp"] = "1970-01-01T00:00:00Z"
+def test_specifications(spec: dict[str, Any], message: str) -> None:
+    """One error for each wrong field, in Kubernetes' words; every field may be missing."""
+    found = [
+        str(wrong).removeprefix("spec").removeprefix(".")
+        for wrong in RULES.validate(budget(**spec))
+    ]
 
-    assert ["b", *shown, 2, "60s"] == list(POD_DISRUPTION_BUDGET.cells(obj, 60))
+    assert [message] * bool(message) == [each[: len(message)] for each in found]
 
 
-def test_canonical_form() -> None:
-    """Numbers of the status are always written, and an empty selector stays."""
-    raw = {"metadata": {"name": "b"}, "spec": {"selector": {}, "maxUnavailable": "5%"}}
+def test_metadata_is_judged_last() -> None:
+    """A new budget's metadata counts only if its specification is right."""
+    new = budget(minAvailable=-1)
+    new["metadata"].update(labels={"-": ""}, finalizers=["mine"])
 
-    obj = read(POD_DISRUPTION_BUDGET.storage.schema, raw).obj
+    assert ["spec.minAvailable"] == [wrong.field for wrong in RULES.validate(new)]
+    assert ["spec.minAvailable"] == [wrong.field for wrong in RULES.validate_update(new, budget())]
+    new["spec"] = {}
+    assert ["metadata.labels"] == [wrong.field for wrong in RULES.validate(new)]
 
-    assert {"selector": {}, "maxUnavailable": "5%"} == obj["spec"]
-    zeros = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
-    assert zeros == obj["status"]
+
+def test_statuses() -> None:
+    """No number of pods is negative, and conditions are whole."""
+    condition = {"type": "A", "status": "True", "lastTransitionTime": None, "reason": "R"}
+    new = budget(status={"currentHealthy": -1, "conditions": [{**condition, "message": ""}]})
+
+    found = [wrong.field for wrong in RULES.validate_status(new, budget())]
+
+    assert ["status.conditions[0].lastTransitionTime", "status.currentHealthy"] == found

@@ -1,0 +1,247 @@
+"""Evictions: deletions of pods that disruption budgets may forbid.
+
+The decision and the count in the budget's status are one synchronous step of the registry.  Between
+that and the deletion the pod may change; a pod that was let go for being unhealthy is therefore
+deleted only as it was seen.
+
+Sources: Kubernetes 1.36, `pkg/registry/core/pod/storage/eviction.go`; Kubernetes documentation,
+"API-initiated Eviction".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.core.pod_strategy import ENDED
+from apfproxy.apiserver.errors import StatusError, bad_request, forbidden, success, unknown_error
+from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition, is_true, set_condition
+from apfproxy.apiserver.outcomes import check_preconditions
+from apfproxy.apiserver.policy.budget import DISRUPTION_ALLOWED, SYNC_FAILED, set_disruption_allowed
+from apfproxy.apiserver.policy.kinds import ALWAYS_ALLOW, GROUP, POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.registry import WriteOptions
+from apfproxy.apiserver.selectors import selector_of
+from apfproxy.objects.go_text import rfc3339
+from apfproxy.objects.selectors import SelectorError
+
+if TYPE_CHECKING:
+    from apfproxy.apiserver.registry import DeleteOptions, Registry
+    from apfproxy.objects.types import Object
+
+MANAGER = "kube-apiserver"
+"""Field manager of the writes to budgets and pods."""
+ATTEMPTS = 20
+"""How often a deletion is tried while the pod keeps changing: Kubernetes' number."""
+MOST_DISRUPTED_PODS = 2000
+"""Evictions that the disruption controller may be behind: Kubernetes' number."""
+RETRY_AFTER_S = 10
+"""When to try again if a budget has not been looked at: Kubernetes' number."""
+
+UNSTARTED = "Pending"
+DISRUPTION_TARGET = "DisruptionTarget"
+VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
+SEVERAL_BUDGETS = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
+    " support."
+)
+
+
+async def evict(
+    registry: Registry, namespace: str, name: str, eviction: Object, options: DeleteOptions
+) -> Object:
+    """Delete a pod if its disruption budgets allow it.
+
+    The options are the eviction's `deleteOptions`, and `dryRun` of the request.  Returns the Status
+    of a success, to be answered with 201.
+
+    Raises:
+        StatusError: The pod may not be deleted, is not there, or is not the one that is meant.
+    """
+    if eviction["metadata"].get("name", "") != name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    pod = await _delete_unprotected(registry, namespace, name, options)
+    if pod is None:
+        return success(code=201)
+    found = registry.objects(POD_DISRUPTION_BUDGET, namespace)
+    budgets = [budget for budget in found if is_matched(budget, pod)]
+    if len(budgets) > 1:
+        raise unknown_error(SEVERAL_BUDGETS)
+    if budgets and spares_unhealthy(budgets[0], pod):
+        await _delete_unhealthy(registry, pod, budgets[0], options)
+        return success(code=201)
+    if budgets:
+        await _count(registry, budgets[0], name, is_dry_run=options.is_dry_run)
+    await _delete(registry, namespace, name, options)
+    return success(code=201)
+
+
+async def _delete_unprotected(
+    registry: Registry, namespace: str, name: str, options: DeleteOptions
+) -> Object | None:
+    """Delete the pod if no budget can protect it; else return it, for its budgets to be asked."""
+    is_exact = options.resource_version is not None
+    for attempt in itertools.count(1):
+        pod = registry.get(POD, namespace, name)
+        if not ignores_budgets(pod):
+            return pod
+        as_seen = _only_as_seen(pod, options) if may_start(pod) and not is_exact else options
+        try:
+            await _delete(registry, namespace, name, as_seen)
+        except StatusError as error:
+            if is_exact or error.reason != "Conflict" or attempt == ATTEMPTS:
+                raise
+        else:
+            break
+    return None
+
+
+async def _delete_unhealthy(
+    registry: Registry, pod: Object, budget: Object, options: DeleteOptions
+) -> None:
+    """Delete a pod that is not healthy, unless it has changed since."""
+    metadata = pod["metadata"]
+    as_seen = _only_as_seen(pod, options)
+    try:
+        await _delete(registry, metadata["namespace"], metadata["name"], as_seen)
+    except StatusError as error:
+        if error.reason == "Conflict" and options.resource_version is None:
+            raise _unprocessed(budget) from error
+        raise
+
+
+async def _count(registry: Registry, budget: Object, pod_name: str, *, is_dry_run: bool) -> None:
+    now = rfc3339(registry.clock())
+
+    def counted(current: Object) -> Object:
+        charge(current, pod_name, now)
+        return current
+
+    metadata = budget["metadata"]
+    options = WriteOptions(MANAGER, is_dry_run, subresource="status")
+    namespace, name = metadata["namespace"], metadata["name"]
+    await registry.update(POD_DISRUPTION_BUDGET, namespace, name, counted, options)
+
+
+async def _delete(registry: Registry, namespace: str, name: str, options: DeleteOptions) -> None:
+    """Note in the pod's status why it ends, and delete it."""
+    if not options.is_dry_run:
+        now = rfc3339(registry.clock())
+
+        def marked(pod: Object) -> Object:
+            entry = registry.store.head(POD.resource, namespace, name)
+            assert entry is not None, "the pod was just read from it"
+            check_preconditions(POD, entry, options.uid, options.resource_version)
+            mark_target(pod, now)
+            return pod
+
+        status = WriteOptions(MANAGER, subresource="status")
+        written = await registry.update(POD, namespace, name, marked, status)
+        if options.resource_version is not None:
+            options = _only_as_seen(written.obj, options)
+    await registry.delete(POD, namespace, name, options)
+
+
+def _only_as_seen(pod: Object, options: DeleteOptions) -> DeleteOptions:
+    return dataclasses.replace(options, resource_version=pod["metadata"]["resourceVersion"])
+
+
+def ignores_budgets(pod: Object) -> bool:
+    """Tell whether a pod may go whatever budgets say: it does not run any more, or not yet."""
+    return not may_start(pod) or pod["status"].get("phase", "") == UNSTARTED
+
+
+def may_start(pod: Object) -> bool:
+    """Tell whether a pod that ignores budgets could become one that does not."""
+    return (
+        pod["status"].get("phase", "") not in ENDED and "deletionTimestamp" not in pod["metadata"]
+    )
+
+
+def is_matched(budget: Object, pod: Object) -> bool:
+    """Tell whether a budget of the pod's namespace is about the pod."""
+    try:
+        selector = selector_of(budget["spec"].get("selector"))
+    except SelectorError:
+        return False
+    return selector.matches(pod["metadata"].get("labels", {}))
+
+
+def spares_unhealthy(budget: Object, pod: Object) -> bool:
+    """Tell whether the pod may go without counting, since it is not healthy."""
+    if is_true(pod["status"], "Ready"):
+        return False
+    if budget["spec"].get("unhealthyPodEvictionPolicy") == ALWAYS_ALLOW:
+        return True
+    status = budget["status"]
+    return bool(status["currentHealthy"] >= status["desiredHealthy"] > 0)
+
+
+def charge(budget: Object, pod_name: str, now: str) -> None:
+    """Count the eviction of a pod in the only budget about it, in place.
+
+    Raises:
+        StatusError: The budget does not allow it: 429, or 403 where it is no use to try again.
+    """
+    status, metadata = budget["status"], budget["metadata"]
+    allowed, disrupted = status["disruptionsAllowed"], status.get("disruptedPods", {})
+    wrong = ""
+    if status.get("observedGeneration", 0) < metadata.get("generation", 0):
+        raise _unprocessed(budget)
+    if allowed < 0:
+        wrong = "pdb disruptions allowed is negative"
+    elif len(disrupted) > MOST_DISRUPTED_PODS:
+        wrong = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+    elif allowed == 0:
+        raise _refused(_why_none(metadata["name"], status))
+    if wrong:
+        raise forbidden(GROUP, POD_DISRUPTION_BUDGET.singular, metadata["name"], wrong)
+    status["disruptionsAllowed"] = allowed - 1
+    if allowed == 1:
+        set_disruption_allowed(status, now)
+    status["disruptedPods"] = {**disrupted, pod_name: now}
+
+
+def _refused(message: str, retry_after_s: int = 0) -> StatusError:
+    """429 with a cause; try again after these seconds, of which 0 is not told."""
+    cause = {"reason": "DisruptionBudget", "message": message}
+    return StatusError(
+        429, "TooManyRequests", VIOLATION, {"causes": [cause]}, retry_after_s=retry_after_s
+    )
+
+
+def _unprocessed(budget: Object) -> StatusError:
+    """429: the budget has changed since it was last looked at, or the pod has."""
+    name = budget["metadata"]["name"]
+    message = f"The disruption budget {name} is still being processed by the server."
+    return _refused(message, RETRY_AFTER_S)
+
+
+def _why_none(name: str, status: Object) -> str:
+    condition = find_condition(status, DISRUPTION_ALLOWED) or {}
+    explanation = condition["message"] if condition.get("status") == FALSE else ""
+    refused = f"The disruption budget {name} does not allow evicting pods currently"
+    # The numbers mean nothing where they could not be worked out.
+    if explanation and condition["reason"] == SYNC_FAILED:
+        return f"{refused} because it failed sync: {explanation}"
+    healthy, desired = status["currentHealthy"], status["desiredHealthy"]
+    if healthy <= desired:
+        return (
+            f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
+        )
+    return f"{refused} ({condition['reason']}): {explanation}" if explanation else refused
+
+
+def mark_target(pod: Object, now: str) -> None:
+    """Note in a pod's status at a time, RFC 3339, that an eviction ends it; in place."""
+    condition = {
+        "type": DISRUPTION_TARGET,
+        "status": TRUE,
+        "lastProbeTime": None,
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    if generation := pod["metadata"].get("generation"):
+        condition["observedGeneration"] = generation
+    set_condition(pod["status"], condition, now)
