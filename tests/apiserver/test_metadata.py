@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -22,9 +22,7 @@ from apfproxy.apiserver.metadata import (
     validate_stored,
 )
 from apfproxy.objects.validation import LARGEST_ANNOTATIONS_BYTES, drop_repeated_owners
-
-if TYPE_CHECKING:
-    from apfproxy.objects.field_errors import FieldError
+from tests.apiserver.causes import causes
 
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"}
 CONTROLLERS = [{**OWNER, "name": name, "controller": True} for name in "abc"]
@@ -41,12 +39,6 @@ DELETED: dict[str, Any] = {
     "deletionGracePeriodSeconds": 30,
     "finalizers": ["a/b"],
 }
-
-
-def told(errors: list[FieldError]) -> str:
-    """The fields and reasons of errors, without what is the same in all."""
-    found = [f"{error.field} {error.reason.removeprefix('FieldValue')}" for error in errors]
-    return ", ".join(each.removeprefix("metadata.") for each in found)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +91,9 @@ def told(errors: list[FieldError]) -> str:
 )
 def test_new_objects(metadata: dict[str, Any], expected: str) -> None:
     """Each broken rule is told with its field, of a kind without namespaces."""
-    assert expected == told(validate_stored({"name": "a", **metadata}, is_namespaced=False))
+    assert expected == causes(
+        validate_stored({"name": "a", **metadata}, is_namespaced=False), "metadata"
+    )
 
 
 def test_messages_name_both_controllers() -> None:
@@ -118,7 +112,7 @@ def test_namespaces(namespace: str, expected: str) -> None:
     metadata = {"name": "A b", "namespace": namespace}
     found = validate_stored(metadata, is_namespaced=True, check_name=check_path_segment)
 
-    assert expected == told(found)
+    assert expected == causes(found, "metadata")
 
 
 @pytest.mark.parametrize(
@@ -139,14 +133,14 @@ def test_namespaces(namespace: str, expected: str) -> None:
 )
 def test_updates(old: dict[str, Any], changes: dict[str, Any], expected: str) -> None:
     """What identifies an object cannot change; the rest follows its rules."""
-    assert expected == told(validate_core_update({**old, **changes}, old))
+    assert expected == causes(validate_core_update({**old, **changes}, old), "metadata")
 
 
 def test_updates_of_any_kind() -> None:
     """Names may be what a path can hold; what changes is judged as often as found."""
     new = {**STORED, "generateName": "A", "uid": "2", "labels": {"-": ""}}
 
-    found = told(validate_any_update(new, STORED, is_namespaced=False))
+    found = causes(validate_any_update(new, STORED, is_namespaced=False), "metadata")
 
     assert "labels Invalid, uid Invalid, labels Invalid" == found
 
@@ -289,10 +283,10 @@ def test_conditions_are_judged(change: dict[str, object], expected: str) -> None
     path = "status.conditions[0]."
     wrong = validate_conditions({"conditions": [{**READY, **change}]})
 
-    assert (path + expected.format(path) if expected else "") == told(wrong)
+    assert (path + expected.format(path) if expected else "") == causes(wrong)
 
 
 def test_types_of_conditions_are_unique() -> None:
-    assert "status.conditions[1].type Duplicate" == told(
+    assert "status.conditions[1].type Duplicate" == causes(
         validate_conditions({"conditions": [READY, READY]})
     )

@@ -14,7 +14,7 @@ from apfproxy.apiserver.flowcontrol.schema import FLOW_SCHEMA_V1, PRIORITY_LEVEL
 from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver.ownership.managed import Writer, apply, update_managed
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.apiserver.resource.schema import BETA_RESOURCE_SLICE_OBJECT, RESOURCE_SLICE_OBJECT
+from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
 from tests.conformance.vectors import load
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ SCHEMAS: dict[str, Struct] = {
     "flowcontrol.apiserver.k8s.io/v1 FlowSchema": FLOW_SCHEMA_V1,
     "flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration": PRIORITY_LEVEL_V1,
     "policy/v1 PodDisruptionBudget": BUDGET,
-    "resource.k8s.io/v1 ResourceSlice": RESOURCE_SLICE_OBJECT,
-    "resource.k8s.io/v1beta1 ResourceSlice": BETA_RESOURCE_SLICE_OBJECT,
+    "resource.k8s.io/v1 ResourceSlice": RESOURCE_SLICE.versions[0].schema,
+    "resource.k8s.io/v1beta1 ResourceSlice": RESOURCE_SLICE.versions[1].schema,
     "v1 Pod": POD_OBJECT,
 }
 

@@ -1,22 +1,37 @@
-"""The rules of ResourceSlices.
+"""The rules of ResourceSlices, their devices, and the amounts that may be requested of those.
 
-Sources: Kubernetes API reference, "ResourceSlice"; the cases that kube-apiserver 1.36 refuses.
+Sources: Kubernetes API reference, "ResourceSlice", "Device" and "CapacityRequestPolicy"; the cases
+that kube-apiserver 1.36 refuses; semver.org, specification 2.0.0, items 2, 9 and 10.
 """
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.core.node_selector import validate_node_selector
 from apfproxy.apiserver.metadata import IMMUTABLE_DETAIL, validate_core_update, validate_stored
-from apfproxy.apiserver.resource.devices import (
-    validate_choice,
-    validate_counter_sets,
-    validate_device,
-    validate_node_name,
+from apfproxy.apiserver.schema.quantity import NANO, Quantity, parse
+from apfproxy.objects.field_errors import (
+    FieldError,
+    checked,
+    checked_name,
+    forbidden,
+    invalid,
+    limited,
+    not_supported,
+    repeated,
+    required,
+    too_many,
 )
-from apfproxy.apiserver.resource.names import validate_driver, validate_pool_name
-from apfproxy.objects.field_errors import FieldError, invalid, repeated, too_many
+from apfproxy.objects.names import (
+    LONGEST_SUBDOMAIN,
+    check_dns_label,
+    check_dns_subdomain,
+    check_label_value,
+    check_qualified_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,20 +42,61 @@ MOST_DEVICES = 128
 MOST_ADVANCED_DEVICES = 64
 """If any device has taints or consumes counters."""
 MOST_COUNTER_SETS = 8
+MOST_ATTRIBUTES_AND_CAPACITIES = 32
+MOST_TAINTS = 16
+MOST_CONSUMPTIONS = 2
+MOST_COUNTERS = 32
+"""Of a set, and of what a device consumes of one."""
+MOST_CONDITIONS = 4
+MOST_VALUES = 10
+LONGEST_VALUE = 64
+LONGEST_DRIVER = 63
+"""Bytes; also of the domain of an attribute."""
+LONGEST_IDENTIFIER = 32
+"""Bytes of an attribute's name without its domain."""
+LONGEST_KEY = LONGEST_DRIVER + 1 + LONGEST_IDENTIFIER
+"""Bytes of an attribute's name that a path shows; of more, the middle is left out."""
+ELLIPSIS = "..."
+EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 CHOICE_RULE = (
     "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 )
 MANY_CHOICES_RULE = f"{CHOICE_RULE}, but multiple fields are set"
+ONE_CHOICE_RULE = (
+    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when"
+    " `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
+)
+NO_CHOICE_RULE = (
+    "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set"
+    " to true in the ResourceSlice spec"
+)
+IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
+IDENTIFIER_RULE = (
+    "a valid C identifier must start with alphabetic character or '_', followed by a string of"
+    " alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for"
+    f" validation is '{IDENTIFIER}')"
+)
+IDENTIFIER_PATTERN = re.compile(IDENTIFIER)
+
+SEMVER_RULE = "must be a string compatible with semver.org spec 2.0.0"
+NUMBER = "(?:0|[1-9][0-9]*+)"
+WORD = "[0-9A-Za-z-]++"
+# A pre-release's identifier of digits only has no leading zero.
+PRE_RELEASE = rf"(?!0[0-9]++(?:[.+]|$)){WORD}"
+# Groups are not possessive: Python 3.11.2 matches them wrongly.
+SEMVER = re.compile(
+    rf"{NUMBER}\.{NUMBER}\.{NUMBER}(?:-{PRE_RELEASE}(?:\.{PRE_RELEASE})*)?(?:\+{WORD}(?:\.{WORD})*)?"
+)
 
 
 def validate_slice(obj: Object) -> list[FieldError]:
-    """All errors of a ResourceSlice in the form of v1."""
-    return [*validate_stored(obj["metadata"], is_namespaced=False), *validate_spec(obj["spec"])]
+    """Find all errors of a ResourceSlice in the form of v1."""
+    return [*validate_stored(obj["metadata"], is_namespaced=False), *_validate_spec(obj["spec"])]
 
 
 def validate_slice_update(new: Object, old: Object) -> list[FieldError]:
-    """All errors of a ResourceSlice that replaces another: it stays in its pool."""
+    """Find all errors of a ResourceSlice that replaces another: it stays in its pool."""
     spec, old_spec = new["spec"], old["spec"]
     pool, old_pool = spec.get("pool", {}), old_spec.get("pool", {})
     fixed = (
@@ -49,28 +105,38 @@ def validate_slice_update(new: Object, old: Object) -> list[FieldError]:
         ("spec.nodeName", spec.get("nodeName"), old_spec.get("nodeName")),
     )
     changes = [invalid(path, value, IMMUTABLE_DETAIL) for path, value, was in fixed if value != was]
-    return validate_core_update(new["metadata"], old["metadata"]) + validate_spec(spec, changes)
+    return validate_core_update(new["metadata"], old["metadata"]) + _validate_spec(spec, changes)
 
 
-def validate_spec(spec: Object, changes: Sequence[FieldError] = ()) -> list[FieldError]:
-    """All errors of a specification; those of changes come where Kubernetes tells them."""
-    errors = validate_driver(spec.get("driver", ""), "spec.driver")
-    errors += validate_pool(spec.get("pool", {}))
+def _validate_spec(spec: Object, changes: Sequence[FieldError] = ()) -> list[FieldError]:
+    """Find the errors of a specification; those of changes come where Kubernetes tells them."""
+    errors = _validate_driver(spec.get("driver", ""), "spec.driver")
+    errors += _validate_pool(spec.get("pool", {}))
     errors += changes
-    errors += validate_nodes(spec)
+    empty = "must be either unset or set to a non-empty string"
+    errors += _validate_node_name(spec.get("nodeName"), "spec.nodeName", empty)
+    if "nodeSelector" in spec:
+        errors += validate_node_selector(spec["nodeSelector"], "spec.nodeSelector")
+        terms = spec["nodeSelector"].get("nodeSelectorTerms") or []
+        if len(terms) != 1:
+            path = "spec.nodeSelector.nodeSelectorTerms"
+            errors.append(invalid(path, terms, "must have exactly one node selector term"))
+    flags = ("allNodes", "perDeviceNodeSelection")
+    errors += _validate_choice(spec, flags, "spec", CHOICE_RULE, MANY_CHOICES_RULE)
     devices, counter_sets = spec.get("devices", []), spec.get("sharedCounters", [])
     if devices and counter_sets:
         errors.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
-    errors += validate_devices(devices, chooses_nodes=bool(spec.get("perDeviceNodeSelection")))
-    path, count = "spec.sharedCounters", len(counter_sets)
-    if count > MOST_COUNTER_SETS:
-        return [*errors, too_many(path, count, MOST_COUNTER_SETS)]
-    return errors + validate_counter_sets(counter_sets, "name", path)
+    errors += _validate_devices(devices, chooses_nodes=bool(spec.get("perDeviceNodeSelection")))
+    return errors + _validate_counter_sets(
+        counter_sets, "name", "spec.sharedCounters", MOST_COUNTER_SETS
+    )
 
 
-def validate_pool(pool: Object) -> list[FieldError]:
-    """All errors of the pool that a slice is a part of."""
-    errors = validate_pool_name(pool.get("name", ""), "spec.pool.name")
+def _validate_pool(pool: Object) -> list[FieldError]:
+    path, name = "spec.pool.name", pool.get("name", "")
+    errors = limited(path, name, LONGEST_SUBDOMAIN) if name else [required(path)]
+    for part in name.split("/") if name else ():
+        errors += checked(path, part, check_dns_subdomain)
     count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
     if count <= 0:
         errors.append(invalid("spec.pool.resourceSliceCount", count, "must be greater than zero"))
@@ -80,22 +146,58 @@ def validate_pool(pool: Object) -> list[FieldError]:
     return errors
 
 
-def validate_nodes(spec: Object) -> list[FieldError]:
-    """All errors of what a slice says about the nodes that reach its devices."""
-    empty = "must be either unset or set to a non-empty string"
-    errors = validate_node_name(spec.get("nodeName"), "spec.nodeName", empty)
-    if "nodeSelector" in spec:
-        errors += validate_node_selector(spec["nodeSelector"], "spec.nodeSelector")
-        terms = spec["nodeSelector"].get("nodeSelectorTerms") or []
-        if len(terms) != 1:
-            path = "spec.nodeSelector.nodeSelectorTerms"
-            errors.append(invalid(path, terms, "must have exactly one node selector term"))
-    flags = ("allNodes", "perDeviceNodeSelection")
-    return errors + validate_choice(spec, flags, "spec", CHOICE_RULE, MANY_CHOICES_RULE)
+def _validate_driver(name: str, path: str) -> list[FieldError]:
+    """Judge a driver's name, or the domain of an attribute; case does not matter."""
+    if not name:
+        return [required(path)]
+    errors = limited(path, name, LONGEST_DRIVER)
+    return errors + [invalid(path, name, rule) for rule in check_dns_subdomain(name.lower())]
 
 
-def validate_devices(devices: list[Any], *, chooses_nodes: bool) -> list[FieldError]:
-    """All errors of a slice's devices."""
+def _validate_node_name(name: str | None, field: str, empty: str) -> list[FieldError]:
+    """Find the errors of a node's name, which may be absent but not empty."""
+    if name:
+        return checked(field, name, check_dns_subdomain)
+    return [] if name is None else [invalid(field, name, empty)]
+
+
+def _validate_choice(
+    obj: Object, flags: tuple[str, ...], path: str, none: str, several: str
+) -> list[FieldError]:
+    """Judge which fields of a device or a slice choose the nodes; flags are never false."""
+    errors = [
+        invalid(f"{path}.{flag}", obj[flag], "must be either unset or set to true")
+        for flag in flags
+        if obj.get(flag) is False
+    ]
+    names = ("nodeName", "nodeSelector", *flags)
+    choices = [name for name in names if obj.get(name) not in (None, "", False)]
+    if not choices:
+        errors.append(required(path, none))
+    elif len(choices) > 1:
+        shown = ", ".join(f"`{name}`" for name in choices)
+        errors.append(invalid(path, f"{{{shown}}}", several))
+    return errors
+
+
+def _validate_counter_sets(sets: list[Any], name: str, path: str, most: int) -> list[FieldError]:
+    """Find the errors of sets of counters, whose names are in a field; their amounts may be any."""
+    if len(sets) > most:
+        return [too_many(path, len(sets), most)]
+    errors: list[FieldError] = []
+    for index, each in enumerate(sets):
+        at, counters = f"{path}[{index}].counters", each.get("counters", {})
+        errors += checked_name(f"{path}[{index}].{name}", each.get(name, ""), check_dns_label)
+        if not counters:
+            errors.append(required(at))
+        elif len(counters) > MOST_COUNTERS:
+            errors.append(too_many(at, len(counters), MOST_COUNTERS))
+        else:
+            errors += [error for key in counters for error in checked(at, key, check_dns_label)]
+    return errors + repeated([each.get(name, "") for each in sets], path)
+
+
+def _validate_devices(devices: list[Any], *, chooses_nodes: bool) -> list[FieldError]:
     is_advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     most = MOST_ADVANCED_DEVICES if is_advanced else MOST_DEVICES
     if len(devices) > most:
@@ -104,3 +206,216 @@ def validate_devices(devices: list[Any], *, chooses_nodes: bool) -> list[FieldEr
     for index, device in enumerate(devices):
         errors += validate_device(device, f"spec.devices[{index}]", chooses_nodes=chooses_nodes)
     return errors + repeated([device.get("name", "") for device in devices], "spec.devices")
+
+
+def validate_device(device: Object, path: str, *, chooses_nodes: bool) -> list[FieldError]:
+    """Find all errors of a device, which says which nodes reach it if the slice asks for that."""
+    errors = checked(f"{path}.name", device.get("name", ""), check_dns_label)
+    attributes, capacities = device.get("attributes", {}), device.get("capacity", {})
+    count = len(attributes) + len(capacities)
+    if count > MOST_ATTRIBUTES_AND_CAPACITIES:
+        detail = (
+            "the total number of attributes and capacities must not exceed"
+            f" {MOST_ATTRIBUTES_AND_CAPACITIES}"
+        )
+        errors.append(invalid(path, count, detail))
+    for key, attribute in attributes.items():
+        errors += _validate_key(key, f"{path}.attributes")
+        errors += _validate_attribute(attribute, f"{path}.attributes[{_shortened(key)}]")
+    is_shared = bool(device.get("allowMultipleAllocations"))
+    for key, capacity in capacities.items():
+        errors += _validate_key(key, f"{path}.capacity")
+        at = f"{path}.capacity[{_shortened(key)}]"
+        errors += _validate_capacity(capacity, at, is_shared=is_shared)
+    errors += _validate_taints(device.get("taints", []), f"{path}.taints")
+    consumptions, at = device.get("consumesCounters", []), f"{path}.consumesCounters"
+    errors += _validate_counter_sets(consumptions, "counterSet", at, MOST_CONSUMPTIONS)
+    errors += _validate_nodes(device, path, chooses_nodes=chooses_nodes)
+    return errors + _validate_conditions(device, path)
+
+
+def _validate_key(key: str, path: str) -> list[FieldError]:
+    """Find the errors of the name of an attribute or a capacity, perhaps with a domain.
+
+    A name with several slashes is let through without any check, as in Kubernetes 1.36, and what
+    is blamed is the map that it is a key of.
+    """
+    domain, slash, identifier = key.rpartition("/")
+    if "/" in domain:
+        return []
+    errors: list[FieldError] = []
+    if domain:
+        errors += _validate_driver(domain, path)
+    elif slash:
+        errors.append(invalid(path, "", "the domain must not be empty"))
+    if slash and not identifier:
+        return [*errors, invalid(path, "", "the name must not be empty")]
+    errors += limited(path, identifier, LONGEST_IDENTIFIER)
+    if not IDENTIFIER_PATTERN.fullmatch(identifier):
+        errors.append(invalid(path, identifier, IDENTIFIER_RULE))
+    return errors
+
+
+def _shortened(key: str) -> str:
+    """Return a key as paths show it: without its middle if it is too long."""
+    data = key.encode()
+    if len(data) <= LONGEST_KEY:
+        return key
+    remaining = LONGEST_KEY - len(ELLIPSIS)
+    head, tail = data[: (remaining + 1) // 2], data[len(data) - remaining // 2 :]
+    return head.decode(errors="replace") + ELLIPSIS + tail.decode(errors="replace")
+
+
+def _validate_attribute(attribute: Object, path: str) -> list[FieldError]:
+    version = attribute.get("version")
+    errors = limited(f"{path}.string", attribute.get("string", ""), LONGEST_VALUE)
+    if version is not None and not SEMVER.fullmatch(version):
+        errors.append(invalid(f"{path}.version", version, SEMVER_RULE))
+    errors += limited(f"{path}.version", version or "", LONGEST_VALUE)
+    if len(attribute) != 1:
+        errors.append(invalid(path, attribute or "", "exactly one value must be specified"))
+    return errors
+
+
+def _validate_taints(taints: list[Any], path: str) -> list[FieldError]:
+    if len(taints) > MOST_TAINTS:
+        return [too_many(path, len(taints), MOST_TAINTS)]
+    errors: list[FieldError] = []
+    for index, taint in enumerate(taints):
+        at, effect = f"{path}[{index}]", taint.get("effect", "")
+        errors += checked(f"{at}.key", taint.get("key", ""), check_qualified_name)
+        errors += checked(f"{at}.value", taint.get("value", ""), check_label_value)
+        if not effect:
+            errors.append(required(f"{at}.effect"))
+        elif effect not in EFFECTS:
+            errors.append(not_supported(f"{at}.effect", effect, EFFECTS))
+    return errors
+
+
+def _validate_nodes(device: Object, path: str, *, chooses_nodes: bool) -> list[FieldError]:
+    if not chooses_nodes:
+        is_silent = device.keys().isdisjoint(("nodeName", "nodeSelector", "allNodes"))
+        return [] if is_silent else [invalid(path, None, NO_CHOICE_RULE)]
+    errors = _validate_node_name(device.get("nodeName"), f"{path}.nodeName", "must not be empty")
+    if "nodeSelector" in device:
+        errors += validate_node_selector(device["nodeSelector"], f"{path}.nodeSelector")
+    return errors + _validate_choice(device, ("allNodes",), path, ONE_CHOICE_RULE, ONE_CHOICE_RULE)
+
+
+def _validate_conditions(device: Object, path: str) -> list[FieldError]:
+    """Find the errors of a device's conditions for binding."""
+    binding, failure = "bindingConditions", "bindingFailureConditions"
+    names = {field: device.get(field, []) for field in (binding, failure)}
+    errors: list[FieldError] = []
+    for field, conditions in names.items():
+        at = f"{path}.{field}"
+        if len(conditions) > MOST_CONDITIONS:
+            errors.append(too_many(at, len(conditions), MOST_CONDITIONS))
+            continue
+        for index, name in enumerate(conditions):
+            errors += checked(f"{at}[{index}]", name, check_qualified_name)
+    for field, conditions in names.items():
+        errors += repeated(conditions, f"{path}.{field}")
+    detail, forbidden_names = f"{failure} must not overlap with {binding}", set(names[binding])
+    errors += [
+        invalid(f"{path}.{failure}[{index}]", name, detail)
+        for index, name in enumerate(names[failure])
+        if name in forbidden_names
+    ]
+    for field, other in ((binding, failure), (failure, binding)):
+        if names[other] and not names[field]:
+            errors.append(invalid(f"{path}.{field}", None, f"{field} are required to use {other}"))
+    return errors
+
+
+def _validate_capacity(capacity: Object, path: str, *, is_shared: bool) -> list[FieldError]:
+    """Judge a capacity; only a device that may be allocated several times has a policy."""
+    policy = capacity.get("requestPolicy")
+    if policy is None:
+        return []
+    path = f"{path}.requestPolicy"
+    if not is_shared:
+        return [forbidden(path, "allowMultipleAllocations must be true")]
+    values, value_range = policy.get("validValues"), policy.get("validRange")
+    if values and value_range is not None:
+        detail = (
+            'exactly one policy can be specified, cannot specify "validValues" and "validRange" at'
+            " the same time"
+        )
+        return [forbidden(path, detail)]
+    if not values and value_range is None:
+        return []
+    kind = "validValues" if values else "validRange"
+    if policy.get("default") is None:
+        return [required(f"{path}.default", f"required when {kind} is defined")]
+    default, whole = parse(policy["default"]), parse(capacity["value"])
+    if values:
+        return _validate_values([parse(each) for each in values], default, whole, f"{path}.{kind}")
+    return _validate_range(value_range, default, whole, f"{path}.{kind}")
+
+
+def _validate_values(
+    values: list[Quantity], default: Quantity, whole: Quantity, path: str
+) -> list[FieldError]:
+    errors = [
+        invalid(f"{path}[{index}]", later.text, "values must be sorted in ascending order")
+        for index, (earlier, later) in enumerate(pairwise(values), start=1)
+        if earlier > later
+    ]
+    has_many = len(values) > MOST_VALUES
+    if has_many:
+        # Nothing more is looked at, not even for the default.
+        errors.append(too_many(path, len(values), MOST_VALUES))
+    else:
+        detail = f"option is larger than capacity value: {whole}"
+        errors += [
+            invalid(f"{path}[{index}]", value.text, detail)
+            for index, value in enumerate(values)
+            if value > whole
+        ]
+        errors += repeated([str(integer(value)) for value in values], path)
+    if has_many or default not in values:
+        detail = "default value is not valid according to the requestPolicy"
+        errors.append(invalid(path, default.text, detail))
+    return errors
+
+
+def _validate_range(
+    value_range: Object, default: Quantity, whole: Quantity, path: str
+) -> list[FieldError]:
+    if value_range.get("min") is None:
+        return [required(f"{path}.min", "required when validRange is defined")]
+    least = parse(value_range["min"])
+    most = parse(value_range["max"]) if "max" in value_range else None
+    rules = [
+        ("min", least, least > whole, f"min is larger than capacity value: {whole}"),
+        ("min", default, default < least, f"default is less than min: {least}"),
+    ]
+    if most is not None:
+        rules += [
+            ("max", least, least > most, f"min is larger than max: {most}"),
+            ("max", most, most > whole, f"max is larger than capacity value: {whole}"),
+            ("max", default, default > most, f"default is more than max: {most}"),
+        ]
+    if "step" in value_range:
+        step = parse(value_range["step"])
+        # Kubernetes 1.36 divides by it without a look; later versions say this.
+        rules.append(("step", step, step.nano <= 0, "must be greater than zero"))
+        if step.nano > 0:
+            detail = f"one step {least + step} is larger than capacity value: {whole}"
+            rules.append(("step", step, least + step > whole, detail))
+            detail = f"value is not a multiple of a given step ({step}) from ({least})"
+            for value in (default, *([] if most is None else [most])):
+                rest = (integer(value) - integer(least)) % integer(step)
+                rules.append(("step", value, rest != 0, detail))
+    return [
+        invalid(f"{path}.{name}", value.text, detail)
+        for name, value, is_wrong, detail in rules
+        if is_wrong
+    ]
+
+
+def integer(quantity: Quantity) -> int:
+    """Round the value away from zero, as Kubernetes does to compare amounts and steps."""
+    whole = -(-abs(quantity.nano) // NANO)
+    return whole if quantity.nano >= 0 else -whole

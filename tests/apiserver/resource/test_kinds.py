@@ -1,142 +1,82 @@
-"""Tests of the kind ResourceSlice."""
+"""ResourceSlices as a kind: versions, and what the server adds and takes away."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
-from apfproxy.apiserver.schema.reading import MismatchError, canonical, read
-from tests.apiserver.resource.causes import causes
-from tests.conformance.vectors import load
 
 NOW = "2026-01-02T03:04:05Z"
-LOWERCASE = "spec.driver: driver names should be lowercase;"
+EARLIER = "2026-01-01T00:00:00Z"
 RULES = RESOURCE_SLICE.rules
-STEPS: list[dict[str, Any]] = [
-    step for step in load("api_exchanges") if step["id"].startswith("rs-") and step.get("body")
-]
+BETA = RESOURCE_SLICE.versions[1]
+DEVICE = {"attributes": {"model": {"string": "H200"}}, "nodeName": "n2"}
 
 
-def steps(method: str) -> list[Any]:
-    """The recorded steps of a method, each with its name."""
-    return [pytest.param(step, id=step["id"]) for step in STEPS if step["method"] == method]
+@pytest.mark.parametrize(
+    ("beta", "v1"),
+    [
+        ({}, {}),
+        ({"nodeName": "n1"}, {"nodeName": "n1"}),
+        ({"allNodes": True}, {"allNodes": True}),
+        ({"devices": [{"name": "d", "basic": DEVICE}]}, {"devices": [{"name": "d", **DEVICE}]}),
+        ({"devices": [{"name": "d", "basic": {}}]}, {"devices": [{"name": "d"}]}),
+    ],
+)
+def test_slices_are_converted_there_and_back(beta: dict[str, Any], v1: dict[str, Any]) -> None:
+    """Devices of v1beta1 are described in `basic`."""
+    in_beta, in_v1 = {"kind": "k", "spec": beta}, {"kind": "k", "spec": v1}
+    before = copy.deepcopy((in_beta, in_v1))
+
+    assert (in_v1, in_beta) == (BETA.to_storage(in_beta), BETA.from_storage(in_v1))
+    assert before == (in_beta, in_v1)
 
 
-def create(version: str, body: object) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """What becomes of an object that is created, in the storage version, and its errors."""
-    form = RESOURCE_SLICE.version(version)
-    assert form is not None
-    obj = form.to_storage(read(form.schema, body).obj)
-    obj["metadata"] |= {"uid": "u", "creationTimestamp": NOW}
+@pytest.mark.parametrize("spec", [{"nodeName": ""}, {"allNodes": False}])
+def test_empty_values_mean_nothing_in_beta(spec: dict[str, Any]) -> None:
+    """They are absent in v1, where they would be errors."""
+    assert {"spec": {}} == BETA.to_storage({"spec": spec})
+    assert {"spec": {}} == BETA.from_storage({"spec": spec})
+
+
+def sample() -> dict[str, Any]:
+    """A slice with fields behind gates that 1.36 has off by default."""
+    device = {
+        "name": "d",
+        "attributes": {"a": {"ints": [1], "strings": ["x"]}, "b": {"int": 1}},
+        "nodeAllocatableResourceMappings": {"cpu": {}},
+        "taints": [{"key": "a"}, {"key": "b", "timeAdded": EARLIER}],
+    }
+    return {"metadata": {"generation": 1}, "spec": {"devices": [{"name": "e"}, device]}}
+
+
+def test_fields_behind_gates_are_dropped_and_taints_get_a_time() -> None:
+    """A time that is there already stays."""
+    obj = sample()
     RULES.stamp(obj, NOW)
     RULES.prepare_create(obj)
-    return obj, causes(RULES.validate(obj))
 
-
-def recorded_causes(answer: dict[str, Any]) -> set[tuple[str, str]]:
-    """The path and the reason of each cause of a recorded answer."""
-    found = answer.get("details", {}).get("causes", [])
-    return {(cause["field"], cause["reason"]) for cause in found}
-
-
-@pytest.mark.parametrize("step", steps("POST"))
-def test_recorded_creations(step: dict[str, Any]) -> None:
-    """Slices are created, or refused, as by kube-apiserver."""
-    version = step["path"].split("/")[3]
-    answer = step["expect"]["body"]
-    if step["expect"]["status"] == 400:
-        with pytest.raises(MismatchError) as caught:
-            create(version, step["body"])
-        assert answer["message"].endswith(str(caught.value))
-        return
-    obj, found = create(version, step["body"])
-    assert recorded_causes(answer) == set(found)
-    if not found:
-        form = RESOURCE_SLICE.version(version)
-        assert form is not None
-        written = canonical(form.schema, form.from_storage(obj))
-        assert answer["spec"] == written["spec"]
-        assert answer["metadata"]["generation"] == written["metadata"]["generation"]
-
-
-@pytest.mark.parametrize("step", steps("PUT"))
-def test_recorded_replacements(step: dict[str, Any]) -> None:
-    """Slices are replaced, or refused, as by kube-apiserver."""
-    first = next(one for one in STEPS if one["id"] == "rs-create")
-    old, _ = create("v1", first["body"])
-    new = read(RESOURCE_SLICE.storage.schema, step["body"]).obj
-    new["metadata"] = {**old["metadata"], **new["metadata"], "resourceVersion": "1"}
-    RULES.prepare_update(new, old)
-    found = causes(RULES.validate_update(new, old))
-
-    assert recorded_causes(step["expect"]["body"]) == set(found)
+    device = obj["spec"]["devices"][1]
+    assert [NOW, EARLIER] == [taint.pop("timeAdded") for taint in device["taints"]]
+    attributes = {"a": {}, "b": {"int": 1}}
+    assert {"name": "d", "attributes": attributes, "taints": [{"key": "a"}, {"key": "b"}]} == device
 
 
 def test_generation_counts_changes_of_the_specification() -> None:
     """Fields that are dropped count as well, as they are dropped afterwards."""
-    first = next(one for one in STEPS if one["id"] == "rs-create")
-    old, _ = create("v1", first["body"])
-    same, _ = create("v1", first["body"])
+    old, new = sample(), sample()
+    RULES.prepare_create(old)
+    same = copy.deepcopy(old)
     RULES.prepare_update(same, old)
-    assert (1, old["spec"]) == (same["metadata"]["generation"], same["spec"])
+    RULES.prepare_update(new, old)
 
-    same["spec"]["devices"][0]["attributes"]["model"]["strings"] = ["x"]
-    RULES.prepare_update(same, old)
-    assert (2, old["spec"]) == (same["metadata"]["generation"], same["spec"])
-
-
-def test_taints_get_their_time() -> None:
-    """The rules hand the time on."""
-    body = {"spec": {"devices": [{"name": "d", "taints": [{"key": "k", "effect": "None"}]}]}}
-    obj, _ = create("v1", body)
-
-    assert NOW == obj["spec"]["devices"][0]["taints"][0]["timeAdded"]
+    assert (old["spec"], 1) == (same["spec"], same["metadata"]["generation"])
+    assert (old["spec"], 2) == (new["spec"], new["metadata"]["generation"])
 
 
-@pytest.mark.parametrize(
-    ("driver", "expected"),
-    [
-        ("gpu.example.com", []),
-        (
-            "GPU.example.com",
-            [f'{LOWERCASE} "GPU.example.com" contains uppercase characters'],
-        ),
-    ],
-)
-def test_warnings(driver: str, expected: list[str]) -> None:
-    """Capital letters in a driver's name are allowed, but not wanted."""
-    assert expected == RULES.warnings({"spec": {"driver": driver}}, None)
-
-
-@pytest.mark.parametrize(("node", "cell"), [({"nodeName": "n1"}, "n1"), ({}, "")])
-def test_rows_and_selectable_fields(node: dict[str, str], cell: str) -> None:
-    """Both show the node and the driver."""
-    slice_ = {
-        "metadata": {"name": "s", "creationTimestamp": "1970-01-01T00:00:00Z"},
-        "spec": {"driver": "gpu.example.com", "pool": {"name": "p"}, **node},
-    }
-
-    assert ("s", cell, "gpu.example.com", "p", "5s") == RESOURCE_SLICE.cells(slice_, 5.0)
-    assert {"spec.nodeName": cell, "spec.driver": "gpu.example.com"} == RESOURCE_SLICE.selectable(
-        slice_
-    )
-
-
-def test_columns_are_as_recorded() -> None:
-    """Tables have the headings of kube-apiserver."""
-    table = next(one for one in load("api_exchanges") if one["id"] == "rs-table")["expect"]["body"]
-    expected = [(one["name"], one["type"], one["format"]) for one in table["columnDefinitions"]]
-
-    assert expected == [(one.name, one.type, one.format) for one in RESOURCE_SLICE.columns]
-
-
-def test_requests_without_policy_default_write_null() -> None:
-    """Go writes the default of a policy although there is none."""
-    body = {"spec": {"devices": [{"name": "d", "capacity": {"c": {"requestPolicy": {}}}}]}}
-    obj, _ = create("v1", body)
-
-    assert {"value": "0", "requestPolicy": {"default": None}} == (
-        obj["spec"]["devices"][0]["capacity"]["c"]
-    )
+@pytest.mark.parametrize(("driver", "warnings"), [("gpu.example.com", 0), ("Gpu.example.com", 1)])
+def test_capital_letters_are_warned_of(driver: str, warnings: int) -> None:
+    assert warnings == len(RULES.warnings({"spec": {"driver": driver}}, None))

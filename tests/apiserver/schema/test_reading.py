@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from apfproxy.apiserver.core.kinds import POD
 from apfproxy.apiserver.flowcontrol.schema import FLOW_SCHEMA_V1BETA3
-from apfproxy.apiserver.resource.schema import RESOURCE_SLICE_OBJECT
+from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
 from apfproxy.apiserver.schema.reading import (
     LAYOUT,
     MICRO_LAYOUT,
@@ -165,7 +165,7 @@ def test_fields_that_are_kept() -> None:
             "unrecognized type: string",
         ),
         (
-            RESOURCE_SLICE_OBJECT,
+            RESOURCE_SLICE.storage.schema,
             {"spec": {"devices": [{"attributes": []}]}},
             (
                 "array into Go struct field Device.spec.devices.attributes"
