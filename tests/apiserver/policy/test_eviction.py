@@ -59,7 +59,7 @@ def test_budgets_protect_pods_that_run(made: Object, *, is_ignored: bool, may: b
         ({}, False),
     ],
 )
-def test_selectors(spec: dict[str, object], expected: bool) -> None:
+def test_selectors(spec: Object, expected: bool) -> None:
     """An empty selector matches all pods; none, and one that makes no sense, matches none."""
     assert expected is is_matched(budget(**spec), pod(labels={"app": "web"}))
 
