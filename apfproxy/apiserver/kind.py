@@ -7,10 +7,13 @@ otherwise.  A rule that may change an object changes the new one in place, and n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from apfproxy.apiserver.metadata import validate_core_update, validate_stored
+from apfproxy.apiserver.tables import Column, row_of, values_at
 from apfproxy.objects.types import Object
 
 if TYPE_CHECKING:
@@ -114,42 +117,55 @@ class Rules(msgspec.Struct, frozen=True):
     reset_status_fields: tuple[Path, ...] = (("spec",),)
 
 
-class Column(msgspec.Struct, frozen=True):
-    """A column of a Table.
+def with_checks(
+    rules: Rules,
+    check: Check = all_right,
+    check_change: CheckFromOld = all_right,
+    *,
+    is_namespaced: bool = True,
+) -> Rules:
+    """The rules, by which the metadata is checked, too, then the object, then how it changes."""
 
-    Attributes:
-        name: Its heading.
-        type: `string`, `integer`, `boolean`.
-        description: What it shows.
-        format: `name` for the object's name.
-        priority: 0 is shown always, 1 in wide output.
-    """
+    def validate(obj: Object) -> list[FieldError]:
+        return validate_stored(obj["metadata"], is_namespaced=is_namespaced) + check(obj)
 
-    name: str
-    type: str
-    description: str
-    format: str = ""
-    priority: int = 0
+    def validate_update(new: Object, old: Object) -> list[FieldError]:
+        errors = validate_core_update(new["metadata"], old["metadata"])
+        return errors + check(new) + check_change(new, old)
+
+    return msgspec.structs.replace(
+        rules, validate=validate, validate_update=validate_update, validate_status=validate_update
+    )
 
 
-class Kind(msgspec.Struct, frozen=True):
+def starts(**status: int) -> Change:
+    """What makes a new object start at generation 1, with this status."""
+
+    def prepare_create(obj: Object) -> None:
+        obj["metadata"]["generation"] = 1
+        obj["status"] = dict(status)
+
+    return prepare_create
+
+
+class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One kind of object.
 
     Attributes:
         group: API group; "" for core.
         name: Such as `FlowSchema`.
-        plural: Resource name, such as `flowschemas`.
-        singular: For kubectl.
-        is_namespaced: Whether its objects belong to a namespace.
         versions: The storage version first; it is also the preferred one.
         rules: What happens to its objects.
         columns: Of a Table.
-        cells: The cells of an object's row; the second argument is now, in seconds since 1970.
+        row: Gives all cells of an object's row, in place of the columns; the second argument is
+            now, in seconds since 1970.
         row_conditions: What is to be known of an object's row as a whole, as Tables have it.
         row_order: Sorts the rows of a list; None for the order of namespace and name.
-        selectable: The values of the fields that field selectors may name, `metadata.name` and
+        selectable_fields: The paths that field selectors may name, `metadata.name` and
             `metadata.namespace` apart.
-        selectable_fields: Their names.
+        selectable_values: Gives the values of these fields, and of those that other kinds of the
+            same objects name; None for what is at the paths.
+        is_namespaced: Whether its objects belong to a namespace.
         short_names: For kubectl.
         categories: For kubectl, such as `all`.
         has_status: Whether there is a status subresource.
@@ -163,17 +179,15 @@ class Kind(msgspec.Struct, frozen=True):
 
     group: str
     name: str
-    plural: str
-    singular: str
-    is_namespaced: bool
     versions: tuple[Version, ...]
-    rules: Rules
-    columns: tuple[Column, ...]
-    cells: Callable[[Object, float], Sequence[object]]
+    rules: Rules = Rules()
+    columns: tuple[Column, ...] = ()
+    row: Callable[[Object, float], Sequence[object]] | None = None
     row_conditions: Callable[[Object], Sequence[Object]] = lambda _obj: ()
     row_order: Callable[[Object], tuple[Any, ...]] | None = None
-    selectable: Callable[[Object], dict[str, str]] = lambda _obj: {}
     selectable_fields: tuple[str, ...] = ()
+    selectable_values: Callable[[Object], dict[str, str]] | None = None
+    is_namespaced: bool = True
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     has_status: bool = True
@@ -185,20 +199,40 @@ class Kind(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"<Kind {self.name}.{self.group}>"
 
-    @property
+    @cached_property
+    def singular(self) -> str:
+        """For kubectl."""
+        return self.name.lower()
+
+    @cached_property
+    def plural(self) -> str:
+        """Resource name, such as `flowschemas`."""
+        return f"{self.singular}s"
+
+    @cached_property
     def resource(self) -> str:
         """Resource and group as errors and metrics name them: `flowschemas.flowcontrol...`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
-    @property
+    @cached_property
     def collection(self) -> str:
         """The name of the collection that its objects are in."""
         return (self.stored_as or self).resource
 
-    @property
+    @cached_property
     def storage(self) -> Version:
         """The version that the store keeps."""
         return (self.stored_as or self).versions[0]
+
+    @cached_property
+    def cells(self) -> Callable[[Object, float], Sequence[object]]:
+        """Gives the cells of an object's row; the second argument is now, as in `row`."""
+        return self.row or row_of(self.columns)
+
+    @cached_property
+    def selectable(self) -> Callable[[Object], dict[str, str]]:
+        """Gives the values of the fields that field selectors may name."""
+        return self.selectable_values or values_at(self.selectable_fields, self.storage.schema)
 
     def version(self, name: str) -> Version | None:
         """The version of this name; None if there is none."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.apps.kinds import CONTROLLERS
-from apfproxy.apiserver.coordination.kinds import LEASE
-from apfproxy.apiserver.core.configuration_kinds import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
-from apfproxy.apiserver.core.kinds import NAMESPACE, POD
+from apfproxy.apiserver.apps import CONTROLLERS
+from apfproxy.apiserver.coordination import LEASE
+from apfproxy.apiserver.core.configuration import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
+from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.core.nodes import NODE
-from apfproxy.apiserver.events.kinds import EVENT_OF_CORE, EVENT_OF_EVENTS
+from apfproxy.apiserver.core.pods import POD
+from apfproxy.apiserver.events import EVENT_OF_CORE, EVENT_OF_EVENTS
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE

@@ -21,7 +21,7 @@ from apfproxy.objects.field_errors import invalid
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from apfproxy.apiserver.kind import Column, Kind, Version
+    from apfproxy.apiserver.kind import Kind, Version
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.objects.types import Object
 
@@ -147,9 +147,9 @@ class Renderer:
         self._has_columns = True
         return b'{"type":"BOOKMARK","object":%b}\n' % encode(obj)
 
-    def _columns(self) -> Sequence[Column] | None:
+    def _columns(self) -> Sequence[Object] | None:
         """The column definitions of a Table; only the first Table of a watch has them."""
-        return None if self._has_columns else self._kind.columns
+        return None if self._has_columns else [one.definition for one in self._kind.columns]
 
     def _object(self, entry: Entry) -> bytes:
         return self._type + self._item(entry)[1:]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.apps.schema import AUTOSCALING_GROUP, SCALE
+from apfproxy.apiserver.apps import SCALE
 from apfproxy.apiserver.errors import invalid
-from apfproxy.apiserver.kind import Kind, Rules, Version
+from apfproxy.apiserver.kind import Kind, Version
 from apfproxy.apiserver.outcomes import check_identity, check_uid
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.objects.field_errors import NOT_NEGATIVE
@@ -23,17 +23,7 @@ if TYPE_CHECKING:
 KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 """What a Scale has of its controller's metadata."""
 
-SCALE_KIND = Kind(
-    group=AUTOSCALING_GROUP,
-    name="Scale",
-    plural="scales",
-    singular="scale",
-    is_namespaced=True,
-    versions=(Version("v1", SCALE),),
-    rules=Rules(),
-    columns=(),
-    cells=lambda _obj, _now_s: (),
-)
+SCALE_KIND = Kind("autoscaling", "Scale", (Version("v1", SCALE),))
 """What the subresource reads and answers; no objects of it are stored."""
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.core.kinds import NAMESPACE, POD
+from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import WriteOptions, completed
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.apiserver.kind import Kind, Rules, Version
+from apfproxy.apiserver.kind import Kind, Version
 from apfproxy.apiserver.schema.shared_structs import META, OBJECT_META, TYPE_META, object_struct
 from apfproxy.apiserver.schema.types import (
     Field,
@@ -81,16 +81,9 @@ WIDGET_V1 = object_struct(
 CORE = "io.k8s.api.core.v1"
 
 
-def no_cells(_obj: object, _now_s: float) -> tuple[object, ...]:
-    """Show nothing."""
-    return ()
-
-
 WIDGET = Kind(
-    group="widgets.example.com",
-    name="Widget",
-    plural="widgets",
-    singular="widget",
+    "widgets.example.com",
+    "Widget",
     is_namespaced=False,
     versions=(
         Version("v1", WIDGET_V1),
@@ -99,22 +92,13 @@ WIDGET = Kind(
             object_struct("Widget", "io.k8s.api.widgets.v1beta3", SPEC, STATUS, "A beta."),
         ),
     ),
-    rules=Rules(),
-    columns=(),
-    cells=no_cells,
 )
 """In two versions, in no namespace, with a status."""
 
 POD = Kind(
-    group="",
-    name="Pod",
-    plural="pods",
-    singular="pod",
-    is_namespaced=True,
+    "",
+    "Pod",
     versions=(Version("v1", object_struct("Pod", CORE, SPEC, STATUS, "Runs things.")),),
-    rules=Rules(),
-    columns=(),
-    cells=no_cells,
     short_names=("po",),
     storage_hash="xPOwRZ+Yhw8=",
     categories=("all",),
@@ -122,17 +106,12 @@ POD = Kind(
 """In a namespace, with a status and evictions."""
 
 NAMESPACE = Kind(
-    group="",
-    name="Namespace",
-    plural="namespaces",
-    singular="namespace",
+    "",
+    "Namespace",
     is_namespaced=False,
     versions=(
         Version("v1", Struct("Namespace", (*TYPE_META, Field("metadata", OBJECT_META)), CORE)),
     ),
-    rules=Rules(),
-    columns=(),
-    cells=no_cells,
     short_names=("ns",),
     storage_hash="Q3oi5N2YM8M=",
     has_status=False,

@@ -159,9 +159,7 @@ def test_api_resource_list_that_is_none(discovery: Discovery, group: str, versio
 
 def test_versions_have_the_kinds_that_they_have() -> None:
     """A kind without an older version is not listed there."""
-    gadget = msgspec.structs.replace(
-        WIDGET, name="Gadget", plural="gadgets", versions=WIDGET.versions[:1]
-    )
+    gadget = msgspec.structs.replace(WIDGET, name="Gadget", versions=WIDGET.versions[:1])
     discovery = Discovery((WIDGET, gadget))
 
     def names(version: str) -> list[str]:

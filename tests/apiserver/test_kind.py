@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from apfproxy.apiserver.kind import Kind, Rules, Version
+from apfproxy.apiserver.kind import Kind, Version
 from apfproxy.apiserver.schema.types import Struct
 
 OBJ = {"metadata": {"name": "a"}}
@@ -15,7 +15,7 @@ OBJ = {"metadata": {"name": "a"}}
 def kind(group: str = "") -> Kind:
     """A kind without any rules of its own."""
     versions = (Version("v1", Struct("T", ())), Version("v1beta1", Struct("T", ())))
-    return Kind(group, "Thing", "things", "thing", False, versions, Rules(), (), lambda _o, _s: ())
+    return Kind(group, "Thing", versions)
 
 
 @pytest.mark.parametrize(

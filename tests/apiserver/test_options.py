@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.events.kinds import EVENT_OF_EVENTS
-from apfproxy.apiserver.kind import Kind, Rules, Version
+from apfproxy.apiserver.events import EVENT_OF_EVENTS
+from apfproxy.apiserver.kind import Kind, Version
 from apfproxy.apiserver.options import (
     ListOptions,
     WriteParameters,
@@ -37,13 +37,8 @@ def kind_of(group: str = "g.example.com", *selectable: str) -> Kind:
     return Kind(
         group,
         "Thing",
-        "things",
-        "thing",
+        (Version("v1", Struct("Thing", ())),),
         is_namespaced=False,
-        versions=(Version("v1", Struct("Thing", ())),),
-        rules=Rules(),
-        columns=(),
-        cells=lambda _obj, _now: (),
         selectable_fields=selectable,
     )
 

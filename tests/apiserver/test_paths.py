@@ -15,15 +15,11 @@ SCHEMA = Struct("Thing", ())
 def kind_of(group: str, plural: str, *, is_namespaced: bool, rules: Rules | None = None) -> Kind:
     """A kind of which only the names matter."""
     return Kind(
-        group=group,
-        name=plural.title(),
-        plural=plural,
-        singular=plural[:-1],
+        group,
+        plural[:-1].title(),
+        (Version("v1", SCHEMA), Version("v1beta1", SCHEMA)),
+        rules or Rules(),
         is_namespaced=is_namespaced,
-        versions=(Version("v1", SCHEMA), Version("v1beta1", SCHEMA)),
-        rules=rules or Rules(),
-        columns=(),
-        cells=lambda _obj, _now_s: [],
         has_status=plural != "slices",
     )
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from apfproxy.apiserver.apps.kinds import REPLICATION_CONTROLLER
-from apfproxy.apiserver.core.kinds import NAMESPACE, POD
+from apfproxy.apiserver.apps import REPLICATION_CONTROLLER
+from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.outcomes import LARGE_BYTES, CollectorPause, Write, compute

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.kinds import KINDS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.apiserver.apps.kinds import DEPLOYMENT
+from apfproxy.apiserver.apps import DEPLOYMENT
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.scale import scale_of, scaled
 from tests.apiserver.site import APPLY, MERGE, YAML

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from apfproxy.apiserver.core.pod_schema import POD_OBJECT
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.flowcontrol.schema import FLOW_SCHEMA_V1, PRIORITY_LEVEL_V1
 from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver.ownership.managed import Writer, apply, update_managed
@@ -29,7 +29,7 @@ SCHEMAS: dict[str, Struct] = {
     "policy/v1 PodDisruptionBudget": BUDGET,
     "resource.k8s.io/v1 ResourceSlice": RESOURCE_SLICE.versions[0].schema,
     "resource.k8s.io/v1beta1 ResourceSlice": RESOURCE_SLICE.versions[1].schema,
-    "v1 Pod": POD_OBJECT,
+    "v1 Pod": POD.versions[0].schema,
 }
 
 OBJECT_PATH = re.compile(

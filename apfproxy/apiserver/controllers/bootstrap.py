@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.controllers.runner import is_not_found
-from apfproxy.apiserver.core.kinds import NAMESPACE
+from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed, entry_metadata

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.apiserver.apps.kinds import CONTROLLERS, DEPLOYMENT, REPLICA_SET
-from apfproxy.apiserver.core.kinds import POD
-from apfproxy.apiserver.core.pod_strategy import ENDED
+from apfproxy.apiserver.apps import CONTROLLERS, DEPLOYMENT, REPLICA_SET
+from apfproxy.apiserver.core.pods import ENDED, POD
 from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition
 from apfproxy.apiserver.policy.budget import (
     Controller,

@@ -10,8 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.controllers.runner import is_not_found
-from apfproxy.apiserver.core.kinds import NAMESPACE
-from apfproxy.apiserver.core.namespaces import KUBERNETES_FINALIZER
+from apfproxy.apiserver.core.namespaces import KUBERNETES_FINALIZER, NAMESPACE
 from apfproxy.apiserver.errors import StatusError, unknown_error
 from apfproxy.apiserver.metadata import FALSE, TRUE, set_condition
 from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, entry_metadata

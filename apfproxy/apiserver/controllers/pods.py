@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.registry import DeleteOptions, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.go_text import parse_time

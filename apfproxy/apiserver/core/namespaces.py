@@ -1,28 +1,28 @@
-"""Structure and rules of namespaces.
+"""Namespaces and their rules.
 
 A namespace ends in two steps: what is in it is removed, then the finalizers in its specification
 are, and with the last of them the namespace itself.
 
-Sources: Kubernetes documentation, "Namespaces"; the cases that kube-apiserver refuses;
-`api/core/v1/generated.proto` of Kubernetes 1.36 for the numbers.
+Sources: Kubernetes documentation, "Namespaces"; the cases that kube-apiserver refuses.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.ages import age
-from apfproxy.apiserver.core.structs import PACKAGE, STRING, STRINGS, keyed, struct, time_field
-from apfproxy.apiserver.kind import Column
-from apfproxy.apiserver.metadata import copy_field, validate_core_update, validate_stored
-from apfproxy.apiserver.schema.shared_structs import object_struct
-from apfproxy.apiserver.schema.types import Field, required
+from apfproxy.apiserver.core.structs import CORE
+from apfproxy.apiserver.kind import Kind, Rules, Version
+from apfproxy.apiserver.metadata import (
+    copy_field,
+    keep_spec,
+    validate_core_update,
+    validate_stored,
+)
+from apfproxy.apiserver.tables import AGE, NAME_IN_CLUSTER, Column
 from apfproxy.objects.field_errors import FieldError, checked, invalid
 from apfproxy.objects.names import check_dns_label, check_qualified_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from apfproxy.objects.types import Object
 
 NAME_LABEL = "kubernetes.io/metadata.name"
@@ -33,39 +33,6 @@ STANDARD_FINALIZERS = frozenset({KUBERNETES_FINALIZER, "foregroundDeletion", "or
 ACTIVE, TERMINATING = "Active", "Terminating"
 IMMORTAL_NAMESPACES = frozenset({"default", "kube-public", "kube-system"})
 """Namespaces that cannot be deleted."""
-
-NAMESPACE_CONDITION = struct(
-    "NamespaceCondition",
-    "One aspect of how the end of a namespace is going.",
-    required("type", STRING, "Which aspect.", number=1),
-    required("status", STRING, "True, False or Unknown.", number=2),
-    time_field("lastTransitionTime", "When the status changed last.", number=4),
-    Field("reason", STRING, "Why, in one word.", number=5),
-    Field("message", STRING, "Why, for people.", number=6),
-)
-
-NAMESPACE_SPEC = struct(
-    "NamespaceSpec",
-    "What has to happen before a namespace is gone.",
-    Field("finalizers", STRINGS, "Who still has something to remove from it.", number=1),
-)
-
-NAMESPACE_STATUS = struct(
-    "NamespaceStatus",
-    "How a namespace is doing.",
-    Field("phase", STRING, "Active or Terminating.", enum=("Active", "Terminating"), number=1),
-    Field("conditions", keyed(NAMESPACE_CONDITION, "type"), "What keeps it from ending.", number=2),
-)
-
-NAMESPACE_OBJECT = object_struct(
-    "Namespace", PACKAGE, NAMESPACE_SPEC, NAMESPACE_STATUS, "A scope for names and rights."
-)
-
-NAMESPACE_COLUMNS = (
-    Column("Name", "string", "Unique within the cluster.", format="name"),
-    Column("Status", "string", "Whether it is there to stay."),
-    Column("Age", "string", "Time since the server created the object."),
-)
 
 
 def set_defaults(obj: Object) -> None:
@@ -147,7 +114,29 @@ def validate_status(new: Object, old: Object) -> list[FieldError]:
     return errors
 
 
-def cells(obj: Object, now_s: float) -> Sequence[object]:
-    """The cells of a namespace's row."""
-    metadata, phase = obj["metadata"], obj["status"].get("phase", "")
-    return metadata["name"], phase, age(metadata.get("creationTimestamp"), now_s)
+NAMESPACE = Kind(
+    "",
+    "Namespace",
+    (Version("v1", CORE["Namespace"], set_defaults),),
+    Rules(
+        prepare_create=prepare_create,
+        prepare_update=prepare_update,
+        validate=validate,
+        validate_update=validate_update,
+        prepare_status=keep_spec,
+        validate_status=validate_status,
+        prepare_finalize=prepare_finalize,
+        is_held=is_held,
+        mark_deleted=mark_deleted,
+        objection=objection,
+    ),
+    columns=(
+        NAME_IN_CLUSTER,
+        Column("Status", "status.phase", "Whether it is there to stay."),
+        AGE,
+    ),
+    is_namespaced=False,
+    selectable_fields=("status.phase",),
+    short_names=("ns",),
+    storage_hash="Q3oi5N2YM8M=",
+)

@@ -1,132 +1,31 @@
-"""Nodes, as far as the server reads them; what else a node has is kept as it comes.
+"""Nodes, as far as the server reads them, and the rules of node selectors.
 
-Source: Kubernetes 1.36, `api/core/v1/generated.proto`, `pkg/printers/internalversion`.
+Sources: Kubernetes 1.36, `pkg/printers/internalversion`; Kubernetes API reference, "NodeSelector";
+the cases that kube-apiserver refuses.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from apfproxy.apiserver.core.container_schema import RESOURCE_LIST
-from apfproxy.apiserver.core.structs import (
-    BOOLEAN,
-    INT32,
-    PACKAGE,
-    STRING,
-    keyed,
-    open_struct,
-    struct,
-    time_field,
-)
-from apfproxy.apiserver.kind import Column, Kind, Rules, Version
+from apfproxy.apiserver.core.structs import CORE
+from apfproxy.apiserver.kind import Kind, Rules, Version, with_checks
 from apfproxy.apiserver.metadata import find_condition, keep_spec
-from apfproxy.apiserver.plain import AGE, NAME, NONE, checks, named_cells
-from apfproxy.apiserver.schema.shared_structs import object_struct
-from apfproxy.apiserver.schema.types import Field, List, ListType, Scalar, pointer, required
+from apfproxy.apiserver.selectors import WRONG_OPERATOR, validate_expression, validate_words
+from apfproxy.apiserver.tables import AGE, NAME, NONE, UNKNOWN, Column
+from apfproxy.objects.field_errors import FieldError, checked, invalid, required
+from apfproxy.objects.names import check_dns_subdomain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from apfproxy.apiserver.tables import Cell
     from apfproxy.objects.types import Object
 
-UNKNOWN = "<unknown>"
 ROLE_PREFIX = "node-role.kubernetes.io/"
 ROLE_LABEL = "kubernetes.io/role"
 """Labels that say what a node is for: in the key behind the prefix, or in the value."""
 
-TAINT = struct(
-    "Taint",
-    "What keeps pods away that do not tolerate it.",
-    required("key", STRING, "Its key.", number=1),
-    Field("value", STRING, "Its value.", number=2),
-    required("effect", STRING, "NoSchedule, PreferNoSchedule or NoExecute.", number=3),
-    pointer("timeAdded", Scalar.TIME, "When it was added.", number=4),
-)
-
-NODE_SPEC = open_struct(
-    "NodeSpec",
-    "What a node is for.",
-    Field("podCIDR", STRING, "Addresses of its pods.", number=1),
-    Field(
-        "podCIDRs",
-        List(STRING, ListType.SET, is_merged=True),
-        "The same, one for each family of addresses.",
-        number=7,
-    ),
-    Field("providerID", STRING, "What its provider calls it.", number=3),
-    Field("unschedulable", BOOLEAN, "Whether it gets no new pods.", number=4),
-    Field("taints", List(TAINT), "What keeps pods away.", number=5),
-)
-
-NODE_CONDITION = struct(
-    "NodeCondition",
-    "One aspect of how a node is doing.",
-    required("type", STRING, "Which aspect.", number=1),
-    required("status", STRING, "True, False or Unknown.", number=2),
-    time_field("lastHeartbeatTime", "When it was looked at last.", number=3),
-    time_field("lastTransitionTime", "When the status changed last.", number=4),
-    Field("reason", STRING, "Why, in one word.", number=5),
-    Field("message", STRING, "Why, for people.", number=6),
-)
-
-NODE_ADDRESS = struct(
-    "NodeAddress",
-    "An address of a node.",
-    required("type", STRING, "Hostname, InternalIP, ExternalIP, ...", number=1),
-    required("address", STRING, "The address.", number=2),
-)
-
-NODE_SYSTEM = (
-    ("machineID", 1),
-    ("systemUUID", 2),
-    ("bootID", 3),
-    ("kernelVersion", 4),
-    ("osImage", 5),
-    ("containerRuntimeVersion", 6),
-    ("kubeletVersion", 7),
-    ("kubeProxyVersion", 8),
-    ("operatingSystem", 9),
-    ("architecture", 10),
-)
-
-NODE_STATUS = open_struct(
-    "NodeStatus",
-    "How a node is doing, as its kubelet reports it.",
-    Field("capacity", RESOURCE_LIST, "What it has, by resource.", number=1),
-    Field("allocatable", RESOURCE_LIST, "What pods may have of it.", number=2),
-    Field("phase", STRING, "No longer set.", number=3),
-    Field("conditions", keyed(NODE_CONDITION, "type"), "Aspects of how it is doing.", number=4),
-    Field("addresses", keyed(NODE_ADDRESS, "type"), "Where it can be reached.", number=5),
-    Field(
-        "daemonEndpoints",
-        struct(
-            "NodeDaemonEndpoints",
-            "Ports of what runs on a node.",
-            Field(
-                "kubeletEndpoint",
-                struct(
-                    "DaemonEndpoint",
-                    "A port.",
-                    required("Port", INT32, "The port.", number=1),
-                ),
-                "That of its kubelet.",
-                number=1,
-            ),
-        ),
-        "Ports of what runs on it.",
-        number=6,
-    ),
-    Field(
-        "nodeInfo",
-        open_struct(
-            "NodeSystemInfo",
-            "The machine of a node, and its programs.",
-            *(required(name, STRING, "As it reports.", number=at) for name, at in NODE_SYSTEM),
-        ),
-        "The machine and its programs.",
-        number=7,
-    ),
-)
+LISTING = frozenset({"In", "NotIn"})
+COMPARING = frozenset({"Gt", "Lt"})
 
 
 def set_defaults(obj: Object) -> None:
@@ -143,83 +42,115 @@ def prepare_update(new: Object, old: Object) -> None:
     new["status"] = old["status"]
 
 
-def node_cells(obj: Object) -> Sequence[object]:
-    """The cells of a node's row between its name and its age."""
+def state_of(obj: Object, _now_s: float) -> str:
+    """Whether a node is ready, and takes pods."""
     ready = find_condition(obj["status"], "Ready")
     state = "Unknown"
     if ready is not None:
         state = "Ready" if ready["status"] == "True" else "NotReady"
-    if obj["spec"].get("unschedulable"):
-        state += ",SchedulingDisabled"
-    return state, ",".join(roles(obj["metadata"].get("labels", {}))) or NONE
+    return f"{state},SchedulingDisabled" if obj["spec"].get("unschedulable") else state
 
 
-def roles(labels: dict[str, str]) -> list[str]:
+def roles(obj: Object, _now_s: float) -> str:
     """What a node is for, by its labels."""
-    found = {
-        label.removeprefix(ROLE_PREFIX) for label in labels if label.startswith(ROLE_PREFIX)
-    } | {labels.get(ROLE_LABEL, "")}
-    return sorted(found - {""})
+    labels = obj["metadata"].get("labels", {})
+    found = {label.removeprefix(ROLE_PREFIX) for label in labels if label.startswith(ROLE_PREFIX)}
+    return ",".join(sorted((found | {labels.get(ROLE_LABEL, "")}) - {""})) or NONE
 
 
-def wide_cells(obj: Object) -> Sequence[object]:
-    """The cells of a node's row behind its age."""
-    status = obj["status"]
-    info = status["nodeInfo"]
-    addresses = {each["type"]: each["address"] for each in reversed(status.get("addresses", ()))}
-    kernel = info["kernelVersion"] or UNKNOWN
-    if info["architecture"]:
-        kernel = f"{kernel} ({info['architecture']})"
-    return (
-        info["kubeletVersion"],
-        addresses.get("InternalIP", NONE),
-        addresses.get("ExternalIP", NONE),
-        info["osImage"] or UNKNOWN,
-        kernel,
-        info["containerRuntimeVersion"] or UNKNOWN,
+def address_of(type_: str) -> Cell:
+    """What shows the first address of a type."""
+    return lambda obj, _now_s: next(
+        (each["address"] for each in obj["status"].get("addresses", ()) if each["type"] == type_),
+        NONE,
     )
 
 
-VALIDATE, VALIDATE_UPDATE = checks(is_namespaced=False)
-FIRST_CELLS = named_cells(node_cells)
+def kernel(obj: Object, _now_s: float) -> str:
+    """The kernel of a node, and what it runs on."""
+    info = obj["status"]["nodeInfo"]
+    shown: str = info["kernelVersion"] or UNKNOWN
+    return f"{shown} ({info['architecture']})" if info["architecture"] else shown
+
+
+def reported(name: str) -> Cell:
+    """What shows a text that the node reports."""
+    return lambda obj, _now_s: obj["status"]["nodeInfo"][name] or UNKNOWN
+
 
 NODE = Kind(
-    group="",
-    name="Node",
-    plural="nodes",
-    singular="node",
-    is_namespaced=False,
-    versions=(
-        Version(
-            "v1",
-            object_struct("Node", PACKAGE, NODE_SPEC, NODE_STATUS, "A machine that runs pods."),
-            set_defaults,
-        ),
-    ),
-    rules=Rules(
-        validate=VALIDATE,
-        validate_update=VALIDATE_UPDATE,
-        prepare_update=prepare_update,
-        prepare_status=keep_spec,
-        validate_status=VALIDATE_UPDATE,
+    "",
+    "Node",
+    (Version("v1", CORE["Node"], set_defaults),),
+    with_checks(
+        Rules(prepare_update=prepare_update, prepare_status=keep_spec), is_namespaced=False
     ),
     columns=(
         NAME,
-        Column("Status", "string", "Whether it is ready, and takes pods."),
-        Column("Roles", "string", "What it is for."),
+        Column("Status", state_of, "Whether it is ready, and takes pods."),
+        Column("Roles", roles, "What it is for."),
         AGE,
-        Column("Version", "string", "Of its kubelet."),
-        Column("Internal-IP", "string", "Its address within the cluster.", priority=1),
-        Column("External-IP", "string", "Its address outside.", priority=1),
-        Column("OS-Image", "string", "Its operating system.", priority=1),
-        Column("Kernel-Version", "string", "Its kernel.", priority=1),
-        Column("Container-Runtime", "string", "What runs its containers.", priority=1),
+        Column("Version", "status.nodeInfo.kubeletVersion", "Of its kubelet."),
+        Column(
+            "Internal-IP", address_of("InternalIP"), "Its address within the cluster.", priority=1
+        ),
+        Column("External-IP", address_of("ExternalIP"), "Its address outside.", priority=1),
+        Column("OS-Image", reported("osImage"), "Its operating system.", priority=1),
+        Column("Kernel-Version", kernel, "Its kernel.", priority=1),
+        Column(
+            "Container-Runtime",
+            reported("containerRuntimeVersion"),
+            "What runs its containers.",
+            priority=1,
+        ),
     ),
-    cells=lambda obj, now_s: (*FIRST_CELLS(obj, now_s), *wide_cells(obj)),
-    selectable=lambda obj: {
-        "spec.unschedulable": "true" if obj["spec"].get("unschedulable") else "false"
-    },
+    is_namespaced=False,
     selectable_fields=("spec.unschedulable",),
     short_names=("no",),
     storage_hash="XwShjMxG9Fs=",
 )
+
+
+def validate_node_selector(node_selector: Object, path: str) -> list[FieldError]:
+    """All errors of a node selector; a term may have no requirements, and then selects nothing."""
+    path = f"{path}.nodeSelectorTerms"
+    terms = node_selector.get("nodeSelectorTerms")
+    if not terms:
+        return [required(path, "must have at least one node selector term")]
+    errors: list[FieldError] = []
+    for index, term in enumerate(terms):
+        for number, one in enumerate(term.get("matchExpressions", ())):
+            errors += label_requirement(one, f"{path}[{index}].matchExpressions[{number}]")
+        for number, one in enumerate(term.get("matchFields", ())):
+            errors += field_requirement(one, f"{path}[{index}].matchFields[{number}]")
+    return errors
+
+
+def label_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
+    """All errors of a requirement of a node's labels, which may be compared as numbers, too."""
+    if requirement.get("operator") not in COMPARING:
+        return validate_expression(requirement, path)
+    errors: list[FieldError] = []
+    if len(requirement.get("values") or ()) != 1:
+        detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+        errors.append(required(f"{path}.values", detail))
+    return errors + validate_words(requirement, path)
+
+
+def field_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
+    """All errors of a requirement of a node's fields: its name is the only one there is."""
+    errors: list[FieldError] = []
+    operator = requirement.get("operator", "")
+    values: list[str] = requirement.get("values") or []
+    if operator not in LISTING:
+        errors.append(invalid(f"{path}.operator", operator, WRONG_OPERATOR))
+    elif len(values) != 1:
+        detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        errors.append(required(f"{path}.values", detail))
+    key = requirement.get("key", "")
+    if key != "metadata.name":
+        errors.append(invalid(f"{path}.key", key, "not a valid field selector key"))
+        return errors
+    for index, value in enumerate(values):
+        errors += checked(f"{path}.values[{index}]", value, check_dns_subdomain)
+    return errors

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.apiserver.core.container_schema import MESSAGE_POLICIES, PULL_POLICIES
-from apfproxy.apiserver.core.pod_schema import DNS_POLICIES, RESTART_POLICIES
-from apfproxy.apiserver.core.resources import containers_of
+from apfproxy.apiserver.core.structs import CORE
 from apfproxy.apiserver.metadata import validate_core_update, validate_stored
 from apfproxy.objects.field_errors import (
     FieldError,
@@ -29,11 +27,22 @@ from apfproxy.objects.validation import validate_labels
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
-PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
 LARGEST_INT32 = 2**31 - 1
 
 CONTAINER_FIELDS = ("containers", "initContainers")
 SUBDOMAIN_FIELDS = ("serviceAccountName", "nodeName", "priorityClassName")
+RESTART_POLICIES = CORE["PodSpec"].by_name["restartPolicy"].enum
+SPEC_CHOICES = {
+    "restartPolicy": RESTART_POLICIES,
+    "dnsPolicy": CORE["PodSpec"].by_name["dnsPolicy"].enum,
+    "preemptionPolicy": ("Never", "PreemptLowerPriority"),
+}
+CONTAINER_CHOICES = {
+    "terminationMessagePolicy": CORE["Container"].by_name["terminationMessagePolicy"].enum,
+    "imagePullPolicy": CORE["Container"].by_name["imagePullPolicy"].enum,
+    "restartPolicy": RESTART_POLICIES,
+}
+"""The values that fields may have."""
 SYSTEM_CONDITIONS = frozenset({"Initialized", "PodScheduled", "Ready"})
 
 UPDATABLE = (
@@ -42,6 +51,11 @@ UPDATABLE = (
     " additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set"
     " to 1 if it was previously negative)"
 )
+
+
+def containers_of(spec: Object, field: str = "containers") -> list[dict[str, Any]]:
+    """The containers in a field of a pod's specification, which may be null."""
+    return spec.get(field) or []
 
 
 def validate_pod(obj: Object) -> list[FieldError]:
@@ -61,9 +75,7 @@ def validate_any_pod(obj: Object) -> list[FieldError]:
     spec = obj["spec"]
     errors = validate_stored(obj["metadata"], is_namespaced=True)
     errors += validate_containers(spec)
-    errors += one_of(spec, "restartPolicy", "spec", RESTART_POLICIES)
-    errors += one_of(spec, "dnsPolicy", "spec", DNS_POLICIES)
-    errors += one_of(spec, "preemptionPolicy", "spec", PREEMPTION_POLICIES)
+    errors += validate_choices(spec, "spec", SPEC_CHOICES)
     errors += validate_labels(spec.get("nodeSelector", {}), "spec.nodeSelector")
     for name in SUBDOMAIN_FIELDS:
         if name in spec:
@@ -73,12 +85,15 @@ def validate_any_pod(obj: Object) -> list[FieldError]:
     return errors + validate_gates(spec)
 
 
-def one_of(obj: Object, name: str, path: str, choices: tuple[str, ...]) -> list[FieldError]:
-    """The error of a field that has none of the values that it may have."""
-    value = obj.get(name)
-    if value is None or value in choices:
-        return []
-    return [not_supported(f"{path}.{name}", value, choices)]
+def validate_choices(
+    obj: Object, path: str, choices: dict[str, tuple[str, ...]]
+) -> list[FieldError]:
+    """The errors of fields that have none of the values that they may have."""
+    return [
+        not_supported(f"{path}.{name}", obj[name], allowed)
+        for name, allowed in choices.items()
+        if obj.get(name) is not None and obj[name] not in allowed
+    ]
 
 
 def validate_deadline(value: int, lowest: int) -> list[FieldError]:
@@ -98,9 +113,7 @@ def validate_containers(spec: Object) -> list[FieldError]:
             at, name = f"spec.{field}[{index}]", container["name"]
             errors += checked_name(f"{at}.name", name, check_dns_label)
             errors += validate_image(container, at)
-            errors += one_of(container, "terminationMessagePolicy", at, MESSAGE_POLICIES)
-            errors += one_of(container, "imagePullPolicy", at, PULL_POLICIES)
-            errors += one_of(container, "restartPolicy", at, RESTART_POLICIES)
+            errors += validate_choices(container, at, CONTAINER_CHOICES)
             if name in names:
                 errors.append(duplicate(f"{at}.name", name))
             names.add(name)

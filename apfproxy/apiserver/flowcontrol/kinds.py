@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apfproxy.apiserver.ages import age
 from apfproxy.apiserver.flowcontrol.schema import (
     FLOW_SCHEMA_V1,
     FLOW_SCHEMA_V1BETA3,
     PRIORITY_LEVEL_V1,
     PRIORITY_LEVEL_V1BETA3,
 )
-from apfproxy.apiserver.kind import Column, Kind, Rules, Version
+from apfproxy.apiserver.kind import Kind, Rules, Version, starts
 from apfproxy.apiserver.metadata import find_condition, keep_metadata, keep_status, validate_stored
+from apfproxy.apiserver.tables import AGE, NAME, NONE, Column
 from apfproxy.objects.field_errors import duplicate, required
 from apfproxy.objects.reading import (
     SHARES,
@@ -37,8 +37,6 @@ from apfproxy.objects.validation import validate
 if TYPE_CHECKING:
     from apfproxy.objects.field_errors import FieldError
 
-NONE = "<none>"
-
 
 def typed_object(kind: str, obj: Object) -> FlowControlObject:
     """The typed object of an object of v1 in canonical form with its defaults."""
@@ -53,12 +51,6 @@ def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON value
     if isinstance(value, list):
         return [without_nulls(each) for each in value]
     return value
-
-
-def prepare_create(obj: Object) -> None:
-    """Start at generation 1, without a status."""
-    obj["status"] = {}
-    obj["metadata"]["generation"] = 1
 
 
 def prepare_status(new: Object, old: Object) -> None:
@@ -96,40 +88,15 @@ def warn_of_additions(kind: str, new: Object, _old: Object | None) -> list[str]:
     return [f"{error}; without effect" for error in typed_object(kind, new).additions.errors]
 
 
-def flow_schema_cells(obj: Object, now_s: float) -> tuple[object, ...]:
-    """The cells of a FlowSchema's row."""
-    metadata, spec = obj["metadata"], obj["spec"]
-    method = spec.get("distinguisherMethod")
-    missing = find_condition(obj["status"], DANGLING) or {"status": "?"}
-    return (
-        metadata["name"],
-        spec["priorityLevelConfiguration"]["name"],
-        spec["matchingPrecedence"],
-        NONE if method is None else method["type"],
-        age(metadata.get("creationTimestamp"), now_s),
-        missing.get("status", ""),
-    )
+def missing_level(obj: Object, _now_s: float) -> str:
+    """Whether a FlowSchema's priority level does not exist: the status of the condition."""
+    missing = find_condition(obj["status"], DANGLING)
+    return "?" if missing is None else str(missing.get("status", ""))
 
 
 def by_precedence(obj: Object) -> tuple[int, str]:
     """What FlowSchemas are sorted by: the order in which requests are matched with them."""
     return obj["spec"]["matchingPrecedence"], obj["metadata"]["name"]
-
-
-def priority_level_cells(obj: Object, now_s: float) -> tuple[object, ...]:
-    """The cells of a PriorityLevelConfiguration's row."""
-    metadata, spec = obj["metadata"], obj["spec"]
-    limited = spec.get("limited") or {}
-    queuing = limited.get("limitResponse", {}).get("queuing") or {}
-    return (
-        metadata["name"],
-        spec["type"],
-        limited.get(SHARES, NONE),
-        queuing.get("queues", NONE),
-        queuing.get("handSize", NONE),
-        queuing.get("queueLengthLimit", NONE),
-        age(metadata.get("creationTimestamp"), now_s),
-    )
 
 
 def deprecation(kind: str) -> str:
@@ -140,7 +107,7 @@ def deprecation(kind: str) -> str:
 def rules(kind: str) -> Rules:
     """What happens to objects of either kind on the way to the store."""
     return Rules(
-        prepare_create=prepare_create,
+        prepare_create=starts(),
         prepare_update=keep_status,
         validate=partial(validate_object, kind),
         validate_update=partial(validate_object, kind),
@@ -151,15 +118,12 @@ def rules(kind: str) -> Rules:
     )
 
 
-NAME_COLUMN = Column("Name", "string", "Unique among the objects of the kind.", format="name")
-AGE_COLUMN = Column("Age", "string", "Time since the server created the object.")
+UNIQUE_NAME = msgspec.structs.replace(NAME, description="Unique among the objects of the kind.")
+QUEUING = "spec.limited.limitResponse.queuing"
 
 FLOW_SCHEMA = Kind(
-    group=GROUP,
-    name="FlowSchema",
-    plural="flowschemas",
-    singular="flowschema",
-    is_namespaced=False,
+    GROUP,
+    "FlowSchema",
     versions=(
         Version(V1, FLOW_SCHEMA_V1, set_defaults=default_flow_schema),
         Version(
@@ -171,28 +135,34 @@ FLOW_SCHEMA = Kind(
     ),
     rules=rules("FlowSchema"),
     columns=(
-        NAME_COLUMN,
-        Column("PriorityLevel", "string", "Where requests go that match."),
+        UNIQUE_NAME,
+        Column(
+            "PriorityLevel",
+            "spec.priorityLevelConfiguration.name",
+            "Where requests go that match.",
+        ),
         Column(
             "MatchingPrecedence",
-            "string",
+            "spec.matchingPrecedence",
             "Of the FlowSchemas that match a request, the one with the lowest is used.",
         ),
-        Column("DistinguisherMethod", "string", "How flows are told apart."),
-        AGE_COLUMN,
-        Column("MissingPL", "string", "Whether the priority level does not exist."),
+        Column(
+            "DistinguisherMethod",
+            "spec.distinguisherMethod.type",
+            "How flows are told apart.",
+            absent=NONE,
+        ),
+        AGE,
+        Column("MissingPL", missing_level, "Whether the priority level does not exist."),
     ),
-    cells=flow_schema_cells,
+    is_namespaced=False,
     row_order=by_precedence,
     storage_hash="GJVAJZSZBIw=",
 )
 
 PRIORITY_LEVEL_CONFIGURATION = Kind(
-    group=GROUP,
-    name="PriorityLevelConfiguration",
-    plural="prioritylevelconfigurations",
-    singular="prioritylevelconfiguration",
-    is_namespaced=False,
+    GROUP,
+    "PriorityLevelConfiguration",
     versions=(
         Version(V1, PRIORITY_LEVEL_V1, set_defaults=default_priority_level),
         Version(
@@ -206,14 +176,24 @@ PRIORITY_LEVEL_CONFIGURATION = Kind(
     ),
     rules=rules("PriorityLevelConfiguration"),
     columns=(
-        NAME_COLUMN,
-        Column("Type", "string", "Limited or Exempt."),
-        Column(SHARES[0].upper() + SHARES[1:], "string", "The level's share of the seats."),
-        Column("Queues", "string", "Number of queues."),
-        Column("HandSize", "string", "How many queues a flow may use."),
-        Column("QueueLengthLimit", "string", "How many requests may wait in a queue."),
-        AGE_COLUMN,
+        UNIQUE_NAME,
+        Column("Type", "spec.type", "Limited or Exempt."),
+        Column(
+            SHARES[0].upper() + SHARES[1:],
+            f"spec.limited.{SHARES}",
+            "The level's share of the seats.",
+            absent=NONE,
+        ),
+        Column("Queues", f"{QUEUING}.queues", "Number of queues.", absent=NONE),
+        Column("HandSize", f"{QUEUING}.handSize", "How many queues a flow may use.", absent=NONE),
+        Column(
+            "QueueLengthLimit",
+            f"{QUEUING}.queueLengthLimit",
+            "How many requests may wait in a queue.",
+            absent=NONE,
+        ),
+        AGE,
     ),
-    cells=priority_level_cells,
+    is_namespaced=False,
     storage_hash="Kir5PVfvNeI=",
 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.apps.schema import SCALE
+from apfproxy.apiserver.apps import SCALE
 from apfproxy.apiserver.discovery import EVICTION as EVICTIONS
 from apfproxy.apiserver.discovery import SCALE as SCALES
 from apfproxy.apiserver.discovery import Discovery, verbs_of

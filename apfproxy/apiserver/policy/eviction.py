@@ -14,8 +14,7 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.core.kinds import POD
-from apfproxy.apiserver.core.pod_strategy import ENDED
+from apfproxy.apiserver.core.pods import ENDED, POD
 from apfproxy.apiserver.errors import StatusError, bad_request, forbidden, success, unknown_error
 from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition, is_true, set_condition
 from apfproxy.apiserver.outcomes import check_preconditions

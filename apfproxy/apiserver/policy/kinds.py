@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.kind import Column, Kind, Rules, Version
+from apfproxy.apiserver.kind import Kind, Rules, Version, starts
 from apfproxy.apiserver.metadata import (
     check_path_segment,
     keep_spec,
@@ -21,15 +21,16 @@ from apfproxy.apiserver.metadata import (
     validate_conditions,
     validate_stored,
 )
-from apfproxy.apiserver.plain import AGE, NAME, named_cells
 from apfproxy.apiserver.policy.budget import PERCENT, PERCENT_RULE, STATUS_NUMBERS, percentage
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
 from apfproxy.apiserver.schema.types import changed
 from apfproxy.apiserver.selectors import validate_label_selector
+from apfproxy.apiserver.tables import AGE, NAME, Column
 from apfproxy.objects.field_errors import NOT_NEGATIVE, FieldError, invalid, not_supported
 
 if TYPE_CHECKING:
+    from apfproxy.apiserver.tables import Cell
     from apfproxy.objects.types import Object
 
 GROUP = "policy"
@@ -74,9 +75,8 @@ EVICTIONS = {
 """The forms in which evictions may be sent, by `apiVersion`."""
 
 
-def _prepare_create(obj: Object) -> None:
-    obj["status"] = dict.fromkeys(STATUS_NUMBERS, 0)
-    obj["metadata"]["generation"] = 1
+def _amount(name: str) -> Cell:
+    return lambda obj, _now_s: str(obj["spec"].get(name, "N/A"))
 
 
 def _validate(obj: Object) -> list[FieldError]:
@@ -127,14 +127,11 @@ def _validate_status(new: Object, _old: Object) -> list[FieldError]:
 
 
 POD_DISRUPTION_BUDGET = Kind(
-    group=GROUP,
-    name="PodDisruptionBudget",
-    plural="poddisruptionbudgets",
-    singular="poddisruptionbudget",
-    is_namespaced=True,
-    versions=(Version("v1", STRUCTS["PodDisruptionBudget"]),),
-    rules=Rules(
-        prepare_create=_prepare_create,
+    GROUP,
+    "PodDisruptionBudget",
+    (Version("v1", STRUCTS["PodDisruptionBudget"]),),
+    Rules(
+        prepare_create=starts(**dict.fromkeys(STATUS_NUMBERS, 0)),
         prepare_update=keep_status,
         validate=_validate,
         validate_update=lambda new, _old: _validate_spec(new["spec"]),
@@ -144,16 +141,15 @@ POD_DISRUPTION_BUDGET = Kind(
     ),
     columns=(
         NAME,
-        Column("Min Available", "string", "How many pods have to be available."),
-        Column("Max Unavailable", "string", "How many pods may be unavailable."),
-        Column("Allowed Disruptions", "integer", "How many pods may be disrupted now."),
+        Column("Min Available", _amount("minAvailable"), "How many pods have to be available."),
+        Column("Max Unavailable", _amount("maxUnavailable"), "How many pods may be unavailable."),
+        Column(
+            "Allowed Disruptions",
+            "status.disruptionsAllowed",
+            "How many pods may be disrupted now.",
+            "integer",
+        ),
         AGE,
-    ),
-    cells=named_cells(
-        lambda obj: (
-            *(str(obj["spec"].get(name, "N/A")) for name in AMOUNTS),
-            obj["status"]["disruptionsAllowed"],
-        )
     ),
     short_names=("pdb",),
     storage_hash="EVWiDmWqyJw=",

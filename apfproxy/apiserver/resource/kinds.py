@@ -13,13 +13,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.core.node_selector import NODE_SELECTOR
-from apfproxy.apiserver.kind import Column, Kind, Rules, Version
+from apfproxy.apiserver.core.structs import CORE
+from apfproxy.apiserver.kind import Kind, Rules, Version
 from apfproxy.apiserver.metadata import count_generation
-from apfproxy.apiserver.plain import AGE, named_cells
 from apfproxy.apiserver.resource.validation import validate_slice, validate_slice_update
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
+from apfproxy.apiserver.tables import AGE, NAME_IN_CLUSTER, Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,8 +113,7 @@ BasicDevice: What describes a device.{BASIC_DEVICE}"""
 
 
 def _struct(version: str, more: str) -> Struct:
-    others = {"NodeSelector": NODE_SELECTOR}
-    return structs(f"io.k8s.api.resource.{version}", SLICE + more, SHARED, others)["ResourceSlice"]
+    return structs(f"io.k8s.api.resource.{version}", SLICE + more, SHARED, CORE)["ResourceSlice"]
 
 
 def _to_v1(obj: Object) -> Object:
@@ -177,11 +176,8 @@ def _warnings(new: Object, _old: Object | None) -> list[str]:
 
 
 RESOURCE_SLICE = Kind(
-    group=GROUP,
-    name="ResourceSlice",
-    plural="resourceslices",
-    singular="resourceslice",
-    is_namespaced=False,
+    GROUP,
+    "ResourceSlice",
     versions=(
         Version("v1", _struct("v1", V1)),
         Version(
@@ -203,22 +199,13 @@ RESOURCE_SLICE = Kind(
         reset_status_fields=(),
     ),
     columns=(
-        Column("Name", "string", "Unique within the cluster.", format="name"),
-        Column("Node", "string", "The node that has the devices."),
-        Column("Driver", "string", "The driver that offers the devices."),
-        Column("Pool", "string", "The pool that the slice is a part of."),
+        NAME_IN_CLUSTER,
+        Column("Node", "spec.nodeName", "The node that has the devices."),
+        Column("Driver", "spec.driver", "The driver that offers the devices."),
+        Column("Pool", "spec.pool.name", "The pool that the slice is a part of."),
         AGE,
     ),
-    cells=named_cells(
-        lambda obj: (
-            obj["spec"].get("nodeName", ""),
-            obj["spec"].get("driver", ""),
-            obj["spec"].get("pool", {}).get("name", ""),
-        )
-    ),
-    selectable=lambda obj: {
-        f"spec.{name}": obj["spec"].get(name, "") for name in ("nodeName", "driver")
-    },
+    is_namespaced=False,
     selectable_fields=("spec.nodeName", "spec.driver"),
     has_status=False,
     answers_deleted=True,

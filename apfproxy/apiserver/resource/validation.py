@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.apiserver.core.node_selector import validate_node_selector
+from apfproxy.apiserver.core.nodes import validate_node_selector
 from apfproxy.apiserver.metadata import IMMUTABLE_DETAIL, validate_core_update, validate_stored
 from apfproxy.apiserver.schema.quantity import NANO, Quantity, parse
 from apfproxy.objects.field_errors import (

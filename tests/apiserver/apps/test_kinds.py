@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.apiserver.apps.kinds`; `tests/conformance` has what Kubernetes answers."""
+"""Tests of `apfproxy.apiserver.apps`; `tests/conformance` has what Kubernetes answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.apiserver.apps.kinds import (
+from apfproxy.apiserver.apps import (
     CONTROLLERS,
     DEPLOYMENT,
     REPLICA_SET,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.controllers.queue import Queue
 from apfproxy.apiserver.controllers.runner import look_at
-from apfproxy.apiserver.core.kinds import NAMESPACE, POD
+from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import conflict
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apfproxy.apiserver.controllers.bootstrap import AUTO_UPDATE, Bootstrap
-from apfproxy.apiserver.core.kinds import NAMESPACE
+from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.errors import StatusError, forbidden
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS

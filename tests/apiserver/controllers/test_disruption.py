@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.apiserver.apps.kinds import DEPLOYMENT, REPLICA_SET, STATEFUL_SET
+from apfproxy.apiserver.apps import DEPLOYMENT, REPLICA_SET, STATEFUL_SET
 from apfproxy.apiserver.controllers.disruption import Disruption
-from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.metadata import find_condition
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET

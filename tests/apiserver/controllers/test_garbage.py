@@ -8,7 +8,7 @@ import pytest
 
 from apfproxy.apiserver.controllers import garbage
 from apfproxy.apiserver.controllers.garbage import GarbageCollector
-from apfproxy.apiserver.core.kinds import NAMESPACE
+from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol.kinds import PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET

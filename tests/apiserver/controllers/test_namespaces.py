@@ -8,7 +8,8 @@ import pytest
 
 from apfproxy.apiserver.controllers import namespaces
 from apfproxy.apiserver.controllers.namespaces import Namespaces
-from apfproxy.apiserver.core.kinds import NAMESPACE, POD
+from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError, forbidden
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from tests.apiserver.controllers.scene import Driver, Scene

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.apiserver.controllers.pods import PodTermination
-from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import DeleteOptions
 from tests.apiserver.controllers.scene import Driver, Scene, refuse

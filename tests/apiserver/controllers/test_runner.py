@@ -10,7 +10,7 @@ import pytest
 
 from apfproxy.apiserver.controllers import runner as runner_module
 from apfproxy.apiserver.controllers.runner import Runner, is_not_found
-from apfproxy.apiserver.core.kinds import NAMESPACE
+from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.errors import bad_request, not_found
 from apfproxy.apiserver.store.entries import StoreError, TooOldError
 from tests.apiserver.controllers.scene import Scene

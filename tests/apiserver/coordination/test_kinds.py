@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.apiserver.coordination.kinds import LEASE, check_lease
+from apfproxy.apiserver.coordination import LEASE, check_lease
 
 
 @pytest.mark.parametrize(

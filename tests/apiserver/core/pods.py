@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.schema.reading import read
 from apfproxy.objects.field_errors import FieldError, Reason
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.apiserver.core.configuration_kinds import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
+from apfproxy.apiserver.core.configuration import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
 from apfproxy.apiserver.schema.reading import canonical, read
 
 if TYPE_CHECKING:

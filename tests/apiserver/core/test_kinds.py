@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.apiserver.core.kinds import NAMESPACE, POD
+from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.schema.reading import canonical, read
 from apfproxy.apiserver.schema.types import List, Map, Scalar, Struct
 from tests.apiserver.core.pods import pod

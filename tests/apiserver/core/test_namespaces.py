@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apfproxy.apiserver.core import namespaces
-from apfproxy.apiserver.core.kinds import NAMESPACE
+from apfproxy.apiserver.core.namespaces import NAMESPACE
 
 Spec = dict[str, Any]
 
@@ -126,7 +126,7 @@ def test_row() -> None:
     """A row has name, status and age."""
     obj = namespace(creationTimestamp="1970-01-01T00:00:00Z")
 
-    assert ("a", "Active", "60s") == tuple(namespaces.cells(obj, 60))
+    assert ("a", "Active", "60s") == tuple(NAMESPACE.cells(obj, 60))
     assert {"status.phase": "Active"} == NAMESPACE.selectable(obj)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.core.node_selector import validate_node_selector
+from apfproxy.apiserver.core.nodes import validate_node_selector
 from apfproxy.objects.field_errors import Reason
 
 

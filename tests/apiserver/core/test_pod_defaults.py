@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.core.pod_defaults import pull_policy
+from apfproxy.apiserver.core.pods import pull_policy
 from tests.apiserver.core.pods import container, pod, pod_of
 
 Spec = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.core.pod_strategy import (
+from apfproxy.apiserver.core.pods import (
     admit_create,
     grace_s,
     prepare_create,

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.core.kinds import POD
-from apfproxy.apiserver.core.pod_table import POD_COLUMNS, pod_cells
+from apfproxy.apiserver.core.pods import POD, pod_cells
 from apfproxy.objects.go_text import parse_time
 from tests.apiserver.core.pods import container, pod
 
@@ -213,7 +212,7 @@ def test_wide_columns() -> None:
 
     assert ("60m", "10.0.0.1", "n", "m", "1/3") == tuple(pod_cells(obj, NOW_S)[4:])
     assert ("<none>",) * 4 == tuple(pod_cells(pod(), NOW_S)[5:])
-    assert len(POD_COLUMNS) == len(pod_cells(obj, NOW_S))
+    assert len(POD.columns) == len(pod_cells(obj, NOW_S))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.core.resources import qos_class
+from apfproxy.apiserver.core.pods import qos_class
 
 Spec = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.apiserver.events.kinds`; `tests/conformance` has what Kubernetes answers."""
+"""Tests of `apfproxy.apiserver.events`; `tests/conformance` has what Kubernetes answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.apiserver.events.kinds import EVENT_OF_CORE, EVENT_OF_EVENTS, cells, check_event
+from apfproxy.apiserver.events import EVENT_OF_CORE, EVENT_OF_EVENTS, cells, check_event
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError, conflict
 from apfproxy.apiserver.policy.eviction import (
     ATTEMPTS,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.flowcontrol.schema import FLOW_SCHEMA_V1BETA3
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
 from apfproxy.apiserver.schema.reading import (

@@ -6,7 +6,7 @@ import copy
 import random
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.apiserver.core.kinds import POD
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.schema.reading import MismatchError, read
 from tests.conformance.differential.evictions import evictions
 from tests.conformance.differential.subjects import SUBJECTS, Subject

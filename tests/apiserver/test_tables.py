@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.apiserver.ages import DAY_S, HOUR_S, MINUTE_S, YEAR_S, age, duration
+from apfproxy.apiserver.tables import DAY_S, HOUR_S, MINUTE_S, YEAR_S, age, duration
 
 
 @pytest.mark.parametrize(

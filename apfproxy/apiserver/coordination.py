@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.kind import Column, Kind, Rules, Version
-from apfproxy.apiserver.plain import AGE, NAME, checks, named_cells
+from apfproxy.apiserver.kind import Kind, Rules, Version, with_checks
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
+from apfproxy.apiserver.tables import AGE, NAME, Column
 from apfproxy.objects.field_errors import NOT_NEGATIVE, invalid
 
 if TYPE_CHECKING:
@@ -45,24 +45,15 @@ def check_lease(obj: Object) -> list[FieldError]:
     return errors
 
 
-VALIDATE, VALIDATE_UPDATE = checks(check=check_lease)
-
 LEASE = Kind(
-    group="coordination.k8s.io",
-    name="Lease",
-    plural="leases",
-    singular="lease",
-    is_namespaced=True,
-    versions=(Version("v1", STRUCTS["Lease"]),),
-    rules=Rules(
-        validate=VALIDATE,
-        validate_update=VALIDATE_UPDATE,
-        allows_unconditional_update=False,
-        is_created_by_update=True,
-        reset_fields=(),
+    "coordination.k8s.io",
+    "Lease",
+    (Version("v1", STRUCTS["Lease"]),),
+    with_checks(
+        Rules(allows_unconditional_update=False, is_created_by_update=True, reset_fields=()),
+        check_lease,
     ),
-    columns=(NAME, Column("Holder", "string", "Who holds it."), AGE),
-    cells=named_cells(lambda obj: (obj["spec"].get("holderIdentity", ""),)),
+    columns=(NAME, Column("Holder", "spec.holderIdentity", "Who holds it."), AGE),
     has_status=False,
     storage_hash="gqkMMb/YqFM=",
 )

@@ -1,0 +1,341 @@
+"""Controllers of pods: stored like other objects; nothing here makes pods for them.
+
+Source: Kubernetes 1.36, `api/{apps,autoscaling}/v1/generated.proto`,
+`pkg/apis/{apps,core}/v1/defaults.go`, `pkg/printers/internalversion`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from apfproxy.apiserver.core.pod_validation import containers_of
+from apfproxy.apiserver.core.pods import set_pod_spec_defaults
+from apfproxy.apiserver.core.structs import CORE
+from apfproxy.apiserver.kind import Kind, Rules, Version, starts, with_checks
+from apfproxy.apiserver.metadata import keep_spec, keep_status
+from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.shared_structs import SHARED
+from apfproxy.apiserver.selectors import selector_text
+from apfproxy.apiserver.tables import AGE, NAME, NONE, Column
+from apfproxy.objects.field_errors import NOT_NEGATIVE, invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.objects.field_errors import FieldError
+    from apfproxy.objects.types import Object
+
+GROUP = "apps"
+HISTORY = 10
+"""Old revisions that are kept, unless said otherwise."""
+PROGRESS_S = 600
+
+STRUCTS = structs(
+    "io.k8s.api.apps.v1",
+    """
+Deployment +object: Keeps a number of pods, and replaces them when their template changes.
+DeploymentSpec +open: How many pods of which kind, and how they are replaced.
+  1 replicas                 *int32                    How many pods are wanted; 1 unless given.
+  2 selector                 *LabelSelector +required  Its pods.
+  3 template                 PodTemplateSpec           What its pods are made from.
+  4 strategy                 DeploymentStrategy        How pods are replaced.
+  5 minReadySeconds          int32                     How long pods are ready to count.
+  6 revisionHistoryLimit     *int32                    Old revisions that are kept.
+  7 paused                   bool                      Whether nothing is replaced.
+  9 progressDeadlineSeconds  *int32                    When no progress is failure.
+DeploymentStrategy +open: How pods are replaced.
+  1 type           string                    RollingUpdate or Recreate.
+  2 rollingUpdate  *RollingUpdateDeployment  For RollingUpdate.
+RollingUpdateDeployment +open: How many pods are replaced at once.
+  1 maxUnavailable  *intOrString  How many may be away.
+  2 maxSurge        *intOrString  How many there may be beyond.
+DeploymentStatus +open: How many pods there are.
+  1 observedGeneration   int64                             The generation that this is about.
+  2 replicas             int32                             How many pods there are.
+  3 updatedReplicas      int32                             How many have the newest template.
+  7 readyReplicas        int32                             How many are ready.
+  4 availableReplicas    int32                             How many have been ready for long enough.
+  5 unavailableReplicas  int32                             How many are not available.
+  6 conditions           []DeploymentCondition +keys=type  Aspects of how it is doing.
+DeploymentCondition +open: One aspect of how a controller is doing.
+  1 type    string +required  Which aspect.
+  2 status  string +required  True, False or Unknown.
+ReplicaSet +object: Keeps a number of pods.
+ReplicaSetSpec +open: How many pods of which kind.
+  1 replicas  *int32                    How many pods are wanted; 1 unless given.
+  2 selector  *LabelSelector +required  Its pods.
+  3 template  PodTemplateSpec           What its pods are made from.
+ReplicaSetStatus +open: How many pods there are.
+  1 replicas              int32 +required  How many pods there are.
+  2 fullyLabeledReplicas  int32            How many have all labels of the template.
+  3 observedGeneration    int64            The generation that this is about.
+  4 readyReplicas         int32            How many are ready.
+  5 availableReplicas     int32            How many have been ready for long enough.
+  6 conditions            []ReplicaSetCondition +keys=type  Aspects of how it is doing.
+ReplicaSetCondition +open: One aspect of how a controller is doing.
+  1 type    string +required  Which aspect.
+  2 status  string +required  True, False or Unknown.
+StatefulSet +object: Keeps a number of pods with names of their own.
+StatefulSetSpec +open: How many pods of which kind, each with a name of its own.
+   1 replicas                              *int32  How many pods are wanted; 1 unless given.
+   2 selector                              *LabelSelector +required  Its pods.
+   3 template                              PodTemplateSpec  What its pods are made from.
+   5 serviceName                           string  The service that names its pods.
+   6 podManagementPolicy                   string  OrderedReady or Parallel.
+   7 updateStrategy                        StatefulSetUpdateStrategy  How pods are replaced.
+   8 revisionHistoryLimit                  *int32  Old revisions that are kept.
+   9 minReadySeconds                       int32   How long pods are ready to count.
+  10 persistentVolumeClaimRetentionPolicy  *StatefulSetPersistentVolumeClaimRetentionPolicy  What
+        becomes of volumes.
+StatefulSetUpdateStrategy +open: How pods are replaced.
+  1 type           string                             RollingUpdate or OnDelete.
+  2 rollingUpdate  *RollingUpdateStatefulSetStrategy  For RollingUpdate.
+RollingUpdateStatefulSetStrategy +open: Which pods are replaced.
+  1 partition  *int32  The first that is.
+StatefulSetPersistentVolumeClaimRetentionPolicy +open: What becomes of volumes.
+  1 whenDeleted  string  Retain or Delete.
+  2 whenScaled   string  Retain or Delete.
+StatefulSetStatus +open: How many pods there are.
+   1 observedGeneration  int64                              The generation that this is about.
+   2 replicas            int32 +required                    How many pods there are.
+   3 readyReplicas       int32                              How many are ready.
+   4 currentReplicas     int32                              How many have the current revision.
+   5 updatedReplicas     int32                              How many have the newest revision.
+   6 currentRevision     string                             The current revision.
+   7 updateRevision      string                             The newest revision.
+  10 conditions          []StatefulSetCondition +keys=type  Aspects of how it is doing.
+  11 availableReplicas   int32 +required                    How many are available.
+StatefulSetCondition +open: One aspect of how a controller is doing.
+  1 type    string +required  Which aspect.
+  2 status  string +required  True, False or Unknown.
+""",
+    SHARED,
+    CORE,
+)
+SCALE = structs(
+    "io.k8s.api.autoscaling.v1",
+    """
+Scale +object: How many pods a controller keeps.
+ScaleSpec: How many pods are wanted.
+  1 replicas  int32  How many pods are wanted.
+ScaleStatus: How many pods there are.
+  1 replicas  int32 +required  How many pods there are.
+  2 selector  string           The selector of the pods, as text.
+""",
+    SHARED,
+)["Scale"]
+
+
+def check_replicas(obj: Object) -> list[FieldError]:
+    """What is wrong with the number of pods that are wanted."""
+    replicas = obj["spec"].get("replicas", 1)
+    return [invalid("spec.replicas", replicas, NOT_NEGATIVE)] if replicas < 0 else []
+
+
+def keep_deployment_status(new: Object, old: Object) -> None:
+    """As of any controller; but other annotations are another generation, too."""
+    keep_status(new, old)
+    before, after = (each["metadata"].get("annotations") or {} for each in (old, new))
+    if before != after:
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def keep_deployment(new: Object, old: Object) -> None:
+    """Let specification and labels be the old ones, where only the status may be written."""
+    keep_spec(new, old)
+    if labels := old["metadata"].get("labels"):
+        new["metadata"]["labels"] = labels
+    else:
+        new["metadata"].pop("labels", None)
+
+
+def set_defaults(obj: Object) -> None:
+    """Complete what all controllers have: one pod unless more are wanted, and its template."""
+    spec: dict[str, Any] = obj["spec"]
+    spec.setdefault("replicas", 1)
+    if spec.get("template"):
+        set_pod_spec_defaults(spec["template"]["spec"])
+
+
+def set_deployment_defaults(obj: Object) -> None:
+    """Complete a Deployment."""
+    set_defaults(obj)
+    spec = obj["spec"]
+    strategy = spec["strategy"]
+    strategy["type"] = strategy.get("type") or "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        strategy["rollingUpdate"] = {
+            "maxUnavailable": "25%",
+            "maxSurge": "25%",
+            **(strategy.get("rollingUpdate") or {}),
+        }
+    spec.setdefault("revisionHistoryLimit", HISTORY)
+    spec.setdefault("progressDeadlineSeconds", PROGRESS_S)
+
+
+def set_stateful_defaults(obj: Object) -> None:
+    """Complete a StatefulSet."""
+    set_defaults(obj)
+    spec = obj["spec"]
+    spec["podManagementPolicy"] = spec.get("podManagementPolicy") or "OrderedReady"
+    strategy = spec["updateStrategy"]
+    strategy["type"] = strategy.get("type") or "RollingUpdate"
+    if strategy["type"] == "RollingUpdate":
+        strategy["rollingUpdate"] = {"partition": 0, **(strategy.get("rollingUpdate") or {})}
+    spec.setdefault("revisionHistoryLimit", HISTORY)
+    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    for when in ("whenDeleted", "whenScaled"):
+        retention[when] = retention.get(when) or "Retain"
+
+
+def set_replication_defaults(obj: Object) -> None:
+    """Complete a ReplicationController: its pods' labels are its selector, and its own labels."""
+    set_defaults(obj)
+    spec = obj["spec"]
+    labels = (spec.get("template") or {}).get("metadata", {}).get("labels")
+    if labels:
+        spec["selector"] = spec.get("selector") or dict(labels)
+        metadata = obj["metadata"]
+        metadata["labels"] = metadata.get("labels") or dict(labels)
+
+
+def label_selector(obj: Object) -> str:
+    """The selector of a controller's pods, as text; "" for one that means nothing."""
+    return selector_text(obj["spec"].get("selector"))
+
+
+def map_selector(obj: Object) -> str:
+    """The selector of a ReplicationController's pods, as text."""
+    selector = obj["spec"].get("selector") or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+
+
+def pod_containers(obj: Object) -> list[dict[str, Any]]:
+    """The containers of a controller's pods."""
+    return containers_of((obj["spec"].get("template") or {}).get("spec", {}))
+
+
+def ready(obj: Object, _now_s: float) -> str:
+    """How many pods are ready, and how many are wanted."""
+    return f"{obj['status'].get('readyReplicas', 0)}/{obj['spec'].get('replicas', 0)}"
+
+
+READY = Column("Ready", ready, "How many pods are ready, and how many are wanted.")
+CONTAINERS = Column(
+    "Containers",
+    lambda obj, _now_s: ",".join(each["name"] for each in pod_containers(obj)),
+    "Names of the containers.",
+    priority=1,
+)
+IMAGES = Column(
+    "Images",
+    lambda obj, _now_s: ",".join(each.get("image", "") for each in pod_containers(obj)),
+    "Images of the containers.",
+    priority=1,
+)
+
+
+def selector_column(selector: Callable[[Object], str]) -> Column:
+    """The column of the selector of a controller's pods."""
+    return Column(
+        "Selector", lambda obj, _now_s: selector(obj) or NONE, "Labels of its pods.", priority=1
+    )
+
+
+def replicas(name: str, path: str, description: str, type_: str = "integer") -> Column:
+    """A column of a number of pods."""
+    return Column(name, path, description, type_, absent=0)
+
+
+SELECTOR = selector_column(label_selector)
+REPLICA_COLUMNS = (
+    NAME,
+    replicas("Desired", "spec.replicas", "How many pods are wanted."),
+    replicas("Current", "status.replicas", "How many pods there are."),
+    replicas("Ready", "status.readyReplicas", "How many pods are ready."),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+)
+RULES = with_checks(
+    Rules(prepare_create=starts(replicas=0), prepare_update=keep_status, prepare_status=keep_spec),
+    check_replicas,
+)
+
+REPLICATION_CONTROLLER = Kind(
+    "",
+    "ReplicationController",
+    (Version("v1", CORE["ReplicationController"], set_replication_defaults),),
+    replace(RULES, default_propagation="Orphan"),
+    columns=(*REPLICA_COLUMNS, selector_column(map_selector)),
+    selectable_fields=("status.replicas",),
+    short_names=("rc",),
+    categories=("all",),
+    storage_hash="Jond2If31h0=",
+    scale_selector=map_selector,
+)
+
+REPLICA_SET = Kind(
+    GROUP,
+    "ReplicaSet",
+    (Version("v1", STRUCTS["ReplicaSet"], set_defaults),),
+    RULES,
+    columns=(*REPLICA_COLUMNS, SELECTOR),
+    short_names=("rs",),
+    categories=("all",),
+    storage_hash="P1RzHs8/mWQ=",
+    scale_selector=label_selector,
+)
+
+DEPLOYMENT = Kind(
+    GROUP,
+    "Deployment",
+    (Version("v1", STRUCTS["Deployment"], set_deployment_defaults),),
+    replace(
+        RULES,
+        prepare_create=starts(),
+        prepare_update=keep_deployment_status,
+        prepare_status=keep_deployment,
+        reset_status_fields=(("spec",), ("metadata", "labels")),
+    ),
+    columns=(
+        NAME,
+        READY,
+        replicas(
+            "Up-to-date",
+            "status.updatedReplicas",
+            "How many pods have the newest template.",
+            "string",
+        ),
+        replicas(
+            "Available",
+            "status.availableReplicas",
+            "How many pods have been ready for long enough.",
+            "string",
+        ),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ),
+    short_names=("deploy",),
+    categories=("all",),
+    storage_hash="8aSe+NMegvE=",
+    scale_selector=label_selector,
+)
+
+STATEFUL_SET = Kind(
+    GROUP,
+    "StatefulSet",
+    (Version("v1", STRUCTS["StatefulSet"], set_stateful_defaults),),
+    replace(RULES, prepare_create=starts(replicas=0, availableReplicas=0)),
+    columns=(NAME, READY, AGE, CONTAINERS, IMAGES),
+    short_names=("sts",),
+    categories=("all",),
+    storage_hash="H+vl74LkKdo=",
+    scale_selector=label_selector,
+)
+
+CONTROLLERS = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER)

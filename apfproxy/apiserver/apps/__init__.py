@@ -1,1 +1,0 @@
-"""Controllers of pods: the group `apps`, and ReplicationController of the core."""

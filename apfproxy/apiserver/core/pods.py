@@ -1,0 +1,414 @@
+"""Pods: what absent fields stand for, what the server adds and keeps, and rows of tables.
+
+Sources: Kubernetes API reference, "Pod"; Kubernetes documentation, "Taints and Tolerations", "Pod
+Priority and Preemption", "Pod Scheduling Readiness", "Pod Lifecycle" (termination), "Pod Quality of
+Service Classes"; the reference grammar of the OCI distribution specification (names of images);
+the printers of kube-apiserver.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.apiserver.core.pod_validation import (
+    containers_of,
+    validate_pod,
+    validate_pod_status,
+    validate_pod_update,
+)
+from apfproxy.apiserver.core.structs import CORE
+from apfproxy.apiserver.kind import Kind, Rules, Version
+from apfproxy.apiserver.metadata import copy_field, count_generation, is_true
+from apfproxy.apiserver.schema.quantity import parse
+from apfproxy.apiserver.tables import AGE, NAME, NONE, Column, age, age_of
+from apfproxy.objects.names import check_dns_label
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.objects.types import Object
+
+LONGEST_NAME = 255
+"""Characters of an image's name, registry included; Kubernetes' limit, too."""
+LONGEST_IMAGE = 1_000
+"""Longer ones have no valid name, tag and digest."""
+
+DOMAIN_LABEL = "[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+DOMAIN = rf"(?:{DOMAIN_LABEL}(?:\.{DOMAIN_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+COMPONENT = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+TAG = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+DIGEST = "[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}"
+IMAGE = re.compile(rf"((?:{DOMAIN}/)?{COMPONENT}(?:/{COMPONENT})*)(?::({TAG}))?(?:@({DIGEST}))?")
+IDENTIFIER = re.compile("[a-f0-9]{64}")
+"""An image's own digest, which is no name."""
+
+TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+LEAVE = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+"""How long pods stay on a node that is not ready or not reachable, unless they say otherwise."""
+PRIORITIES = {"": 0, "system-cluster-critical": 2 * 10**9, "system-node-critical": 2 * 10**9 + 1000}
+"""The priority classes that every cluster has, and none."""
+PREEMPTION_POLICY = "PreemptLowerPriority"
+"""Of all priority classes that there are, and of pods without one."""
+COMPUTE = ("cpu", "memory")
+"""The resources that the class of service depends on."""
+
+ENDED = frozenset({"Failed", "Succeeded"})
+"""Phases of pods that run no more."""
+ROW_CONDITIONS = {
+    phase: (
+        {"type": "Completed", "status": "True", "reason": phase, "message": f"The pod {told}."},
+    )
+    for phase, told in (("Succeeded", "has completed successfully"), ("Failed", "failed"))
+}
+"""What Tables say of pods that run no more, by phase."""
+GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "lastTransitionTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+
+
+def set_pod_defaults(obj: Object) -> None:
+    """Complete a pod; what a container only limits, it requests."""
+    spec: dict[str, Any] = obj["spec"]
+    set_pod_spec_defaults(spec)
+    for container in all_containers(spec):
+        resources = container["resources"]
+        if "limits" in resources:
+            resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+    spec.setdefault("enableServiceLinks", True)
+    # The one address and the list of all agree: the list counts if it begins with the address.
+    status = obj["status"]
+    addresses, address = status.get("podIPs", []), status.get("podIP")
+    if address and (not addresses or addresses[0]["ip"] != address):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses:
+        status["podIP"] = addresses[0]["ip"]
+
+
+def set_pod_spec_defaults(spec: dict[str, Any]) -> None:
+    """Complete the specification of a pod, or of a template of pods."""
+    for container in all_containers(spec):
+        container.setdefault("terminationMessagePath", "/dev/termination-log")
+        container.setdefault("terminationMessagePolicy", "File")
+        if "imagePullPolicy" not in container:
+            container["imagePullPolicy"] = pull_policy(container.get("image", ""))
+        for port in container.get("ports", ()):
+            port.setdefault("protocol", "TCP")
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("schedulerName", "default-scheduler")
+    # The older name of the field is read where the newer one is not set, and always written.
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def all_containers(spec: Object) -> list[dict[str, Any]]:
+    """The containers of a pod, and those that run before them."""
+    return [*containers_of(spec), *containers_of(spec, "initContainers")]
+
+
+@lru_cache(maxsize=1024)
+def pull_policy(image: str) -> str:
+    """When an image is pulled unless said otherwise: always if its tag is `latest`.
+
+    That is the tag of a name without tag and digest.  What is no image name is not pulled always.
+    """
+    match = IMAGE.fullmatch(image) if len(image) <= LONGEST_IMAGE else None
+    if match is None or len(match[1]) > LONGEST_NAME or IDENTIFIER.fullmatch(image):
+        return "IfNotPresent"
+    _, tag, digest = match.groups()
+    return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
+
+
+def qos_class(spec: Object) -> str:
+    """How late a pod is ended when its node runs out of a resource.
+
+    `Guaranteed` if all containers limit CPU and memory and the limits are what is requested,
+    `BestEffort` if none says anything of either, else `Burstable`.
+    """
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    are_all_limited = True
+    for container in all_containers(spec):
+        add_compute(requests, container["resources"].get("requests", {}))
+        count = add_compute(limits, container["resources"].get("limits", {}))
+        are_all_limited = are_all_limited and count == len(COMPUTE)
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if are_all_limited and requests == limits else "Burstable"
+
+
+def add_compute(sums: dict[str, int], amounts: dict[str, str]) -> int:
+    """Add amounts of CPU and memory to sums in units of 1e-9, in place.
+
+    Returns:
+        How many of the two are more than nothing; only those are added.
+    """
+    added = {name: parse(amounts[name]).nano for name in COMPUTE if name in amounts}
+    added = {name: amount for name, amount in added.items() if amount > 0}
+    for name, amount in added.items():
+        sums[name] = sums.get(name, 0) + amount
+    return len(added)
+
+
+def admit_create(obj: Object) -> str:
+    """Add what admission does, tolerations and a priority, or say why the pod is not created."""
+    spec: dict[str, Any] = obj["spec"]
+    class_name = spec.get("priorityClassName", "")
+    priority = PRIORITIES.get(class_name)
+    if priority is None:
+        return f"no PriorityClass with name {class_name} was found"
+    for field, what, value in (
+        ("priority", "integer value of priority", priority),
+        ("preemptionPolicy", "string value of PreemptionPolicy", PREEMPTION_POLICY),
+    ):
+        if spec.setdefault(field, value) != value:
+            return (
+                f"the {what} ({spec[field]}) must not be provided in pod spec; priority admission"
+                f" controller computed {value} from the given PriorityClass name"
+            )
+    add_tolerations(spec)
+    return ""
+
+
+def add_tolerations(spec: Object) -> None:
+    """Let the pod leave nodes in trouble after some minutes, unless it says otherwise."""
+    for key in TOLERATED_TAINTS:
+        is_tolerated = any(
+            each.get("key", "") in {"", key} and each.get("effect", "") in {"", "NoExecute"}
+            for each in spec.get("tolerations", ())
+        )
+        if not is_tolerated:
+            spec["tolerations"] = [*spec.get("tolerations", ()), {"key": key, **LEAVE}]
+
+
+def prepare_create(obj: Object) -> None:
+    """Start at generation 1, and pending."""
+    spec = obj["spec"]
+    obj["metadata"]["generation"] = 1
+    status: dict[str, Any] = {"phase": "Pending"}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [dict(GATED)]
+    status["qosClass"] = qos_class(spec)
+    obj["status"] = status
+
+
+def prepare_update(new: Object, old: Object) -> None:
+    """Keep the status and what admission added; count the generation up if the spec differs."""
+    spec, old_spec = new["spec"], old["spec"]
+    for field in ("priority", "preemptionPolicy"):
+        if field in old_spec:
+            spec.setdefault(field, old_spec[field])
+    add_tolerations(spec)
+    new["status"] = old["status"]
+    count_generation(new, old)
+
+
+def prepare_status(new: Object, old: Object) -> None:
+    """Keep the specification, and who owns the pod; the class of service has to stay if given."""
+    new["spec"] = old["spec"]
+    for field in ("generation", "deletionTimestamp", "ownerReferences"):
+        copy_field(field, new["metadata"], old["metadata"])
+    if not new["status"].get("qosClass") and old["status"].get("qosClass"):
+        new["status"]["qosClass"] = old["status"]["qosClass"]
+
+
+def grace_s(obj: Object, asked_s: int | None) -> int:
+    """Seconds that a deleted pod gets to end: none if it runs nowhere, or runs no more."""
+    spec = obj["spec"]
+    seconds = spec.get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
+    if not spec.get("nodeName") or obj["status"].get("phase") in ENDED:
+        return 0
+    return seconds if seconds >= 0 else 1
+
+
+def warnings(new: Object, old: Object | None) -> list[str]:
+    """Warn of a new pod's name that is none for a host."""
+    wrong = check_dns_label(new["metadata"]["name"]) if old is None else []
+    if not wrong:
+        return []
+    surprise = "this is used in the Pod's hostname, which can result in surprising behavior"
+    return [f"metadata.name: {surprise}; a DNS label is recommended: [{' '.join(wrong)}]"]
+
+
+class Summary:
+    """What the statuses of a pod's containers come to.
+
+    Attributes:
+        reason: What the status column shows.
+        ready: Containers that are ready.
+        restarts: Of the containers that count.
+        last_restart: When a container ended last and was restarted, RFC 3339 or "".
+        is_initializing: Whether an init container has yet to end well, or to start for good.
+    """
+
+    def __init__(self, obj: Object) -> None:
+        status = obj["status"]
+        self.reason: str = status.get("reason") or status.get("phase", "")
+        self.ready = self.restarts = 0
+        self.last_restart = ""
+        self.is_initializing = False
+        for condition in status.get("conditions", ()):
+            if (condition["type"], condition.get("reason")) == ("PodScheduled", "SchedulingGated"):
+                self.reason = "SchedulingGated"
+        sidecars = {
+            container["name"]
+            for container in containers_of(obj["spec"], "initContainers")
+            if container.get("restartPolicy") == "Always"
+        }
+        self.add_init_containers(obj, sidecars)
+        if not self.is_initializing or is_true(status, "Initialized"):
+            self.restarts, self.last_restart = 0, ""
+            for container in status.get("initContainerStatuses", ()):
+                if container["name"] in sidecars:
+                    self.count_restarts(container)
+            self.add_containers(status)
+        self.total = len(containers_of(obj["spec"])) + len(sidecars)
+        if "deletionTimestamp" in obj["metadata"]:
+            if status.get("reason") == "NodeLost":
+                self.reason = "Unknown"
+            elif status.get("phase") not in ENDED:
+                self.reason = "Terminating"
+
+    def count_restarts(self, container: Object) -> None:
+        self.restarts += container["restartCount"]
+        ended = container["lastState"].get("terminated", {}).get("finishedAt")
+        self.last_restart = max(self.last_restart, ended or "")
+
+    def add_init_containers(self, obj: Object, sidecars: set[str]) -> None:
+        """Look at init containers up to the first that has yet to end well, or to start."""
+        for index, container in enumerate(obj["status"].get("initContainerStatuses", ())):
+            self.count_restarts(container)
+            state = container["state"]
+            ended, waiting = state.get("terminated"), state.get("waiting", {}).get("reason", "")
+            if ended is not None and ended["exitCode"] == 0:
+                continue
+            if container["name"] in sidecars and container.get("started"):
+                self.ready += container["ready"]
+                continue
+            if ended is not None:
+                self.reason = f"Init:{end_of(ended)}"
+            elif waiting and waiting != "PodInitializing":
+                self.reason = f"Init:{waiting}"
+            else:
+                count = len(containers_of(obj["spec"], "initContainers"))
+                self.reason = f"Init:{index}/{count}"
+            self.is_initializing = True
+            return
+
+    def add_containers(self, status: Object) -> None:
+        """Look at the containers; what the first of them waits for or ended with is shown."""
+        is_running = False
+        for container in reversed(status.get("containerStatuses", ())):
+            self.count_restarts(container)
+            state = container["state"]
+            if state.get("waiting", {}).get("reason"):
+                self.reason = state["waiting"]["reason"]
+            elif "terminated" in state:
+                self.reason = end_of(state["terminated"])
+            elif container["ready"] and "running" in state:
+                is_running = True
+                self.ready += 1
+        if self.reason == "Completed" and is_running:
+            self.reason = "Running" if is_true(status, "Ready") else "NotReady"
+
+
+def end_of(ended: dict[str, Any]) -> str:
+    """How a container ended, in one word."""
+    if ended.get("reason"):
+        return str(ended["reason"])
+    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended['exitCode']}"
+
+
+def pod_cells(obj: Object, now_s: float) -> Sequence[object]:
+    """The cells of a pod's row."""
+    spec, status = obj["spec"], obj["status"]
+    summary = Summary(obj)
+    restarts = str(summary.restarts)
+    if summary.restarts and summary.last_restart:
+        restarts = f"{restarts} ({age(summary.last_restart, now_s)} ago)"
+    addresses = status.get("podIPs") or [{"ip": NONE}]
+    gates = spec.get("readinessGates", ())
+    are_true = sum(is_true(status, gate["conditionType"]) for gate in gates)
+    return (
+        obj["metadata"]["name"],
+        f"{summary.ready}/{summary.total}",
+        summary.reason,
+        restarts,
+        age_of(obj, now_s),
+        addresses[0]["ip"],
+        spec.get("nodeName") or NONE,
+        status.get("nominatedNodeName") or NONE,
+        f"{are_true}/{len(gates)}" if gates else NONE,
+    )
+
+
+def pod_fields(obj: Object) -> dict[str, str]:
+    """The values of the fields of a pod that field selectors may name.
+
+    `spec.host` is the old name of `spec.nodeName`; `status.podIPs` may be named, but has no value.
+    """
+    spec, status = obj["spec"], obj["status"]
+    return {
+        "spec.nodeName": spec.get("nodeName", ""),
+        "spec.host": spec.get("nodeName", ""),
+        "spec.restartPolicy": spec.get("restartPolicy", ""),
+        "spec.schedulerName": spec.get("schedulerName", ""),
+        "spec.serviceAccountName": spec.get("serviceAccountName", ""),
+        "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
+        "status.phase": status.get("phase", ""),
+        "status.podIP": status.get("podIP", ""),
+        "status.podIPs": "",
+        "status.nominatedNodeName": status.get("nominatedNodeName", ""),
+    }
+
+
+POD = Kind(
+    "",
+    "Pod",
+    (Version("v1", CORE["Pod"], set_pod_defaults),),
+    Rules(
+        admit_create=admit_create,
+        prepare_create=prepare_create,
+        prepare_update=prepare_update,
+        validate=validate_pod,
+        validate_update=validate_pod_update,
+        prepare_status=prepare_status,
+        validate_status=validate_pod_status,
+        grace_s=grace_s,
+        warnings=warnings,
+        reset_status_fields=(
+            ("spec",),
+            ("metadata", "deletionTimestamp"),
+            ("metadata", "ownerReferences"),
+        ),
+    ),
+    columns=(
+        NAME,
+        Column("Ready", "", "How many containers are ready, and how many there are."),
+        Column("Status", "", "Phase of the pod, or what its containers wait for or ended with."),
+        Column("Restarts", "", "How often containers were restarted, and when the last time."),
+        AGE,
+        Column("IP", "", "Address of the pod.", priority=1),
+        Column("Node", "", "Node that the pod is assigned to.", priority=1),
+        Column("Nominated Node", "", "Node where room is being made for it.", priority=1),
+        Column("Readiness Gates", "", "How many of its readiness gates are true.", priority=1),
+    ),
+    row=pod_cells,
+    row_conditions=lambda obj: ROW_CONDITIONS.get(obj["status"].get("phase", ""), ()),
+    selectable_fields=tuple(pod_fields({"spec": {}, "status": {}})),
+    selectable_values=pod_fields,
+    short_names=("po",),
+    categories=("all",),
+    answers_deleted=True,
+    storage_hash="xPOwRZ+Yhw8=",
+)

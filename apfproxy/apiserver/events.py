@@ -1,0 +1,172 @@
+"""The two kinds of events, of the core and of events.k8s.io: one collection in two forms.
+
+Source: Kubernetes 1.36, `api/events/v1/generated.proto`, `pkg/registry/core/event`,
+`pkg/apis/core/validation/events.go`, `pkg/printers/internalversion`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.apiserver.core.structs import CORE
+from apfproxy.apiserver.kind import Kind, Rules, Version, with_checks
+from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.reading import canonical
+from apfproxy.apiserver.schema.shared_structs import SHARED
+from apfproxy.apiserver.tables import Column, age
+from apfproxy.objects.field_errors import invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.objects.field_errors import FieldError
+    from apfproxy.objects.types import Object
+
+EVENT = CORE["Event"]
+EVENT_V1 = structs(
+    "io.k8s.api.events.v1",
+    """
+Event +object: Something that happened to an object; kept for a while.
+   2 eventTime                 microtime +required  When it happened first.
+   3 series                    *EventSeries         Its repetitions.
+   4 reportingController       string               What reported it.
+   5 reportingInstance         string               Which of its replicas.
+   6 action                    string               What was done.
+   7 reason                    string               Why, in one word.
+   8 regarding                 ObjectReference      What it happened to.
+   9 related                   *ObjectReference     What else it is about.
+  10 note                      string               What happened, for people.
+  11 type                      string               Normal or Warning.
+  12 deprecatedSource          EventSource          `source` of the core.
+  13 deprecatedFirstTimestamp  time                 `firstTimestamp` of the core.
+  14 deprecatedLastTimestamp   time                 `lastTimestamp` of the core.
+  15 deprecatedCount           int32                `count` of the core.
+EventSeries: How often an event has happened in a row.
+  1 count             int32 +written  How often.
+  2 lastObservedTime  microtime       When it happened last.
+""",
+    SHARED,
+    {name: CORE[name] for name in ("EventSource", "ObjectReference")},
+)["Event"]
+
+CORE_NAMES = {
+    "reportingController": "reportingComponent",
+    "regarding": "involvedObject",
+    "note": "message",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+"""What the core calls fields of events.k8s.io; the others have one name."""
+NAMES = {core: name for name, core in CORE_NAMES.items()}
+
+FREE_NAMESPACES = frozenset({"default", "kube-system"})
+"""Namespaces of events about objects without one."""
+
+REFERENCE_FIELDS = (
+    "kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath",
+)  # fmt: skip
+
+
+def check_event(obj: Object) -> list[FieldError]:
+    """What is wrong with an event: it is about an object of its namespace."""
+    namespace, regarded = obj["metadata"].get("namespace", ""), obj["involvedObject"]
+    about = regarded.get("namespace", "")
+    if about == namespace or (not about and namespace in FREE_NAMESPACES):
+        return []
+    return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
+
+
+def event_fields(obj: Object) -> dict[str, str]:
+    """The values of the fields of an event that selectors may name, in either form."""
+    involved, source = obj["involvedObject"], obj["source"]
+    reporter = obj.get("reportingComponent", "")
+    found = {
+        "reason": obj.get("reason", ""),
+        "type": obj.get("type", ""),
+        "reportingComponent": reporter,
+        "reportingController": reporter,
+        "source": source.get("component") or reporter,
+    }
+    for field in REFERENCE_FIELDS:
+        found[f"involvedObject.{field}"] = found[f"regarding.{field}"] = involved.get(field, "")
+    return found
+
+
+def cells(obj: Object, now_s: float) -> Sequence[object]:
+    """The cells of an event's row."""
+    series, source, involved = obj.get("series"), obj["source"], obj["involvedObject"]
+    first = obj.get("firstTimestamp") or obj.get("eventTime")
+    last, count = obj.get("lastTimestamp") or first, obj.get("count", 0) or 1
+    if series is not None:
+        last, count = series["lastObservedTime"], series.get("count", 0)
+    component = source.get("component") or obj.get("reportingComponent", "")
+    host = source.get("host") or obj.get("reportingInstance", "")
+    kind, name = involved.get("kind", "").lower(), involved.get("name", "")
+    return (
+        age(last, now_s),
+        obj.get("type", ""),
+        obj.get("reason", ""),
+        f"{kind}/{name}" if name else kind,
+        involved.get("fieldPath", ""),
+        f"{component}, {host}" if host else component,
+        obj.get("message", "").strip(),
+        age(first, now_s),
+        count,
+        obj["metadata"]["name"],
+    )
+
+
+def stored_form(obj: Object) -> Object:
+    """An event of events.k8s.io as it is stored."""
+    core = {CORE_NAMES.get(field, field): value for field, value in obj.items()}
+    return canonical(EVENT, core)
+
+
+def shown_form(obj: Object) -> Object:
+    """A stored event in the form of events.k8s.io."""
+    new = {NAMES.get(field, field): value for field, value in obj.items()}
+    return canonical(EVENT_V1, new)
+
+
+RULES = with_checks(Rules(is_created_by_update=True, reset_fields=()), check_event)
+COLUMNS = (
+    Column("Last Seen", "", "When it happened last."),
+    Column("Type", "", "Normal or Warning."),
+    Column("Reason", "", "Why, in one word."),
+    Column("Object", "", "What it happened to."),
+    Column("Subobject", "", "Which part of that.", priority=1),
+    Column("Source", "", "What reported it.", priority=1),
+    Column("Message", "", "What happened, for people."),
+    Column("First Seen", "", "When it happened first.", priority=1),
+    Column("Count", "", "How often it has happened.", priority=1),
+    Column("Name", "", "Unique within the namespace.", format="name", priority=1),
+)
+NEW_FIELDS = ("reportingController", *(f"regarding.{field}" for field in REFERENCE_FIELDS))
+CORE_FIELDS = tuple(
+    field for field in event_fields({"involvedObject": {}, "source": {}}) if field not in NEW_FIELDS
+)
+
+EVENT_OF_CORE = Kind(
+    "",
+    "Event",
+    (Version("v1", EVENT),),
+    RULES,
+    COLUMNS,
+    row=cells,
+    selectable_fields=CORE_FIELDS,
+    selectable_values=event_fields,
+    short_names=("ev",),
+    has_status=False,
+    storage_hash="r2yiGXH7wu8=",
+)
+EVENT_OF_EVENTS = msgspec.structs.replace(
+    EVENT_OF_CORE,
+    group="events.k8s.io",
+    versions=(Version("v1", EVENT_V1, to_storage=stored_form, from_storage=shown_form),),
+    selectable_fields=("reason", "type", *NEW_FIELDS),
+    stored_as=EVENT_OF_CORE,
+)

@@ -1,1 +1,0 @@
-"""Records of what has happened: `events` of the core and of `events.k8s.io`, which are one."""
