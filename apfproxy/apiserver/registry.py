@@ -52,7 +52,7 @@ from apfproxy.objects.go_text import parse_time, rfc3339
 if TYPE_CHECKING:
     import random
     from asyncio import Future
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from contextlib import AbstractAsyncContextManager
 
     from apfproxy.apiserver.kind import Kind, Version
@@ -197,8 +197,10 @@ class Registry:
             check_uid(kind, namespace, name, there.uid, uid)
             return self._write(kind, options).updated(there, change)
 
-        made = await self._made(kind, namespace, name, options.sent_bytes, make)
-        return await self._replace(kind, made, options)
+        def hand_over(made: Replacement) -> Awaitable[Written]:
+            return self._replace(kind, made, options)
+
+        return await self._computed(kind, namespace, name, options.sent_bytes, make, hand_over)
 
     async def apply(
         self,
@@ -225,11 +227,12 @@ class Registry:
             write = self._write(kind, options)
             return write.applied(entry, namespace, name, patch, force=force)
 
-        made = await self._made(kind, namespace, name, options.sent_bytes, make)
-        if isinstance(made, Replacement):
-            return await self._replace(kind, made, options)
-        async with self._turn(options.sent_bytes):
-            return await self._create(kind, namespace, made, options)
+        def hand_over(made: Object | Replacement) -> Awaitable[Written]:
+            if isinstance(made, Replacement):
+                return self._replace(kind, made, options)
+            return self._create(kind, namespace, made, options)
+
+        return await self._computed(kind, namespace, name, options.sent_bytes, make, hand_over)
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, options: DeleteOptions
@@ -243,26 +246,29 @@ class Registry:
         def make(entry: Entry | None) -> Replacement:
             return self._ending(kind, self._required(kind, name, entry), options)
 
-        made = await self._made(kind, namespace, name, 0, make)
-        stored = None
-        if made.is_change and not options.is_dry_run:
-            # Watchers see a graceful deletion begin even if its grace period is 0.
-            stored = self._put(kind, made.new)
-        if made.is_gone and not options.is_dry_run:
-            stored = self.store.delete(kind.collection, made.new, selectable(kind, made.new))
-        if stored is not None:
-            await asyncio.shield(stored)
-        return Written(made.new, is_gone=made.is_gone)
+        async def hand_over(made: Replacement) -> Written:
+            stored = None
+            if made.is_change and not options.is_dry_run:
+                # Watchers see a graceful deletion begin even if its grace period is 0.
+                stored = self._put(kind, made.new)
+            if made.is_gone and not options.is_dry_run:
+                stored = self.store.delete(kind.collection, made.new, selectable(kind, made.new))
+            if stored is not None:
+                await asyncio.shield(stored)
+            return Written(made.new, is_gone=made.is_gone)
 
-    async def _made(
+        return await self._computed(kind, namespace, name, 0, make, hand_over)
+
+    async def _computed(
         self,
         kind: Kind,
         namespace: str,
         name: str,
         sent_bytes: int,
         make: Callable[[Entry | None], Made],
-    ) -> Made:
-        """What comes of the newest state of an object; that is still the newest at the end."""
+        hand_over: Callable[[Made], Awaitable[Written]],
+    ) -> Written:
+        """Hand over what comes of the newest state of an object, while it is the newest."""
         head = partial(self.store.head, kind.collection, namespace, name)
         entry = head()
         size = sent_bytes if entry is None else max(sent_bytes, len(entry.data))
@@ -271,10 +277,10 @@ class Registry:
                 entry = head()
                 made = await compute(size, partial(make, entry))
                 if head() is entry:
-                    return made
+                    return await hand_over(made)
 
     def _turn(self, size: int) -> AbstractAsyncContextManager[None]:
-        """Wait until no other large write is computed; one of fewer bytes does not wait."""
+        """Wait until no other large write is under way; one of fewer bytes does not wait."""
         return self._large_write if size >= LARGE_BYTES else nullcontext()
 
     def _ending(self, kind: Kind, entry: Entry, options: DeleteOptions) -> Replacement:

@@ -404,6 +404,18 @@ async def test_a_large_update_of_what_changes(race: str, code: int, *, says_vers
         assert code == (await refusal(writing)).code
 
 
+async def test_two_large_configurations_of_a_new_object() -> None:
+    """The second one waits, and finds the object that the first one made."""
+    scene = Scene()
+    patch = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", **flow_schema()}
+    first, second = await asyncio.gather(
+        *(scene.registry.apply(FLOW_SCHEMA, "", "f", patch, LARGE, force=False) for _ in range(2))
+    )
+
+    assert (True, False) == (first.is_created, second.is_created)
+    assert first.obj == second.obj
+
+
 async def test_a_namespace_that_ends_during_a_large_creation() -> None:
     """What is created while its namespace goes is refused, as if it had come later."""
     scene = Scene()
