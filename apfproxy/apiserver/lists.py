@@ -1,18 +1,29 @@
 """The objects of a list: which objects, in which state, and where the next page begins.
 
+Tokens for the next page have Kubernetes' form: JSON with the resource version of the first page and
+the key after the last object, `namespace/name` or `name` with a NUL, in base64 for URLs without
+padding.
+
 Source: Kubernetes documentation, "API Concepts", "Retrieving large results sets in chunks",
-"Resource versions"; apiserver's `storage/interfaces.go`.
+"Resource versions"; apiserver's `storage/interfaces.go`, `storage/continue.go`.
 """
 
 from __future__ import annotations
 
+import base64
+import posixpath
+import string
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from apfproxy.apiserver import continue_token
+import msgspec
+
 from apfproxy.apiserver.errors import StatusError, bad_request, expired
 from apfproxy.apiserver.options import ANY_VERSION, EXACT
+from apfproxy.apiserver.schema.body import BodyError, parse_json
+from apfproxy.apiserver.schema.reading import MismatchError, read
+from apfproxy.apiserver.schema.types import Field, Scalar, Struct
 from apfproxy.apiserver.store.entries import TooOldError
 
 if TYPE_CHECKING:
@@ -35,7 +46,17 @@ CONTINUE_TOO_OLD = (
     " first chunk was returned and now may show up in the list."
 )
 LATEST = -1
-"""The resource version in continue tokens for an inconsistent continuation."""
+"""The resource version in tokens for an inconsistent continuation."""
+
+FORM = "meta.k8s.io/v1"
+LONGEST_TOKEN = 4096
+"""Characters; namespace and name have 316 at most."""
+ALPHABET = frozenset(string.ascii_letters + string.digits + "-_")
+TOKEN = Struct(
+    "continueToken",
+    (Field("v", Scalar.STRING), Field("rv", Scalar.INT64), Field("start", Scalar.STRING)),
+    "storage",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +83,8 @@ class Selection:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """The answer to a list: objects in the order of their keys, and the list's metadata."""
+class Page(NamedTuple):
+    """The response to a list: objects in the order of their keys, and the list's metadata."""
 
     entries: list[Entry]
     metadata: Object
@@ -88,7 +108,7 @@ async def page(
     start: tuple[str, str] | None = None
     limit = options.limit
     if options.continue_token:
-        resource_version, start = continue_token.decode(options.continue_token)
+        resource_version, start = _read_token(options.continue_token)
         if options.resource_version not in ANY_VERSION:
             raise bad_request("specifying resource version is not allowed when using continue")
         at = None if resource_version == LATEST else resource_version
@@ -101,16 +121,16 @@ async def page(
         if options.resource_version_match == EXACT or is_paged:
             at = wanted
     try:
-        return page_at(store.resource_version, collection, selection, limit, at, start)
+        return _page_at(store.resource_version, collection, selection, limit, at, start)
     except TooOldError as error:
         if start is None:
             raise expired(LIST_TOO_OLD) from error
         # With a token to go on without consistency.
-        metadata = {"continue": continue_token.encode(LATEST, start)}
+        metadata = {"continue": _token(LATEST, start)}
         raise StatusError(410, "Expired", CONTINUE_TOO_OLD, metadata=metadata) from error
 
 
-def page_at(
+def _page_at(
     current: int,
     collection: Collection,
     selection: Selection,
@@ -118,10 +138,7 @@ def page_at(
     at: int | None,
     start: tuple[str, str] | None,
 ) -> Page:
-    """Select the objects of a state, `current` for None, after a namespace and name.
-
-    A limit of 0 or less is none.  TooOldError if the state is no longer kept.
-    """
+    """Select the objects of a state, `current` for None; TooOldError if it is no longer kept."""
     namespace = selection.namespace or None
     metadata: Object = {"resourceVersion": str(current if at is None else at)}
     most = limit + 1 if limit > 0 else None  # one more tells whether there are more
@@ -133,7 +150,47 @@ def page_at(
     if 0 < limit < len(entries):
         del entries[limit:]
         last = (entries[-1].namespace, entries[-1].name)
-        metadata["continue"] = continue_token.encode(current if at is None else at, last)
+        metadata["continue"] = _token(current if at is None else at, last)
         if selection.is_whole:
             metadata["remainingItemCount"] = collection.count(namespace, at, last)
     return Page(entries, metadata)
+
+
+def _token(resource_version: int, last: tuple[str, str]) -> str:
+    key = "/".join(filter(None, last))
+    data = msgspec.json.encode({"v": FORM, "rv": resource_version, "start": f"{key}\0"})
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _read_token(token: str) -> tuple[int, tuple[str, str]]:
+    """The resource version, and the key after which the list goes on; StatusError 400."""
+    if len(token) > LONGEST_TOKEN:
+        raise _refused(f"it has more than {LONGEST_TOKEN} characters")
+    wrong = next((at for at, each in enumerate(token) if each not in ALPHABET), None)
+    if wrong is None and len(token) % 4 == 1:
+        wrong = len(token) - 1
+    if wrong is not None:
+        raise _refused(f"illegal base64 data at input byte {len(token[:wrong].encode())}")
+    data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    try:
+        raw = parse_json(data).raw
+        found = read(TOKEN, {} if raw is None else raw).obj
+    except (BodyError, MismatchError) as error:
+        raise _refused(str(error)) from error
+    version, resource_version = found.get("v", ""), found.get("rv", 0)
+    start = found.get("start", "")
+    if version != FORM:
+        raise _refused(f"server does not recognize this encoded version {version}")
+    if resource_version == 0:
+        raise _refused(f"incorrect encoded start resourceVersion (version {FORM})")
+    if not start:
+        raise _refused(f"encoded start key empty (version {FORM})")
+    key = "/" + start.removeprefix("/")
+    if posixpath.normpath(key) != key:
+        raise _refused(start)
+    namespace, _, name = key.removesuffix("\0").removeprefix("/").rpartition("/")
+    return resource_version, (namespace, name)
+
+
+def _refused(message: str) -> StatusError:
+    return bad_request(f"invalid continue token: continue key is not valid: {message}")

@@ -19,6 +19,7 @@ from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.outcomes import LARGE_BYTES, CollectorPause, Write, compute
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, Written, completed
+from apfproxy.apiserver.store.store import Store
 from tests.apiserver.controllers.scene import NOW, TESTER, Scene
 from tests.apiserver.site import (
     APPLY,
@@ -30,9 +31,11 @@ from tests.apiserver.site import (
     flow_schema,
     pod,
 )
+from tests.apiserver.store.test_store_machine import GatedBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from apfproxy.apiserver.kind import Kind
     from apfproxy.objects.types import Object
@@ -293,6 +296,31 @@ async def test_objects_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> No
 
     text = "etcdserver: request is too large"
     assert (500, "", text) == (error.code, error.reason, error.message)
+
+
+async def test_writes_wait_for_the_disk(tmp_path: Path) -> None:
+    """Whoever writes hears of it when it is kept, and what it is kept as."""
+    scene = Scene()
+    backend = GatedBackend(tmp_path / "store.db")
+    scene.store = scene.registry.store = Store(backend=backend)
+    for write in (
+        lambda: scene.create(FLOW_SCHEMA, flow_schema(**HELD)),
+        lambda: update(scene, labels={"a": "b"}),
+        lambda: delete(scene),
+        lambda: update(scene, finalizers=None),
+        lambda: scene.create(FLOW_SCHEMA, flow_schema()),
+        lambda: delete(scene),
+    ):
+        task = asyncio.create_task(write())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not task.done()
+        backend.gate.set()
+        await task
+        assert 0 == scene.store.pending
+        backend.gate.clear()
+    backend.gate.set()
+    await scene.store.close()
 
 
 async def test_warnings_come_before_a_refusal() -> None:
