@@ -42,13 +42,10 @@ METER: ContextVar[WatchMeter | None] = ContextVar("meter", default=None)
 
 SHORTEST_S, LONGEST_S = 1800, 3600
 """Bounds of the random duration of a watch without a timeout, so that not all end together."""
-
 BOOKMARK_S = 60.0
 """Between bookmarks."""
-
 BEFORE_END_S = 2.0
 """The last bookmark comes so long before the end, so that the next watch begins close to now."""
-
 BATCH = 128
 """Changes that are read at once."""
 WRITTEN_BYTES = 64 * 1024
@@ -73,11 +70,9 @@ class Watch:
         self._selection = selection
         self._options = options
         self._renderer = renderer
-        timeout_s = options.timeout_s
-        self._duration_s = timeout_s or chance.uniform(SHORTEST_S, LONGEST_S)
+        self._duration_s = options.timeout_s or chance.uniform(SHORTEST_S, LONGEST_S)
         self._initial: deque[Entry] | None = None
         self._unwritten: deque[Change] = deque()
-        self._watcher: Watcher | None = None
         self._position = 0
         self._failure: StatusError | None = None
         self._sizes = Histogram(EVENT_BOUNDS)
@@ -89,41 +84,35 @@ class Watch:
         is_initial = options.send_initial_events
         if is_initial is None:
             is_initial = is_any
-        if not is_any and is_initial:
+        if is_initial and not is_any:
             try:
                 await wait_until_visible(store, int(options.resource_version))
             except StatusError as error:
                 self._failure = error
                 return
         if is_initial:
-            namespace = self._selection.namespace or None
-            entries = self._collection.snapshot(namespace)
-            self._initial = deque(entry for entry in entries if self._selection.matches(entry))
-        if is_initial or is_any:
-            self._position = store.resource_version
-        else:
-            self._position = int(options.resource_version)
+            entries = self._collection.snapshot(self._selection.namespace or None)
+            self._initial = deque(filter(self._selection.matches, entries))
+        is_now = is_initial or is_any
+        self._position = store.resource_version if is_now else int(options.resource_version)
 
     async def run(self, write: Write, meter: WatchMeter | None = None) -> None:
         """Write events until the time is over, the server stops or the client leaves."""
         if meter is not None:
             self._sizes = meter.sizes
         if self._failure is not None:
-            await write(self._counted(error_line(self._failure)))
+            await self._write_error(write, self._failure)
             return
-        end = asyncio.get_running_loop().time() + self._duration_s
         try:
+            end = asyncio.get_running_loop().time() + self._duration_s
             # No event after this is missed, though writing the initial ones takes time.
-            self._watcher = self._collection.watch(self._position)
-            await self._write_initial(write)
-            if meter is not None:
-                meter.on_initial()
-            await self._run(self._watcher, write, end)
+            with contextlib.closing(self._collection.watch(self._position)) as watcher:
+                await self._write_initial(write)
+                if meter is not None:
+                    meter.on_initial()
+                await self._run(watcher, write, end)
         except TooOldError as error:
-            await write(self._counted(error_line(expired(str(error)))))
-        finally:
-            if self._watcher is not None:
-                self._watcher.close()
+            await self._write_error(write, expired(str(error)))
 
     async def _run(self, watcher: Watcher, write: Write, end: float) -> None:
         loop = asyncio.get_running_loop()
@@ -139,8 +128,7 @@ class Watch:
                 return
             # A bookmark promises that all changes before it are written.
             await self._write_changes(write)
-            bookmarked = self._renderer.bookmark(watcher.position, is_end_of_initial=False)
-            await write(self._counted(bookmarked))
+            await self._write_bookmark(write, watcher.position)
 
     def _next_bookmark(self, now: float, end: float) -> float | None:
         """When the next bookmark is due; None for no more."""
@@ -154,23 +142,30 @@ class Watch:
             return
         event = partial(self._renderer.event, ChangeType.ADDED)
         while self._initial:
-            await write(taken(self._initial, event, self._sizes))
+            await write(_taken(self._initial, event, self._sizes))
             # Writing to a fast client never waits, so let other tasks run.
             await asyncio.sleep(0)
         self._initial = None
         if self._options.send_initial_events and self._options.allow_watch_bookmarks:
-            bookmarked = self._renderer.bookmark(self._position, is_end_of_initial=True)
-            await write(self._counted(bookmarked))
+            await self._write_bookmark(write, self._position, is_end_of_initial=True)
 
     async def _write_changes(self, write: Write) -> None:
         """Write what was read; the next call writes what a timeout left."""
         while self._unwritten:
-            if lines := taken(self._unwritten, self._line, self._sizes):
+            if lines := _taken(self._unwritten, self._line, self._sizes):
                 await write(lines)
 
-    def _counted(self, line: bytes) -> bytes:
+    async def _write_bookmark(
+        self, write: Write, position: int, *, is_end_of_initial: bool = False
+    ) -> None:
+        line = self._renderer.bookmark(position, is_end_of_initial=is_end_of_initial)
         self._sizes.observe(len(line))
-        return line
+        await write(line)
+
+    async def _write_error(self, write: Write, error: StatusError) -> None:
+        line = msgspec.json.encode({"type": "ERROR", "object": error.status()}) + b"\n"
+        self._sizes.observe(len(line))
+        await write(line)
 
     def _line(self, change: Change) -> bytes:
         """The event of a change; empty if the client does not select it."""
@@ -184,7 +179,7 @@ class Watch:
             return self._renderer.event(ChangeType.ADDED, change.entry)
         if matched and change.old is not None:
             # The last state that the client saw, with the version of the change.
-            left = at_version(change.old, change.resource_version)
+            left = _at_version(change.old, change.resource_version)
             return self._renderer.event(ChangeType.DELETED, left)
         return b""
 
@@ -198,7 +193,7 @@ class Watch:
         return encoded[key]
 
 
-def taken(items: deque[T], line: Callable[[T], bytes], sizes: Histogram) -> bytes:
+def _taken(items: deque[T], line: Callable[[T], bytes], sizes: Histogram) -> bytes:
     """The lines of as many items as are written at once, which leave the queue and are counted."""
     lines: list[bytes] = []
     size = 0
@@ -210,15 +205,9 @@ def taken(items: deque[T], line: Callable[[T], bytes], sizes: Histogram) -> byte
     return b"".join(lines)
 
 
-def at_version(entry: Entry, resource_version: int) -> Entry:
-    """The state with another resource version."""
+def _at_version(entry: Entry, resource_version: int) -> Entry:
     obj = msgspec.json.decode(entry.data)
     obj["metadata"]["resourceVersion"] = str(resource_version)
     return msgspec.structs.replace(
         entry, resource_version=resource_version, data=msgspec.json.encode(obj)
     )
-
-
-def error_line(error: StatusError) -> bytes:
-    """The event that ends a watch with an error."""
-    return msgspec.json.encode({"type": "ERROR", "object": error.status()}) + b"\n"
