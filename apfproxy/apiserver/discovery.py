@@ -84,16 +84,14 @@ def subresources_of(kind: Kind) -> list[tuple[str, dict[str, str], list[str]]]:
 
     Group and version of the objects are named only where they are not the resource's own.
     """
-    found: list[tuple[str, dict[str, str], list[str]]] = []
-    if kind.resource == "pods":
-        found.append(("eviction", EVICTION, ["create"]))
-    if kind.rules.prepare_finalize:
-        found.append(("finalize", {"kind": kind.name}, ["update"]))
-    if kind.scale_selector is not None:
-        found.append(("scale", SCALE, list(STATUS_VERBS)))
-    if kind.has_status:
-        found.append(("status", {"kind": kind.name}, list(STATUS_VERBS)))
-    return found
+    own = {"kind": kind.name}
+    rules = (
+        (kind.resource == "pods", "eviction", EVICTION, ["create"]),
+        (kind.rules.prepare_finalize is not None, "finalize", own, ["update"]),
+        (kind.scale_selector is not None, "scale", SCALE, list(STATUS_VERBS)),
+        (kind.has_status, "status", own, list(STATUS_VERBS)),
+    )
+    return [(name, of, verbs) for is_there, name, of, verbs in rules if is_there]
 
 
 def stability(version: str) -> tuple[int, int, int]:
@@ -158,30 +156,14 @@ class Discovery:
 
         None if there is no such version of such a group.
         """
-        kinds = self._served(group, version)
         if version not in self.versions(group):
             return None
-        resources: list[Object] = []
-        for kind in kinds:
-            resources.append(resource_entry(kind))
-            resources += [
-                {
-                    "name": f"{kind.plural}/{name}",
-                    "singularName": "",
-                    "namespaced": kind.is_namespaced,
-                    **response_kind,
-                    "verbs": verbs,
-                }
-                for name, response_kind, verbs in subresources_of(kind)
-            ]
-        if not group:  # The oldest document of all has no apiVersion.
-            return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}
-        return {
-            "kind": "APIResourceList",
-            "apiVersion": "v1",
-            "groupVersion": f"{group}/{version}",
-            "resources": resources,
-        }
+        resources = [entry for kind in self._served(group, version) for entry in entries(kind)]
+        # The oldest document of all has no apiVersion.
+        head = {"apiVersion": "v1", "groupVersion": f"{group}/{version}"}
+        if not group:
+            head = {"groupVersion": version}
+        return {"kind": "APIResourceList", **head, "resources": resources}
 
     def aggregated(self, *, is_core: bool) -> Object:
         """The aggregated document of `/api` or of `/apis`."""
@@ -202,7 +184,6 @@ class Discovery:
         return [*paths, "/openapi/v2", "/openapi/v3", "/version"]
 
     def _served(self, group: str, version: str) -> list[Kind]:
-        """Kinds of a version of a group, sorted by plural."""
         return [kind for kind in self.kinds if kind.group == group and kind.version(version)]
 
     def _group_entry(self, group: str) -> Object:
@@ -213,22 +194,20 @@ class Discovery:
         return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
     def _aggregated_group(self, group: str) -> Object:
-        return {
-            "metadata": {"name": group} if group else {},
-            "versions": [
-                {
-                    "version": version,
-                    "resources": [aggregated_entry(kind) for kind in self._served(group, version)],
-                    "freshness": "Current",
-                }
-                for version in self.versions(group)
-            ],
-        }
+        versions = [
+            {
+                "version": version,
+                "resources": [aggregated_entry(kind) for kind in self._served(group, version)],
+                "freshness": "Current",
+            }
+            for version in self.versions(group)
+        ]
+        return {"metadata": {"name": group} if group else {}, "versions": versions}
 
 
-def resource_entry(kind: Kind) -> Object:
-    """A resource in the list of its group's version."""
-    return {
+def entries(kind: Kind) -> list[Object]:
+    """A resource and its subresources in the list of its group's version."""
+    resource = {
         "name": kind.plural,
         "singularName": kind.singular,
         "namespaced": kind.is_namespaced,
@@ -237,26 +216,35 @@ def resource_entry(kind: Kind) -> Object:
         **names_for_kubectl(kind),
         "storageVersionHash": kind.storage_hash,
     }
+    subresources = (
+        {
+            "name": f"{kind.plural}/{name}",
+            "singularName": "",
+            "namespaced": kind.is_namespaced,
+            **response_kind,
+            "verbs": verbs,
+        }
+        for name, response_kind, verbs in subresources_of(kind)
+    )
+    return [resource, *subresources]
 
 
 def aggregated_entry(kind: Kind) -> Object:
     """A resource with its subresources; an empty group and version mean the surrounding one."""
     surrounding = {"group": "", "version": ""}
-    resource: Object = {
+    subresources = [
+        {"subresource": name, "responseKind": {**surrounding, **response_kind}, "verbs": verbs}
+        for name, response_kind, verbs in subresources_of(kind)
+    ]
+    return {
         "resource": kind.plural,
         "responseKind": {**surrounding, "kind": kind.name},
         "scope": "Namespaced" if kind.is_namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": verbs_of(kind),
         **names_for_kubectl(kind),
+        **({"subresources": subresources} if subresources else {}),
     }
-    subresources = [
-        {"subresource": name, "responseKind": {**surrounding, **response_kind}, "verbs": verbs}
-        for name, response_kind, verbs in subresources_of(kind)
-    ]
-    if subresources:
-        resource["subresources"] = subresources
-    return resource
 
 
 def names_for_kubectl(kind: Kind) -> dict[str, list[str]]:

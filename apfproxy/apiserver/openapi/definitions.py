@@ -12,8 +12,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from apfproxy.apiserver.schema.reading import zero_of
 from apfproxy.apiserver.schema.shared_structs import META
-from apfproxy.apiserver.schema.types import Field, List, ListType, Map, Scalar, Struct, Union
+from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct, Union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,63 +33,56 @@ class Style(enum.Enum):
     V3 = "#/components/schemas/"
 
 
-QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
-RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
-TIME = f"{META}.Time"
-MICRO_TIME = f"{META}.MicroTime"
-FIELDS = f"{META}.FieldsV1"
-
-PLAIN: dict[Scalar, tuple[Object, object]] = {
-    Scalar.STRING: ({"type": "string"}, ""),
-    Scalar.BOOLEAN: ({"type": "boolean"}, False),
-    Scalar.INT32: ({"type": "integer", "format": "int32"}, 0),
-    Scalar.INT64: ({"type": "integer", "format": "int64"}, 0),
-    Scalar.BASE64: ({"type": "string", "format": "byte"}, None),
+PLAIN: dict[Scalar, Object] = {
+    Scalar.STRING: {"type": "string"},
+    Scalar.BOOLEAN: {"type": "boolean"},
+    Scalar.INT32: {"type": "integer", "format": "int32"},
+    Scalar.INT64: {"type": "integer", "format": "int64"},
+    Scalar.BASE64: {"type": "string", "format": "byte"},
 }
-"""Scalars that are described where they are used, and the defaults of those always written."""
-
-NAMED: dict[Scalar, str] = {
-    Scalar.QUANTITY: QUANTITY,
-    Scalar.INT_OR_STRING: INT_OR_STRING,
-    Scalar.TIME: TIME,
-    Scalar.MICRO_TIME: MICRO_TIME,
-    Scalar.ANY: RAW_EXTENSION,
+"""Scalars that are described where they are used."""
+NAMED = {
+    Scalar.QUANTITY: "io.k8s.apimachinery.pkg.api.resource.Quantity",
+    Scalar.INT_OR_STRING: "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+    Scalar.TIME: f"{META}.Time",
+    Scalar.MICRO_TIME: f"{META}.MicroTime",
+    Scalar.ANY: "io.k8s.apimachinery.pkg.runtime.RawExtension",
 }
 """Scalars that have their own definition."""
-
+FIELDS = f"{META}.FieldsV1"
 NAMED_SCHEMAS: dict[str, Object] = {
-    QUANTITY: {
+    NAMED[Scalar.QUANTITY]: {
         "description": "A number with an optional suffix, such as 100m, 1.5, 2k or 4Gi.",
         "type": "string",
     },
-    INT_OR_STRING: {
+    NAMED[Scalar.INT_OR_STRING]: {
         "description": "An integer, or a string such as a percentage.",
         "format": "int-or-string",
         "type": "string",
     },
-    TIME: {
+    NAMED[Scalar.TIME]: {
         "description": "A time as RFC 3339 writes it, in whole seconds.",
         "format": "date-time",
         "type": "string",
     },
-    MICRO_TIME: {
+    NAMED[Scalar.MICRO_TIME]: {
         "description": "A time as RFC 3339 writes it, with microseconds.",
         "format": "date-time",
         "type": "string",
     },
-    RAW_EXTENSION: {"description": "An object of any kind.", "type": "object"},
+    NAMED[Scalar.ANY]: {"description": "An object of any kind.", "type": "object"},
     FIELDS: {
         "description": "A set of fields as a tree: keys are f: with a field's name, k: with the "
         "keys of an item, v: with a value, i: with an index, or a dot for the parent itself.",
         "type": "object",
     },
 }
-"""Their definitions."""
-
-SEVERAL_TYPES: dict[str, list[Object]] = {
-    QUANTITY: [{"type": "string"}, {"type": "number"}],
-    INT_OR_STRING: [{"type": "integer"}, {"type": "string"}],
+V3_SCHEMAS: dict[str, Object] = {
+    NAMED[Scalar.QUANTITY]: {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    NAMED[Scalar.INT_OR_STRING]: {
+        "oneOf": [{"type": "integer"}, {"type": "string"}],
+        "format": "int-or-string",
+    },
 }
 """Definitions that allow several JSON types, which version 2 cannot express."""
 
@@ -122,69 +116,58 @@ class Definitions:
 
     def definition(self, struct: Struct, name: str) -> Object:
         """The schema of a struct."""
-        schema: Object = {}
-        if struct.description:
-            schema["description"] = struct.description
-        properties = {field.name: self.property(field) for field in struct.fields}
-        if properties:
-            schema["properties"] = properties
-        required = [field.name for field in struct.fields if field.is_required]
-        if required:
-            schema["required"] = required
-        schema["type"] = "object"
-        if kinds := self.kinds.get(name):
-            schema["x-kubernetes-group-version-kind"] = [kind_entry(kind) for kind in kinds]
-        if struct.keeps_unknown:
-            schema["x-kubernetes-preserve-unknown-fields"] = True
-        if struct.is_atomic:
-            schema["x-kubernetes-map-type"] = "atomic"
-        if struct.union:
-            schema["x-kubernetes-unions"] = [union_entry(struct.union)]
-        return schema
+        return present(
+            {
+                "description": struct.description,
+                "properties": {field.name: self.property(field) for field in struct.fields},
+                "required": [field.name for field in struct.fields if field.is_required],
+                "type": "object",
+                "x-kubernetes-group-version-kind": list(map(kind_entry, self.kinds.get(name, ()))),
+                "x-kubernetes-preserve-unknown-fields": struct.keeps_unknown,
+                "x-kubernetes-map-type": "atomic" * struct.is_atomic,
+                "x-kubernetes-unions": [union_entry(struct.union)] if struct.union else [],
+            }
+        )
 
     def property(self, field: Field) -> Object:
         """The schema of a field."""
-        extra: Object = {}
-        if field.description:
-            extra["description"] = field.description
-        if field.enum and not isinstance(field.type, List):
-            extra["enum"] = list(field.enum)
+        type_ = field.type
+        schema = self.named(FIELDS) if field.name == "fieldsV1" else self.type_schema(type_)
+        values = {"enum": list(field.enum)} if field.enum else {}
+        extra = present({"description": field.description})
+        if isinstance(type_, List):
+            schema["items"].update(values)
+            extra |= list_extensions(type_)
+        else:
+            extra |= values
         default = default_of(field)
         if default is not None and self.style is Style.V3:
             extra["default"] = default
-        if isinstance(field.type, List):
-            extra.update(list_extensions(field.type))
-        elif isinstance(field.type, Map) and field.type.is_atomic:
+        if isinstance(type_, Map) and type_.is_atomic:
             extra["x-kubernetes-map-type"] = "atomic"
         if field.is_replaced:
             extra["x-kubernetes-patch-strategy"] = "replace"
-        schema = self.named(FIELDS) if field.name == "fieldsV1" else self.type_schema(field.type)
-        if field.enum and isinstance(field.type, List):
-            schema["items"]["enum"] = list(field.enum)
         if extra and "$ref" in schema and self.style is Style.V3:
             return {"allOf": [schema], **extra}  # version 3 forbids siblings of references
         return {**schema, **extra}
 
     def type_schema(self, type_: Type) -> Object:
         """The schema of a type."""
-        match type_:
-            case Struct():
-                return self.reference(type_)
-            case List():
-                return {"type": "array", "items": self.type_schema(type_.item)}
-            case Map():
-                return {"type": "object", "additionalProperties": self.type_schema(type_.value)}
+        if isinstance(type_, Struct):
+            return self.reference(type_)
+        if isinstance(type_, List):
+            return {"type": "array", "items": self.type_schema(type_.item)}
+        if isinstance(type_, Map):
+            return {"type": "object", "additionalProperties": self.type_schema(type_.value)}
         if type_ in NAMED:
             return self.named(NAMED[type_])
-        return dict(PLAIN[type_][0])
+        return dict(PLAIN[type_])
 
     def named(self, name: str) -> Object:
         """A reference to a scalar's definition, which is added."""
-        schema = dict(NAMED_SCHEMAS[name])
-        if self.style is Style.V3 and name in SEVERAL_TYPES:
-            schema = {"description": schema["description"], "oneOf": SEVERAL_TYPES[name]}
-            if name == INT_OR_STRING:
-                schema["format"] = "int-or-string"
+        schema = NAMED_SCHEMAS[name]
+        if self.style is Style.V3 and name in V3_SCHEMAS:
+            schema = {"description": schema["description"], **V3_SCHEMAS[name]}
         self.schemas[name] = schema
         return {"$ref": self.style.value + name}
 
@@ -200,9 +183,7 @@ def default_of(field: Field) -> object:
         return None
     if isinstance(field.type, Struct):
         return {}
-    if isinstance(field.type, Scalar) and field.is_always_written:
-        return PLAIN.get(field.type, (None, None))[1]
-    return None
+    return zero_of(field.type) if field.is_always_written and field.type in PLAIN else None
 
 
 def union_entry(union: Union) -> Object:
@@ -214,14 +195,17 @@ def union_entry(union: Union) -> Object:
 
 def list_extensions(list_: List) -> Object:
     """The extensions that server-side apply and strategic merge patches need of a list."""
-    extensions: Object = {}
-    if list_.list_type is ListType.MAP:
-        extensions["x-kubernetes-list-map-keys"] = list(list_.list_keys)
-    if list_.list_type is not None:
-        extensions["x-kubernetes-list-type"] = list_.list_type.value
-    if list_.merge_key:
-        extensions["x-kubernetes-patch-merge-key"] = list_.merge_key
     strategies = ["merge"] * list_.is_merged + ["retainKeys"] * list_.retains_keys
-    if strategies:
-        extensions["x-kubernetes-patch-strategy"] = ",".join(strategies)
-    return extensions
+    return present(
+        {
+            "x-kubernetes-list-map-keys": list(list_.list_keys),
+            "x-kubernetes-list-type": list_.list_type and list_.list_type.value,
+            "x-kubernetes-patch-merge-key": list_.merge_key,
+            "x-kubernetes-patch-strategy": ",".join(strategies),
+        }
+    )
+
+
+def present(members: Object) -> Object:
+    """The members that are not empty."""
+    return {name: value for name, value in members.items() if value}

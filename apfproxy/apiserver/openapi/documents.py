@@ -1,7 +1,14 @@
-"""All OpenAPI documents of a server, each made at the first request for it, and cached.
+"""The OpenAPI documents of a server, each made at the first request for it, and cached.
 
 A document is tens to hundreds of kilobytes of JSON that never change while the server runs, so it
-is cached as bytes, compressed too.
+is cached as bytes, compressed too.  There is one of version 2 (Swagger), and one of version 3 for
+each version of a group.
+
+In version 2, parameters stand where they are used, not in a section of their own: kubectl before
+1.27 looks for `dryRun` there, and takes a server that has it elsewhere for one that cannot do dry
+runs.
+
+Sources: OpenAPI 2.0 and 3.0; Kubernetes documentation, "OpenAPI V3".
 """
 
 from __future__ import annotations
@@ -14,20 +21,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.discovery import MAJOR, MINOR
-from apfproxy.apiserver.openapi import protobuf, v2, v3
-from apfproxy.apiserver.openapi.paths import catalog
+from apfproxy.apiserver.openapi.definitions import Definitions, Style, kind_entry
+from apfproxy.apiserver.openapi.operations import JSON, catalog
+from apfproxy.apiserver.openapi.protobuf import encode
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from apfproxy.apiserver.kind import Kind
+    from apfproxy.apiserver.openapi.operations import Catalog, Operation
+    from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.types import Object
 
-JSON = "application/json"
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 """Content type of the protobuf form; clients also write an `@` in place of the dot before `v1.0`,
 which is no valid content type."""
-VERSION = f"{MAJOR}.{MINOR}"
+INFO = {"title": "Kubernetes", "version": f"{MAJOR}.{MINOR}"}
+STATUSES = {200: "OK", 201: "Created", 202: "Accepted", 401: "Unauthorized"}
 
 
 @dataclass(frozen=True)
@@ -48,11 +59,6 @@ class Document:
         return hashlib.sha512(self.data).hexdigest().upper()
 
 
-def in_json(document: Object) -> Document:
-    """A document in JSON."""
-    return Document(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode())
-
-
 class OpenAPI:
     """The OpenAPI documents of some kinds."""
 
@@ -62,7 +68,7 @@ class OpenAPI:
 
     @cached_property
     def _swagger(self) -> Object:
-        return v2.document(catalog(self._kinds), VERSION)
+        return swagger(catalog(self._kinds))
 
     @cached_property
     def v2_json(self) -> Document:
@@ -72,15 +78,135 @@ class OpenAPI:
     @cached_property
     def v2_protobuf(self) -> Document:
         """The same in protobuf, for kubectl."""
-        return Document(protobuf.encode(self._swagger), V2_PROTOBUF)
+        return Document(encode(self._swagger), V2_PROTOBUF)
 
     @cached_property
     def v3_documents(self) -> dict[str, Document]:
         """By path below `/openapi/v3/`, such as `apis/policy/v1`."""
-        made = v3.documents(catalog(self._kinds), VERSION)
-        return {path: in_json(document) for path, document in made.items()}
+        found = catalog(self._kinds)
+        names = sorted({operation.document for operation in found.operations})
+        return {name: in_json(v3_document(name, found)) for name in names}
 
     @cached_property
     def v3_index(self) -> Document:
-        """The document of `/openapi/v3`."""
-        return in_json(v3.index({path: one.hash for path, one in self.v3_documents.items()}))
+        """The document of `/openapi/v3`.
+
+        Each link has the hash of its document, so that a client may keep what it got from it for
+        ever; a request with another hash, or none, is about the current document.
+        """
+        paths = {
+            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={document.hash}"}
+            for path, document in self.v3_documents.items()
+        }
+        return in_json({"paths": paths})
+
+
+def in_json(document: Object) -> Document:
+    """A document in JSON."""
+    return Document(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def swagger(catalog: Catalog) -> Object:
+    """The document of version 2 about all operations."""
+    definitions = Definitions(Style.V2, catalog.kinds)
+    return {
+        "swagger": "2.0",
+        "info": INFO,
+        "paths": paths_of(catalog.operations, definitions),
+        "definitions": dict(sorted(definitions.schemas.items())),
+    }
+
+
+def v3_document(name: str, catalog: Catalog) -> Object:
+    """The document of version 3 that has this name."""
+    definitions = Definitions(Style.V3, catalog.kinds)
+    operations = (each for each in catalog.operations if each.document == name)
+    paths = paths_of(operations, definitions)
+    for item in paths.values():
+        share_parameters(item)
+    return {
+        "openapi": "3.0.0",
+        "info": INFO,
+        "paths": paths,
+        "components": {"schemas": dict(sorted(definitions.schemas.items()))},
+    }
+
+
+def paths_of(operations: Iterable[Operation], definitions: Definitions) -> Object:
+    """The operations by path and method; the definitions that they need are added."""
+    describe = v2_operation if definitions.style is Style.V2 else v3_operation
+    paths: Object = {}
+    for operation in operations:
+        described = {
+            "description": operation.description,
+            "operationId": operation.id,
+            "tags": [operation.tag],
+            **describe(operation, definitions),
+        }
+        if operation.action.name:
+            described["x-kubernetes-action"] = operation.action.name
+        if operation.kind:
+            described["x-kubernetes-group-version-kind"] = kind_entry(operation.kind)
+        paths.setdefault(operation.path, {})[operation.action.method] = described
+    return dict(sorted(paths.items()))
+
+
+def v2_operation(operation: Operation, definitions: Definitions) -> Object:
+    """The members of an operation that version 2 has in its own form."""
+    action, body, parameters = operation.action, operation.body, operation.parameters
+    if body:
+        place = {"name": "body", "in": "body", **must_be_sent(body)}
+        parameters.append({**place, "schema": definitions.reference(body)})
+    described = {
+        "consumes": list(action.consumes),
+        "produces": list(action.produces),
+        "schemes": ["https"],
+        "responses": responses(operation, schema=definitions.reference(operation.response)),
+    }
+    return {**described, "parameters": parameters} if parameters else described
+
+
+def v3_operation(operation: Operation, definitions: Definitions) -> Object:
+    """The members of an operation that version 3 has in its own form."""
+    action, body = operation.action, operation.body
+    described: Object = {}
+    if parameters := operation.parameters:
+        described["parameters"] = [in_v3(each) for each in parameters]
+    if body:
+        content = {type_: {"schema": definitions.reference(body)} for type_ in action.consumes}
+        described["requestBody"] = {"content": content, **must_be_sent(body)}
+    response = {"schema": definitions.reference(operation.response)}
+    content = dict.fromkeys(action.produces, response)
+    return {**described, "responses": responses(operation, content=content)}
+
+
+def in_v3(parameter: Object) -> Object:
+    """The parameter with its type in a schema."""
+    schema = {name: parameter.pop(name) for name in ("type", "uniqueItems")}
+    return {**parameter, "schema": schema}
+
+
+def must_be_sent(body: Struct) -> Object:
+    """Whether a body is required: that of a deletion is not."""
+    return {} if body is DELETE_OPTIONS else {"required": True}
+
+
+def responses(operation: Operation, **content: Object) -> Object:
+    """The responses of an operation, which all have the same content."""
+    codes = operation.action.codes
+    found: Object = {str(code): {"description": STATUSES[code], **content} for code in codes}
+    return {**found, "401": {"description": STATUSES[401]}}
+
+
+def share_parameters(item: Object) -> None:
+    """Move parameters that all operations of a path share to the path, sorted by name."""
+    operations = list(item.values())
+    first, *others = (operation.get("parameters", []) for operation in operations)
+    shared = [each for each in first if all(each in parameters for parameters in others)]
+    for operation, parameters in zip(operations, (first, *others), strict=True):
+        if own := [each for each in parameters if each not in shared]:
+            operation["parameters"] = own
+        else:
+            operation.pop("parameters", None)
+    if shared:
+        item["parameters"] = sorted(shared, key=lambda each: str(each["name"]))

@@ -1,7 +1,7 @@
 """The Swagger 2.0 document in the protobuf form of gnostic, which kubectl asks for.
 
-kubectl reads `/openapi/v2` in this form only.  It encodes what `v2.document` makes; this is no
-general encoder of OpenAPI.
+kubectl reads `/openapi/v2` in this form only.  It encodes the members that `documents.swagger`
+makes; this is no general encoder of OpenAPI.
 
 Sources: gnostic-models, `openapiv2/OpenAPIv2.proto`, for the numbers of fields; Protocol Buffers
 documentation, "Encoding".
@@ -11,56 +11,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from apfproxy.objects.types import Object
 
 Encode = Callable[[Any], bytes]
 """Makes the content of a message."""
 Write = Callable[[int, Any], bytes]
 """Makes a field of a number."""
-
-BYTES = 2
-"""The wire type of strings and messages; that of numbers is 0."""
-SEVEN_BITS = 0x7F
-MORE_FOLLOWS = 0x80
+Fields = dict[str, tuple[int, Write]]
+"""Members of an object to their numbers."""
 
 METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
-"""Of `PathItem`."""
-SCHEMA_TEXTS = {"$ref": 1, "format": 2, "description": 4}
-SCHEMA_EXTENSION = 31
-OPERATION_EXTENSION = 13
-QUERY_PARAMETER = 3
-PATH_PARAMETER = 4
-"""Of `NonBodyParameter`."""
+"""Numbers in a `PathItem`."""
 
 
 def varint(number: int) -> bytes:
     """A number >= 0 in groups of seven bits, the lowest first."""
     encoded = bytearray()
-    while number > SEVEN_BITS:
-        encoded.append(number & SEVEN_BITS | MORE_FOLLOWS)
+    while number > 0x7F:  # noqa: PLR2004  seven bits
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
     encoded.append(number)
     return bytes(encoded)
 
 
-def message(number: int, content: bytes) -> bytes:
-    """A field that holds a message, or anything else with a length."""
-    return varint(number << 3 | BYTES) + varint(len(content)) + content
+def block(number: int, content: bytes) -> bytes:
+    """A field that has a length, such as a message."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def text(number: int, value: str) -> bytes:
     """A field that holds a string."""
-    return message(number, value.encode())
-
-
-def texts(number: int, values: Iterable[str]) -> bytes:
-    """A repeated field of strings."""
-    return b"".join(text(number, value) for value in values)
+    return block(number, value.encode())
 
 
 def truth(number: int, value: object) -> bytes:
@@ -74,8 +59,8 @@ def within(encode: Encode, *numbers: int) -> Write:
     def write(number: int, value: object) -> bytes:
         content = encode(value)
         for each in reversed(numbers):
-            content = message(each, content)
-        return message(number, content)
+            content = block(each, content)
+        return block(number, content)
 
     return write
 
@@ -85,112 +70,104 @@ def each_of(write: Write) -> Write:
     return lambda number, values: b"".join(write(number, value) for value in values)
 
 
-def entries(write: Write) -> Write:
+def named(write: Write) -> Write:
     """Writes a map: a repeated field of messages of a name and a value."""
 
     def write_entries(number: int, values: Object) -> bytes:
-        return b"".join(
-            message(number, text(1, name) + write(2, value)) for name, value in values.items()
-        )
+        entries = (text(1, name) + write(2, value) for name, value in values.items())
+        return b"".join(block(number, entry) for entry in entries)
 
     return write_entries
 
 
-def any_value(value: object) -> bytes:
-    """An `Any`: YAML, of which JSON is a part."""
-    return text(2, json.dumps(value, separators=(",", ":")))
+def members(fields: Fields, extension: int = 0) -> Encode:
+    """Encodes members in the order of the fields, then those whose names begin with `x-`."""
 
+    def encode_members(described: Object) -> bytes:
+        known = (
+            write(number, described[name])
+            for name, (number, write) in fields.items()
+            if name in described
+        )
+        extensions = {name: value for name, value in described.items() if name.startswith("x-")}
+        return b"".join(known) + ANYTHING(extension, extensions)
 
-def extensions(number: int, described: Object) -> bytes:
-    """The members whose names begin with `x-`."""
-    found = {name: value for name, value in described.items() if name.startswith("x-")}
-    return entries(within(any_value))(number, found)
-
-
-def members(fields: dict[str, tuple[int, Write]], described: Object) -> bytes:
-    """Those members of an object that are there, in the order of the fields."""
-    return b"".join(
-        write(number, described[name])
-        for name, (number, write) in fields.items()
-        if name in described
-    )
-
-
-def schema(described: Object) -> bytes:
-    """A `Schema`."""
-    return members(SCHEMA, described) + extensions(SCHEMA_EXTENSION, described)
-
-
-def schemas(described: Object) -> bytes:
-    """Schemas with names: `Definitions` and `Properties`."""
-    return entries(within(schema))(1, described)
+    return encode_members
 
 
 def parameter(described: Object) -> bytes:
-    """A `Parameter`."""
+    """A `Parameter`, which is a body or a `NonBodyParameter` of its place."""
+    number, encode_parameter = PARAMETERS[described["in"]]
     if described["in"] == "body":
-        return message(1, members(BODY_PARAMETER, described))
-    if described["in"] == "path":
-        return message(2, message(PATH_PARAMETER, members(IN_PATH, described)))
-    return message(2, message(QUERY_PARAMETER, members(IN_QUERY, described)))
-
-
-def response(described: Object) -> bytes:
-    """A `Response`."""
-    return members({"description": (1, text), "schema": (2, within(schema, 1))}, described)
-
-
-def operation(described: Object) -> bytes:
-    """An `Operation`."""
-    return members(OPERATION, described) + extensions(OPERATION_EXTENSION, described)
+        return block(number, encode_parameter(described))
+    return block(2, block(number, encode_parameter(described)))
 
 
 def path_item(item: Object) -> bytes:
     """A `PathItem`."""
-    return b"".join(message(METHODS[method], operation(found)) for method, found in item.items())
+    return b"".join(block(METHODS[method], OPERATION(found)) for method, found in item.items())
 
 
-def encode(document: Object) -> bytes:
-    """A whole document, as `v2.document` makes it."""
-    return members(DOCUMENT, document)
+def schema(described: Object) -> bytes:
+    """A `Schema`, which may contain others."""
+    return SCHEMA(described)
 
 
-SCHEMA: dict[str, tuple[int, Write]] = {
-    **{name: (number, text) for name, number in SCHEMA_TEXTS.items()},
-    "required": (19, texts),
-    "enum": (20, each_of(within(any_value))),
-    "additionalProperties": (21, within(schema, 1)),
-    "type": (22, lambda number, value: message(number, text(1, value))),
-    "items": (23, within(schema, 1)),
-    "properties": (25, within(schemas)),
-}
-BODY_PARAMETER: dict[str, tuple[int, Write]] = {
-    "name": (2, text),
-    "in": (3, text),
-    "required": (4, truth),
-    "schema": (5, within(schema)),
-}
-PARAMETER: dict[str, tuple[int, Write]] = {
+any_value = within(lambda value: text(2, json.dumps(value, separators=(",", ":"))))
+"""Writes an `Any`: YAML, of which JSON is a part."""
+ANYTHING = named(any_value)
+SCHEMAS = within(partial(named(within(schema)), 1))
+SCHEMA = members(
+    {
+        "$ref": (1, text),
+        "format": (2, text),
+        "description": (4, text),
+        "required": (19, each_of(text)),
+        "enum": (20, each_of(any_value)),
+        "additionalProperties": (21, within(schema, 1)),
+        "type": (22, within(partial(text, 1))),
+        "items": (23, within(schema, 1)),
+        "properties": (25, SCHEMAS),
+    },
+    extension=31,
+)
+COMMON: Fields = {
     "required": (1, truth),
     "in": (2, text),
     "description": (3, text),
     "name": (4, text),
 }
-IN_QUERY = {**PARAMETER, "type": (6, text), "uniqueItems": (20, truth)}
-IN_PATH = {**PARAMETER, "type": (5, text), "uniqueItems": (19, truth)}
-OPERATION: dict[str, tuple[int, Write]] = {
-    "description": (3, text),
-    "operationId": (5, text),
-    "tags": (1, texts),
-    "produces": (6, texts),
-    "consumes": (7, texts),
-    "schemes": (10, texts),
-    "parameters": (8, each_of(within(parameter, 1))),
-    "responses": (9, within(lambda found: entries(within(response, 1))(1, found))),
+BODY: Fields = {
+    "name": (2, text),
+    "in": (3, text),
+    "required": (4, truth),
+    "schema": (5, within(schema)),
 }
-DOCUMENT: dict[str, tuple[int, Write]] = {
-    "swagger": (1, text),
-    "info": (2, within(lambda info: text(1, info["title"]) + text(2, info["version"]))),
-    "paths": (8, within(lambda found: entries(within(path_item))(2, found))),
-    "definitions": (9, within(schemas)),
+PARAMETERS = {
+    "body": (1, members(BODY)),
+    "query": (3, members({**COMMON, "type": (6, text), "uniqueItems": (20, truth)})),
+    "path": (4, members({**COMMON, "type": (5, text), "uniqueItems": (19, truth)})),
 }
+RESPONSE = members({"description": (1, text), "schema": (2, within(schema, 1))})
+OPERATION = members(
+    {
+        "description": (3, text),
+        "operationId": (5, text),
+        "tags": (1, each_of(text)),
+        "produces": (6, each_of(text)),
+        "consumes": (7, each_of(text)),
+        "schemes": (10, each_of(text)),
+        "parameters": (8, each_of(within(parameter, 1))),
+        "responses": (9, within(partial(named(within(RESPONSE, 1)), 1))),
+    },
+    extension=13,
+)
+encode = members(
+    {
+        "swagger": (1, text),
+        "info": (2, within(members({"title": (1, text), "version": (2, text)}))),
+        "paths": (8, within(partial(named(within(path_item)), 2))),
+        "definitions": (9, SCHEMAS),
+    }
+)
+"""Encodes a whole document, as `documents.swagger` makes it."""

@@ -1,0 +1,317 @@
+"""Every path and operation of the API, in a form from which both versions of OpenAPI are made.
+
+Operations are named as in Kubernetes, so that clients generated from either document have the
+same methods.
+
+Sources: Kubernetes API reference, "Common Parameters" and the operations of each resource; the
+published documents of Kubernetes for names.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from apfproxy.apiserver.apps import SCALE
+from apfproxy.apiserver.discovery import Discovery, subresources_of, verbs_of
+from apfproxy.apiserver.openapi.definitions import GroupVersionKind, full_name
+from apfproxy.apiserver.openapi.structs import (
+    DISCOVERED,
+    PATCH,
+    STATUS,
+    STRUCTS,
+    VERSION_INFO,
+    WATCH_EVENT,
+    list_struct,
+)
+from apfproxy.apiserver.policy.kinds import EVICTION
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from apfproxy.apiserver.kind import Kind, Version
+    from apfproxy.apiserver.schema.types import Struct
+    from apfproxy.objects.types import Object
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of a table, with two spaces between; a row goes on where a line is indented."""
+    return [re.split(" {2,}", line) for line in re.sub("\n {8}", " ", text.strip()).splitlines()]
+
+
+JSON = "application/json"
+RESPONSES = (JSON, "application/yaml")
+STREAMED = (*RESPONSES, "application/json;stream=watch")
+"""Content types of responses, and of lists, which may be watched."""
+ANY_BODY = ("*/*",)
+PATCHES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
+
+
+QUERY = rows(
+    """
+allowWatchBookmarks  boolean  list  Whether a watch may send events of type BOOKMARK, which carry
+        nothing but a resource version to go on from.
+continue  string  select  Where to go on with a list: the token in the metadata of its last part. A
+        token that is too old is answered with 410 and another token. Not for watches.
+dryRun  string  write|patch|delete  All: do everything but the change itself, and answer as if it
+        was done.
+fieldManager  string  write|patch  Who is responsible for the fields that are written: at most 128
+        printable characters. Required for server-side apply.
+fieldSelector  string  select  Restricts to objects by the values of some fields.
+fieldValidation  string  write|patch  What becomes of unknown and duplicate fields: Ignore drops
+        them, Warn, the default, drops them with a warning, Strict refuses the request.
+force  boolean  patch  Whether server-side apply takes fields that others own. Not for other
+        patches.
+gracePeriodSeconds  integer  delete  Seconds that the object gets to end; 0 for none. Its kind has
+        a default.
+ignoreStoreReadErrorWithClusterBreakingPotential  boolean  delete  Whether to delete an object that
+        cannot be read, whatever depends on it.
+labelSelector  string  select  Restricts to objects by their labels.
+limit  integer  select  How many objects to answer at most. If there are more, the list has a token
+        to go on with; all parts together show one state of the store. Not for watches.
+orphanDependents  boolean  delete  Deprecated: use propagationPolicy. Whether dependents stay.
+pretty  string  read|list|write|patch|delete  true: indent the answer.
+propagationPolicy  string  delete  What becomes of dependents: Orphan, Background or Foreground.
+resourceVersion  string  select  The state of the store that the answer has to show, as
+        resourceVersionMatch says; of a watch, the state to begin after.
+resourceVersionMatch  string  select  How resourceVersion is meant: Exact or NotOlderThan.
+sendInitialEvents  boolean  select  Whether a watch begins with an event for each object that is
+        there, and a bookmark after them. Requires resourceVersionMatch to be NotOlderThan.
+shardSelector  string  select  Restricts to objects by ranges of the hash of a field, such as
+        shardRange(object.metadata.uid, '0x0', '0x8000000000000000'); several are joined with ||.
+        The fields are object.metadata.uid and object.metadata.namespace, the hash is the 64-bit
+        one of FNV-1a, and the end of a range is not part of it.
+timeoutSeconds  integer  select  Seconds after which a list or watch ends, in any case.
+watch  boolean  list  Whether to answer with a stream of changes instead of a list.
+"""
+)
+"""Parameters of queries in the order of their names: name, type, uses and description."""
+PATH_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+class Action(NamedTuple):
+    """The operations of one action have this in common; their names begin with the verb.
+
+    Attributes:
+        name: As Kubernetes calls it; "" for discovery.
+        uses: The sorts of parameters that they take.
+        consumes, produces: Content types of bodies and responses.
+    """
+
+    name: str
+    method: str
+    verb: str
+    codes: tuple[int, ...]
+    uses: frozenset[str] = frozenset()
+    consumes: tuple[str, ...] = ANY_BODY
+    produces: tuple[str, ...] = RESPONSES
+
+
+LISTED = frozenset({"list", "select"})
+WRITTEN = frozenset({"write"})
+ACTIONS = {
+    action.name: action
+    for action in (
+        Action("delete", "delete", "delete", (200, 202), frozenset({"delete"})),
+        Action("deletecollection", "delete", "delete", (200,), frozenset({"delete", "select"})),
+        Action("get", "get", "read", (200,), frozenset({"read"})),
+        Action("list", "get", "list", (200,), LISTED, produces=STREAMED),
+        Action("patch", "patch", "patch", (200, 201), frozenset({"patch"}), consumes=PATCHES),
+        Action("post", "post", "create", (200, 201, 202), WRITTEN),
+        Action("put", "put", "replace", (200, 201), WRITTEN),
+        Action("watch", "get", "watch", (200,), LISTED, produces=STREAMED),
+        Action("watchlist", "get", "watch", (200,), LISTED, produces=STREAMED),
+    )
+}
+DEPRECATED = " Deprecated: use the parameter watch with a list operation instead."
+OPERATIONS = rows(
+    """
+deletecollection  items  Collection+  status  options  Delete {0} objects together.
+list  items  +  list  -  List or watch {0} objects.
+post  items  +  object  object  Create a {0}.
+list  plural  {0}ForAllNamespaces  list  -  List or watch {0} objects of all namespaces.
+delete  item  +  deleted  options  Delete a {0}.
+get  item  +  object  -  Read a {0}.
+patch  item  +  object  patch  Change parts of a {0}.
+put  item  +  object  object  Replace a {0}.
+get  item/status  +Status  object  -  Read the status of a {0}.
+patch  item/status  +Status  object  patch  Change parts of the status of a {0}.
+put  item/status  +Status  object  object  Replace the status of a {0}.
+get  item/scale  +Scale  scale  -  Read how many pods a {0} wants.
+patch  item/scale  +Scale  scale  patch  Change how many pods a {0} wants.
+put  item/scale  +Scale  scale  scale  Replace how many pods a {0} wants.
+put  item/finalize  +Finalize  object  object  Replace the finalizers in the spec of a {0}.
+post  item/eviction  +Eviction  eviction  eviction  Evict a {0}, if its disruption budgets
+        permit it.
+watch  watch/item  +  event  -  Watch a {0}.
+watchlist  watch/items  +List  event  -  Watch {0} objects.
+watchlist  watch/plural  {0}ListForAllNamespaces  event  -  Watch {0} objects of all namespaces.
+"""
+)
+"""Action, path, name, structs of responses and bodies, and description of each operation on a kind.
+
+A plus is the kind's name, with `Namespaced` before it where that is so; paths begin with all
+objects, those of a namespace, or one object.
+"""
+
+
+class Operation(NamedTuple):
+    """One method on one path.
+
+    Attributes:
+        document: The version 3 document that it belongs to, such as `apis/policy/v1`.
+        path: With the names of parameters in braces.
+        tag: What generated clients group operations by.
+        kind: That of the objects; None for none.
+    """
+
+    action: Action
+    document: str
+    path: str
+    id: str
+    tag: str
+    description: str
+    response: Struct
+    body: Struct | None = None
+    kind: GroupVersionKind | None = None
+
+    @property
+    def parameters(self) -> list[Object]:
+        """The parameters of the path, then those of the query, as version 2 has them."""
+        described = {"namespace": "Namespace that the object belongs to."}
+        if self.kind:
+            described["name"] = f"Name of the {self.kind[2]}."
+        shared = {"in": "path", "required": True, "type": "string", "uniqueItems": True}
+        found: list[Object] = [
+            {"name": name, "description": described[name], **shared}
+            for name in PATH_PARAMETER.findall(self.path)
+        ]
+        for name, type_, uses, text in QUERY:
+            if not self.action.uses.isdisjoint(uses.split("|")):
+                place = {"name": name, "description": text, "in": "query"}
+                found.append({**place, "type": type_, "uniqueItems": True})
+        return found
+
+
+class Catalog(NamedTuple):
+    """All operations, and the kinds that each definition describes, by its name."""
+
+    operations: list[Operation]
+    kinds: dict[str, list[GroupVersionKind]]
+
+
+def title(name: str) -> str:
+    """A word of an operation's name, such as `Apiserver`."""
+    return name[:1].upper() + name[1:]
+
+
+def group_title(group: str) -> str:
+    """A group in an operation's name: `FlowcontrolApiserver`, `Policy`, `Core`."""
+    return "".join(map(title, (group or "core").removesuffix(".k8s.io").split(".")))
+
+
+def tag_of(group: str, version: str = "") -> str:
+    """The tag of a group or its version: `flowcontrolApiserver_v1`."""
+    name = group_title(group)
+    return f"{name[:1].lower()}{name[1:]}_{version}".removesuffix("_")
+
+
+def catalog(kinds: Sequence[Kind]) -> Catalog:
+    """All operations on some kinds, and those of discovery."""
+    discovery = Discovery(kinds)
+    found = Catalog(list(discovery_operations(discovery)), {})
+
+    def describe(struct: Struct, *kind: str) -> None:
+        group, version, name = kind
+        found.kinds.setdefault(full_name(struct), []).append((group, version, name))
+
+    for struct in (STATUS, *map(STRUCTS.__getitem__, DISCOVERED)):
+        describe(struct, "", "v1", struct.name)
+    for group in ("", *discovery.groups):
+        for version in discovery.versions(group):
+            describe(DELETE_OPTIONS, group, version, "DeleteOptions")
+            describe(WATCH_EVENT, group, version, "WatchEvent")
+    for kind in discovery.kinds:
+        for served in kind.versions:
+            listed = list_struct(served.schema)
+            describe(served.schema, kind.group, served.name, kind.name)
+            describe(listed, kind.group, served.name, f"{kind.name}List")
+            found.operations.extend(operations_of(kind, served, listed))
+            if kind.resource == "pods":
+                describe(EVICTION, "policy", "v1", "Eviction")
+    if any(kind.scale_selector is not None for kind in kinds):
+        describe(SCALE, "autoscaling", "v1", "Scale")
+    return found
+
+
+def operations_of(kind: Kind, version: Version, listed: Struct) -> Iterator[Operation]:
+    """The operations on a version of a kind."""
+    structs = {
+        "object": version.schema,
+        "list": listed,
+        "deleted": version.schema if kind.answers_deleted else STATUS,
+        "status": STATUS,
+        "options": DELETE_OPTIONS,
+        "patch": PATCH,
+        "scale": SCALE,
+        "eviction": EVICTION,
+        "event": WATCH_EVENT,
+    }
+    items = f"namespaces/{{namespace}}/{kind.plural}" if kind.is_namespaced else kind.plural
+    paths = {"plural": kind.plural, "items": items, "item": f"{items}/{{name}}"}
+    own_name = f"Namespaced{kind.name}" if kind.is_namespaced else kind.name
+    document = f"apis/{kind.group}/{version.name}" if kind.group else f"api/{version.name}"
+    subresources = {"": {"kind": kind.name}}
+    subresources |= {name: response_kind for name, response_kind, _ in subresources_of(kind)}
+    for action, path, name, response, body, text in OPERATIONS:
+        start, _, subresource = path.removeprefix("watch/").partition("/")
+        if (
+            subresource not in subresources
+            or (start == "plural" and not kind.is_namespaced)
+            or (action == "deletecollection" and action not in verbs_of(kind))
+        ):
+            continue
+        of = {"group": kind.group, "version": version.name, **subresources[subresource]}
+        suffix = name.format(kind.name).replace("+", own_name)
+        yield Operation(
+            ACTIONS[action],
+            document,
+            f"/{document}/{path.replace(start, paths[start])}",
+            f"{ACTIONS[action].verb}{group_title(kind.group)}{title(version.name)}{suffix}",
+            tag_of(kind.group, version.name),
+            text.format(kind.name) + DEPRECATED * path.startswith("watch/"),
+            structs[response],
+            structs.get(body),
+            (of["group"], of["version"], of["kind"]),
+        )
+
+
+def discovery_operations(discovery: Discovery) -> Iterator[Operation]:
+    """The operations of discovery and `/version`."""
+
+    def get(document: str, name: str, tag: str, text: str, struct: Struct) -> Operation:
+        produces = (JSON,) if document == "version" else RESPONSES
+        action = Action("", "get", "get", (200,), produces=produces)
+        return Operation(action, document, f"/{document}/", f"get{name}", tag, text, struct)
+
+    versions, group_list, groups, resources = (
+        STRUCTS[name] for name in ("APIVersions", "APIGroupList", "APIGroup", "APIResourceList")
+    )
+    yield get("api", "CoreAPIVersions", "core", "Tell the versions of the core.", versions)
+    yield get("apis", "APIVersions", "apis", "Tell all groups.", group_list)
+    yield get("version", "CodeVersion", "version", "Tell the version.", VERSION_INFO)
+    for group in ("", *discovery.groups):
+        name, root = group_title(group), f"apis/{group}" if group else "api"
+        if group:
+            text = "Tell the versions of the group."
+            yield get(root, f"{name}APIGroup", tag_of(group), text, groups)
+        for version in discovery.versions(group):
+            own_name = f"{name}{title(version)}APIResources"
+            tag = tag_of(group, version)
+            yield get(f"{root}/{version}", own_name, tag, "Tell the resources.", resources)

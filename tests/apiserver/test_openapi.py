@@ -1,0 +1,565 @@
+"""The OpenAPI documents, against each other, the references of Kubernetes, and the schemas."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.apiserver.discovery import Discovery, version_document
+from apfproxy.apiserver.kind import Rules, nothing
+from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.openapi.definitions import Definitions, Style, full_name
+from apfproxy.apiserver.openapi.documents import V2_PROTOBUF, OpenAPI
+from apfproxy.apiserver.openapi.operations import ACTIONS, QUERY, catalog, group_title, tag_of
+from apfproxy.apiserver.openapi.protobuf import METHODS, varint
+from apfproxy.apiserver.openapi.structs import STRUCTS, VERSION_INFO
+from apfproxy.apiserver.schema.types import (
+    Field,
+    List,
+    ListType,
+    Map,
+    Scalar,
+    Struct,
+    pointer,
+    required,
+)
+from tests.apiserver import kinds as small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from apfproxy.apiserver.schema.types import Type
+    from apfproxy.objects.types import Object
+
+OPENAPI = OpenAPI(KINDS)
+V2 = json.loads(OPENAPI.v2_json.data)
+V3 = {path: json.loads(document.data) for path, document in OPENAPI.v3_documents.items()}
+META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+SELECTOR = {"$ref": f"#/definitions/{META}.Selector"}
+ATOMIC = {"x-kubernetes-list-type": "atomic"}
+TEXT = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("field", "v2", "v3"),
+    [
+        pytest.param(required("f", Scalar.STRING), TEXT, {"default": ""}, id="always-written"),
+        pytest.param(
+            Field("f", Scalar.INT32, "Text.", is_required=True, is_pointer=True),
+            {"type": "integer", "format": "int32", "description": "Text."},
+            {},
+            id="required-pointer",
+        ),
+        pytest.param(
+            Field("f", Scalar.INT64, default=7),
+            {"type": "integer", "format": "int64"},
+            {"default": 7},
+            id="default",
+        ),
+        pytest.param(
+            Field("f", Scalar.STRING, is_replaced=True, enum=("A", "B")),
+            {**TEXT, "enum": ["A", "B"], "x-kubernetes-patch-strategy": "replace"},
+            {},
+            id="enum",
+        ),
+        pytest.param(Field("f", small.SELECTOR), SELECTOR, {"default": {}}, id="struct"),
+        pytest.param(
+            pointer("f", small.SELECTOR, "Text."),
+            {**SELECTOR, "description": "Text."},
+            {},
+            id="pointer",
+        ),
+        pytest.param(
+            Field("f", List(Scalar.STRING), enum=("a",)),
+            {"type": "array", "items": {**TEXT, "enum": ["a"]}, **ATOMIC},
+            {},
+            id="list-of-choices",
+        ),
+        pytest.param(
+            Field("f", List(Scalar.STRING, ListType.SET, is_merged=True)),
+            {
+                "type": "array",
+                "items": TEXT,
+                "x-kubernetes-list-type": "set",
+                "x-kubernetes-patch-strategy": "merge",
+            },
+            {},
+            id="set",
+        ),
+        pytest.param(
+            small.STATUS.fields[0],
+            {
+                "type": "array",
+                "items": {"$ref": "#/definitions/io.k8s.api.widgets.v1.WidgetCondition"},
+                "description": "What is the case.",
+                "x-kubernetes-list-map-keys": ["type"],
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-patch-merge-key": "type",
+                "x-kubernetes-patch-strategy": "merge,retainKeys",
+            },
+            {},
+            id="merged-by-key",
+        ),
+        pytest.param(
+            Field("f", Map(Map(Scalar.BASE64), is_atomic=True)),
+            {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "additionalProperties": {"type": "string", "format": "byte"},
+                },
+                "x-kubernetes-map-type": "atomic",
+            },
+            {},
+            id="map-of-maps",
+        ),
+        pytest.param(
+            pointer("fieldsV1", Scalar.ANY),
+            {"$ref": f"#/definitions/{META}.FieldsV1"},
+            {},
+            id="fields-that-are-owned",
+        ),
+    ],
+)
+def test_property(field: Field, v2: Object, v3: Object) -> None:
+    """A field is described as its version of OpenAPI can; only version 3 has defaults."""
+    found = {}
+    for style in Style:
+        definitions = Definitions(style, {})
+        definitions.reference(Struct("Holder", (field,), "x"))
+        found[style] = definitions.schemas["x.Holder"]["properties"][field.name]
+
+    assert v2 == found[Style.V2]
+    described = found[Style.V3]
+    assert v3.get("default") == described.get("default")
+    assert v2 == in_v2(described)
+    assert "$ref" not in described or len(described) == 1
+
+
+def test_structs() -> None:
+    """A struct is described once, also one that contains itself, with what is true of all of it."""
+    struct = Struct("Node", (), "x", keeps_unknown=True, is_atomic=True)
+    object.__setattr__(struct, "fields", (Field("children", List(struct)),))
+    definitions = Definitions(Style.V2, {"x.Node": [("g", "v1", "Node")]})
+    definitions.reference(struct)
+
+    assert {
+        "x.Node": {
+            "properties": {
+                "children": {"type": "array", "items": {"$ref": "#/definitions/x.Node"}, **ATOMIC}
+            },
+            "type": "object",
+            "x-kubernetes-group-version-kind": [{"group": "g", "kind": "Node", "version": "v1"}],
+            "x-kubernetes-preserve-unknown-fields": True,
+            "x-kubernetes-map-type": "atomic",
+        }
+    } == definitions.schemas
+    assert "Thing" == full_name(Struct("Thing", ()))
+
+
+def in_v2(value: Any) -> Any:  # noqa: ANN401  any part of a document
+    """A part of a version 3 document as version 2 has it."""
+    if isinstance(value, list):
+        return [in_v2(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("allOf"):
+        (reference,) = value["allOf"]
+        value = {**reference, **{key: own for key, own in value.items() if key != "allOf"}}
+    if "oneOf" in value:
+        value = {**value, **TEXT}
+    return {
+        key: own.replace(Style.V3.value, Style.V2.value) if key == "$ref" else in_v2(own)
+        for key, own in value.items()
+        if key != "oneOf" and (key != "default" or references(own))
+    }
+
+
+def test_versions_say_the_same() -> None:
+    """Each operation and definition of version 3 is as in version 2, and nothing is missing."""
+    paths: dict[str, Object] = {}
+    for document in json.loads(json.dumps(V3)).values():
+        paths |= document["paths"]
+        for definition, schema in document["components"]["schemas"].items():
+            assert V2["definitions"][definition] == in_v2(schema)
+    assert V2["paths"].keys() == paths.keys()
+    for path, item in V2["paths"].items():
+        shared = paths[path].pop("parameters", [])
+        assert item.keys() == paths[path].keys()
+        for method, v2 in item.items():
+            v3 = paths[path][method]
+            members = ("description", "operationId", "tags", "x-kubernetes-action")
+            assert [v2.get(each) for each in members] == [v3.get(each) for each in members]
+            parameters = {each["name"]: each for each in v2.get("parameters", ())}
+            if body := parameters.pop("body", None):
+                assert v2["consumes"] == list(v3["requestBody"]["content"])
+                assert body.get("required") == v3["requestBody"].get("required")
+            own = [{**each, **each["schema"]} for each in v3.get("parameters", []) + shared]
+            assert parameters == {
+                each["name"]: {key: value for key, value in each.items() if key != "schema"}
+                for each in own
+            }
+            assert v2["produces"] == list(v3["responses"]["200"]["content"])
+            assert v2["responses"].keys() == v3["responses"].keys()
+            assert references(v2) == references(v3)
+
+
+def references(value: Any) -> set[str]:  # noqa: ANN401  any part of a document
+    """The names of all definitions that are referred to."""
+    if isinstance(value, list):
+        return set[str]().union(*map(references, value))
+    if isinstance(value, dict):
+        own = {value["$ref"].rpartition("/")[2]} if "$ref" in value else set()
+        return own.union(*map(references, value.values()))
+    return set()
+
+
+@pytest.mark.parametrize("name", V3)
+def test_a_document_has_the_definitions_that_it_needs(name: str) -> None:
+    assert references(V3[name]) == V3[name]["components"]["schemas"].keys()
+
+
+def wire(data: bytes) -> Iterator[tuple[int, Any]]:
+    """The fields of a protobuf message: numbers, and bytes or an integer."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte, at = data[at], at + 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if not byte & 0x80:
+                return value
+
+    while at < len(data):
+        field, kind = divmod(number(), 8)
+        size = number()
+        if kind:
+            assert 2 == kind
+            at += size
+            yield field, data[at - size : at]
+        else:
+            yield field, bool(size)
+
+
+Decode = dict[int, tuple[str, Any]]
+text = bytes.decode
+
+
+def decoder(fields: Decode) -> Callable[[bytes], Object]:
+    """Decodes a message: [] behind a name is a repeated field, * stands for extensions."""
+
+    def decode(data: bytes) -> Object:
+        found: Object = {}
+        for number, value in wire(data):
+            name, read = fields[number]
+            if name == "*":
+                entry = dict(wire(value))
+                found[entry[1].decode()] = read(entry[2])
+            elif name.endswith("[]"):
+                found.setdefault(name[:-2], []).append(read(value))
+            else:
+                found[name] = read(value)
+        return found
+
+    return decode
+
+
+def first(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Decodes the only field of a message."""
+    return lambda data: read(next(wire(data))[1])
+
+
+def mapping(read: Callable[[bytes], Any]) -> Callable[[bytes], Object]:
+    """Decodes a map, the only field of a message."""
+    return lambda data: {
+        entry[1].decode(): read(entry[2]) for entry in (dict(wire(each)) for _, each in wire(data))
+    }
+
+
+def any_value(data: bytes) -> object:
+    return json.loads(dict(wire(data))[2])
+
+
+def parameter(data: bytes) -> Object:
+    number, body = next(wire(data))
+    if number == 1:
+        names = {2: ("name", text), 3: ("in", text), 4: ("required", bool), 5: ("schema", schema)}
+        return decoder(names)(body)
+    number, value = next(wire(body))
+    type_, unique = {4: (5, 19), 3: (6, 20)}[number]
+    own = {1: ("required", bool), 2: ("in", text), 3: ("description", text), 4: ("name", text)}
+    return decoder({**own, type_: ("type", text), unique: ("uniqueItems", bool)})(value)
+
+
+def schema(data: bytes) -> Object:
+    return decoder(
+        {
+            1: ("$ref", text),
+            2: ("format", text),
+            4: ("description", text),
+            19: ("required[]", text),
+            20: ("enum[]", any_value),
+            21: ("additionalProperties", first(schema)),
+            22: ("type", first(text)),
+            23: ("items", first(schema)),
+            25: ("properties", mapping(schema)),
+            31: ("*", any_value),
+        }
+    )(data)
+
+
+RESPONSE = decoder({1: ("description", text), 2: ("schema", first(schema))})
+OPERATION = decoder(
+    {
+        1: ("tags[]", text),
+        3: ("description", text),
+        5: ("operationId", text),
+        6: ("produces[]", text),
+        7: ("consumes[]", text),
+        8: ("parameters[]", first(parameter)),
+        9: ("responses", mapping(first(RESPONSE))),
+        10: ("schemes[]", text),
+        13: ("*", any_value),
+    }
+)
+ITEM = decoder({number: (method, OPERATION) for method, number in METHODS.items()})
+DOCUMENT = decoder(
+    {
+        1: ("swagger", text),
+        2: ("info", decoder({1: ("title", text), 2: ("version", text)})),
+        8: ("paths", mapping(ITEM)),
+        9: ("definitions", mapping(schema)),
+    }
+)
+
+
+def test_protobuf() -> None:
+    """The protobuf form says the same as the JSON form."""
+    assert V2_PROTOBUF == OPENAPI.v2_protobuf.content_type
+    assert V2 == DOCUMENT(OPENAPI.v2_protobuf.data)
+
+
+@given(number=st.integers(0, 2**64 - 1))
+def test_varint(number: int) -> None:
+    tag = varint(number << 3)
+
+    assert [(number, True)] == list(wire(tag + b"\x01"))
+
+
+PODS = "/api/v1/{}namespaces/{{namespace}}/pods"
+CLUSTER = "/apis/widgets.example.com/v1/{}widgets"
+OF_ALL = {
+    "delete": "deletecollection {0}Collection{1}",
+    "get": "list {0}{1}",
+    "post": "post {0}{1}",
+}
+OF_ONE = {each: f"{each} {{0}}{{1}}" for each in ("delete", "get", "patch", "put")}
+OF_STATUS = {each: f"{each} {{0}}{{1}}Status" for each in ("get", "patch", "put")}
+VERBS = {"deletecollection": "delete", "get": "read", "post": "create", "put": "replace"}
+VERBS |= {"watchlist": "watch"}
+LISTS = ("list", "watch", "watchlist")
+
+
+@pytest.mark.parametrize(
+    ("paths", "prefix", "name", "others"),
+    [
+        (
+            PODS,
+            "CoreV1",
+            "NamespacedPod",
+            {
+                "/api/v1/pods": {"get": "list CoreV1PodForAllNamespaces"},
+                "/api/v1/watch/pods": {"get": "watchlist CoreV1PodListForAllNamespaces"},
+                f"{PODS.format('')}/{{name}}/eviction": {"post": "post {0}{1}Eviction"},
+            },
+        ),
+        (CLUSTER, "WidgetsExampleComV1", "Widget", {}),
+    ],
+    ids=["namespaced", "cluster"],
+)
+def test_operations(paths: str, prefix: str, name: str, others: dict[str, dict[str, str]]) -> None:
+    """Each path has its methods, whose names and actions are those of Kubernetes."""
+    all_, watched = paths.format(""), paths.format("watch/")
+    expected = {
+        all_: OF_ALL,
+        f"{all_}/{{name}}": OF_ONE,
+        f"{all_}/{{name}}/status": OF_STATUS,
+        watched: {"get": "watchlist {0}{1}List"},
+        f"{watched}/{{name}}": {"get": "watch {0}{1}"},
+        **others,
+    }
+    swagger = json.loads(OpenAPI(small.KINDS).v2_json.data)["paths"]
+
+    for path, methods in expected.items():
+        for method, described in methods.items():
+            action, id_ = described.format(prefix, name).split()
+            found = swagger[path][method]
+            assert VERBS.get(action, action) + id_ == found["operationId"]
+            assert action == found["x-kubernetes-action"]
+        assert methods.keys() == swagger[path].keys()
+    plural = all_.rpartition("/")[2]
+    assert expected.keys() == {
+        path for path in swagger if plural in path.split("/") and "v1beta3" not in path
+    }
+
+
+WRITE = {"dryRun", "fieldManager", "fieldValidation"}
+DELETE = {"dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"}
+DELETE.add("ignoreStoreReadErrorWithClusterBreakingPotential")
+SELECT = {"continue", "fieldSelector", "labelSelector", "limit", "resourceVersion"}
+SELECT |= {"resourceVersionMatch", "sendInitialEvents", "shardSelector", "timeoutSeconds"}
+
+
+@pytest.mark.parametrize(
+    ("action", "codes", "query"),
+    [
+        ("get", (200,), set[str]()),
+        ("post", (200, 201, 202), WRITE),
+        ("put", (200, 201), WRITE),
+        ("patch", (200, 201), {*WRITE, "force"}),
+        ("delete", (200, 202), DELETE),
+        *((each, (200,), {*SELECT, "allowWatchBookmarks", "watch"}) for each in LISTS),
+        ("deletecollection", (200,), SELECT | DELETE),
+    ],
+)
+def test_actions(action: str, codes: tuple[int, ...], query: set[str]) -> None:
+    """An action has these responses, and these parameters in queries, sorted by name."""
+    uses = ACTIONS[action].uses
+
+    assert codes == ACTIONS[action].codes
+    found = [name for name, _, of, _ in QUERY if not uses.isdisjoint(of.split("|"))]
+    assert sorted({*query, "pretty"}) == found
+
+
+def test_special_operations() -> None:
+    """A kind has the subresources that discovery has, and may have its own deletion."""
+    finalized = msgspec.structs.replace(small.NAMESPACE, rules=Rules(prepare_finalize=nothing))
+    deleted = msgspec.structs.replace(small.POD, answers_deleted=True)
+    found = {each.id: each for each in catalog((finalized, deleted)).operations}
+
+    assert "replaceCoreV1NamespaceFinalize" in found
+    assert "deleteCoreV1CollectionNamespace" not in found
+    assert "Pod" == found["deleteCoreV1NamespacedPod"].response.name
+    assert ("policy", "v1", "Eviction") == found["createCoreV1NamespacedPodEviction"].kind
+
+
+def test_every_operation_has_its_own_name() -> None:
+    """Clients are generated from the names."""
+    names = [each["operationId"] for item in V2["paths"].values() for each in item.values()]
+
+    assert sorted(set(names)) == sorted(names)
+    assert "FlowcontrolApiserver" == group_title("flowcontrol.apiserver.k8s.io")
+    assert ["flowcontrolApiserver_v1", "core"] == [
+        tag_of("flowcontrol.apiserver.k8s.io", "v1"),
+        tag_of(""),
+    ]
+
+
+def test_dry_run_stands_in_the_patch() -> None:
+    """Older clients look for `dryRun` among the parameters of the patch itself."""
+    patched = V2["paths"]["/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"]
+
+    names = [each["name"] for each in patched["patch"]["parameters"]]
+    assert ["namespace", "name", "dryRun", "fieldManager", "fieldValidation"] == names[:5]
+    assert patched["patch"]["parameters"][-1]["required"]
+    assert "required" not in patched["delete"]["parameters"][-1]
+
+
+def test_every_kind_has_one_definition() -> None:
+    """Every kind and its list, in every version, has a definition that names it."""
+    named = [
+        (kind["group"], kind["version"], kind["kind"])
+        for definition in V2["definitions"].values()
+        for kind in definition.get("x-kubernetes-group-version-kind", ())
+    ]
+    expected = {
+        (kind.group, version.name, f"{kind.name}{suffix}")
+        for kind in KINDS
+        for version in kind.versions
+        for suffix in ("", "List")
+    }
+    assert set() == expected - set(named)
+    assert len(set(named)) == len(named)
+
+
+def test_everything_is_described() -> None:
+    """`kubectl explain` has something to say of every struct and every field."""
+    for name, definition in V2["definitions"].items():
+        assert definition["description"], name
+        for field, described in definition.get("properties", {}).items():
+            assert described.get("description"), f"{name}.{field}"
+
+
+def test_documents_of_version_3() -> None:
+    """There is one for each version of a group; its link has the hash that it has in every run."""
+    links = json.loads(OPENAPI.v3_index.data)["paths"]
+    again = OpenAPI(KINDS)
+    discovery = Discovery(KINDS)
+
+    assert {
+        path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={document.hash}"}
+        for path, document in again.v3_documents.items()
+    } == links
+    paths = {path[1:] for path in discovery.root_paths() if "openapi" not in path}
+    assert paths == links.keys()
+
+
+def test_compressed() -> None:
+    assert OPENAPI.v2_json.data == gzip.decompress(OPENAPI.v2_json.gzipped)
+    assert 100_000 > len(OPENAPI.v2_json.gzipped)
+
+
+def structs_of(type_: Type) -> Iterator[Struct]:
+    """A struct and all that it holds."""
+    if isinstance(type_, Struct):
+        yield type_
+        for field in type_.fields:
+            yield from structs_of(field.type)
+    elif isinstance(type_, List | Map):
+        yield from structs_of(type_.item if isinstance(type_, List) else type_.value)
+
+
+def test_structs_of_one_name_are_alike() -> None:
+    """Otherwise one would be described wrongly."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for operation in catalog(KINDS).operations:
+        for type_ in filter(None, (operation.response, operation.body)):
+            for struct in structs_of(type_):
+                names = tuple(field.name for field in struct.fields)
+                found.setdefault(full_name(struct), set()).add(names)
+
+    assert [] == [name for name, fields in found.items() if len(fields) > 1]
+
+
+DISCOVERY = Discovery(small.KINDS)
+
+
+@pytest.mark.parametrize(
+    ("struct", "document"),
+    [
+        (VERSION_INFO, version_document()),
+        (STRUCTS["APIVersions"], DISCOVERY.api_versions("x:1")),
+        (STRUCTS["APIGroupList"], DISCOVERY.api_group_list()),
+        (STRUCTS["APIGroup"], DISCOVERY.api_group("widgets.example.com")),
+        (STRUCTS["APIResourceList"], DISCOVERY.api_resource_list("", "v1")),
+        *(
+            (STRUCTS["APIResource"], resource)
+            for resource in (DISCOVERY.api_resource_list("", "v1") or {})["resources"]
+        ),
+    ],
+)
+def test_documents_of_discovery_are_as_described(struct: Struct, document: Object) -> None:
+    """A document has what is required, and nothing that is not described."""
+    required_ = {field.name for field in struct.fields if field.is_required}
+
+    assert set() == document.keys() - struct.by_name.keys()
+    assert set() == required_ - document.keys()
