@@ -25,7 +25,6 @@ from apfproxy.apiserver.discovery import (
 from apfproxy.apiserver.errors import StatusError, method_not_allowed, no_such_resource
 from apfproxy.apiserver.handlers import Call
 from apfproxy.apiserver.openapi.documents import OpenAPI
-from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver.paths import Paths
 from apfproxy.apiserver.responses import (
     AS_JSON,
@@ -102,9 +101,6 @@ class Api:
             return await self._answer(request)
         except StatusError as error:
             return await failure(request, error)
-        except OwnershipConflicts as error:
-            details = {"causes": error.causes()}
-            return await failure(request, StatusError(409, "Conflict", error.message, details))
         except StoreError as error:
             log.error("%s %s: %s", request.method, request.path, error)  # noqa: TRY400 - it is ours
             message = f"Internal error occurred: {error}"

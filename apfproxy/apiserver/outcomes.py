@@ -23,13 +23,12 @@ import msgspec
 from apfproxy.apiserver.errors import bad_request, conflict, invalid, unknown_error
 from apfproxy.apiserver.go_values import parse_uint64
 from apfproxy.apiserver.metadata import carry_over, validate_any_update
-from apfproxy.apiserver.ownership.applied import AppliedTypeError, shown_kind
 from apfproxy.apiserver.ownership.managed import (
-    AppliedObjectError,
     Writer,
     apply,
     copied,
     keep_times,
+    shown_kind,
     update_managed,
 )
 from apfproxy.apiserver.schema.reading import MismatchError, canonical, read
@@ -112,8 +111,8 @@ class Write:
         """The result of an applied configuration on an object, or on none.
 
         Raises:
-            StatusError: It may not become that.
-            OwnershipConflicts: Other managers own fields with other values, and `force` is not set.
+            StatusError: It may not become that, or other managers own fields with other values,
+                and `force` is not set.
         """
         kind, version = self.kind, self.version
         patch = copied(patch)  # what comes of it may share parts with it
@@ -122,10 +121,6 @@ class Write:
             live = in_version(kind, version, entry) if entry else None
             merged = apply(self._writer(), live, patch, force=force)
             new = read(version.schema, merged).obj
-        except AppliedObjectError as error:
-            raise bad_request(str(error)) from error
-        except AppliedTypeError as error:
-            raise unknown_error(str(error)) from error
         except MismatchError as error:
             shown = shown_kind(patch["apiVersion"], patch["kind"])
             own_namespace = patch.get("metadata", {}).get("namespace", "")

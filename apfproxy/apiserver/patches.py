@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from apfproxy.apiserver.bodies import IGNORE, STRICT, check_type, dropped, expected_of, keep_reset
 from apfproxy.apiserver.errors import StatusError, bad_request, invalid
 from apfproxy.apiserver.go_values import printed, value_name
-from apfproxy.apiserver.ownership.applied import shown_kind
-from apfproxy.apiserver.ownership.managed import copied
+from apfproxy.apiserver.ownership.managed import copied, shown_kind
 from apfproxy.apiserver.patch.errors import PatchError
 from apfproxy.apiserver.patch.json_patch import json_patch, unknown_members
 from apfproxy.apiserver.patch.layout import laid_out, touched_by

@@ -215,8 +215,8 @@ class Registry:
         """Make an object have the fields that `options.manager` wants to own; create it if need be.
 
         Raises:
-            StatusError: It may not become that.
-            OwnershipConflicts: Other managers own fields with other values, and `force` is not set.
+            StatusError: It may not become that, or other managers own fields with other values,
+                and `force` is not set.
         """
 
         def make(entry: Entry | None) -> Object | Replacement:

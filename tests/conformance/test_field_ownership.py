@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from apfproxy.apiserver.core.pods import POD
+from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol.schema import FLOW_SCHEMA_V1, PRIORITY_LEVEL_V1
-from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver.ownership.managed import Writer, apply, update_managed
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
@@ -135,9 +135,7 @@ def test_a_recorded_conflict_is_told_in_the_same_words() -> None:
     live, refused = steps["ssa-create"]["expect"]["body"], steps["ssa-conflict"]
     version = live["apiVersion"]
 
-    with pytest.raises(OwnershipConflicts) as caught:
+    with pytest.raises(StatusError) as caught:
         apply(Writer("m2", FLOW_SCHEMA_V1, version, TIME), live, refused["body"])
 
-    status = refused["expect"]["body"]
-    assert status["message"] == caught.value.message
-    assert status["details"]["causes"] == caught.value.causes()
+    assert refused["expect"]["body"] == caught.value.status()

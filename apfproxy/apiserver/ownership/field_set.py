@@ -41,7 +41,8 @@ DEEPEST: Final = 100
 MOST_ELEMENTS: Final = 100_000
 """Path elements in one set that clients may send; etcd's limit of 1.5 MiB allows no more either."""
 
-ORDER_OF_TYPES: Final = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}
+ELEMENT_TYPES: Final = ".fkvi"
+"""First letters of path elements, in the order of writing."""
 
 
 class FieldSetError(ValueError):
@@ -51,13 +52,6 @@ class FieldSetError(ValueError):
 def is_member(node: FieldSet) -> bool:
     """Whether the path that leads to this node (which is not the root) is in the set."""
     return not node or SELF in node
-
-
-def joined(children: FieldSet, *, is_self: bool) -> FieldSet | None:
-    """The node of these children; None if nothing is in it."""
-    if not children:
-        return {} if is_self else None
-    return {SELF: {}, **children} if is_self else children
 
 
 def union(left: FieldSet, right: FieldSet) -> FieldSet:
@@ -70,19 +64,11 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
         if ours is None:
             result[element] = theirs
         elif ours is not theirs and element != SELF:
-            result[element] = union_below(ours, theirs)
+            below = union(ours, theirs)
+            if below and (is_member(ours) or is_member(theirs)):
+                below = {SELF: {}, **below}
+            result[element] = below
     return result
-
-
-def union_below(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The union of two nodes, where an empty one is a member and not nothing."""
-    if not left and not right:
-        return left
-    if not left:
-        return right if SELF in right else {SELF: {}, **right}
-    if not right:
-        return left if SELF in left else {SELF: {}, **left}
-    return union(left, right)
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
@@ -96,47 +82,25 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
         if ours is None or element == SELF:
             continue
         below = difference(ours, theirs)
-        was_self = is_member(ours)
-        is_self = was_self and not is_member(theirs)
-        if below is ours and is_self == was_self:
+        was_member = is_member(ours)
+        stays = was_member and not is_member(theirs)
+        if below is ours and stays == was_member:
             continue
         if result is None:
             result = dict(left)
-        node = joined({key: child for key, child in below.items() if key != SELF}, is_self=is_self)
-        if node is None:
-            del result[element]
+        below = {name: node for name, node in below.items() if name != SELF}
+        if below:
+            result[element] = {SELF: {}, **below} if stays else below
+        elif stays:
+            result[element] = {}
         else:
-            result[element] = node
+            del result[element]
     return left if result is None else result
-
-
-def recursive_difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The paths of `left` that neither are in `right` nor lie below one that is."""
-    result: FieldSet = {}
-    for element, ours in left.items():
-        theirs = right.get(element)
-        if element == SELF:
-            continue
-        if theirs is None:
-            result[element] = ours
-        elif not is_member(theirs):
-            node = joined(recursive_difference(ours, theirs), is_self=is_member(ours))
-            if node is not None:
-                result[element] = node
-    return result
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     """The paths that are in both sets."""
-    result: FieldSet = {}
-    for element, ours in left.items():
-        theirs = right.get(element)
-        if theirs is None or element == SELF:
-            continue
-        node = joined(intersection(ours, theirs), is_self=is_member(ours) and is_member(theirs))
-        if node is not None:
-            result[element] = node
-    return result
+    return difference(left, difference(left, right))
 
 
 def paths(whole: FieldSet) -> Iterator[Path]:
@@ -147,17 +111,6 @@ def paths(whole: FieldSet) -> Iterator[Path]:
                 yield (element,)
             for path in paths(node):
                 yield (element, *path)
-
-
-def of_paths(*all_paths: Path) -> FieldSet:
-    """The set of these paths, none of which is empty."""
-    result: FieldSet = {}
-    for path in all_paths:
-        node: FieldSet = {}
-        for element in reversed(path):
-            node = {element: node}
-        result = union(result, node)
-    return result
 
 
 def in_order(whole: FieldSet) -> FieldSet:
@@ -172,13 +125,13 @@ def in_order(whole: FieldSet) -> FieldSet:
 @functools.lru_cache(maxsize=4096)
 def rank(element: str) -> tuple[int, object]:
     """What path elements below one node are sorted by."""
-    order = ORDER_OF_TYPES[element[0]]
-    if element[0] in "kv":
-        value = msgspec.json.decode(element[2:])
-        is_item = element[0] == "k"
-        by = [(name, rank_of(each)) for name, each in value.items()] if is_item else rank_of(value)
-        return order, by
-    return order, int(element[2:]) if element[0] == "i" else element
+    order = ELEMENT_TYPES.index(element[0])
+    if element[0] in ".f":
+        return order, element
+    value = msgspec.json.decode(element[2:])
+    if element[0] == "k":
+        return order, [(name, rank_of(each)) for name, each in value.items()]
+    return order, rank_of(value)
 
 
 def rank_of(value: object) -> tuple[int, Any]:
@@ -197,7 +150,7 @@ def as_json(value: object) -> str:
 
 def shown(path: Path) -> str:
     r"""The path as messages name it: `.spec.containers[name="c"].image`."""
-    return "".join(shown_element(element) for element in path)
+    return "".join(map(shown_element, path))
 
 
 def shown_element(element: str) -> str:
@@ -220,8 +173,7 @@ def parse(raw: object) -> FieldSet:
         FieldSetError: It is no object of known path elements, or too deep or too large.
     """
     result = parse_below(raw, DEEPEST, [MOST_ELEMENTS])
-    result.pop(SELF, None)
-    return in_order(result)
+    return in_order({element: node for element, node in result.items() if element != SELF})
 
 
 def parse_below(raw: object, depth: int, budget: list[int]) -> FieldSet:
@@ -244,10 +196,10 @@ def parse_below(raw: object, depth: int, budget: list[int]) -> FieldSet:
     for text, below in raw.items():
         element = None if text == SELF else parse_element(text)
         if element is not None:
-            node = parse_below(below, depth - 1, budget)
-            known = result.get(element)
-            result[element] = node if known is None else union_below(known, node)
-    return joined(result, is_self=SELF in raw) or {}
+            found = {element: parse_below(below, depth - 1, budget)}
+            known = {element: result[element]} if element in result else {}
+            result |= union(known, found)
+    return {SELF: {}, **result} if result and SELF in raw else result
 
 
 def parse_element(text: str) -> str | None:
@@ -258,7 +210,7 @@ def parse_element(text: str) -> str | None:
         raise FieldSetError(f"missing colon: {text}")
     if text[0] == "f":
         return text
-    if text[0] not in ORDER_OF_TYPES:
+    if text[0] not in ELEMENT_TYPES:
         return None
     try:
         value = msgspec.json.decode(text[2:])

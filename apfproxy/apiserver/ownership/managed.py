@@ -4,11 +4,13 @@ Who updates an object owns what he changed and takes it from whoever owned it.  
 configuration owns exactly what it says: what others own and he would change is a conflict, unless
 he forces it; what he applied before and does no more goes away, unless somebody else owns it.
 
-Objects are compared in the form of the request's version; what entries of other versions own is
-compared by path, as it is.  Entries are never changed in place, so that objects may share them.
+`metadata.managedFields` has one entry for each manager, operation, API version (but for applying)
+and subresource.  Objects are compared in the form of the request's version; what entries of other
+versions own is compared by path, as it is.  Entries are never changed in place, so that objects may
+share them.
 
 Sources: Kubernetes documentation, "Server-Side Apply"; structured-merge-diff v6, package merge;
-apimachinery, package managedfields.
+apimachinery, package managedfields, with its `lastapplied*`.
 """
 
 from __future__ import annotations
@@ -16,62 +18,82 @@ from __future__ import annotations
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from apfproxy.apiserver.ownership.applied import AppliedTypeError, check_types
-from apfproxy.apiserver.ownership.conflicts import OwnershipConflicts
-from apfproxy.apiserver.ownership.entries import (
-    APPLY,
-    UPDATE,
-    Managers,
-    Owned,
-    cap_updaters,
-    entries_of,
-    identity,
-    managers_of,
-    sent_managers,
-)
+import msgspec
+
+from apfproxy.apiserver.errors import StatusError, bad_request, unknown_error
 from apfproxy.apiserver.ownership.field_set import (
     FieldSet,
     FieldSetError,
-    Path,
+    as_json,
     difference,
+    in_order,
     intersection,
-    of_paths,
+    parse,
     paths,
-    recursive_difference,
     shown,
     union,
 )
-from apfproxy.apiserver.ownership.last_applied import KUBECTL, renew, still_as_applied
-from apfproxy.apiserver.ownership.structure import empty, structure
 from apfproxy.apiserver.ownership.typed import (
-    STRIPPED,
-    STRIPPED_METADATA,
-    Value,
-    compare_objects,
+    Node,
+    differences,
+    empty,
     fields_of,
     merged,
+    node_of,
     pruned,
+    wrong_types,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.apiserver.ownership.field_set import Path
     from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.types import Object
 
-BEFORE_FIRST_APPLY = "before-first-apply"
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+
+KUBECTL: Final = "kubectl"
+"""The field manager for whom the annotation of client-side apply counts."""
+
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
 """Manager of what was there before an object without managed fields was first applied to."""
 
-STRIPPED_SET: FieldSet = of_paths(
-    ("f:metadata",),
-    *((f"f:{name}",) for name in sorted(STRIPPED)),
-    *(("f:metadata", f"f:{name}") for name in sorted(STRIPPED_METADATA)),
+ANCIENT: Final = "ancient-changes"
+"""Manager of the entries that the oldest updates are merged into."""
+
+MOST_UPDATERS: Final = 10
+"""Entries of updates in one object, as in Kubernetes; more are merged, the oldest first."""
+
+EPOCH: Final = "1970-01-01T00:00:00Z"
+"""When an entry without a time was made, for sorting."""
+
+ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""What client-side `kubectl apply` leaves."""
+
+MOST_ANNOTATIONS: Final = 256 * 1024
+"""Bytes that all keys and values of annotations may have together, as in Kubernetes."""
+
+STRIPPED_METADATA: Final = (
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
 )
-"""Paths that nobody owns."""
-
-
-class AppliedObjectError(ValueError):
-    """What is applied is no configuration of this object.  At fault: the client; code 400."""
+STRIPPED: Final[tuple[Path, ...]] = (
+    ("apiVersion",),
+    ("kind",),
+    *(("metadata", name) for name in STRIPPED_METADATA),
+)
+"""Fields of every object that nobody owns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +118,133 @@ class Writer:
     reset: tuple[Path, ...] = ()
     known: frozenset[str] | None = None
 
+    @property
+    def node(self) -> Node:
+        """The fields that this write may own."""
+        return node_of(self.schema, STRIPPED + self.reset)
+
+    def identity(self, operation: str) -> Identity:
+        """The identity of the entry that this write is recorded in."""
+        version = "" if operation == APPLY else self.api_version
+        return Identity(self.manager or "unknown", operation, version, self.subresource)
+
+    def entry(self, operation: str, fields: FieldSet, time: str) -> Object:
+        """The entry of this write."""
+        return entry_of(self.identity(operation), self.api_version, time, fields)
+
+
+class Identity(NamedTuple):
+    """Identifies an entry; the version is "" for `Apply`."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+
+    @property
+    def text(self) -> str:
+        """As Kubernetes writes it; what entries of the same age are sorted by."""
+        names = ("manager", "operation", "apiVersion", "subresource")
+        parts = zip(names, self, strict=True)
+        return ",".join(f"{as_json(name)}:{as_json(part)}" for name, part in parts if part)
+
+    @property
+    def shown(self) -> str:
+        """As messages about conflicts name it."""
+        name = as_json(self.manager)
+        if self.subresource:
+            name = f"{name} with subresource {as_json(self.subresource)}"
+        return f"{name} using {self.api_version}" if self.operation == UPDATE else name
+
+
+Managers = dict[Identity, "Object"]
+"""The entries, each of which owns something."""
+
+
+def entry_of(key: Identity, api_version: str, time: str, fields: FieldSet) -> Object:
+    """The entry that says what somebody owns, as Go writes it."""
+    entry = {
+        "manager": key.manager,
+        "operation": key.operation,
+        "apiVersion": api_version,
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": in_order(fields),
+        "subresource": key.subresource,
+    }
+    return {name: value for name, value in entry.items() if value != ""}
+
+
+def managers_of(entries: Iterable[Object]) -> Managers:
+    """Read valid entries."""
+    managers: Managers = {}
+    for entry in entries:
+        version = "" if entry["operation"] == APPLY else entry["apiVersion"]
+        names = entry.get("manager") or "", entry["operation"], version
+        managers[Identity(*names, entry.get("subresource") or "")] = entry
+    return managers
+
+
+def sent_managers(entries: object) -> Managers:
+    """Read entries that a client has sent.
+
+    Raises:
+        FieldSetError: One of them is no valid entry.
+    """
+    if not isinstance(entries, list):
+        raise FieldSetError("managedFields must be a list")
+    for entry in entries:
+        is_valid = (
+            isinstance(entry, dict)
+            and entry.get("operation") in {APPLY, UPDATE}
+            and bool(entry.get("apiVersion"))
+            and entry.get("fieldsType") == "FieldsV1"
+        )
+        if not is_valid:
+            raise FieldSetError("an entry has no operation, no version or fields of another type")
+    managers = managers_of({**entry, "fieldsV1": parse(entry.get("fieldsV1"))} for entry in entries)
+    return {
+        key: entry_of(key, entry["apiVersion"], entry.get("time") or "", entry["fieldsV1"])
+        for key, entry in managers.items()
+    }
+
+
+def age(entry: Object) -> tuple[str, ...]:
+    """What entries are sorted by, in the order of Kubernetes: appliers first, then age and name."""
+    names = ("operation", "time", "manager", "apiVersion", "subresource")
+    return tuple(entry.get(name) or (EPOCH if name == "time" else "") for name in names)
+
+
+def record(metadata: Object, managers: Managers) -> None:
+    """Set the managed fields in an object's metadata, unless there are none."""
+    if managers:
+        metadata["managedFields"] = sorted(managers.values(), key=age)
+
+
+def cap_updaters(managers: Managers) -> None:
+    """Merge the oldest entries of updates until there are no more than `MOST_UPDATERS`.
+
+    Only entries of the same API version are merged, into one of the manager `ANCIENT`.
+    """
+    updaters = [key for key in managers if key.operation == UPDATE]
+    excess = len(updaters) - MOST_UPDATERS
+    if excess <= 0:
+        return
+    updaters.sort(key=lambda key: (managers[key].get("time") or EPOCH, key.text))
+    firsts: dict[str, Identity] = {}
+    for key in updaters:
+        first = firsts.setdefault(key.api_version, key)
+        if first is key or excess <= 0:
+            continue
+        bucket = Identity(ANCIENT, UPDATE, key.api_version, "")
+        is_bucket_older = bucket in managers and bucket != key
+        into = managers.pop(bucket if is_bucket_older else first)
+        # The entry that goes is the younger one.
+        entry = managers.pop(key)
+        fields = union(entry["fieldsV1"], into["fieldsV1"])
+        managers[bucket] = entry_of(bucket, key.api_version, entry.get("time") or "", fields)
+        excess -= 1
+
 
 def update_managed(writer: Writer, live: Object | None, new: Object) -> None:
     """Set the managed fields of a canonical object that is created, or replaces a live one.
@@ -116,8 +265,7 @@ def update_managed(writer: Writer, live: Object | None, new: Object) -> None:
             # An item of a list has not the keys that it must have: who owns it cannot be told.
             managers = managers_of(stored)
             forget_unknown(writer, managers)
-    if managers:
-        metadata["managedFields"] = entries_of(managers)
+    record(metadata, managers)
 
 
 def forget_unknown(writer: Writer, managers: Managers) -> None:
@@ -126,8 +274,8 @@ def forget_unknown(writer: Writer, managers: Managers) -> None:
     Kubernetes cannot convert those, and forgets them at the next write.
     """
     if writer.known is not None:
-        for key, owned in list(managers.items()):
-            if owned.api_version not in writer.known:
+        for key, entry in list(managers.items()):
+            if entry["apiVersion"] not in writer.known:
                 del managers[key]
 
 
@@ -145,46 +293,25 @@ def managers_before(stored: list[Object], sent: object, *, is_subresource: bool)
 
 def take(writer: Writer, managers: Managers, old: Object, new: Object) -> None:
     """Give the writer of an update what he changed, and take it from the others."""
-    changed, removed = changes(writer, old, new)
+    changed, removed = differences(writer.node, old, new)
     lose(managers, changed, removed)
     own = difference(changed, removed)
     if own:
-        key = identity(writer.manager, UPDATE, writer.api_version, writer.subresource)
-        known = managers.get(key)
-        fields = own if known is None else union(own, known.fields)
-        managers[key] = Owned(fields, writer.api_version, writer.time)
+        key = writer.identity(UPDATE)
+        if key in managers:
+            own = union(own, managers[key]["fieldsV1"])
+        managers[key] = writer.entry(UPDATE, own, writer.time)
     cap_updaters(managers)
-
-
-def changes(writer: Writer, old: Object, new: Object) -> tuple[FieldSet, FieldSet]:
-    """What is added or modified, and what is removed, in fields that the writer may own."""
-    unowned, deeper = ignored(writer.reset)
-    changed, removed = compare_objects(structure(writer.schema), old, new, unowned)
-    if deeper:
-        changed = recursive_difference(changed, deeper)
-        removed = recursive_difference(removed, deeper)
-    return changed, removed
-
-
-@functools.cache
-def ignored(reset: tuple[Path, ...]) -> tuple[frozenset[str], FieldSet]:
-    """The fields of the root that a write does not own, and the set of those below."""
-    names = STRIPPED | {path[0] for path in reset if len(path) == 1}
-    return names, of_paths(
-        *(tuple(f"f:{name}" for name in path) for path in reset if len(path) > 1)
-    )
 
 
 def lose(managers: Managers, changed: FieldSet, removed: FieldSet) -> None:
     """Take from everybody what has changed or gone."""
-    if not changed and not removed:
-        return
-    for key, owned in list(managers.items()):
-        fields = difference(difference(owned.fields, changed), removed)
+    for key, entry in list(managers.items()) if changed or removed else ():
+        fields = difference(difference(entry["fieldsV1"], changed), removed)
         if not fields:
             del managers[key]
-        elif fields is not owned.fields:
-            managers[key] = Owned(fields, owned.api_version, owned.time)
+        elif fields is not entry["fieldsV1"]:
+            managers[key] = {**entry, "fieldsV1": fields}
 
 
 def apply(writer: Writer, live: Object | None, patch: Object, *, force: bool = False) -> Object:
@@ -201,27 +328,36 @@ def apply(writer: Writer, live: Object | None, patch: Object, *, force: bool = F
         included, and nulls where nothing is left.  It shares nothing with the others.
 
     Raises:
-        AppliedObjectError: The patch has managed fields.
-        AppliedTypeError: The patch has not the types of its kind, or would leave the object without
-            a key of a list's item.
-        OwnershipConflicts: Others own what would change, and it is not forced.
+        StatusError: 400, the patch has managed fields.  409, others own what would change, and it
+            is not forced.  500, the patch has not the types of its kind, or would leave the object
+            without a key of a list's item.
     """
     sent = patch.get("metadata")
     if isinstance(sent, dict) and sent.get("managedFields") is not None:
-        raise AppliedObjectError("metadata.managedFields must be nil")
-    check_types(patch, writer.schema)
+        raise bad_request("metadata.managedFields must be nil")
+    if errors := list(wrong_types(writer.schema, patch)):
+        names = sent if isinstance(sent, dict) else {}
+        name = f"{names.get('namespace') or ''}/{names.get('name') or ''}"
+        kind = shown_kind(patch["apiVersion"], patch["kind"])
+        listed = errors[0] if len(errors) == 1 else "\n  ".join(("errors:", *errors))
+        raise unknown_error(f"failed to create typed patch object ({name}; {kind}): {listed}")
     try:
         new, managers = applied(writer, live, patch, force=force)
     except FieldSetError as error:
-        raise AppliedTypeError(f"failed to compare objects: {error}") from error
+        raise unknown_error(f"failed to compare objects: {error}") from error
     result: Object = copied(new)
     metadata = result.setdefault("metadata", {})
     metadata.pop("managedFields", None)
     if writer.manager == KUBECTL:
         renew(result, patch)
-    if managers:
-        metadata["managedFields"] = entries_of(managers)
+    record(metadata, managers)
     return result
+
+
+def shown_kind(api_version: object, kind: object) -> str:
+    """Group, version and kind as messages name them: `policy/v1, Kind=PodDisruptionBudget`."""
+    version = str(api_version)
+    return f"{version if '/' in version else f'/{version}'}, Kind={kind}"
 
 
 def applied(
@@ -231,7 +367,7 @@ def applied(
 
     Raises:
         FieldSetError: An item of a list has not its keys.
-        OwnershipConflicts: Others own what would change, and it is not forced.
+        StatusError: 409, others own what would change, and it is not forced.
     """
     stored = live["metadata"].get("managedFields") or [] if live is not None else []
     managers = managers_of(stored)
@@ -240,25 +376,25 @@ def applied(
         first = dataclasses.replace(writer, manager=BEFORE_FIRST_APPLY)
         take(first, managers, empty(writer.schema), live)
     forget_unknown(writer, managers)
-    applier = identity(writer.manager, APPLY, writer.api_version, writer.subresource)
-    last = managers.pop(applier, None)
-    tables = structure(writer.schema)
-    unowned, deeper = ignored(writer.reset)
-    shallow: FieldSet = {f"f:{name}": {} for name in unowned}
-    fields = recursive_difference(fields_of(tables, patch), union(deeper, shallow))
-    new = merged(tables, base, patch)
-    if last is not None:
-        owned = functools.reduce(union, (each.fields for each in managers.values()), fields)
-        new = pruned(tables, new, last.fields, owned)
-    changed, removed = changes(writer, base, new)
+    applier = writer.identity(APPLY)
+    last = managers.pop(applier, {})
+    whole = node_of(writer.schema)
+    new = merged(whole, base, patch)
+    if last:
+        mine = fields_of(node_of(writer.schema, writer.reset), patch)
+        owned = functools.reduce(union, (each["fieldsV1"] for each in managers.values()), mine)
+        new = pruned(whole, new, last["fieldsV1"], owned)
+    changed, removed = differences(writer.node, base, new)
     if not force:
         check_conflicts(writer, managers, changed, live)
     lose(managers, changed, removed)
-    fields = difference(fields, STRIPPED_SET)
+    fields = fields_of(writer.node, patch)
+    if not fields.get("f:metadata"):
+        fields.pop("f:metadata", None)  # none of its fields is owned
     if fields:
         # An apply that changes nothing is as old as the one before.
-        time = writer.time if new != base else last.time if last is not None else ""
-        managers[applier] = Owned(fields, writer.api_version, time)
+        time = writer.time if new != base else last.get("time") or ""
+        managers[applier] = writer.entry(APPLY, fields, time)
     return new, managers
 
 
@@ -271,22 +407,68 @@ def check_conflicts(
     says what it was.
 
     Raises:
-        OwnershipConflicts: Somebody does.
+        StatusError: 409, somebody does.
     """
-    conflicts = {key: intersection(owned.fields, changed) for key, owned in managers.items()}
+    conflicts = {key: intersection(entry["fieldsV1"], changed) for key, entry in managers.items()}
     if writer.manager == KUBECTL and live is not None and any(conflicts.values()):
         allowed = still_as_applied(live, writer.schema, writer.api_version)
         conflicts = {key: difference(fields, allowed) for key, fields in conflicts.items()}
-    listed = [
-        (key.shown, shown(path))
+    listed = {
+        key.shown: [shown(path) for path in paths(conflicts[key])]
         for key in sorted(conflicts, key=lambda key: key.text)
-        for path in paths(conflicts[key])
+        if conflicts[key]
+    }
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path}
+        for manager, fields in listed.items()
+        for path in fields
     ]
-    if listed:
-        raise OwnershipConflicts(listed)
+    if len(causes) == 1:
+        text = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+    else:
+        lines = ["\n- ".join((f"conflicts with {name}:", *each)) for name, each in listed.items()]
+        text = f"{len(causes)} conflicts: " + "\n".join(lines)
+    if causes:
+        raise StatusError(409, "Conflict", f"Apply failed with {text}", {"causes": causes})
 
 
-def copied(value: Value) -> Value:
+def still_as_applied(live: Object, schema: Struct, api_version: str) -> FieldSet:
+    """What client-side apply has set in this version and nobody has changed since.
+
+    Empty if that cannot be told.
+    """
+    text = (live["metadata"].get("annotations") or {}).get(ANNOTATION)
+    try:
+        last = msgspec.json.decode(text or "null")
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    is_of_version = isinstance(last, dict) and last.get("apiVersion") == api_version
+    if not is_of_version or any(wrong_types(schema, last)):
+        return {}
+    node = node_of(schema, STRIPPED)
+    changed, removed = differences(node, last, live)
+    return difference(difference(fields_of(node, last), changed), removed)
+
+
+def renew(obj: Object, applied: Object) -> None:
+    """Let the annotation say what has been applied now, if the result has it; in place."""
+    annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
+    if not annotations.get(ANNOTATION):
+        return
+    configuration = dict(applied)
+    metadata: dict[str, Any] = dict(configuration.get("metadata") or {})
+    if metadata.get("annotations") is not None:
+        metadata["annotations"] = {
+            name: value for name, value in metadata["annotations"].items() if name != ANNOTATION
+        }
+    configuration["metadata"] = metadata
+    annotations[ANNOTATION] = as_json(configuration) + "\n"
+    size = sum(len(name.encode()) + len(text.encode()) for name, text in annotations.items())
+    if size > MOST_ANNOTATIONS:
+        del annotations[ANNOTATION]
+
+
+def copied(value: Any) -> Any:  # noqa: ANN401  any JSON
     """A copy of JSON data that shares nothing that may change."""
     if isinstance(value, dict):
         return {key: copied(child) for key, child in value.items()}
@@ -302,20 +484,13 @@ def keep_times(new: Object, old: Object) -> None:
     would be a change of its own.
     """
     entries = old["metadata"].get("managedFields")
-    if (
-        entries
-        and entries != new["metadata"].get("managedFields")
-        and timeless(new) == timeless(old)
-    ):
+    sent = new["metadata"].get("managedFields")
+    if entries and entries != sent and timeless(new) == timeless(old):
         new["metadata"]["managedFields"] = list(entries)
 
 
 def timeless(obj: Object) -> Object:
     """The object without what a write that changes nothing changes."""
     entries = obj["metadata"].get("managedFields") or []
-    metadata = {
-        **obj["metadata"],
-        "managedFields": [{**entry, "time": ""} for entry in entries],
-        "resourceVersion": "",
-    }
-    return {**obj, "metadata": metadata}
+    times = {"managedFields": [{**entry, "time": ""} for entry in entries], "resourceVersion": ""}
+    return {**obj, "metadata": {**obj["metadata"], **times}}

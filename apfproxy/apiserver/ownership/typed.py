@@ -1,26 +1,39 @@
 """Comparing, merging and cutting objects by what is owned as one and what is not.
 
-Absent is not null here: a field with null is there.  `ABSENT` stands for no value.
+Of a type only this matters: what is owned as one (a leaf), what is owned by its fields or keys, and
+what tells the items of a list apart.  A tree of nodes says it, made once from the description of
+the type.  Absent is not null here: a field with null is there.  `ABSENT` stands for no value.
 
 Source: structured-merge-diff v6, package typed.
 """
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from apfproxy.apiserver.go_values import printed, source, type_name
 from apfproxy.apiserver.ownership.field_set import (
     SELF,
     FieldSet,
+    FieldSetError,
+    as_json,
     difference,
     intersection,
     is_member,
+    shown_element,
     union,
 )
-from apfproxy.apiserver.ownership.structure import LEAF, UNTYPED, Branch, Items, Leaf
+from apfproxy.apiserver.schema.reading import canonical, zero_of
+from apfproxy.apiserver.schema.types import List, ListType, Map, Scalar, Struct
 
 if TYPE_CHECKING:
-    from apfproxy.apiserver.ownership.structure import Node
+    from collections.abc import Iterator
+
+    from apfproxy.apiserver.ownership.field_set import Path
+    from apfproxy.apiserver.schema.types import Type
+    from apfproxy.objects.types import Object
 
 Value = Any
 """JSON that fits its type, null included; in some places `ABSENT`."""
@@ -28,59 +41,114 @@ Value = Any
 ABSENT: Final[Value] = object()
 """No value, not even null."""
 
-STRIPPED: Final = frozenset({"apiVersion", "kind"})
-"""Fields of an object that nobody owns."""
-STRIPPED_METADATA: Final = frozenset(
-    {
-        "name",
-        "namespace",
-        "creationTimestamp",
-        "selfLink",
-        "uid",
-        "clusterName",
-        "generation",
-        "managedFields",
-        "resourceVersion",
-    }
-)
-"""Fields of an object's metadata that nobody owns."""
+LONGEST_SHOWN: Final = 64 * 1024
+"""Characters of a wrong value that a message shows."""
+
+NOT_IN_SETS: Final[dict[type, str]] = {
+    list: "not supported: associative list with lists as elements",
+    dict: "associative list without keys has an element that's a map type",
+    type(None): "associative list without keys has an element that's an explicit null",
+}
 
 
-def compare_objects(
-    structure: Node, old: dict[str, Any], new: dict[str, Any], unowned: frozenset[str]
-) -> tuple[FieldSet, FieldSet]:
-    """What is added or modified between canonical objects, and what is removed, `unowned` apart."""
-    assert isinstance(structure, Branch)
-    changed: FieldSet = {}
-    removed: FieldSet = {}
-    for name, (element, node) in structure.fields.items():
-        if name in unowned:
-            continue
-        before, after = old.get(name, ABSENT), new.get(name, ABSENT)
-        if name == "metadata":
-            before, after = (
-                {key: value for key, value in each.items() if key not in STRIPPED_METADATA}
-                for each in (old.get(name) or {}, new.get(name) or {})
-            )
-        compare_into(changed, removed, element, node, before, after)
-    return changed, removed
+@dataclass(slots=True, eq=False)
+class Node:
+    """How the fields, keys or items of a value are owned.
+
+    Attributes:
+        fields: Of a struct: name to path element and what is there; None if that is not owned.
+        other: What is at every other key, or what every item is; None if nothing may be there.
+        is_list: Whether the value is a list.
+        keys: Fields that tell items apart, sorted; none for a set of scalars.
+        defaults: Of keys: their values where an item leaves them out.
+    """
+
+    fields: dict[str, tuple[str, Node] | None]
+    other: Node | None = None
+    is_list: bool = False
+    keys: tuple[str, ...] = ()
+    defaults: dict[str, object] | None = None
+
+    def at(self, key: str) -> tuple[str, Node] | None:
+        """The path element of a field or key and what is there; None if it is not owned."""
+        if key in self.fields:
+            return self.fields[key]
+        return (f"f:{key}", self.other) if self.other else None
+
+    def below(self, element: str) -> Node | None:
+        """The node at a path element; None if nothing is owned there."""
+        found = self.fields.get(element[2:])
+        return found[1] if found else self.other
+
+    def element(self, item: object) -> str:
+        """The path element of an item.
+
+        Raises:
+            FieldSetError: It has none, for want of a key or because it is no scalar.
+        """
+        if not self.keys:
+            if isinstance(item, dict | list | None):
+                raise FieldSetError(NOT_IN_SETS[type(item)])
+            return f"v:{as_json(item)}"
+        if not isinstance(item, dict):
+            raise FieldSetError("associative list with keys may not have non-map elements")
+        values = (self.defaults or {}) | {key: item[key] for key in self.keys if key in item}
+        for key in self.keys:
+            if key not in values:
+                raise FieldSetError(
+                    f'associative list with keys has an element that omits key field "{key}" '
+                    "(and doesn't have default value)"
+                )
+        return f"k:{as_json(values)}"
 
 
-def compare_into(
-    changed: FieldSet, removed: FieldSet, element: str, node: Node, before: Value, after: Value
-) -> None:
-    """Add to both sets what differs between two values at a path element."""
-    if after is ABSENT:
-        if before is not ABSENT:
-            removed[element] = everything(node, before)
-    elif before is ABSENT:
-        changed[element] = everything(node, after)
-    elif before != after:
-        more, less = differences(node, before, after)
-        if more is not None:
-            changed[element] = more
-        if less is not None:
-            removed[element] = less
+LEAF: Final = Node({})
+"""Owned as one: a scalar, or something atomic."""
+UNTYPED: Final = Node({})
+"""Of what has no type: an object is owned by its keys, anything else as one."""
+UNTYPED.other = UNTYPED
+
+
+@functools.cache
+def node_of(type_: Type, unowned: tuple[Path, ...] = ()) -> Node:
+    """The node of a type, without fields that are not owned, by names from here on."""
+    if isinstance(type_, Scalar):
+        return UNTYPED if type_ is Scalar.ANY else LEAF
+    if isinstance(type_, List):
+        return LEAF if type_.list_type in {ListType.ATOMIC, None} else node_of_list(type_)
+    if type_.is_atomic:
+        return LEAF
+    if isinstance(type_, Map):
+        return Node({}, node_of(type_.value))
+    node = Node({}, UNTYPED if type_.keeps_unknown else None)
+    for field in type_.fields:
+        inside = tuple(path[1:] for path in unowned if path[0] == field.name)
+        below = None if () in inside else (f"f:{field.name}", node_of(field.type, inside))
+        node.fields[field.name] = below
+    return node
+
+
+def node_of_list(list_: List) -> Node:
+    """The node of a list that is owned by its items."""
+    defaults: dict[str, object] = {}
+    known = list_.item.by_name if isinstance(list_.item, Struct) else {}
+    for field in (known[key] for key in list_.list_keys if key in known):
+        if field.default is not None:
+            defaults[field.name] = field.default
+        elif field.is_always_written and not field.is_pointer and isinstance(field.type, Scalar):
+            defaults[field.name] = zero_of(field.type)  # what Go writes where it is absent
+    keys = tuple(sorted(list_.list_keys))
+    return Node({}, node_of(list_.item), is_list=True, keys=keys, defaults=defaults)
+
+
+@functools.cache
+def empty(struct: Struct) -> Object:
+    """What Go writes for an object of this type in which nothing is set; not to be changed.
+
+    A creation is an update of it: so nobody owns a struct that is always there, or a zero value
+    that is always written.
+    """
+    return canonical(struct, {})
 
 
 def resolved(node: Node, *values: Value) -> Node:
@@ -90,65 +158,105 @@ def resolved(node: Node, *values: Value) -> Node:
     return node
 
 
+def parts(node: Node, value: Value) -> Iterator[tuple[Any, str, Node, Value]]:
+    """Key or index, path element, node and value of what is in a value.
+
+    The path element is "" for what is not owned.
+
+    Raises:
+        FieldSetError: An item of a list has no path element.
+    """
+    if node.is_list:
+        assert node.other
+        for index, item in enumerate(value):
+            yield index, node.element(item), node.other, item
+        return
+    for key, child in value.items():
+        element, below = node.at(key) or ("", LEAF)
+        yield key, element, below, child
+
+
 def everything(node: Node, value: Value) -> FieldSet:
     """The set of a value and all that is in it, itself included."""
+    found = fields_of(node, value, is_whole=True)
+    return {SELF: {}, **found} if found else {}
+
+
+def fields_of(node: Node, value: Value, *, is_whole: bool = False) -> FieldSet:
+    """The set of an applied value: its leaves, and the items and keys that are in it.
+
+    Named fields with fields of their own are not in it: who applies a field of a struct does not
+    own the struct.  Nor are lists owned by their items, empty ones included.  All of these are in
+    the set of a value that is whole.
+
+    Raises:
+        FieldSetError: An item of a list has no path element.
+    """
     node = resolved(node, value)
-    if not value or isinstance(node, Leaf):
-        return {}
-    result: FieldSet = {SELF: {}}
-    if isinstance(node, Branch):
-        for key, child in value.items():
-            if (found := node.at(key)) is not None:
-                result[found[0]] = everything(found[1], child)
+    result: FieldSet = {}
+    if node is LEAF or not value:
         return result
-    for item in value:
-        element = node.element(item)
+    for key, element, below, child in parts(node, value):
+        if not element:
+            continue
         # What is there twice is owned as one.
-        result[element] = {} if element in result else everything(node.item, item)
+        inside = {} if element in result else fields_of(below, child, is_whole=is_whole)
+        if is_whole or key not in node.fields:
+            if inside:
+                inside[SELF] = {}
+            result[element] = inside
+        elif inside or child is None or child == {} or resolved(below, child) is LEAF:
+            result[element] = inside
     return result
 
 
-def differences(node: Node, before: Value, after: Value) -> tuple[FieldSet | None, FieldSet | None]:
-    """What is added or modified between two values that are not equal, and what is removed."""
-    node = resolved(node, before, after)
-    if isinstance(node, Leaf) or not (before or after):
-        return {}, None
+def differences(node: Node, before: Value, after: Value) -> tuple[FieldSet, FieldSet]:
+    """What is added or modified between two values owned by their parts, and what is removed."""
     changed: FieldSet = {}
     removed: FieldSet = {}
-    if isinstance(node, Branch):
+    if not node.is_list:
         before, after = before or {}, after or {}
         for key in {**before, **after}:
-            if (found := node.at(key)) is not None:
-                old, new = before.get(key, ABSENT), after.get(key, ABSENT)
-                compare_into(changed, removed, found[0], found[1], old, new)
-    else:
-        compare_items(changed, removed, node, before or [], after or [])
-    return changed or None, removed or None
-
-
-def compare_items(
-    changed: FieldSet, removed: FieldSet, node: Items, before: list[Any], after: list[Any]
-) -> None:
-    """Add to both sets what differs between the items of two lists, their order apart."""
-    old, new = by_element(node, before), by_element(node, after)
-    for element in {**old, **new}:
-        olds, news = old.get(element, []), new.get(element, [])
-        if len(olds) <= 1 and len(news) <= 1:
-            one, other = (olds or [ABSENT])[0], (news or [ABSENT])[0]
-            compare_into(changed, removed, element, node.item, one, other)
-        elif olds != news:
+            old, new = before.get(key, ABSENT), after.get(key, ABSENT)
+            if old is not new and (found := node.at(key)):
+                compare(changed, removed, *found, old, new)
+        return changed, removed
+    assert node.other
+    olds, news = by_element(node, before or []), by_element(node, after or [])
+    for element in {**olds, **news}:
+        old, new = olds.get(element, [ABSENT]), news.get(element, [ABSENT])
+        if len(old) == len(new) == 1:
+            compare(changed, removed, element, node.other, old[0], new[0])
+        elif old != new:
             # Items that are not unique are owned as one.
-            if len(news) > 1:
-                changed[element] = {}
-            elif news:
-                changed[element] = everything(node.item, news[0])
-            if len(olds) > 1 and len(news) <= 1:
-                removed[element] = {}
-            elif len(olds) == 1:
-                removed[element] = everything(node.item, olds[0])
+            if new[0] is not ABSENT:
+                changed[element] = everything(node.other if len(new) == 1 else LEAF, new[0])
+            if old[0] is not ABSENT and (len(old) == 1 or len(new) == 1):
+                removed[element] = everything(node.other if len(old) == 1 else LEAF, old[0])
+    return changed, removed
 
 
-def by_element(node: Items, items: list[Any]) -> dict[str, list[Any]]:
+def compare(
+    changed: FieldSet, removed: FieldSet, element: str, node: Node, before: Value, after: Value
+) -> None:
+    """Add to both sets what differs between two values at a path element."""
+    if before == after:
+        return
+    if after is ABSENT:
+        removed[element] = everything(node, before)
+    elif before is ABSENT:
+        changed[element] = everything(node, after)
+    elif resolved(node, before, after) is LEAF or not (before or after):
+        changed[element] = {}
+    else:
+        more, less = differences(node, before, after)
+        if more:
+            changed[element] = more
+        if less:
+            removed[element] = less
+
+
+def by_element(node: Node, items: list[Any]) -> dict[str, list[Any]]:
     """The items by path element, in order; more than one only where keys are not unique."""
     result: dict[str, list[Any]] = {}
     for item in items:
@@ -156,86 +264,34 @@ def by_element(node: Items, items: list[Any]) -> dict[str, list[Any]]:
     return result
 
 
-def fields_of(node: Node, value: Value) -> FieldSet:
-    """The set of an applied value: its leaves, and the items and keys that are in it.
-
-    Named fields with fields of their own are not in it: who applies a field of a struct does not
-    own the struct.  Nor are lists owned by their items, empty ones included.
-
-    Raises:
-        FieldSetError: An item of a list has no path element.
-    """
-    result: FieldSet = {}
-    node = resolved(node, value)
-    if isinstance(node, Leaf) or not value:
-        return result
-    if isinstance(node, Items):
-        for item in value:
-            element = node.element(item)
-            # What is there twice is owned as one.
-            inside = {} if element in result else fields_of(node.item, item)
-            result[element] = {SELF: {}, **inside} if inside else {}
-        return result
-    for key, child in value.items():
-        if (found := node.at(key)) is None:
-            continue
-        element, below = found
-        inside = fields_of(below, child)
-        if key not in node.fields:
-            result[element] = {SELF: {}, **inside} if inside else {}
-        elif inside or child is None or child == {} or isinstance(resolved(below, child), Leaf):
-            result[element] = inside
-    return result
-
-
 def with_named_fields(node: Node, fields: FieldSet) -> FieldSet:
     """The set with all named fields that have members below them."""
     result: FieldSet = {}
     for element, inside in fields.items():
-        if element == SELF or not inside:
-            result[element] = inside
-            continue
-        is_named = isinstance(node, Branch) and element[2:] in node.fields
-        below = node_below(node, element)
-        result[element] = inside if below is None else with_named_fields(below, inside)
-        if is_named and SELF not in inside:
-            result[element] = {SELF: {}, **result[element]}
+        result[element] = inside
+        if inside and element != SELF:
+            if (below := node.below(element)) is not None:
+                result[element] = with_named_fields(below, inside)
+            if element[2:] in node.fields:
+                result[element] = {SELF: {}, **result[element]}
     return result
-
-
-def node_below(node: Node, element: str) -> Node | None:
-    """What is at a path element; None if nothing is owned there."""
-    if isinstance(node, Items):
-        return node.item
-    found = node.at(element[2:]) if isinstance(node, Branch) else None
-    return found[1] if found else None
 
 
 def without(node: Node, value: Value, unwanted: FieldSet) -> Value:
     """The value without what the set holds; null where nothing is left of it."""
     node = resolved(node, value)
-    if isinstance(node, Leaf):
+    if node is LEAF:
         return None if isinstance(value, dict | list) else value
     if not value:
         return None
-    if isinstance(node, Items):
-        items = []
-        for item in value:
-            below = unwanted.get(node.element(item))
-            if below is None:
-                items.append(item)
-            elif not is_member(below):
-                items.append(without(node.item, item, below))
-        return items or None
-    result = {}
-    for key, child in value.items():
-        found = node.at(key)
-        below = unwanted.get(found[0]) if found else None
-        if found is None or below is None:
-            result[key] = child
-        elif not is_member(below):
-            result[key] = without(found[1], child, below)
-    return result or None
+    left = {}
+    for key, element, below, child in parts(node, value):
+        gone = unwanted.get(element)
+        if gone is None:
+            left[key] = child
+        elif not is_member(gone):
+            left[key] = without(below, child, gone)
+    return (list(left.values()) if node.is_list else left) or None
 
 
 def merged(node: Node, live: Value, applied: Value) -> Value:
@@ -243,50 +299,44 @@ def merged(node: Node, live: Value, applied: Value) -> Value:
 
     Nothing is removed: an applied null or empty value says nothing about what the live one holds.
     """
-    if applied is ABSENT:
-        return live
     node = resolved(node, live, applied)
-    if live is ABSENT or isinstance(node, Leaf) or not (live or applied):
+    if live is ABSENT or node is LEAF or not (live or applied):
         return applied
-    if isinstance(node, Items):
+    if node.is_list:
         return merged_items(node, live or [], applied or [])
     result = dict(live or {})
     for key, child in (applied or {}).items():
-        if (found := node.at(key)) is not None:
+        if found := node.at(key):
             result[key] = merged(found[1], result.get(key, ABSENT), child)
     return result
 
 
-def merged_items(node: Items, live: list[Any], applied: list[Any]) -> list[Any]:
+def merged_items(node: Node, live: list[Any], applied: list[Any]) -> list[Any]:
     """The items of both lists: those applied in their new order, the others where they were.
 
     Where both lists have an item, the live items before it stay before it; the applied ones come
     right before it, or at the end.
     """
+    assert node.other
     new = {node.element(item): item for item in applied}
     old = by_element(node, live)
-    shared = [element for element in new if element in old]
-    shared.reverse()
-    waiting = list(reversed(new))
-    result = []
-
-    def take_to(last: str | None) -> None:
-        while waiting:
-            element = waiting.pop()
-            olds = old.get(element, [])
-            # Of items that are not unique, none can be told to be the one that is applied.
-            one = olds[0] if len(olds) == 1 else ABSENT
-            result.append(merged(node.item, one, new[element]))
-            if element == last:
-                return
-
-    for item in live:
-        element = node.element(item)
-        if element not in new:
+    order = list(new)
+    ends = {element: end for end, element in enumerate(order, 1)}
+    shared = iter([element for element in order if element in old])
+    result: list[Any] = []
+    placed, awaited = 0, next(shared, None)
+    for item in [*live, ABSENT]:
+        element = None if item is ABSENT else node.element(item)
+        if element is None or element == awaited:
+            end = ends[element] if element else len(order)
+            for each in order[placed:end]:
+                olds = old.get(each, [])
+                # Of items that are not unique, none can be told to be the one that is applied.
+                one = olds[0] if len(olds) == 1 else ABSENT
+                result.append(merged(node.other, one, new[each]))
+            placed, awaited = end, next(shared, None)
+        elif element not in new:
             result.append(item)
-        elif shared and element == shared[-1]:
-            take_to(shared.pop())
-    take_to(None)
     return result
 
 
@@ -309,3 +359,71 @@ def pruned(node: Node, value: Value, last: FieldSet, owned: FieldSet) -> Value:
     # What nobody owns stays, as long as the applier never owned it either.
     kept = with_named_fields(node, fields_of(node, smaller))
     return without(node, value, intersection(difference(all_fields, kept), last))
+
+
+def wrong_types(type_: Type, value: object, path: str = "") -> Iterator[str]:
+    """Everything in an applied value that does not fit its type, keys of items included.
+
+    What is applied never becomes a whole object of its own, so that no decoder reads it.
+
+    Source: structured-merge-diff v6, validation of typed values.
+    """
+    if value is None:
+        return
+    if isinstance(type_, Scalar):
+        if wrong := wrong_scalar(type_, value):
+            yield f"{path}: expected {wrong[0]}, got {wrong[1][:LONGEST_SHOWN]}"
+    elif isinstance(type_, List):
+        yield from wrong_items(type_, value, path)
+    elif not isinstance(value, dict):
+        yield f"{path}: expected map, got {boxed(value)[:LONGEST_SHOWN]}"
+    elif isinstance(type_, Map):
+        for key, child in value.items():
+            yield from wrong_types(type_.value, child, f"{path}.{key}")
+    else:
+        for key, child in value.items():
+            if field := type_.by_name.get(key):
+                yield from wrong_types(field.type, child, f"{path}.{key}")
+            elif not type_.keeps_unknown:
+                yield f"{path}.{key}: field not declared in schema"
+
+
+def wrong_scalar(scalar: Scalar, value: object) -> tuple[str, str] | None:
+    """What should be there instead of a value, and the value in Go's words; None if it fits."""
+    if scalar is Scalar.STRING:
+        found = f"&value.valueUnstructured{{Value:{source(value)}}}"
+        return None if isinstance(value, str) else ("string", found)
+    if scalar is Scalar.BOOLEAN:
+        return None if isinstance(value, bool) else ("boolean", boxed(value))
+    if scalar in {Scalar.INT32, Scalar.INT64}:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return None if is_number else ("numeric (int or float)", type_name(value))
+    is_checked = scalar not in {Scalar.ANY, Scalar.INT_OR_STRING}
+    return ("any scalar", boxed(value)) if is_checked and isinstance(value, dict | list) else None
+
+
+def boxed(value: object) -> str:
+    """A value in the struct that Go keeps it in."""
+    return f"&{{{printed(value)}}}"
+
+
+def wrong_items(list_: List, items: object, path: str) -> Iterator[str]:
+    """Everything in a list that does not fit, its items' keys included."""
+    if not isinstance(items, list):
+        yield f"{path}: expected list, got {boxed(items)[:LONGEST_SHOWN]}"
+        return
+    node = node_of(list_)
+    seen = set()
+    for position, item in enumerate(items):
+        shown = f"[{position}]"
+        if node is not LEAF:
+            try:
+                element = node.element(item)
+            except FieldSetError as error:
+                yield f"{path}: element {position}: {error}"
+                continue
+            shown = shown_element(element)
+            if element in seen:
+                yield f"{path}: duplicate entries for key {shown}"
+            seen.add(element)
+        yield from wrong_types(list_.item, item, f"{path}{shown}")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from hypothesis import strategies as st
+
+from apfproxy.apiserver.ownership.field_set import FieldSet, Path, union
 from apfproxy.apiserver.schema.shared_structs import OBJECT_META, TYPE_META
 from apfproxy.apiserver.schema.types import (
     Field,
@@ -13,6 +18,8 @@ from apfproxy.apiserver.schema.types import (
     pointer,
     required,
 )
+
+Object = dict[str, Any]
 
 VERSION = "example.com/v1"
 TIME = "2026-01-01T00:00:00Z"
@@ -64,7 +71,7 @@ THING = Struct(
 """Its objects have all fields that Go writes always: see `thing`."""
 
 
-def thing(**spec: object) -> dict[str, object]:
+def thing(**spec: object) -> Object:
     """An object in the canonical form."""
     return {
         "apiVersion": VERSION,
@@ -75,11 +82,51 @@ def thing(**spec: object) -> dict[str, object]:
     }
 
 
-def configuration(**spec: object) -> dict[str, object]:
+def configuration(**spec: object) -> Object:
     """A configuration to be applied."""
-    result: dict[str, object] = {
-        "apiVersion": VERSION,
-        "kind": "Thing",
-        "metadata": {"name": "one"},
-    }
+    result = {"apiVersion": VERSION, "kind": "Thing", "metadata": {"name": "one"}}
     return {**result, "spec": spec} if spec else result
+
+
+def of_paths(*paths: Path) -> FieldSet:
+    """The set of these paths."""
+    result: FieldSet = {}
+    for path in paths:
+        node: FieldSet = {}
+        for element in reversed(path):
+            node = {element: node}
+        result = union(result, node)
+    return result
+
+
+texts = st.sampled_from(["", "a", "b", "c"])
+ports = st.lists(
+    st.fixed_dictionaries(
+        {"port": st.integers(1, 3)},
+        optional={
+            "protocol": st.sampled_from(["TCP", "UDP"]),
+            "name": texts,
+            "ready": st.booleans(),
+            "tags": st.lists(texts, unique=True, max_size=2),
+        },
+    ),
+    unique_by=lambda port: (port["port"], port.get("protocol", "TCP")),
+    max_size=3,
+)
+pairs = st.fixed_dictionaries({}, optional={"left": texts, "right": texts})
+maps = st.dictionaries(texts, texts, max_size=2)
+specs = st.fixed_dictionaries(
+    {},
+    optional={
+        "size": st.integers(0, 2),
+        "title": texts,
+        "always": pairs,
+        "maybe": st.none() | pairs,
+        "limits": maps,
+        "groups": st.dictionaries(texts, pairs, max_size=2),
+        "choices": maps,
+        "words": st.lists(texts, max_size=2),
+        "names": st.lists(texts, unique=True, max_size=3),
+        "ports": ports,
+    },
+)

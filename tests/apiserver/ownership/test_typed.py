@@ -1,454 +1,317 @@
-"""Tests of comparing, merging and cutting objects by how they are owned."""
+"""Tests of comparing, merging, cutting and checking objects by how they are owned."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from apfproxy.apiserver.ownership.field_set import FieldSet, difference, of_paths, paths
-from apfproxy.apiserver.ownership.structure import node_of, structure
+from apfproxy.apiserver.ownership.field_set import (
+    FieldSet,
+    FieldSetError,
+    difference,
+    paths,
+    shown,
+    union,
+)
 from apfproxy.apiserver.ownership.typed import (
-    ABSENT,
-    STRIPPED,
-    compare_objects,
+    LEAF,
+    UNTYPED,
+    differences,
     everything,
     fields_of,
     merged,
+    node_of,
     pruned,
     with_named_fields,
     without,
+    wrong_types,
 )
-from tests.apiserver.ownership.schemas import SPEC, THING, thing
+from apfproxy.apiserver.schema.types import Field, List, ListType, Map, Scalar, Struct, required
+from tests.apiserver.ownership.schemas import SPEC, THING, Object, configuration, specs, thing
 
 NODE = node_of(SPEC)
-TCP = {"port": 80, "protocol": "TCP"}
-UDP = {"port": 80, "protocol": "UDP"}
 TCP_ELEMENT = 'k:{"port":80,"protocol":"TCP"}'
 UDP_ELEMENT = 'k:{"port":80,"protocol":"UDP"}'
-
-texts = st.sampled_from(["", "a", "b", "c"])
-ports = st.lists(
-    st.fixed_dictionaries(
-        {"port": st.integers(1, 3)},
-        optional={
-            "protocol": st.sampled_from(["TCP", "UDP"]),
-            "name": texts,
-            "ready": st.booleans(),
-            "tags": st.lists(texts, unique=True, max_size=2),
-        },
-    ),
-    unique_by=lambda port: (port["port"], port.get("protocol", "TCP")),
-    max_size=3,
-)
-pairs = st.fixed_dictionaries({}, optional={"left": texts, "right": texts})
-maps = st.dictionaries(texts, texts, max_size=2)
-specs = st.fixed_dictionaries(
-    {},
-    optional={
-        "size": st.integers(0, 2),
-        "title": texts,
-        "always": pairs,
-        "maybe": st.none() | pairs,
-        "limits": maps,
-        "groups": st.dictionaries(texts, pairs, max_size=2),
-        "choices": maps,
-        "words": st.lists(texts, max_size=2),
-        "names": st.lists(texts, unique=True, max_size=3),
-        "ports": st.none() | ports,
-    },
-)
+ABBREVIATIONS = {
+    '[port=80,protocol="TCP"]': "[TCP]",
+    '[port=80,protocol="UDP"]': "[UDP]",
+    "associative list without keys has an element that's an explicit null": "no scalar",
+    ".ports[TCP] .ports[TCP].port .ports[TCP].protocol": ".ports<TCP>",
+}
+LONG = {"TCP": "{port: 80, protocol: TCP}", "UDP": "{port: 80, protocol: UDP}"}
 
 
-def compared(old: dict[str, Any], new: dict[str, Any]) -> tuple[FieldSet, FieldSet]:
-    """What differs between two specs."""
-    changed, removed = compare_objects(structure(THING), thing(**old), thing(**new), STRIPPED)
-    return changed.get("f:spec", {}), removed.get("f:spec", {})
+def rows(table: str) -> list[Any]:
+    """The cases of a table: a line a case, of which the first column is its name."""
+    lines = [[cell.strip() for cell in line.split("|")] for line in table.strip().splitlines()]
+    return [pytest.param(*cells, id=name.replace(" ", "-")) for name, *cells in lines]
+
+
+def read(cell: str) -> Any:  # noqa: ANN401  JSON
+    """The value of a cell in YAML, with `<TCP>` and `<UDP>` for two ports."""
+    for name, text in LONG.items():
+        cell = cell.replace(f"<{name}>", text).replace(f"<{name}", text[:-1])
+    return msgspec.yaml.decode(cell)
+
+
+def abbreviated(text: str) -> str:
+    """The text with short names for the two ports, and for the paths of the whole of one."""
+    for long, short in ABBREVIATIONS.items():
+        text = text.replace(long, short)
+    return text
+
+
+def told(fields: FieldSet) -> str:
+    """The paths of a set, sorted."""
+    return abbreviated(" ".join(sorted(map(shown, paths(fields)))))
+
+
+def node_of_set(text: str) -> FieldSet:
+    """The set of applied values that has these leaves, as YAML."""
+    return fields_of(NODE, read(text))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "changed", "removed"),
-    [
-        pytest.param({}, {}, {}, {}, id="nothing"),
-        pytest.param({"size": 1}, {"size": 2}, {"f:size": {}}, {}, id="modified-scalar"),
-        pytest.param({}, {"title": "a"}, {"f:title": {}}, {}, id="added-scalar"),
-        pytest.param({"title": "a"}, {}, {}, {"f:title": {}}, id="removed-scalar"),
-        pytest.param({}, {"when": None}, {"f:when": {}}, {}, id="added-null"),
-        pytest.param(
-            {}, {"always": {"left": "a"}}, {"f:always": {"f:left": {}}}, {}, id="struct-was-there"
-        ),
-        pytest.param(
-            {},
-            {"maybe": {"left": "a"}},
-            {"f:maybe": {".": {}, "f:left": {}}},
-            {},
-            id="struct-was-not-there",
-        ),
-        pytest.param({}, {"maybe": {}}, {"f:maybe": {}}, {}, id="empty-struct"),
-        pytest.param({"maybe": None}, {"maybe": {}}, {"f:maybe": {}}, {}, id="null-to-empty"),
-        pytest.param(
-            {"whole": {"a": "b"}}, {"whole": {"a": "c"}}, {"f:whole": {}}, {}, id="atomic-struct"
-        ),
-        pytest.param(
-            {"limits": {"a": "1", "b": "1"}},
-            {"limits": {"b": "2", "c": "1"}},
-            {"f:limits": {"f:b": {}, "f:c": {}}},
-            {"f:limits": {"f:a": {}}},
-            id="map",
-        ),
-        pytest.param(
-            {}, {"groups": {"x": {}}}, {"f:groups": {".": {}, "f:x": {}}}, {}, id="map-of-structs"
-        ),
-        pytest.param(
-            {"choices": {"a": "1"}}, {"choices": {}}, {"f:choices": {}}, {}, id="atomic-map"
-        ),
-        pytest.param({"words": ["a"]}, {"words": ["b"]}, {"f:words": {}}, {}, id="atomic-list"),
-        pytest.param(
-            {"names": ["a", "b"]},
-            {"names": ["c", "b"]},
-            {"f:names": {'v:"c"': {}}},
-            {"f:names": {'v:"a"': {}}},
-            id="set",
-        ),
-        pytest.param({"names": ["a", "b"]}, {"names": ["b", "a"]}, {}, {}, id="order-of-a-set"),
-        pytest.param(
-            {"ports": None},
-            {"ports": [TCP]},
-            {"f:ports": {TCP_ELEMENT: {".": {}, "f:port": {}, "f:protocol": {}}}},
-            {},
-            id="items-for-null",
-        ),
-        pytest.param(
-            {"ports": [{**TCP, "name": "a"}, UDP]},
-            {"ports": [{**TCP, "name": "b"}]},
-            {"f:ports": {TCP_ELEMENT: {"f:name": {}}}},
-            {"f:ports": {UDP_ELEMENT: {".": {}, "f:port": {}, "f:protocol": {}}}},
-            id="items",
-        ),
-        pytest.param(
-            {"names": ["a", "a", "b"]},
-            {"names": ["a", "a"]},
-            {},
-            {"f:names": {'v:"b"': {}}},
-            id="twice-as-before",
-        ),
-        pytest.param(
-            {"names": ["a", "a"]},
-            {"names": ["a", "a", "a"]},
-            {"f:names": {'v:"a"': {}}},
-            {},
-            id="twice-to-thrice",
-        ),
-        pytest.param(
-            {"ports": [TCP, TCP]},
-            {"ports": [TCP]},
-            {"f:ports": {TCP_ELEMENT: {".": {}, "f:port": {}, "f:protocol": {}}}},
-            {"f:ports": {TCP_ELEMENT: {}}},
-            id="twice-to-once",
-        ),
-        pytest.param(
-            {"names": ["a", "a", "b"]},
-            {"names": ["b"]},
-            {},
-            {"f:names": {'v:"a"': {}}},
-            id="twice-to-none",
-        ),
-        pytest.param(
-            {"ports": [TCP]},
-            {"ports": [TCP, TCP]},
-            {"f:ports": {TCP_ELEMENT: {}}},
-            {"f:ports": {TCP_ELEMENT: {".": {}, "f:port": {}, "f:protocol": {}}}},
-            id="once-to-twice",
-        ),
-        pytest.param(
-            {"names": ["b"]},
-            {"names": ["a", "a", "b"]},
-            {"f:names": {'v:"a"': {}}},
-            {},
-            id="none-to-twice",
-        ),
-        pytest.param(
-            {}, {"names": ["a", "a"]}, {"f:names": {".": {}, 'v:"a"': {}}}, {}, id="new-list-twice"
-        ),
-        pytest.param(
-            {"limits": {"a": "1"}},
-            {"bogus": 1},
-            {},
-            {"f:limits": {".": {}, "f:a": {}}},
-            id="unknown-fields-do-not-count",
-        ),
-        pytest.param(
-            {"any": {"a": 1, "b": [1], "c": {"d": 1}}},
-            {"any": {"a": 2, "b": [1, 2], "e": {"f": {}}}},
-            {"f:any": {"f:a": {}, "f:b": {}, "f:e": {".": {}, "f:f": {}}}},
-            {"f:any": {"f:c": {".": {}, "f:d": {}}}},
-            id="without-a-type",
-        ),
-        pytest.param({"any": 1}, {"any": {"a": 1}}, {"f:any": {}}, {}, id="object-for-a-number"),
-    ],
+    rows("""
+nothing            | {}              | {}                         | |
+modified           | {size: 1}       | {size: 2}                  | .size |
+added              | {}              | {title: a}                 | .title |
+removed            | {title: a}      | {}                         | | .title
+null               | {}              | {when: null}               | .when |
+struct there       | {always: {}}    | {always: {left: a}}        | .always.left |
+new struct         | {}              | {maybe: {left: a}}         | .maybe .maybe.left |
+empty struct       | {}              | {maybe: {}}                | .maybe |
+null to empty      | {maybe: null}   | {maybe: {}}                | .maybe |
+atomic struct      | {whole: {a: b}} | {whole: {a: c}}            | .whole |
+map | {limits: {a: 1, b: 1}} | {limits: {b: 2, c: 1}} | .limits.b .limits.c | .limits.a
+map of structs     | {}              | {groups: {x: {}}}          | .groups .groups.x |
+atomic map         | {choices: {a: 1}} | {choices: {}}            | .choices |
+atomic list        | {words: [a]}    | {words: [b]}               | .words |
+set                | {names: [a, b]} | {names: [c, b]}            | .names[="c"] | .names[="a"]
+order of a set     | {names: [a, b]} | {names: [b, a]}            | |
+items for null     | {ports: null}   | {ports: [<TCP>]} | .ports<TCP> |
+item changed       | {ports: [<TCP, name: a}]} | {ports: [<TCP, name: b}]} | .ports[TCP].name |
+item gone          | {ports: [<TCP>]} | {ports: []} | | .ports<TCP>
+twice as before    | {names: [a, a, b]} | {names: [a, a]}         | | .names[="b"]
+twice to thrice    | {names: [a, a]} | {names: [a, a, a]}         | .names[="a"] |
+twice to once      | {ports: [<TCP>, <TCP>]} | {ports: [<TCP>]} | .ports<TCP> | .ports[TCP]
+once to twice      | {ports: [<TCP>]} | {ports: [<TCP>, <TCP>]} | .ports[TCP] | .ports<TCP>
+twice to none      | {names: [a, a, b]} | {names: [b]}            | | .names[="a"]
+none to twice      | {names: [b]}    | {names: [a, a, b]}         | .names[="a"] |
+new list twice     | {}              | {names: [a, a]}            | .names .names[="a"] |
+unknown            | {}              | {bogus: 1, maybe: {x: 1}}  | .maybe |
+unknown below      | {maybe: {x: 1}} | {maybe: {x: 2}}            | |
+without a type | {any: {a: 1, c: {d: 1}}} | {any: {a: 2, e: {}}} | .any.a .any.e | .any.c .any.c.d
+object for number  | {any: 1}        | {any: {a: 1}}              | .any |
+"""),
 )
 def test_differences_are_those_of_kubernetes(
-    old: dict[str, Any], new: dict[str, Any], changed: FieldSet, removed: FieldSet
+    old: str, new: str, changed: str, removed: str
 ) -> None:
     """Leaves, items and keys are compared one by one; what is new or gone counts with all in it."""
-    assert (changed, removed) == compared(old, new)
-
-
-def test_unknown_fields_are_owned_by_nobody() -> None:
-    """What the description does not have is passed over, wherever it is."""
-    bogus = {"maybe": {"bogus": 1}}
-
-    assert ({"f:maybe": {".": {}}}, {}) == compared({}, bogus)
-    assert ({}, {}) == compared(bogus, {"maybe": {"bogus": 2}})
-    assert {} == fields_of(NODE, {"bogus": 1})
-
-
-def test_metadata_that_the_server_sets_does_not_count() -> None:
-    """Nobody owns names, identity or versions."""
-    old, new = thing(), thing()
-    new["metadata"] = {"name": "two", "uid": "u", "labels": {"a": "b"}, "generation": 4}
-
-    assert ({"f:metadata": {"f:labels": {".": {}, "f:a": {}}}}, {}) == compare_objects(
-        structure(THING), old, new, STRIPPED
-    )
-
-
-def test_an_object_may_have_no_metadata() -> None:
-    """Metadata that is missing or null is empty."""
-    one, other = thing(size=1), {**thing(size=1), "metadata": None}
-    del one["metadata"], one["status"], other["status"]
-
-    assert ({}, {}) == compare_objects(structure(THING), one, other, STRIPPED)
-
-
-def test_what_does_not_count_is_left_out() -> None:
-    """Fields of the root can be passed over."""
-    assert ({}, {}) == compare_objects(
-        structure(THING), thing(), thing(size=1), frozenset({"spec", "metadata"})
-    )
+    assert (changed, removed) == tuple(map(told, differences(NODE, read(old), read(new))))
 
 
 @given(specs, specs)
-def test_differences_are_in_one_of_the_objects(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_differences_are_in_one_of_the_objects(old: Object, new: Object) -> None:
     """What is added or modified is in the new object, what is removed in the old one."""
-    changed, removed = compared(old, new)
+    changed, removed = differences(NODE, old, new)
 
-    assert {} == difference(changed, everything(NODE, thing(**new)["spec"]))
-    assert {} == difference(removed, everything(NODE, thing(**old)["spec"]))
+    assert {} == difference(changed, everything(NODE, new))
+    assert {} == difference(removed, everything(NODE, old))
+    assert ({}, {}) == differences(NODE, old, copy.deepcopy(old))
 
 
-@given(specs)
-def test_an_object_differs_not_from_itself(spec: dict[str, Any]) -> None:
-    """There is nothing between an object and its copy."""
-    assert ({}, {}) == compared(spec, copy.deepcopy(spec))
+def test_fields_that_nobody_owns_do_not_count() -> None:
+    """A node can leave fields out, at the root and below."""
+    node = node_of(THING, (("kind",), ("spec", "size"), ("spec", "x"), ("metadata",)))
+    new = {**thing(size=1, title="a"), "metadata": {"name": "two"}, "kind": "x"}
+
+    assert (".spec.title", "") == tuple(map(told, differences(node, thing(), new)))
 
 
 @pytest.mark.parametrize(
     ("spec", "expected"),
-    [
-        pytest.param({"size": 1}, {"f:size": {}}, id="scalar"),
-        pytest.param({"size": None}, {"f:size": {}}, id="null"),
-        pytest.param({"always": {"left": "a"}}, {"f:always": {"f:left": {}}}, id="struct"),
-        pytest.param({"always": {}}, {"f:always": {}}, id="empty-struct"),
-        pytest.param({"always": None}, {"f:always": {}}, id="null-struct"),
-        pytest.param({"words": []}, {"f:words": {}}, id="empty-atomic-list"),
-        pytest.param({"names": []}, {}, id="empty-set"),
-        pytest.param({"names": None}, {"f:names": {}}, id="null-set"),
-        pytest.param({"names": ["a", "a"]}, {"f:names": {'v:"a"': {}}}, id="twice"),
-        pytest.param({"limits": {"a": "1"}}, {"f:limits": {"f:a": {}}}, id="map"),
-        pytest.param(
-            {"groups": {"a": {"left": "x"}, "b": {}}},
-            {"f:groups": {"f:a": {".": {}, "f:left": {}}, "f:b": {}}},
-            id="map-of-structs",
-        ),
-        pytest.param(
-            {"ports": [{"port": 80, "tags": []}]},
-            {"f:ports": {TCP_ELEMENT: {".": {}, "f:port": {}}}},
-            id="items",
-        ),
-        pytest.param({"any": [1]}, {"f:any": {}}, id="list-without-a-type"),
-        pytest.param(
-            {"any": {"a": {"b": [1]}, "c": 0}},
-            {"f:any": {"f:a": {".": {}, "f:b": {}}, "f:c": {}}},
-            id="without-a-type",
-        ),
-    ],
+    rows("""
+scalars        | {size: 1, isOn: null}         | .isOn .size
+struct         | {always: {left: a}}           | .always.left
+empty struct   | {always: {}, maybe: null}     | .always .maybe
+atomic list    | {words: []}                   | .words
+sets           | {names: []}                   |
+null set       | {names: null}                 | .names
+twice          | {names: [a, a]}               | .names[="a"]
+map            | {limits: {a: 1}}              | .limits.a
+map of structs | {groups: {a: {left: x}, b: {}}} | .groups.a .groups.a.left .groups.b
+items          | {ports: [{port: 80, tags: []}]} | .ports[TCP] .ports[TCP].port
+untyped list   | {any: [1]}                    | .any
+untyped        | {any: {a: {b: [1]}, c: 0}}    | .any.a .any.a.b .any.c
+unknown        | {bogus: 1}                    |
+"""),
 )
-def test_applied_fields_are_those_of_kubernetes(spec: dict[str, Any], expected: FieldSet) -> None:
+def test_applied_fields_are_those_of_kubernetes(spec: str, expected: str) -> None:
     """Leaves, items and keys are owned; structs and lists are so only by what is in them."""
-    assert expected == fields_of(NODE, spec)
+    assert expected == told(node_of_set(spec))
 
 
 def test_named_fields_are_added_to_a_set() -> None:
     """Structs, maps and lists are members when something in them is; map keys are not."""
-    fields = of_paths(
-        ("f:groups", "f:x", "f:left"),
-        ("f:ports", TCP_ELEMENT, "f:tags", 'v:"a"'),
-        ("f:maybe",),
-        ("f:maybe", "f:left"),
-        ("f:bogus", "f:x"),
-        ("f:size", "f:x", "f:y"),
-    )
-    named = of_paths(("f:groups",), ("f:ports",), ("f:ports", TCP_ELEMENT, "f:tags"), ("f:size",))
+    fields: FieldSet = {
+        "f:groups": {"f:x": {"f:left": {}}},
+        "f:ports": {TCP_ELEMENT: {"f:tags": {'v:"a"': {}}}},
+        "f:maybe": {".": {}, "f:left": {}},
+        "f:bogus": {"f:x": {}},
+        "f:size": {"f:x": {}},
+    }
+    added = difference(with_named_fields(NODE, fields), fields)
 
-    assert {*paths(fields), *paths(named)} == set(paths(with_named_fields(NODE, fields)))
+    assert ".groups .ports .ports[TCP].tags .size" == told(added)
 
 
 @pytest.mark.parametrize(
     ("spec", "unwanted", "expected"),
-    [
-        pytest.param({"size": 1, "title": "a"}, [("f:size",)], {"title": "a"}, id="scalar"),
-        pytest.param({"size": 1}, [("f:size",)], None, id="nothing-left"),
-        pytest.param(
-            {"size": 1, "always": {"left": "a"}},
-            [("f:always", "f:left")],
-            {"size": 1, "always": None},
-            id="nothing-left-below",
-        ),
-        pytest.param(
-            {"size": 1, "limits": {}},
-            [("f:limits", "f:a")],
-            {"size": 1, "limits": None},
-            id="empty",
-        ),
-        pytest.param(
-            {"names": ["a", "b"]}, [("f:names", 'v:"a"')], {"names": ["b"]}, id="item-of-a-set"
-        ),
-        pytest.param(
-            {"ports": [{**TCP, "name": "a"}, UDP]},
-            [("f:ports", TCP_ELEMENT, "f:name")],
-            {"ports": [TCP, UDP]},
-            id="field-of-an-item",
-        ),
-        pytest.param({"ports": [TCP]}, [("f:ports", TCP_ELEMENT)], {"ports": None}, id="last-item"),
-        pytest.param(
-            {"size": 1, "words": ["a"]},
-            [("f:size", "f:x"), ("f:words", "i:0")],
-            {"size": 1, "words": None},
-            id="below-leaves",
-        ),
-        pytest.param({"bogus": 1}, [("f:bogus",)], {"bogus": 1}, id="unknown"),
-        pytest.param(
-            {"any": {"a": {"b": 1}, "c": [1]}},
-            [("f:any", "f:a", "f:b")],
-            {"any": {"a": None, "c": [1]}},
-            id="without-a-type",
-        ),
-    ],
+    rows("""
+scalar        | {size: 1, title: a}                  | {size: 1} | {title: a}
+nothing left  | {size: 1}                            | {size: 1} | null
+below         | {size: 1, always: {left: a}}         | {always: {left: a}} | {size: 1, always: null}
+empty         | {size: 1, limits: {}}                | {limits: {a: 1}} | {size: 1, limits: null}
+item of a set | {names: [a, b]}                      | {names: [a]} | {names: [b]}
+untyped       | {any: {a: {b: 1}, c: [1]}}           | {any: {a: {b: 1}}} | {any: {c: [1]}}
+last item     | {ports: [<TCP>]}                     | {ports: [<TCP>]} | {ports: null}
+unknown       | {bogus: 1}                           | {bogus: 1} | {bogus: 1}
+"""),
 )
-def test_cutting_leaves_the_rest(
-    spec: dict[str, Any], unwanted: list[tuple[str, ...]], expected: object
-) -> None:
+def test_cutting_leaves_the_rest(spec: str, unwanted: str, expected: str) -> None:
     """Members of the set go with all that is in them."""
-    assert expected == without(NODE, spec, of_paths(*unwanted))
+    assert read(expected) == without(NODE, read(spec), node_of_set(unwanted))
+
+
+def test_below_leaves_nothing_can_be_cut() -> None:
+    """Clients may claim to own what is in a leaf, or a field of an item alone."""
+    unwanted: FieldSet = {
+        "f:size": {"f:x": {}},
+        "f:words": {"i:0": {}},
+        "f:ports": {TCP_ELEMENT: {"f:name": {}}},
+        "f:any": {"f:a": {"f:b": {}}},
+    }
+    spec = read("{size: 1, words: [a], ports: [<TCP, name: a}], any: {a: {b: 1}}}")
+
+    expected = read("{size: 1, words: null, ports: [<TCP>], any: {a: null}}")
+    assert expected == without(NODE, spec, unwanted)
 
 
 @pytest.mark.parametrize(
     ("live", "applied", "expected"),
-    [
-        pytest.param({"size": 1}, {"size": 2}, {"size": 2}, id="scalar"),
-        pytest.param({"size": 1}, {"title": "a"}, {"size": 1, "title": "a"}, id="added"),
-        pytest.param({"limits": {"a": "1"}}, {"limits": None}, {"limits": {"a": "1"}}, id="null"),
-        pytest.param({"limits": None}, {"limits": {}}, {"limits": {}}, id="empty-for-null"),
-        pytest.param(
-            {"limits": {"a": "1"}},
-            {"limits": {"b": "2"}},
-            {"limits": {"a": "1", "b": "2"}},
-            id="map",
-        ),
-        pytest.param({"words": ["a"]}, {"words": ["b"]}, {"words": ["b"]}, id="atomic-list"),
-        pytest.param(
-            {"ports": [{**TCP, "name": "a"}, UDP]},
-            {"ports": [{**TCP, "ready": True}]},
-            {"ports": [{**TCP, "name": "a", "ready": True}, UDP]},
-            id="items",
-        ),
-        pytest.param({"ports": None}, {"ports": [TCP]}, {"ports": [TCP]}, id="items-for-null"),
-        pytest.param({"names": ["a"]}, {"names": None}, {"names": ["a"]}, id="null-for-items"),
-        pytest.param({"size": 1}, {"bogus": 1}, {"size": 1}, id="unknown"),
-        pytest.param(
-            {"any": {"a": 1, "b": {"c": 1}, "d": {"e": 1}}},
-            {"any": {"b": {"f": 1}, "d": [1]}},
-            {"any": {"a": 1, "b": {"c": 1, "f": 1}, "d": [1]}},
-            id="without-a-type",
-        ),
-    ],
+    rows("""
+scalar         | {size: 1, title: a}     | {size: 2}             | {size: 2, title: a}
+null           | {limits: {a: 1}}        | {limits: null}        | {limits: {a: 1}}
+empty for null | {limits: null}          | {limits: {}}          | {limits: {}}
+map            | {limits: {a: 1}}        | {limits: {b: 2}}      | {limits: {a: 1, b: 2}}
+atomic list    | {words: [a]}            | {words: [b]}          | {words: [b]}
+items          | {ports: [<TCP>, <UDP>]} | {ports: [<TCP, x: 1}]} | {ports: [<TCP>, <UDP>]}
+items for null | {ports: null}           | {ports: [<TCP>]}      | {ports: [<TCP>]}
+null for items | {names: [a]}            | {names: null}         | {names: [a]}
+unknown        | {size: 1}               | {bogus: 1}            | {size: 1}
+untyped        | {any: {a: 1, d: {e: 1}}} | {any: {b: 1, d: [1]}} | {any: {a: 1, b: 1, d: [1]}}
+no item        | {names: [a, b, c]}      | {names: []}           | {names: [a, b, c]}
+new order      | {names: [a, b, c]}      | {names: [c, b, a]}    | {names: [c, b, a]}
+last           | {names: [a, b]}         | {names: [d]}          | {names: [a, b, d]}
+after live     | {names: [a, b, c]}      | {names: [b, x, d]}    | {names: [a, b, c, x, d]}
+before next    | {names: [a, b, c]}      | {names: [x, b]}       | {names: [a, x, b, c]}
+others stay    | {names: [a, b, x]}      | {names: [b, a, y]}    | {names: [b, x, a, y]}
+nothing live   | {names: []}             | {names: [a, b]}       | {names: [a, b]}
+twice to once  | {names: [a, a, b]}      | {names: [a]}          | {names: [a, b]}
+twice stays    | {names: [a, a, b]}      | {names: [b]}          | {names: [a, a, b]}
+"""),
 )
-def test_merging_keeps_what_is_not_applied(
-    live: dict[str, Any], applied: dict[str, Any], expected: dict[str, Any]
-) -> None:
-    """Leaves are replaced; maps and lists that are owned by their items are merged."""
-    assert expected == merged(NODE, live, applied)
-
-
-@pytest.mark.parametrize(
-    ("live", "applied", "expected"),
-    [
-        pytest.param("abc", "", "abc", id="nothing-applied"),
-        pytest.param("abc", "cba", "cba", id="new-order"),
-        pytest.param("abc", "d", "abcd", id="new-item-last"),
-        pytest.param("abc", "bxd", "abcxd", id="new-items-after-what-is-live"),
-        pytest.param("abc", "xb", "axbc", id="new-items-before-what-follows-them"),
-        pytest.param("abx", "bay", "bxay", id="others-stay-where-they-were"),
-        pytest.param("", "ab", "ab", id="nothing-live"),
-        pytest.param("aab", "a", "ab", id="twice-becomes-once"),
-        pytest.param("aab", "b", "aab", id="twice-stays"),
-    ],
-)
-def test_merged_items_keep_the_order_applied(live: str, applied: str, expected: str) -> None:
-    """Items that are applied come in their order, the others stay where they were."""
-    result = merged(NODE, {"names": list(live)}, {"names": list(applied)})
-
-    assert list(expected) == result["names"]
+def test_merging_keeps_what_is_not_applied(live: str, applied: str, expected: str) -> None:
+    """Leaves are replaced; maps and items are merged, items in the order applied."""
+    assert read(expected) == merged(NODE, read(live), read(applied))
 
 
 @given(specs, specs)
-def test_what_is_merged_has_all_of_both(live: dict[str, Any], applied: dict[str, Any]) -> None:
-    """Nothing that is owned on either side is lost, and merging again changes nothing."""
+def test_what_is_merged_has_all_of_both(live: Object, applied: Object) -> None:
+    """Nothing that is applied is lost, and merging again changes nothing."""
     result = merged(NODE, live, applied)
-    fields = fields_of(NODE, result)
+    fields = with_named_fields(NODE, fields_of(NODE, result))
 
-    assert {} == difference(fields_of(NODE, applied), with_named_fields(NODE, fields))
+    assert {} == difference(fields_of(NODE, applied), fields)
     assert result == merged(NODE, result, applied)
-    assert merged(NODE, live, ABSENT) is live
 
 
 def test_pruning_takes_only_what_nobody_owns() -> None:
     """What was applied before goes; what others own stays, and so does what nobody ever owned."""
-    value = {
-        "size": 1,
-        "title": "kept",
-        "limits": {"mine": "1", "theirs": "2", "nobody": "3"},
-        "ports": [TCP, {**UDP, "name": "theirs", "ready": True}],
-    }
-    last = of_paths(
-        ("f:size",),
-        ("f:limits", "f:mine"),
-        ("f:limits", "f:theirs"),
-        ("f:ports", TCP_ELEMENT),
-        ("f:ports", UDP_ELEMENT),
-        ("f:ports", UDP_ELEMENT, "f:ready"),
-    )
-    owned = of_paths(
-        ("f:limits", "f:theirs"),
-        ("f:ports", UDP_ELEMENT),
-        ("f:ports", UDP_ELEMENT, "f:port"),
-        ("f:ports", UDP_ELEMENT, "f:protocol"),
-        ("f:ports", UDP_ELEMENT, "f:name"),
-    )
+    value = read("{size: 1, title: a, limits: {x: 1, y: 2, z: 3}, ports: [<TCP>, <UDP, name: n}]}")
+    last = node_of_set("{size: 1, limits: {x: 1, y: 2}}")
+    last["f:ports"] = {TCP_ELEMENT: {}, UDP_ELEMENT: {".": {}, "f:ready": {}}}
+    owned = node_of_set("{limits: {y: 2}, ports: [<UDP, name: n}]}")
 
-    assert {
-        "title": "kept",
-        "limits": {"theirs": "2", "nobody": "3"},
-        "ports": [{**UDP, "name": "theirs"}],
-    } == pruned(NODE, value, last, owned)
+    expected = read("{title: a, limits: {y: 2, z: 3}, ports: [<UDP, name: n}]}")
+    assert expected == pruned(NODE, value, last, owned)
+    assert value is pruned(NODE, value, last, union(last, owned))
 
 
-def test_pruning_nothing_gives_the_value_itself() -> None:
-    """Who still applies all that he applied before removes nothing."""
-    value = {"size": 1}
+ITEM = Struct("Item", (required("key", Scalar.INT32), Field("other", Scalar.STRING)))
+PORTS = node_of(SPEC.by_name["ports"].type)
 
-    assert value is pruned(NODE, value, {"f:size": {}}, {"f:size": {}, "f:title": {}})
+
+def test_nodes_follow_types() -> None:
+    """Atomic types are leaves; what a struct keeps of unknown fields is owned by keys."""
+    open_struct = Struct("A", (Field("a", Scalar.STRING),), keeps_unknown=True)
+    node = node_of(open_struct)
+    assert [] == list(wrong_types(open_struct, {"b": 1}))
+    keyed = node_of(List(ITEM, ListType.MAP, ("key",)))
+
+    assert [LEAF] * 2 == [node_of(List(ITEM, None)), node_of(Struct("A", (), is_atomic=True))]
+    assert [("f:a", LEAF), ("f:b", UNTYPED)] == [node.at("a"), node.at("b")]
+    assert UNTYPED is UNTYPED.below("f:x")
+    assert 'k:{"key":0}' == keyed.element({"other": "x"})
+    assert ['k:{"port":80,"protocol":"TCP"}'] == [PORTS.element({"port": 80, "name": "x"})]
+    assert [""] == [told(fields_of(node_of(open_struct, (("b",), ("a",))), {"a": "x"}))]
+
+
+@pytest.mark.parametrize(
+    ("list_", "item", "message"),
+    [
+        pytest.param(SPEC.by_name["ports"].type, {}, 'omits key field "port"', id="no-key"),
+        pytest.param(SPEC.by_name["ports"].type, 1, "may not have non-map", id="no-map"),
+        pytest.param(List(Scalar.ANY, ListType.SET), {}, "that's a map type", id="map-in-set"),
+        pytest.param(List(Scalar.ANY, ListType.SET), None, "an explicit null", id="null-in-set"),
+        pytest.param(List(Map(Scalar.ANY), ListType.MAP, ("a",)), {}, "omits key", id="of-maps"),
+    ],
+)
+def test_an_item_without_keys_is_refused(list_: List, item: object, message: str) -> None:
+    """What cannot be told apart from others cannot be owned."""
+    with pytest.raises(FieldSetError, match=message):
+        node_of(list_).element(item)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    rows("""
+scalars    | {size: 1.0, title: a, isOn: true}                   |
+nulls      | {size: null, always: null, ports: null}             |
+any        | {limits: {a: 1, b: "1"}, any: {x: [1]}, when: now}  |
+items      | {ports: [{port: 1}, <UDP>], pairs: [{left: a}, {left: a}]} |
+unknown    | {x: 1}             | .spec.x: field not declared in schema
+int        | {size: "1"}        | .spec.size: expected numeric (int or float), got string
+bool       | {size: true}       | .spec.size: expected numeric (int or float), got bool
+string     | {title: 1} | .spec.title: expected string, got &value.valueUnstructured{Value:1}
+boolean    | {isOn: 1}          | .spec.isOn: expected boolean, got &{1}
+time       | {when: {}}         | .spec.when: expected any scalar, got &{map[]}
+struct     | {always: []}       | .spec.always: expected map, got &{[]}
+map        | {limits: a}        | .spec.limits: expected map, got &{a}
+list       | {words: {}}        | .spec.words: expected list, got &{map[]}
+atomic     | {pairs: [{x: 1}]}  | .spec.pairs[0].x: field not declared in schema
+no key     | {names: [null]} | .spec.names: element 0: no scalar
+duplicate  | {ports: [<TCP>, {port: 80}]}   | .spec.ports: duplicate entries for key [TCP]
+in an item | {ports: [<TCP, x: 2}]}         | .spec.ports[TCP].x: field not declared in schema
+"""),
+)
+def test_what_does_not_fit_its_type_is_told(spec: str, expected: str) -> None:
+    """An applied configuration is checked before anything is merged."""
+    assert expected == abbreviated(" ".join(wrong_types(THING, configuration(**read(spec)))))
