@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from apfproxy.apiserver.kind import Kind, Version
-from apfproxy.apiserver.schema.shared_structs import META, OBJECT_META, TYPE_META, object_struct
+from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.shared_structs import META, SHARED
 from apfproxy.apiserver.schema.types import (
     Field,
     List,
@@ -54,51 +55,41 @@ STATUS = Struct(
     (
         Field(
             "conditions",
-            List(
-                CONDITION,
-                ListType.MAP,
-                list_keys=("type",),
-                merge_key="type",
-                is_merged=True,
-                retains_keys=True,
-            ),
+            List(CONDITION, ListType.MAP, ("type",), "type", is_merged=True, retains_keys=True),
             "What is the case.",
         ),
     ),
     "io.k8s.api.widgets.v1",
     "What there is.",
 )
+PARTS = {"WidgetSpec": SPEC, "WidgetStatus": STATUS, "PodSpec": SPEC, "PodStatus": STATUS}
 
-
-WIDGET_V1 = object_struct(
-    "Widget",
+WIDGET_V1 = structs(
     "io.k8s.api.widgets.v1",
-    SPEC,
-    STATUS,
-    "Something with a use.",
-    is_required=True,
+    """
+Widget +object: Something with a use.
+  2 spec  WidgetSpec +required +omitempty  Desired state of the Widget.
+""",
+    SHARED,
+    PARTS,
+)["Widget"]
+V1BETA3 = structs("io.k8s.api.widgets.v1beta3", "Widget +object: A beta.", SHARED, PARTS)["Widget"]
+CORE = structs(
+    "io.k8s.api.core.v1", "Pod +object: Runs things.\nNamespace +object: A space.", SHARED, PARTS
 )
-CORE = "io.k8s.api.core.v1"
-
 
 WIDGET = Kind(
     "widgets.example.com",
     "Widget",
+    (Version("v1", WIDGET_V1), Version("v1beta3", V1BETA3)),
     is_namespaced=False,
-    versions=(
-        Version("v1", WIDGET_V1),
-        Version(
-            "v1beta3",
-            object_struct("Widget", "io.k8s.api.widgets.v1beta3", SPEC, STATUS, "A beta."),
-        ),
-    ),
 )
 """In two versions, in no namespace, with a status."""
 
 POD = Kind(
     "",
     "Pod",
-    versions=(Version("v1", object_struct("Pod", CORE, SPEC, STATUS, "Runs things.")),),
+    (Version("v1", CORE["Pod"]),),
     short_names=("po",),
     storage_hash="xPOwRZ+Yhw8=",
     categories=("all",),
@@ -108,10 +99,8 @@ POD = Kind(
 NAMESPACE = Kind(
     "",
     "Namespace",
+    (Version("v1", CORE["Namespace"]),),
     is_namespaced=False,
-    versions=(
-        Version("v1", Struct("Namespace", (*TYPE_META, Field("metadata", OBJECT_META)), CORE)),
-    ),
     short_names=("ns",),
     storage_hash="Q3oi5N2YM8M=",
     has_status=False,

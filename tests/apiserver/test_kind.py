@@ -1,74 +1,127 @@
-"""What kinds have if nothing else is said."""
+"""Kinds, and what recorded requests do not show of controllers, events and configuration."""
 
 from __future__ import annotations
 
-import copy
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from apfproxy.apiserver.kind import Kind, Version
+from apfproxy.apiserver.apps import DEPLOYMENT, REPLICATION_CONTROLLER, STATEFUL_SET
+from apfproxy.apiserver.core.configuration import CONFIG_MAP, SECRET
+from apfproxy.apiserver.events import EVENT_OF_EVENTS
+from apfproxy.apiserver.kind import Kind, Rules, Version, with_checks
+from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.types import Struct
+from apfproxy.objects.field_errors import forbidden, required
+from tests.apiserver.schema.protobuf_writer import some_object
 
-OBJ = {"metadata": {"name": "a"}}
+if TYPE_CHECKING:
+    import random
+
+    from apfproxy.objects.types import Object
 
 
-def kind(group: str = "") -> Kind:
-    """A kind without any rules of its own."""
-    versions = (Version("v1", Struct("T", ())), Version("v1beta1", Struct("T", ())))
-    return Kind(group, "Thing", versions)
+def made(kind: Kind, metadata: Object | None = None, **parts: object) -> Object:
+    """An object of a kind, completed."""
+    names = {"name": "x", "namespace": "n", "resourceVersion": "1", **(metadata or {})}
+    obj = canonical(kind.storage.schema, {"metadata": names, **parts})
+    kind.storage.set_defaults(obj)
+    return canonical(kind.storage.schema, obj)
+
+
+def test_names() -> None:
+    """The core group has no name."""
+    for group, resource, api_version in (("", "things", "v1"), ("g.io", "things.g.io", "g.io/v1")):
+        kind = Kind(group, "Thing", (Version("v1", Struct("T", ())),))
+        assert (resource, api_version) == (kind.resource, kind.api_version("v1"))
+        assert f"<Kind Thing.{group}>" == repr(kind)
+
+
+def test_rules_without_anything() -> None:
+    """Without rules nothing is changed, refused, warned of or waited for."""
+    rules, obj = Rules(), {"metadata": {"name": "a"}}
+    rules.stamp(obj, "2026-01-01T00:00:00Z")
+    rules.prepare_update(obj, obj)
+    rules.mark_deleted(obj)
+
+    assert {"metadata": {"name": "a"}} == obj
+    assert [] == rules.validate(obj) + rules.validate_update(obj, obj) + rules.warnings(obj, obj)
+    assert ("", "", 0) == (rules.admit_create(obj), rules.objection(obj), rules.grace_s(obj, 30))
+    assert rules.is_held({"metadata": {"finalizers": ["a/b"]}})
+
+
+def test_checks() -> None:
+    """Metadata is checked, and what a kind checks beside it, of changes too."""
+    own, change = required("own"), forbidden("change", "not this")
+    rules = with_checks(Rules(), lambda _: [own], lambda *_: [change])
+    obj = {"metadata": {"name": "x", "namespace": "n", "resourceVersion": "1"}}
+
+    assert ["metadata.name", "own"] == [
+        error.field for error in rules.validate({"metadata": {**obj["metadata"], "name": "A_b"}})
+    ]
+    assert [own, change] == rules.validate_update(obj, obj)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_rows(kind: Kind) -> None:
+    """An object with nothing in it has a row of all columns, and texts for selectors."""
+    obj = canonical(kind.storage.schema, {"metadata": {"name": "x"}})
+
+    assert len(kind.columns) == len(kind.cells(obj, 0))
+    assert set(kind.selectable_fields) <= kind.selectable(obj).keys()
+    assert all(isinstance(value, str) for value in kind.selectable(obj).values())
+
+
+def test_controllers() -> None:
+    """What is not said of a strategy is completed; the template's labels are the selector."""
+    for kind, field, type_ in (
+        (DEPLOYMENT, "strategy", "Recreate"),
+        (STATEFUL_SET, "updateStrategy", "OnDelete"),
+    ):
+        assert {"type": type_} == made(kind, spec={field: {"type": type_}})["spec"][field]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}}
+    old = made(REPLICATION_CONTROLLER, spec={"template": template})
+    other = made(REPLICATION_CONTROLLER, spec={"selector": {"z": "y", "a": "b"}})
+    assert ({"a": "b"}, {"a": "b"}) == (old["spec"]["selector"], old["metadata"]["labels"])
+    assert "a=b,z=y" == REPLICATION_CONTROLLER.cells(other, 0)[-1]
+
+
+def test_updates_of_deployments() -> None:
+    """Other annotations make another generation; who writes the status changes no label."""
+    rules, old = DEPLOYMENT.rules, made(DEPLOYMENT, {"generation": 1, "labels": {"c": "d"}})
+    new = made(DEPLOYMENT, {"annotations": {"a": "b"}})
+    rules.prepare_update(new, old)
+    assert 2 == new["metadata"]["generation"]
+
+    rules.prepare_status(new, old)
+    assert {"c": "d"} == new["metadata"]["labels"]
+    rules.prepare_status(new, made(DEPLOYMENT))
+    assert "labels" not in new["metadata"]
 
 
 @pytest.mark.parametrize(
-    ("group", "resource", "api_version"),
-    [("", "things", "v1beta1"), ("g.io", "things.g.io", "g.io/v1beta1")],
+    ("kind", "old", "new", "fields"),
+    [
+        (CONFIG_MAP, {"data": {"a": "b"}}, {"data": {"a": "c"}}, []),
+        (CONFIG_MAP, {"immutable": True}, {"data": {"a": "c"}}, ["immutable", "data"]),
+        (SECRET, {"type": "a"}, {"type": "b"}, ["type"]),
+        (SECRET, {"immutable": True}, {"immutable": True, "data": {"a": "eA=="}}, ["data"]),
+    ],
 )
-def test_names(group: str, resource: str, api_version: str) -> None:
-    """The core group has no name."""
-    found = kind(group)
+def test_what_cannot_change(kind: Kind, old: Object, new: Object, fields: list[str]) -> None:
+    """The type of a secret never changes, nor what is immutable."""
+    errors = kind.rules.validate_update(made(kind, **new), made(kind, **old))
 
-    assert (resource, api_version) == (found.resource, found.api_version("v1beta1"))
-    assert f"<Kind Thing.{group}>" == repr(found)
-
-
-def test_versions() -> None:
-    """The first version is the one that is stored."""
-    found = kind()
-
-    assert found.versions[0] is found.storage
-    assert found.versions[1] is found.version("v1beta1")
-    assert found.version("v2") is None
+    assert fields == [error.field for error in errors]
 
 
-def test_version_changes_nothing() -> None:
-    """Without functions of its own a version has no defaults, and the form that is stored."""
-    version, obj = kind().storage, copy.deepcopy(OBJ)
-    version.set_defaults(obj)
+@given(chance=st.randoms(use_true_random=False))
+def test_events_in_both_forms(chance: random.Random) -> None:
+    """An event says the same in both forms, and is itself again after the way back."""
+    version = EVENT_OF_EVENTS.versions[0]
+    event = canonical(version.schema, some_object(version.schema, chance, 0.5))
 
-    assert OBJ == obj
-    assert version.to_storage(obj) is obj
-    assert version.from_storage(obj) is obj
-
-
-def test_rules_allow_everything() -> None:
-    """Without rules nothing is changed, refused, warned of or waited for."""
-    rules, new, old = kind().rules, copy.deepcopy(OBJ), copy.deepcopy(OBJ)
-    rules.stamp(new, "2026-01-01T00:00:00Z")
-    rules.prepare_create(new)
-    rules.prepare_update(new, old)
-    rules.prepare_status(new, old)
-    rules.mark_deleted(new)
-
-    assert (OBJ, OBJ) == (new, old)
-    assert [] == rules.validate(new)
-    assert [] == rules.validate_update(new, old)
-    assert [] == rules.validate_status(new, old)
-    assert [] == rules.warnings(new, old)
-    assert ("", "") == (rules.admit_create(new), rules.objection(new))
-    assert 0 == rules.grace_s(new, 30)
-    assert ({}, ()) == (kind().selectable(new), kind().row_conditions(new))
-
-
-@pytest.mark.parametrize(("finalizers", "is_held"), [([], False), (["a/b"], True)])
-def test_finalizers_hold(finalizers: list[str], is_held: bool) -> None:
-    """An object stays as long as something has to be done before it goes."""
-    assert is_held == kind().rules.is_held({"metadata": {"finalizers": finalizers}})
+    assert event == version.from_storage(version.to_storage(event))

@@ -1,0 +1,117 @@
+"""Namespaces, nodes and node selectors; `tests/conformance` has what Kubernetes responds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.nodes import NODE, validate_node_selector
+from apfproxy.apiserver.schema.reading import canonical
+from apfproxy.objects.field_errors import Reason
+
+Spec = dict[str, Any]
+
+
+def namespace(name: str = "a", *finalizers: str, phase: str = "Active", **metadata: object) -> Spec:
+    """A namespace as the store has it."""
+    return {
+        "metadata": {"name": name, "resourceVersion": "1", **metadata},
+        "spec": {"finalizers": list(finalizers)} if finalizers else {},
+        "status": {"phase": phase},
+    }
+
+
+def test_creation_of_namespaces() -> None:
+    """A new namespace is active and held; its own finalizers stay."""
+    obj = namespace("", "a.b/c", phase="Terminating")
+    NAMESPACE.rules.prepare_create(obj)
+    assert (["a.b/c", "kubernetes"], "Active") == (
+        obj["spec"]["finalizers"],
+        obj["status"]["phase"],
+    )
+    assert "labels" not in obj["metadata"]
+
+    NAMESPACE.rules.prepare_create(obj)
+    assert ["a.b/c", "kubernetes"] == obj["spec"]["finalizers"]
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected"),
+    [
+        (namespace("a.b"), ["metadata.name"]),
+        (namespace("a", "kubernetes", "a.b/c"), []),
+        (namespace("a", "b"), ["spec.finalizers"]),
+        (namespace("a", "b c"), ["spec.finalizers"] * 2),
+    ],
+)
+def test_namespaces(obj: Spec, expected: list[str]) -> None:
+    """A name is a label, and finalizers are known or have a domain."""
+    assert expected == [error.field for error in NAMESPACE.rules.validate(obj)]
+
+
+def test_phases_of_namespaces() -> None:
+    """The phase says whether the namespace is deleted."""
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    for metadata, wrong, right in (
+        ({}, "Terminating", "Active"),
+        (deleted, "Active", "Terminating"),
+    ):
+        for phase, expected in ((wrong, ["status.Phase"]), (right, [])):
+            new, old = namespace(phase=phase, **metadata), namespace(**metadata)
+            found = NAMESPACE.rules.validate_status(new, old)
+            assert expected == [error.field for error in found]
+
+
+def test_nodes() -> None:
+    """A node shows its state, what it is for, its first addresses and its machine."""
+    info = {"kernelVersion": "6.1", "architecture": "amd64", "kubeletVersion": "v1"}
+    addresses = [{"type": "InternalIP", "address": each} for each in ("10.0.0.1", "10.0.0.2")]
+    labels = {"node-role.kubernetes.io/b": "", "kubernetes.io/role": "a"}
+    raw = {
+        "metadata": {"name": "n", "labels": labels},
+        "spec": {"unschedulable": True, "podCIDR": "10.0.0.0/24"},
+        "status": {"nodeInfo": info, "addresses": addresses, "capacity": {"cpu": "4"}},
+    }
+    obj = canonical(NODE.storage.schema, raw)
+    NODE.storage.set_defaults(obj)
+
+    cells = NODE.cells(obj, 0)
+    assert ("Unknown,SchedulingDisabled", "a,b") == cells[1:3]
+    assert ("v1", "10.0.0.1", "<none>", "<unknown>", "6.1 (amd64)", "<unknown>") == cells[4:]
+    assert (["10.0.0.0/24"], {"cpu": "4"}) == (
+        obj["spec"]["podCIDRs"],
+        obj["status"]["allocatable"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("by", "key", "operator", "values", "expected"),
+    [
+        ("matchExpressions", "zone", "In", ["a"], []),
+        ("matchExpressions", "zone", "In", [], [("values", Reason.REQUIRED)]),
+        ("matchExpressions", "zone", "DoesNotExist", ["a"], [("values", Reason.FORBIDDEN)]),
+        ("matchExpressions", "zone", "Gt", ["1"], []),
+        ("matchExpressions", "zone", "Lt", ["1", "2"], [("values", Reason.REQUIRED)]),
+        ("matchExpressions", "zone", "Is", ["a"], [("operator", Reason.INVALID)]),
+        ("matchExpressions", "zone", "In", ["a", "b c"], [("values[1]", Reason.INVALID)]),
+        ("matchFields", "metadata.name", "In", ["node-1"], []),
+        ("matchFields", "metadata.name", "In", ["a", "b"], [("values", Reason.REQUIRED)]),
+        ("matchFields", "metadata.name", "Exists", [], [("operator", Reason.INVALID)]),
+        ("matchFields", "metadata.uid", "In", ["a"], [("key", Reason.INVALID)]),
+        ("matchFields", "metadata.name", "NotIn", ["A_"], [("values[0]", Reason.INVALID)]),
+    ],
+)
+def test_node_selectors(
+    by: str, key: str, operator: str, values: list[str], expected: list[tuple[str, Reason]]
+) -> None:
+    """Each operator says how many values there are; fields are selected by the name alone."""
+    one = {"key": key, "operator": operator, "values": values}
+    errors = validate_node_selector({"nodeSelectorTerms": [{by: [one]}]}, "s")
+
+    assert expected == [
+        (error.field.removeprefix(f"s.nodeSelectorTerms[0].{by}[0]."), error.reason)
+        for error in errors
+    ]
+    assert [Reason.REQUIRED] == [error.reason for error in validate_node_selector({}, "s")]

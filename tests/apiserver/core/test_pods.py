@@ -1,0 +1,437 @@
+"""Pods: what recorded requests do not show of their defaults, rules, validation and rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.pods import POD, admit_create, grace_s, pull_policy, qos_class
+from apfproxy.apiserver.schema.reading import canonical, read
+from apfproxy.objects.field_errors import Reason
+from apfproxy.objects.go_text import parse_time
+from tests.apiserver.schema.protobuf_writer import some_object
+
+if TYPE_CHECKING:
+    import random
+
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.objects.field_errors import FieldError
+
+Spec = dict[str, Any]
+Causes = list[tuple[str, Reason]]
+
+INVALID, REQUIRED, FORBIDDEN = Reason.INVALID, Reason.REQUIRED, Reason.FORBIDDEN
+NOT_SUPPORTED, DUPLICATE = Reason.NOT_SUPPORTED, Reason.DUPLICATE
+NOW_S = parse_time("2026-01-01T01:00:00Z")
+STORED = {"uid": "1", "resourceVersion": "1", "generation": 1}
+
+
+def container(**fields: object) -> Spec:
+    """A container that nothing is wrong with."""
+    return {"name": "c", "image": "nginx", **fields}
+
+
+def pod(*, metadata: Spec | None = None, status: Spec | None = None, **spec: object) -> Spec:
+    """A pod with defaults, of one container unless said otherwise."""
+    raw = {
+        "metadata": {"name": "web", "namespace": "default", **STORED, **(metadata or {})},
+        "spec": {"containers": [container()], **spec},
+        "status": status or {},
+    }
+    obj = read(POD.storage.schema, raw).obj
+    POD.storage.set_defaults(obj)
+    return obj
+
+
+def causes(errors: list[FieldError]) -> Causes:
+    """Fields and reasons of errors; those of the specification without its path."""
+    return [(error.field.removeprefix("spec."), error.reason) for error in errors]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"podIPs": [{"ip": "::1"}]}, {"podIP": "::1", "podIPs": [{"ip": "::1"}]}),
+        (
+            {"podIP": "1.1.1.1", "podIPs": [{"ip": "2.2.2.2"}]},
+            {"podIP": "1.1.1.1", "podIPs": [{"ip": "1.1.1.1"}]},
+        ),
+    ],
+)
+def test_addresses(given: Spec, expected: Spec) -> None:
+    """The one address and the list of all agree."""
+    assert expected == pod(status=given)["status"]
+
+
+def test_defaults() -> None:
+    """What is only limited is requested, ports are TCP's, and both names of accounts agree."""
+    amounts = {"limits": {"cpu": "1500m", "memory": "1"}, "requests": {"cpu": "1m"}}
+    made = pod(
+        containers=[container(resources=amounts, ports=[{"containerPort": 80}])],
+        serviceAccount="a",
+        enableServiceLinks=False,
+    )["spec"]
+
+    assert {"cpu": "1m", "memory": "1"} == made["containers"][0]["resources"]["requests"]
+    assert "TCP" == made["containers"][0]["ports"][0]["protocol"]
+    assert ("a", "a", False) == tuple(
+        made[name] for name in ("serviceAccountName", "serviceAccount", "enableServiceLinks")
+    )
+    assert "b" == pod(serviceAccount="a", serviceAccountName="b")["spec"]["serviceAccount"]
+
+
+SHA = "sha256:" + "0" * 64
+
+
+ALWAYS = f"""nginx nginx:latest library/nginx localhost:5000/a/b registry.example.com/a__b/c-d
+    [::1]:5000/a nginx:latest@{SHA} Registry/nginx {"0" * 63}"""
+OTHERS = f"""nginx:1.27 localhost:5000/a/b:v1 nginx@{SHA} Nginx / {"0" * 64} {"a" * 256}
+    {"a" * 1001}"""
+
+
+@pytest.mark.parametrize("image", ALWAYS.split())
+def test_pulled_always(image: str) -> None:
+    """The tag `latest` is pulled always, given or implied."""
+    assert "Always" == pull_policy(image)
+
+
+@pytest.mark.parametrize("image", ["", "a b", *OTHERS.split()])
+def test_pulled_if_not_present(image: str) -> None:
+    """Other tags, digests and what is no name are not."""
+    assert "IfNotPresent" == pull_policy(image)
+
+
+def part(requests: Spec | None = None, limits: Spec | None = None) -> Spec:
+    """A container of some resources."""
+    amounts = {"requests": requests, "limits": limits}
+    return {"resources": {which: each for which, each in amounts.items() if each}}
+
+
+BOTH = {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"containers": [part({"cpu": "0"})]}, "BestEffort"),
+        ({"containers": [part({"example.com/a": "1"})]}, "BestEffort"),
+        ({"containers": None}, "BestEffort"),
+        ({"containers": [part({"cpu": "1"})]}, "Burstable"),
+        ({"containers": [part(BOTH, BOTH), part()]}, "Burstable"),
+        ({"containers": [part({"cpu": "500m", "memory": "1Gi"}, BOTH)]}, "Burstable"),
+        ({"containers": [part(BOTH, BOTH)], "initContainers": [part()]}, "Burstable"),
+        ({"containers": [part(BOTH, BOTH)]}, "Guaranteed"),
+    ],
+)
+def test_qos_class(spec: Spec, expected: str) -> None:
+    """A pod is guaranteed what it requests if that is its limit, in all containers."""
+    assert expected == qos_class(spec)
+
+
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "added"),
+    [
+        ([], [NOT_READY, UNREACHABLE]),
+        ([{"key": NOT_READY, "operator": "Exists"}], [UNREACHABLE]),
+        ([{"key": NOT_READY, "effect": "NoExecute"}], [UNREACHABLE]),
+        ([{"key": NOT_READY, "effect": "NoSchedule"}], [NOT_READY, UNREACHABLE]),
+        ([{"operator": "Exists"}], []),
+    ],
+)
+def test_tolerations(tolerations: list[Spec], added: list[str]) -> None:
+    """A pod stays some minutes on a node in trouble, unless it says otherwise."""
+    obj = pod(tolerations=tolerations, priorityClassName="system-node-critical")
+    assert "" == admit_create(obj)
+
+    leave = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    assert [*tolerations, *({"key": key, **leave} for key in added)] == obj["spec"]["tolerations"]
+    assert 2_000_001_000 == obj["spec"]["priority"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"priorityClassName": "mine"}, "no PriorityClass with name mine was found"),
+        ({"priority": 5}, "the integer value of priority (5) must not be provided in pod spec; "),
+        (
+            {"preemptionPolicy": "Never"},
+            "the string value of PreemptionPolicy (Never) must not be provided in pod spec; ",
+        ),
+    ],
+)
+def test_refused_priority(given: Spec, expected: str) -> None:
+    """A pod may not say another priority than its class does, nor name an unknown class."""
+    assert admit_create(pod(**given)).startswith(expected)
+
+
+def test_updates_keep_what_they_are_not_for() -> None:
+    """An update keeps the status and what admission added; a status keeps the rest."""
+    owners = [{"apiVersion": "v1", "kind": "A", "name": "a", "uid": "1"}]
+    old = pod(metadata={"ownerReferences": owners}, status={"qosClass": "Burstable"})
+    admit_create(old)
+    new = pod(activeDeadlineSeconds=9, status={"phase": "Running"})
+    POD.rules.prepare_update(new, old)
+
+    kept = ("priority", "preemptionPolicy", "tolerations")
+    assert [old["spec"][name] for name in kept] == [new["spec"][name] for name in kept]
+    assert (2, old["status"]) == (new["metadata"]["generation"], new["status"])
+
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    new = pod(metadata=deleted, status={"phase": "Running"}, activeDeadlineSeconds=9)
+    POD.rules.prepare_status(new, old)
+    assert (old["spec"], old["metadata"]) == (new["spec"], new["metadata"])
+    assert {"phase": "Running", "qosClass": "Burstable"} == new["status"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "phase", "asked_s", "expected"),
+    [
+        ({}, "Pending", None, 0),
+        ({"nodeName": "n"}, "Running", None, 30),
+        ({"nodeName": "n"}, "Running", 5, 5),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": -1}, "Running", None, 1),
+        ({"nodeName": "n"}, "Succeeded", None, 0),
+    ],
+)
+def test_grace(spec: Spec, phase: str, asked_s: int | None, expected: int) -> None:
+    """Only a pod that runs somewhere gets time to end."""
+    assert expected == grace_s(pod(status={"phase": phase}, **spec), asked_s)
+
+
+def status(name: str = "c", restarts: int = 0, *, ready: bool = False, **state: object) -> Spec:
+    """The status of a container; `last` is the state before."""
+    last = state.pop("last", {})
+    made: Spec = {"name": name, "restartCount": restarts, "ready": ready, "state": state}
+    return {**made, "lastState": last}
+
+
+def ended(code: int = 0, **fields: object) -> Spec:
+    """The state of a container that has ended."""
+    return {"exitCode": code, **fields}
+
+
+def conditions(**given: str) -> list[Spec]:
+    """Conditions of a pod."""
+    return [{"type": type_, "status": status} for type_, status in given.items()]
+
+
+def of_init(*statuses: Spec, **fields: object) -> Spec:
+    """The status of a pod by its init containers."""
+    return {"initContainerStatuses": list(statuses), **fields}
+
+
+def of(*statuses: Spec, **fields: object) -> Spec:
+    """The status of a pod by its containers."""
+    return {"containerStatuses": list(statuses), **fields}
+
+
+RUNNING = status(ready=True, running={})
+COMPLETED = (status(terminated=ended(reason="Completed")), status("d", ready=True, running={}))
+GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+LAST = {"terminated": ended(1, finishedAt="2026-01-01T00:55:00Z")}
+CRASHED = status(restarts=3, waiting={"reason": "CrashLoopBackOff"}, last=LAST)
+STARTED = {**status("i", 4, ready=True, running={}), "started": True}
+TWO = {"containers": [container(), container(name="d")]}
+INIT = {"initContainers": [container(name="i"), container(name="j")]}
+SIDECAR = {"initContainers": [container(name="i", restartPolicy="Always")]}
+
+ROWS: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
+    "pending": ({"phase": "Pending"}, {}, ("0/1", "Pending", "0")),
+    "reason": ({"phase": "Failed", "reason": "Evicted"}, {}, ("0/1", "Evicted", "0")),
+    "gated": ({"conditions": [GATED]}, {}, ("0/1", "SchedulingGated", "0")),
+    "running": (of(RUNNING, phase="Running"), {}, ("1/1", "Running", "0")),
+    "not-ready": (of(status(running={}), phase="Running"), {}, ("0/1", "Running", "0")),
+    "waiting": (of(CRASHED), {}, ("0/1", "CrashLoopBackOff", "3 (5m ago)")),
+    "exit-code": (of(status(restarts=1, terminated=ended(2))), {}, ("0/1", "ExitCode:2", "1")),
+    "signal": (of(status(terminated=ended(137, signal=9))), {}, ("0/1", "Signal:9", "0")),
+    "one-completed": (of(*COMPLETED), TWO, ("1/2", "NotReady", "0")),
+    "one-completed-and-ready": (
+        of(*COMPLETED, conditions=conditions(Ready="True")), TWO, ("1/2", "Running", "0"),
+    ),
+    "initializing": (
+        of_init(status("i", 2, terminated=ended()), status("j", 1, running={})),
+        INIT, ("0/1", "Init:1/2", "3"),
+    ),
+    "init-failed": (
+        of_init(status("i", terminated=ended(1))), INIT, ("0/1", "Init:ExitCode:1", "0"),
+    ),
+    "init-failed-for-a-reason": (
+        of_init(status("i", terminated=ended(1, reason="Error"))),
+        INIT, ("0/1", "Init:Error", "0"),
+    ),
+    "init-waiting": (
+        of_init(status("i", waiting={"reason": "ImagePullBackOff"})),
+        INIT, ("0/1", "Init:ImagePullBackOff", "0"),
+    ),
+    "init-about-to-start": (
+        of_init(status("i", waiting={"reason": "PodInitializing"})),
+        INIT, ("0/1", "Init:0/2", "0"),
+    ),
+    "sidecar": (
+        of_init(STARTED, containerStatuses=[RUNNING], phase="Running"),
+        SIDECAR, ("2/2", "Running", "4"),
+    ),
+    "initialized-before": (
+        of_init(
+            status("i", 7, running={}),
+            conditions=conditions(Initialized="True"), containerStatuses=[RUNNING],
+        ),
+        INIT, ("1/1", "Init:0/2", "0"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "spec", "expected"), ROWS.values(), ids=ROWS)
+def test_rows(given: Spec, spec: Spec, expected: tuple[str, ...]) -> None:
+    """The status column shows what the containers wait for or ended with."""
+    assert expected == tuple(POD.cells(pod(status=given, **spec), NOW_S)[1:4])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"phase": "Running"}, "Terminating"),
+        ({"phase": "Failed"}, "Failed"),
+        ({"phase": "Running", "reason": "NodeLost"}, "Unknown"),
+    ],
+)
+def test_rows_of_deleted_pods(given: Spec, expected: str) -> None:
+    """A deleted pod that still runs is terminating, or unknown."""
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert expected == POD.cells(pod(status=given, metadata=deleted), NOW_S)[2]
+
+
+def test_wide_rows() -> None:
+    """Wide output shows the address, the node and the gates."""
+    obj = pod(
+        metadata={"creationTimestamp": "2026-01-01T00:00:00Z"},
+        status={"podIP": "10.0.0.1", "nominatedNodeName": "m", "conditions": conditions(a="True")},
+        nodeName="n",
+        readinessGates=[{"conditionType": "a"}, {"conditionType": "b"}],
+    )
+
+    assert ("60m", "10.0.0.1", "n", "m", "1/2") == tuple(POD.cells(obj, NOW_S)[4:])
+
+
+CONTAINER = "containers[0]"
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"restartPolicy": "x", "dnsPolicy": "x", "preemptionPolicy": "x"},
+         [(name, NOT_SUPPORTED) for name in ("restartPolicy", "dnsPolicy", "preemptionPolicy")]),
+        ({"nodeSelector": {"a b": "c d"}}, [("nodeSelector", INVALID)] * 2),
+        ({"activeDeadlineSeconds": 0}, [("activeDeadlineSeconds", INVALID)]),
+        ({"activeDeadlineSeconds": 2**31}, [("activeDeadlineSeconds", INVALID)]),
+        ({"terminationGracePeriodSeconds": -1}, []),
+        ({"nodeName": "A"}, [("nodeName", INVALID)]),
+        ({"readinessGates": [{"conditionType": "a b"}]},
+         [("readinessGates[0].conditionType", INVALID)]),
+        ({"schedulingGates": [{"name": "a"}, {"name": "a"}]},
+         [("schedulingGates[1]", DUPLICATE)]),
+        ({"schedulingGates": [{"name": "a"}], "nodeName": "n"}, [("nodeName", FORBIDDEN)]),
+        ({"ephemeralContainers": [{}]}, [("ephemeralContainers", FORBIDDEN)]),
+        ({"containers": []}, [("containers", REQUIRED)]),
+        ({"containers": None}, [("containers", REQUIRED)]),
+        ({"initContainers": [container()]}, [("initContainers[0].name", DUPLICATE)]),
+        ({"volumes": [{"name": "A", "x": 1}], "affinity": 5, "hostAliases": [{"ip": "x"}]}, []),
+        ({"containers": [{"name": "", "image": ""}]},
+         [(f"{CONTAINER}.name", REQUIRED), (f"{CONTAINER}.image", REQUIRED)]),
+        ({"containers": [container(name="A", image=" a", livenessProbe=5)]},
+         [(f"{CONTAINER}.name", INVALID), (f"{CONTAINER}.image", INVALID)]),
+        ({"containers": [container(terminationMessagePolicy="x", restartPolicy="x")]},
+         [(f"{CONTAINER}.{name}", NOT_SUPPORTED)
+          for name in ("terminationMessagePolicy", "restartPolicy")]),
+    ],
+)  # fmt: skip
+def test_pods(spec: Spec, expected: Causes) -> None:
+    """A pod's fields make sense; those that are kept as they come are not judged."""
+    assert expected == causes(POD.rules.validate(pod(**spec)))
+
+
+PULL = {"imagePullPolicy": "Always"}
+TAINT = {"key": "a", "effect": "NoExecute"}
+GATES: Spec = {"schedulingGates": [{"name": "a"}]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({}, {"containers": [container(image="a")]}, []),
+        ({}, {"containers": [container(args=["a"])]}, [("spec", FORBIDDEN)]),
+        ({}, {"containers": [container(), container(name="d")]}, [("containers", FORBIDDEN)]),
+        ({}, {"initContainers": [container(name="d")]}, [("initContainers", FORBIDDEN)]),
+        ({}, {"containers": [container(image="", **PULL)]}, [(f"{CONTAINER}.image", REQUIRED)] * 2),
+        ({"activeDeadlineSeconds": 5}, {"activeDeadlineSeconds": 4}, []),
+        ({"activeDeadlineSeconds": 4}, {"activeDeadlineSeconds": 5, "hostname": "a"},
+         [("activeDeadlineSeconds", INVALID)]),
+        ({"activeDeadlineSeconds": 4}, {}, [("activeDeadlineSeconds", INVALID)]),
+        ({}, {"activeDeadlineSeconds": -1}, [("activeDeadlineSeconds", INVALID)] * 2),
+        ({"tolerations": [TAINT]}, {"tolerations": [{**TAINT, "tolerationSeconds": 5}]}, []),
+        ({"tolerations": [TAINT]}, {}, [("tolerations", FORBIDDEN)]),
+        ({"terminationGracePeriodSeconds": -1}, {"terminationGracePeriodSeconds": 1}, []),
+        ({"terminationGracePeriodSeconds": -1}, {"terminationGracePeriodSeconds": 2},
+         [("spec", FORBIDDEN)]),
+        (GATES, {}, []),
+        (GATES, {"schedulingGates": [{"name": "b"}]}, [("schedulingGates[0].name", FORBIDDEN)]),
+        (GATES, {**GATES, "nodeSelector": {"a": "b"}, "affinity": {"nodeAffinity": {}}}, []),
+        ({**GATES, "nodeSelector": {"a": "b"}}, GATES, [("nodeSelector", INVALID)]),
+        (GATES, {**GATES, "hostname": "a"}, [("spec", FORBIDDEN)]),
+        ({}, {"nodeSelector": {"a": "b"}}, [("spec", FORBIDDEN)]),
+    ],
+)  # fmt: skip
+def test_updates(old: Spec, new: Spec, expected: Causes) -> None:
+    """Few fields of a pod may change; one that waits may become more choosy about its node."""
+    assert expected == causes(POD.rules.validate_update(pod(**new), pod(**old)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({}, {"phase": "Running", "nominatedNodeName": "n", "resize": 5}, []),
+        ({}, {"nominatedNodeName": "A"}, [("status.nominatedNodeName", INVALID)]),
+        ({"nominatedNodeName": "A"}, {"nominatedNodeName": "A"}, []),
+        ({"qosClass": "Burstable"}, {}, [("status.qosClass", INVALID)]),
+        ({}, {"conditions": [{"type": "Ready"}, {"type": "a b"}]},
+         [("status.conditions[1].Type", INVALID)]),
+    ],
+)  # fmt: skip
+def test_status(old: Spec, new: Spec, expected: Causes) -> None:
+    """A status names its conditions well, and the class of service stays."""
+    assert expected == causes(POD.rules.validate_status(pod(status=new), pod(status=old)))
+
+
+@given(st.randoms(use_true_random=True), st.sampled_from([POD, NAMESPACE]))
+@settings(max_examples=60, deadline=None)
+def test_anything_is_judged(chance: random.Random, kind: Kind) -> None:
+    """Whatever clients send gets defaults once, errors and a row, and spoils nothing stored."""
+    schema, rules = kind.storage.schema, kind.rules
+    new, old = (read(schema, some_object(schema, chance, 0.4)).obj for _ in range(2))
+    for obj in (new, old):
+        obj["metadata"]["name"] = "x"
+        kind.storage.set_defaults(obj)
+    rules.admit_create(old)
+    rules.prepare_create(old)
+    stored, again = canonical(schema, old), canonical(schema, old)
+    kind.storage.set_defaults(again)
+    assert stored == canonical(schema, again)
+
+    errors = rules.validate(stored)
+    for prepare, validate in (
+        (rules.prepare_update, rules.validate_update),
+        (rules.prepare_status, rules.validate_status),
+    ):
+        changed = canonical(schema, new)
+        prepare(changed, stored)
+        errors += validate(changed, stored)
+    assert stored == canonical(schema, again)
+    assert all(str(error) for error in errors)
+    assert len(kind.columns) == len(kind.cells(new, 0))
