@@ -70,6 +70,7 @@ OWN_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")
 START = "start"
 SHUTDOWN = "shutdown"
 STORE = "store"
+CONTROLLERS_CHECK = "controllers"
 
 logger = logging.getLogger(__name__)
 
@@ -138,6 +139,8 @@ class ApiServerProcess:
                 registry = Registry(KINDS, self.store, time.time, self._chance("objects"))
                 await self._listen(registry)
                 self._controllers = Controllers(registry, settings.controllers)
+                problem = self._controllers.problem
+                self.health.add(CONTROLLERS_CHECK, pages=(READYZ,), is_blocking=False, look=problem)
                 await self._controllers.start()
                 seeder = Seeder(registry, self._chance("seeds"))
                 self.seeded = await seeder.seed(settings.seeds, self._log_progress)

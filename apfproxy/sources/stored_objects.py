@@ -20,9 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from apfproxy.apiserver.app import Api
-from apfproxy.apiserver.controllers.bootstrap import Bootstrap
-from apfproxy.apiserver.controllers.control import Controllers
-from apfproxy.apiserver.controllers.dangling import Dangling
+from apfproxy.apiserver.controllers.control import OWN, Controllers
 from apfproxy.apiserver.counters import ApiServerCounters
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.gate import Gate
@@ -59,8 +57,6 @@ if TYPE_CHECKING:
 
 WORKERS_FILE = "-workers.json"
 """Follows the name of the store: its valid objects, for workers."""
-CONTROLLERS = frozenset({Bootstrap.name, Dangling.name})
-"""The flow control group needs these."""
 STORE, OBJECTS, CONFIGURATION = "store", "objects", "configuration"
 """The health checks."""
 BATCH = 1000
@@ -110,7 +106,7 @@ class FlowControlApi:
         registry = Registry(FLOW_CONTROL_KINDS, self.store, time.time, chance)
         self._controllers = Controllers(
             registry,
-            CONTROLLERS,
+            OWN,
             with_suggested=settings.flow_control.suggested_objects,
             suggested_file=PRESETS[settings.preset].file,
         )

@@ -66,7 +66,9 @@ async def test_serves_and_shows_itself() -> None:
         nowhere = await page(session, process.port, "/nowhere")
 
     assert "default" == json.loads(found)["metadata"]["name"]
-    assert (200, "[+]ping ok\n[+]start ok\n[+]shutdown ok\nreadyz check passed\n") == ready
+    checks = ("ping", "start", "shutdown", "controllers")
+    passed = "".join(f"[+]{name} ok\n" for name in checks)
+    assert (200, f"{passed}readyz check passed\n") == ready
     assert 'apiserver_resource_objects{group="",resource="namespaces"} 4.0' in metrics
     assert {"/apis/policy/v1", "/metrics", "/readyz"} < set(json.loads(index)["paths"])
     assert (404, "404 page not found\n") == nowhere

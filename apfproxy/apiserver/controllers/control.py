@@ -6,14 +6,11 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.controllers.bootstrap import Bootstrap
-from apfproxy.apiserver.controllers.dangling import Dangling
 from apfproxy.apiserver.controllers.disruption import Disruption
+from apfproxy.apiserver.controllers.endings import Namespaces, PodTermination
+from apfproxy.apiserver.controllers.flow_control import Bootstrap, Dangling
 from apfproxy.apiserver.controllers.garbage import GarbageCollector
-from apfproxy.apiserver.controllers.namespaces import Namespaces
-from apfproxy.apiserver.controllers.pods import PodTermination
 from apfproxy.apiserver.controllers.runner import Runner
-from apfproxy.base.tasks import spawn
 from apfproxy.objects.decode import SUGGESTED_FILE
 
 if TYPE_CHECKING:
@@ -22,18 +19,12 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.controllers.runner import Controller
     from apfproxy.apiserver.registry import Registry
 
-AnyController = Bootstrap | Dangling | Disruption | GarbageCollector | Namespaces | PodTermination
-CONTROLLERS: dict[str, type[AnyController]] = {
+CONTROLLERS: dict[str, Callable[[Registry], Controller]] = {
     controller.name: controller
     for controller in (
-        Bootstrap,
-        Dangling,
-        Disruption,
-        GarbageCollector,
-        Namespaces,
-        PodTermination,
+        Bootstrap, Dangling, Disruption, GarbageCollector, Namespaces, PodTermination,
     )
-}
+}  # fmt: skip
 """All controllers by name."""
 
 EVERY = "*"
@@ -53,25 +44,23 @@ def parse_controllers(texts: Iterable[str]) -> frozenset[str]:
     Raises:
         ValueError: A name is unknown.
     """
-    items = [item.strip() for text in texts for item in text.split(",") if item.strip()]
-    unknown = sorted({item.removeprefix("-") for item in items} - CONTROLLERS.keys() - {EVERY})
-    if unknown:
+    items = {item.strip() for text in texts for item in text.split(",")} - {""}
+    off = {item[1:] for item in items if item.startswith("-")}
+    on = {item for item in items if not item.startswith("-")}
+    if unknown := sorted((on | off) - CONTROLLERS.keys() - {EVERY}):
         known = ", ".join(sorted(CONTROLLERS))
         message = (
             f"there is no controller {', '.join(map(repr, unknown))}; give a list of * (all),"
             f" NAME (on) and -NAME (off), with names out of {known}"
         )
         raise ValueError(message)
-    off = {item[1:] for item in items if item.startswith("-") and item != f"-{EVERY}"}
-    on = {item for item in items if not item.startswith("-") and item != EVERY}
-    if both := sorted(on & off):
+    if both := sorted((on & off) - {EVERY}):
         raise ValueError(f"controller {both[0]!r} is turned on and off at once")
-    wanted = set(on)
-    if EVERY in items or not items:
-        wanted |= CONTROLLERS.keys()
-    if f"-{EVERY}" not in items:
-        wanted |= OWN
-    return frozenset(wanted - off)
+    if EVERY in on or not items:
+        on |= CONTROLLERS.keys()
+    if EVERY not in off:
+        on |= OWN
+    return frozenset(on - off - {EVERY})
 
 
 class Controllers:
@@ -90,8 +79,8 @@ class Controllers:
             Bootstrap, registry, with_suggested=with_suggested, suggested_file=suggested_file
         )
         makers: dict[str, Callable[[], Controller]] = {
-            name: self._bootstrap if each is Bootstrap else partial(each, registry)
-            for name, each in CONTROLLERS.items()
+            name: self._bootstrap if name == Bootstrap.name else partial(make, registry)
+            for name, make in CONTROLLERS.items()
             if name in enabled
         }
         self._makers = {
@@ -99,20 +88,23 @@ class Controllers:
             for name, make in makers.items()
             if all(kind in registry.kinds for kind in make().kinds)
         }
+        self._runners: list[Runner] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Create what is always there, then run; StatusError if the store refuses one."""
         if Bootstrap.name in self._makers:
             await self._bootstrap().ensure_all()
-        self._tasks = [
-            spawn(Runner(make, self._registry).run(), name=f"controller {name}")
-            for name, make in self._makers.items()
-        ]
+        self._runners = [Runner(name, make, self._registry) for name, make in self._makers.items()]
+        self._tasks = [runner.start() for runner in self._runners]
+
+    def problem(self) -> str | None:
+        """One of the problems of controllers that failed lately, or stand still; None if none."""
+        return next(filter(None, (runner.problem() for runner in self._runners)), None)
 
     async def stop(self) -> None:
         """End all controllers; harmless once done."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        self._tasks, self._runners = [], []

@@ -16,29 +16,25 @@ Source: Kubernetes documentation, "Garbage Collection", "Owners and Dependents";
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apfproxy.apiserver.controllers.runner import is_not_found
+from apfproxy.apiserver.controllers.runner import Controller, is_not_found, let_others
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.registry import FOREGROUND, ORPHAN, DeleteOptions, WriteOptions
+from apfproxy.apiserver.registry import FOREGROUND, ORPHAN, DeleteOptions
 from apfproxy.apiserver.store.entries import ChangeType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.controllers.runner import Key
     from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change, Entry
     from apfproxy.objects.types import Object
-
-MANAGER = "kube-controller-manager"
-WRITES_IN_A_ROW = 50
-"""Dependents orphaned before other tasks run, since a store in memory never waits."""
 
 OWNED = b'"ownerReferences"'
 ENDING = b'"deletionTimestamp"'
@@ -56,7 +52,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Metadata(msgspec.Struct):
-    """What this controller reads of an object's metadata."""
+    """The metadata of an object, as far as they matter here."""
 
     owners: tuple[Reference, ...] = msgspec.field(name="ownerReferences", default=())
     finalizers: tuple[str, ...] = ()
@@ -82,26 +78,28 @@ class OnlyMetadata(msgspec.Struct):
 DECODER = msgspec.json.Decoder(OnlyMetadata)
 
 
-def metadata_of(entry: Entry) -> Metadata:
-    """What this controller reads of an entry."""
+def _metadata_of(entry: Entry) -> Metadata:
     return DECODER.decode(entry.data).metadata
 
 
 @dataclass(slots=True)
 class Dependents:
-    """The objects that name a uid as an owner, and those that block its deletion."""
+    """The objects that name a uid as an owner, in order, and those that block its deletion."""
 
-    keys: dict[Key, None]
-    blocking: set[Key]
+    keys: dict[Key, None] = field(default_factory=dict)
+    blocking: set[Key] = field(default_factory=set)
 
 
-class GarbageCollector:
+NO_DEPENDENTS = Dependents()
+
+
+class GarbageCollector(Controller):
     """Deletes objects whose owners are gone."""
 
     name = "garbage-collector"
 
     def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+        super().__init__(registry)
         self.kinds = registry.stored_kinds
         self._kinds = {kind.collection: kind for kind in registry.stored_kinds}
         self._owner_kinds = {
@@ -110,7 +108,7 @@ class GarbageCollector:
             for version in kind.versions
         }
         self._owners: dict[Key, tuple[Reference, ...]] = {}
-        self._dependents: dict[str, Dependents] = {}
+        self._dependents: defaultdict[str, Dependents] = defaultdict(Dependents)
         self._waiting: dict[str, Key] = {}
 
     def __repr__(self) -> str:
@@ -119,36 +117,27 @@ class GarbageCollector:
     def notice(self, _kind: Kind, change: Change) -> Iterable[Key]:
         """Note dependents and waiting owners."""
         entry = change.entry
-        if change.type is ChangeType.DELETED:
-            return self._lose(entry)
-        is_owned, is_ending = OWNED in entry.data, ENDING in entry.data
         key = (entry.resource, entry.namespace, entry.name)
-        if not is_owned and not is_ending:
+        if change.type is ChangeType.DELETED:
+            self._waiting.pop(entry.uid, None)
+            concerned = self._note_owners(key, ()) if key in self._owners else []
+            return [*concerned, *self._dependents_of(entry.uid).keys]
+        if OWNED not in entry.data and ENDING not in entry.data:
             return self._note_owners(key, ()) if key in self._owners else ()
-        metadata = metadata_of(entry)
+        metadata = _metadata_of(entry)
         concerned = self._note_owners(key, metadata.owners)
         if metadata.is_orphaning:
             concerned.append(key)
         if metadata.is_waiting and entry.uid not in self._waiting:
             self._waiting[entry.uid] = key
-            dependents = self._dependents.get(entry.uid)
-            concerned += dependents.keys if dependents else ()
-            concerned.append(key)
+            concerned += [*self._dependents_of(entry.uid).keys, key]
         return concerned
-
-    def _lose(self, entry: Entry) -> list[Key]:
-        """Note that an object is gone; gives its dependents, and owners that wait no more."""
-        key = (entry.resource, entry.namespace, entry.name)
-        self._waiting.pop(entry.uid, None)
-        concerned = self._note_owners(key, ()) if key in self._owners else []
-        dependents = self._dependents.get(entry.uid)
-        return [*concerned, *dependents.keys] if dependents else concerned
 
     def _note_owners(self, key: Key, owners: tuple[Reference, ...]) -> list[Key]:
         """Note what owners an object names.
 
         Returns:
-            The object, if it names others than before, and owners that wait for nobody now.
+            The object, if it names others than before, and owners that wait for none now.
         """
         former = self._owners.get(key, ())
         if former == owners:
@@ -160,7 +149,7 @@ class GarbageCollector:
             if not dependents.keys:
                 del self._dependents[uid]
         for owner in owners:
-            dependents = self._dependents.setdefault(owner.uid, Dependents({}, set()))
+            dependents = self._dependents[owner.uid]
             dependents.keys[key] = None
             if owner.is_blocking:
                 dependents.blocking.add(key)
@@ -171,99 +160,76 @@ class GarbageCollector:
         unblocked = [
             self._waiting[uid]
             for uid in dict.fromkeys(owner.uid for owner in former)
-            if uid in self._waiting and not self._is_blocked(uid)
+            if uid in self._waiting and not self._dependents_of(uid).blocking
         ]
         return [key, *unblocked] if owners else unblocked
 
-    def _is_blocked(self, uid: str) -> bool:
-        dependents = self._dependents.get(uid)
-        return dependents is not None and bool(dependents.blocking)
+    def _dependents_of(self, uid: str) -> Dependents:
+        return self._dependents.get(uid, NO_DEPENDENTS)
 
     async def look(self, key: Key) -> None:
         """Delete an object if no owner keeps it, or take the next step towards it."""
-        resource, namespace, name = key
-        kind = self._kinds[resource]
-        entry = self._registry.store.head(resource, namespace, name)
+        kind = self._kinds[key[0]]
+        entry = self._registry.store.head(*key)
         if entry is None:
             return
-        metadata = metadata_of(entry)
+        metadata = _metadata_of(entry)
         if metadata.is_orphaning:
             await self._orphan_dependents(kind, entry)
         elif metadata.is_waiting:
-            if not self._is_blocked(entry.uid):
-                await self._remove_finalizer(kind, entry, FOREGROUND)
+            if not self._dependents_of(entry.uid).blocking:
+                await self._rewrite(kind, entry, _without_finalizer(FOREGROUND))
         elif not metadata.deletion_time and metadata.owners:
             await self._judge(kind, entry, metadata)
 
     async def _judge(self, kind: Kind, entry: Entry, metadata: Metadata) -> None:
         """Delete an object if no owner keeps it; otherwise remove references to absent owners."""
-        has_solid = False
-        is_awaited = False
+        has_solid = is_awaited = False
         forgotten: set[str] = set()
         for reference in metadata.owners:
             owner_kind = self._owner_kinds.get((reference.api_version, reference.kind))
             if owner_kind is None or (owner_kind.is_namespaced and not entry.namespace):
                 has_solid = True
                 continue
-            owner = self._owner(owner_kind, entry, reference)
-            if owner is not None and not metadata_of(owner).is_waiting:
-                has_solid = True
-                continue
-            is_awaited = is_awaited or owner is not None
+            namespace = entry.namespace if owner_kind.is_namespaced else ""
+            owner = self._head(owner_kind, namespace, reference.name)
+            if owner is not None and owner.uid == reference.uid:
+                if not _metadata_of(owner).is_waiting:
+                    has_solid = True
+                    continue
+                is_awaited = True
             forgotten.add(reference.uid)
         if not has_solid:
-            await self._delete(kind, entry, metadata, is_awaited=is_awaited)
+            await self._remove(kind, entry, metadata, is_awaited=is_awaited)
         elif forgotten:
-            await self._rewrite(kind, entry, without(forgotten))
+            await self._rewrite(kind, entry, _without_owners(forgotten))
 
-    def _owner(self, kind: Kind, dependent: Entry, reference: Reference) -> Entry | None:
-        """The owner that a reference means, None if it is gone."""
-        namespace = dependent.namespace if kind.is_namespaced else ""
-        entry = self._registry.store.head(kind.collection, namespace, reference.name)
-        return entry if entry is not None and entry.uid == reference.uid else None
-
-    async def _delete(
+    async def _remove(
         self, kind: Kind, entry: Entry, metadata: Metadata, *, is_awaited: bool
     ) -> None:
         """Delete an object; if an owner waits, after what depends on it."""
-        dependents = self._dependents.get(entry.uid)
-        if is_awaited and dependents:
-            if any(self._is_waiting(key) for key in dependents.keys):
+        keys = self._dependents_of(entry.uid).keys
+        if is_awaited and keys:
+            dependents = (self._registry.store.head(*key) for key in keys)
+            if any(each is not None and each.uid in self._waiting for each in dependents):
                 # A cycle of owners would wait for ever.
-                await self._rewrite(kind, entry, unblocked)
+                await self._rewrite(kind, entry, _unblocked)
             propagation = "Foreground"
         elif ORPHAN in metadata.finalizers:
             propagation = "Orphan"
         else:
             propagation = "Foreground" if FOREGROUND in metadata.finalizers else "Background"
-        options = DeleteOptions(uid=entry.uid, propagation=propagation, manager=MANAGER)
+        options = DeleteOptions(uid=entry.uid, propagation=propagation, manager=self.manager)
         await self._registry.delete(kind, entry.namespace, entry.name, options)
-
-    def _is_waiting(self, key: Key) -> bool:
-        entry = self._registry.store.head(*key)
-        return entry is not None and entry.uid in self._waiting
 
     async def _orphan_dependents(self, kind: Kind, owner: Entry) -> None:
         """Remove all references to the owner, then its finalizer."""
-        dependents = self._dependents.get(owner.uid)
-        for number, key in enumerate(list(dependents.keys) if dependents else (), 1):
-            resource, namespace, name = key
-            entry = self._registry.store.head(resource, namespace, name)
+        for number, key in enumerate(list(self._dependents_of(owner.uid).keys), 1):
+            entry = self._registry.store.head(*key)
             if entry is not None and OWNED in entry.data:
-                await self._rewrite(self._kinds[resource], entry, without({owner.uid}))
-            if number % WRITES_IN_A_ROW == 0:
-                await asyncio.sleep(0)
-        await self._remove_finalizer(kind, owner, ORPHAN)
-
-    async def _remove_finalizer(self, kind: Kind, entry: Entry, finalizer: str) -> None:
-        def changed(metadata: Object) -> None:
-            metadata["finalizers"] = [
-                each for each in metadata.get("finalizers", ()) if each != finalizer
-            ]
-            if not metadata["finalizers"]:
-                del metadata["finalizers"]
-
-        await self._rewrite(kind, entry, changed)
+                await self._rewrite(self._kinds[key[0]], entry, _without_owners({owner.uid}))
+            await let_others(number)
+        await self._rewrite(kind, owner, _without_finalizer(ORPHAN))
 
     async def _rewrite(self, kind: Kind, entry: Entry, change: Callable[[Object], None]) -> None:
         """Change the metadata of an object, unless it is gone."""
@@ -275,30 +241,34 @@ class GarbageCollector:
             return obj
 
         try:
-            await self._registry.update(
-                kind, entry.namespace, entry.name, changed, WriteOptions(MANAGER)
-            )
+            await self._update(kind, (entry.namespace, entry.name), changed)
         except StatusError as error:
             if not is_not_found(error):
                 raise
 
 
-def without(uids: set[str]) -> Callable[[Object], None]:
-    """A change that removes the owners of these uids."""
+def _without(field_name: str, is_dropped: Callable[[Any], bool]) -> Callable[[Object], None]:
+    """A change that removes items of a list, and the list once it is empty."""
 
     def changed(metadata: Object) -> None:
-        owners = [
-            owner for owner in metadata.get("ownerReferences", ()) if owner["uid"] not in uids
-        ]
-        if owners:
-            metadata["ownerReferences"] = owners
+        left = [each for each in metadata.get(field_name, ()) if not is_dropped(each)]
+        if left:
+            metadata[field_name] = left
         else:
-            metadata.pop("ownerReferences", None)
+            metadata.pop(field_name, None)
 
     return changed
 
 
-def unblocked(metadata: Object) -> None:
+def _without_finalizer(finalizer: str) -> Callable[[Object], None]:
+    return _without("finalizers", lambda each: each == finalizer)
+
+
+def _without_owners(uids: set[str]) -> Callable[[Object], None]:
+    return _without("ownerReferences", lambda owner: owner["uid"] in uids)
+
+
+def _unblocked(metadata: Object) -> None:
     """Let the object block no owner."""
     for owner in metadata.get("ownerReferences", ()):
         if owner.get("blockOwnerDeletion"):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.apiserver.controllers.queue import Queue
-from apfproxy.apiserver.controllers.runner import look_at
+from apfproxy.apiserver.controllers.runner import Queue, look_at
 from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import conflict
@@ -35,7 +34,6 @@ class Scene:
         self.registry = Registry(kinds, self.store, lambda: self.now_s, random.Random(1))  # noqa: S311  uids of tests
 
     async def create(self, kind: Kind, raw: Object, namespace: str = "") -> Object:
-        """Create an object as a client would."""
         obj = completed(kind, raw)
         return (await self.registry.create(kind, namespace, obj, TESTER)).obj
 
@@ -55,19 +53,15 @@ class Scene:
         return written.obj
 
     async def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
-        """Delete an object as a client would."""
         await self.registry.delete(kind, namespace, name, DeleteOptions())
 
     def names(self, kind: Kind, namespace: str | None = None) -> list[str]:
-        """The names of all objects of a kind."""
         return [obj["metadata"]["name"] for obj in self.registry.objects(kind, namespace)]
 
     async def namespace(self, name: str = "default") -> None:
-        """Create a namespace."""
         await self.create(NAMESPACE, {"metadata": {"name": name}})
 
     async def pod(self, name: str, *, ready: str = "True", **metadata: Any) -> Object:  # noqa: ANN401  JSON
-        """Create a running pod on a node."""
         labels = {"labels": {"app": "web"}}
         spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}
         raw = {"metadata": {"name": name, **labels, **metadata}, "spec": spec}
@@ -82,7 +76,6 @@ class Scene:
         return await self.change(POD, name, {"status": status}, "default", "status")
 
     async def budget(self, name: str, **spec: Any) -> Object:  # noqa: ANN401  JSON
-        """Create a budget for all pods, unless it has a selector."""
         raw = {"metadata": {"name": name}, "spec": {"selector": {}, **spec}}
         return await self.create(POD_DISRUPTION_BUDGET, raw, "default")
 
@@ -103,16 +96,13 @@ class Driver:
                 self.note(kind, Change(entry.resource_version, ChangeType.ADDED, entry, None))
 
     def note(self, kind: Kind, change: Change) -> None:
-        """Tell the controller of a change."""
         for key in self.controller.notice(kind, change):
             self.queue.add(key, self.scene.now_s)
 
     async def look(self, *key: str) -> float | None:
-        """Have a key looked at."""
         return await look_at(self.controller, key)
 
     async def settle(self) -> None:
-        """Let the controller do all that it has to do by now."""
         while True:
             for kind, watcher in self.watchers:
                 for change in watcher.read(1000):
@@ -127,5 +117,4 @@ class Driver:
 
 
 async def refuse(*_args: object, **_more: object) -> None:
-    """Fail as an operation of a registry may."""
     raise conflict("", "things", "t", "not today")

@@ -10,11 +10,10 @@ import pytest
 from apfproxy.apiserver.apps import DEPLOYMENT, REPLICA_SET, STATEFUL_SET
 from apfproxy.apiserver.controllers.disruption import Disruption
 from apfproxy.apiserver.core.pods import POD
-from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.metadata import find_condition
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
-from tests.apiserver.controllers.scene import NOW, Driver, Scene, refuse
+from tests.apiserver.controllers.scene import NOW, Driver, Scene
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.kind import Kind
@@ -24,7 +23,6 @@ GONE = DeleteOptions(grace_period_s=0)
 
 
 async def started(*pods: str) -> tuple[Scene, Driver]:
-    """A scene with some pods, and the controller."""
     scene = Scene()
     await scene.namespace()
     for name in pods:
@@ -33,7 +31,6 @@ async def started(*pods: str) -> tuple[Scene, Driver]:
 
 
 def numbers(scene: Scene, name: str = "b") -> tuple[int, int, int, int]:
-    """Allowed, healthy, desired and expected pods."""
     status = scene.registry.get(POD_DISRUPTION_BUDGET, "default", name)["status"]
     return (
         status["disruptionsAllowed"],
@@ -44,7 +41,6 @@ def numbers(scene: Scene, name: str = "b") -> tuple[int, int, int, int]:
 
 
 async def test_pods_come_and_go() -> None:
-    """The numbers follow the pods."""
     scene, driver = await started("p", "q")
     await scene.budget("b", minAvailable=1)
     await driver.settle()
@@ -66,7 +62,6 @@ async def test_pods_come_and_go() -> None:
 
 
 async def test_selectors_and_labels_change() -> None:
-    """A pod counts while the selector matches its labels."""
     scene, driver = await started("p", "q")
     await scene.budget("b", minAvailable=1, selector={"matchLabels": {"app": "web"}})
     await driver.settle()
@@ -85,7 +80,6 @@ async def test_selectors_and_labels_change() -> None:
 
 
 async def test_evicted_pods_are_spared_at_last() -> None:
-    """A pod that was evicted and is still there counts again after two minutes."""
     scene, driver = await started("p", "q")
     await scene.budget("b", minAvailable=1)
     await driver.settle()
@@ -103,7 +97,6 @@ async def test_evicted_pods_are_spared_at_last() -> None:
 
 
 async def test_right_statuses_are_left_alone() -> None:
-    """Neither its own write nor a pod's unimportant change makes the controller write."""
     scene, driver = await started("p")
     await scene.budget("b", minAvailable=1)
     await driver.settle()
@@ -119,7 +112,6 @@ async def test_right_statuses_are_left_alone() -> None:
 
 
 async def test_other_budgets_are_left_alone() -> None:
-    """A pod concerns the budgets of its namespace that match it."""
     scene, driver = await started()
     await scene.budget("b", minAvailable=1, selector={"matchLabels": {"app": "db"}})
     await driver.settle()
@@ -133,7 +125,6 @@ async def test_other_budgets_are_left_alone() -> None:
 
 
 async def test_budgets_may_be_gone() -> None:
-    """Nothing is kept of what is gone."""
     scene, driver = await started("p")
     await scene.budget("b", minAvailable=1)
     await driver.settle()
@@ -172,16 +163,6 @@ async def test_budgets_that_make_no_sense(spec: dict[str, Any], told: str) -> No
     assert told in condition["message"]
 
 
-async def test_failures_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are for the runner, which tries again."""
-    scene, driver = await started("p")
-    await scene.budget("b", minAvailable=1)
-    monkeypatch.setattr(scene.registry, "update", refuse)
-
-    with pytest.raises(StatusError, match="not today"):
-        await driver.settle()
-
-
 async def test_some_of_many_budgets() -> None:
     """A pod that goes concerns the budgets that it belonged to; a budget that goes none."""
     scene, driver = await started("p")
@@ -201,7 +182,6 @@ async def test_some_of_many_budgets() -> None:
 
 
 async def disrupt(scene: Scene, name: str, **more: object) -> None:
-    """Mark a pod as one that is about to be disrupted."""
     status = scene.registry.get(POD, "default", name)["status"]
     condition = {
         "type": "DisruptionTarget",
@@ -215,7 +195,6 @@ async def disrupt(scene: Scene, name: str, **more: object) -> None:
 
 
 def target(scene: Scene, name: str) -> tuple[str, str, str]:
-    """Status, reason and time of the condition."""
     pod = scene.registry.get(POD, "default", name)
     condition = find_condition(pod["status"], "DisruptionTarget")
     assert condition is not None
@@ -223,7 +202,6 @@ def target(scene: Scene, name: str) -> tuple[str, str, str]:
 
 
 async def test_disruptions_that_do_not_come() -> None:
-    """A pod that is to be disrupted, and is not deleted, says no more so after two minutes."""
     scene, driver = await started("p", "q", "gone", "ending")
     for name in ("p", "gone", "ending"):
         await disrupt(scene, name)
@@ -243,18 +221,7 @@ async def test_disruptions_that_do_not_come() -> None:
     assert ("True", "EvictionByEvictionAPI", NOW) == target(scene, "ending")
 
 
-async def test_disruptions_that_cannot_be_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal is reported, to be tried again."""
-    scene, driver = await started("p")
-    await disrupt(scene, "p")
-    scene.now_s += 200
-    monkeypatch.setattr(scene.registry, "apply", refuse)
-    with pytest.raises(StatusError, match="not today"):
-        await driver.look("default", "p", "stale")
-
-
 async def controlled(scene: Scene, name: str, kind: Kind, raw: Object, above: str = "") -> str:
-    """Add a controller of pods, perhaps with one of its own: its owner reference, as JSON."""
     metadata: Object = {"name": name, "namespace": "default"}
     if above:
         metadata["ownerReferences"] = [json.loads(above)]
@@ -286,7 +253,6 @@ async def test_wanted_numbers() -> None:
 
 
 async def test_controller_that_is_not_there() -> None:
-    """A budget that counts on it cannot be worked out."""
     scene, driver = await started()
     stateful_set = await controlled(scene, "s", STATEFUL_SET, {"replicas": 4})
     other = {**json.loads(stateful_set), "uid": "another"}

@@ -1,34 +1,38 @@
-"""Removes the contents of a namespace that is being deleted, then the namespace.
+"""Ends what is being deleted: namespaces, after their contents, and pods, after their grace period.
+
+In a cluster a pod's kubelet ends it as soon as its containers have stopped.  Here no containers
+run, so a pod takes its whole grace period.
 
 Source: Kubernetes, `pkg/controller/namespace/deletion`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.controllers.runner import is_not_found
+from apfproxy.apiserver.controllers.runner import Controller, is_not_found, let_others
 from apfproxy.apiserver.core.namespaces import KUBERNETES_FINALIZER, NAMESPACE
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError, unknown_error
 from apfproxy.apiserver.metadata import FALSE, TRUE, set_condition
-from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, entry_metadata
+from apfproxy.apiserver.registry import DeleteOptions, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
-from apfproxy.objects.go_text import rfc3339
+from apfproxy.objects.go_text import parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.controllers.runner import Key
     from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change
     from apfproxy.objects.types import Object
 
-MANAGER = "kube-controller-manager"
-DELETIONS_IN_A_ROW = 50
-"""Deletions before other tasks run, since a store in memory never waits."""
+OPTIONS = DeleteOptions(propagation="Background", manager=Controller.manager)
+ENDING = "deletionTimestamp"
+MARK = b'"deletionTimestamp"'
+"""In the JSON of each pod that is being deleted, and of hardly any other."""
 
 FINE = {
     "NamespaceDeletionDiscoveryFailure": (
@@ -68,46 +72,41 @@ class Remains:
         self.failures: list[str] = []
 
     def conditions(self) -> list[Object]:
-        """The conditions of the namespace."""
         wrong = {}
         if self.failures:
             told = f"Failed to delete all resource types, {len(self.failures)} remaining: "
             told += ", ".join(sorted(self.failures))
             wrong["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", told)
         if self.objects:
-            told = "Some resources are remaining: " + instances(self.objects, "has")
+            told = "Some resources are remaining: " + _instances(self.objects, "has")
             wrong["NamespaceContentRemaining"] = ("SomeResourcesRemain", told)
         if self.finalizers:
             told = "Some content in the namespace has finalizers remaining: "
-            told += instances(self.finalizers, "in")
+            told += _instances(self.finalizers, "in")
             wrong["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", told)
-        return [
-            condition(type_, TRUE, *wrong[type_])
-            if type_ in wrong
-            else condition(type_, FALSE, *fine)
-            for type_, fine in FINE.items()
-        ]
+        conditions = []
+        for type_, fine in FINE.items():
+            reason, message = wrong.get(type_, fine)
+            status = TRUE if type_ in wrong else FALSE
+            conditions.append(
+                {"type": type_, "status": status, "reason": reason, "message": message}
+            )
+        return conditions
 
 
-def instances(counts: Counter[str], verb: str) -> str:
-    """The counts as conditions tell them."""
+def _instances(counts: Counter[str], verb: str) -> str:
     return ", ".join(
         f"{name} {verb} {number} resource instances" for name, number in sorted(counts.items())
     )
 
 
-def condition(type_: str, status: str, reason: str, message: str) -> Object:
-    """A condition, without its time."""
-    return {"type": type_, "status": status, "reason": reason, "message": message}
-
-
-class Namespaces:
+class Namespaces(Controller):
     """Deletes the contents of namespaces, then the namespaces."""
 
     name = "namespace"
 
     def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+        super().__init__(registry)
         self._contents = tuple(kind for kind in registry.stored_kinds if kind.is_namespaced)
         self.kinds = (NAMESPACE, *self._contents)
         self._ending: set[str] = set()
@@ -117,7 +116,7 @@ class Namespaces:
         entry, is_gone = change.entry, change.type is ChangeType.DELETED
         if kind is not NAMESPACE:
             return [(entry.namespace,)] if is_gone and entry.namespace in self._ending else ()
-        if is_gone or "deletionTimestamp" not in entry_metadata(entry):
+        if is_gone or ENDING not in entry_metadata(entry):
             self._ending.discard(entry.name)
             return ()
         self._ending.add(entry.name)
@@ -128,43 +127,9 @@ class Namespaces:
         (name,) = key
         namespace = self._registry.get(NAMESPACE, "", name)
         is_held = KUBERNETES_FINALIZER in namespace["spec"].get("finalizers", ())
-        if "deletionTimestamp" not in namespace["metadata"] or not is_held:
+        if ENDING not in namespace["metadata"] or not is_held:
             return
         remains = await self._empty(name)
-        await self._report(name, remains)
-        if not remains.objects:
-            await self._finalize(name)
-        if remains.failures:
-            raise unknown_error(f"namespace {name}: {'; '.join(remains.failures)}")
-
-    async def _empty(self, name: str) -> Remains:
-        """Delete everything in a namespace."""
-        remains = Remains()
-        deletions = 0
-        for kind in self._contents:
-            resource = f"{kind.plural}.{kind.group}"
-            for entry in self._registry.store.heads(kind.collection, name):
-                metadata = entry_metadata(entry)
-                if "deletionTimestamp" not in metadata:
-                    deletions += 1
-                    if deletions % DELETIONS_IN_A_ROW == 0:
-                        await asyncio.sleep(0)
-                    options = DeleteOptions(propagation="Background", manager=MANAGER)
-                    try:
-                        written = await self._registry.delete(kind, name, entry.name, options)
-                    except StatusError as error:
-                        if is_not_found(error):
-                            continue
-                        remains.failures.append(error.message)
-                    else:
-                        if written.is_gone:
-                            continue
-                remains.objects[resource] += 1
-                remains.finalizers.update(metadata.get("finalizers", ()))
-        return remains
-
-    async def _report(self, name: str, remains: Remains) -> None:
-        """Write what is left into the namespace's status."""
         now = rfc3339(self._registry.clock())
 
         def reported(namespace: Object) -> Object:
@@ -172,20 +137,63 @@ class Namespaces:
                 set_condition(namespace["status"], each, now)
             return namespace
 
-        options = WriteOptions(MANAGER, subresource="status")
-        await self._registry.update(NAMESPACE, "", name, reported, options)
+        await self._update(NAMESPACE, ("", name), reported, "status")
+        if not remains.objects:
+            await self._update(NAMESPACE, ("", name), _finalized, "finalize")
+        if remains.failures:
+            raise unknown_error(f"namespace {name}: {'; '.join(remains.failures)}")
 
-    async def _finalize(self, name: str) -> None:
-        """Remove the finalizer that waits for the contents."""
+    async def _empty(self, name: str) -> Remains:
+        remains = Remains()
+        deletions = 0
+        for kind in self._contents:
+            for entry in self._registry.store.heads(kind.collection, name):
+                metadata = entry_metadata(entry)
+                if ENDING not in metadata:
+                    deletions += 1
+                    await let_others(deletions)
+                    try:
+                        if (await self._registry.delete(kind, name, entry.name, OPTIONS)).is_gone:
+                            continue
+                    except StatusError as error:
+                        if is_not_found(error):
+                            continue
+                        remains.failures.append(error.message)
+                remains.objects[f"{kind.plural}.{kind.group}"] += 1
+                remains.finalizers.update(metadata.get("finalizers", ()))
+        return remains
 
-        def finalized(namespace: Object) -> Object:
-            others = [
-                finalizer
-                for finalizer in namespace["spec"].get("finalizers", ())
-                if finalizer != KUBERNETES_FINALIZER
-            ]
-            namespace["spec"] = {"finalizers": others} if others else {}
-            return namespace
 
-        options = WriteOptions(MANAGER, subresource="finalize")
-        await self._registry.update(NAMESPACE, "", name, finalized, options)
+def _finalized(namespace: Object) -> Object:
+    """The namespace without the finalizer that waits for the contents."""
+    finalizers = namespace["spec"].get("finalizers", ())
+    others = [each for each in finalizers if each != KUBERNETES_FINALIZER]
+    namespace["spec"] = {"finalizers": others} if others else {}
+    return namespace
+
+
+class PodTermination(Controller):
+    """Ends pods at the time that their `deletionTimestamp` names."""
+
+    name = "pod-termination"
+    kinds = (POD,)
+
+    def notice(self, _kind: Kind, change: Change) -> Iterable[Key]:
+        """Note pods that are being deleted."""
+        entry = change.entry
+        if change.type is ChangeType.DELETED or MARK not in entry.data:
+            return ()
+        return [(entry.namespace, entry.name)] if ENDING in entry_metadata(entry) else ()
+
+    async def look(self, key: Key) -> float | None:
+        """End a pod if it is time."""
+        namespace, name = key
+        metadata = self._registry.get(POD, namespace, name)["metadata"]
+        if not metadata.get("deletionGracePeriodSeconds"):
+            return None  # finalizers hold it, or it is not being deleted at all
+        deadline_s = parse_time(metadata[ENDING])
+        if deadline_s > self._registry.clock():
+            return deadline_s
+        options = DeleteOptions(grace_period_s=0, uid=metadata["uid"], manager="kubelet")
+        await self._registry.delete(POD, namespace, name, options)
+        return None

@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.apiserver.controllers.namespaces`."""
+"""The ends of namespaces and pods."""
 
 from __future__ import annotations
 
@@ -6,38 +6,35 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.controllers import namespaces
-from apfproxy.apiserver.controllers.namespaces import Namespaces
+from apfproxy.apiserver.controllers import runner
+from apfproxy.apiserver.controllers.endings import Namespaces, PodTermination
 from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError, forbidden
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.registry import DeleteOptions
 from tests.apiserver.controllers.scene import Driver, Scene
 
 BUDGETS = POD_DISRUPTION_BUDGET
 
 
 async def started() -> tuple[Scene, Driver]:
-    """A scene with a namespace, and the controller."""
     scene = Scene()
     await scene.namespace("n")
     return scene, Driver(Namespaces(scene.registry), scene)
 
 
 def conditions(scene: Scene) -> dict[str, tuple[str, str]]:
-    """Types of the namespace's conditions to status and message."""
     status = scene.registry.get(NAMESPACE, "", "n")["status"]
     return {each["type"]: (each["status"], each["message"]) for each in status["conditions"]}
 
 
 async def budget(scene: Scene, name: str, **metadata: Any) -> None:  # noqa: ANN401  JSON
-    """Create a budget in the namespace."""
     await scene.create(BUDGETS, {"metadata": {"name": name, **metadata}}, "n")
 
 
 async def test_contents_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is in a deleted namespace is deleted, and then the namespace is."""
-    monkeypatch.setattr(namespaces, "DELETIONS_IN_A_ROW", 1)
+    monkeypatch.setattr(runner, "IN_A_ROW", 1)
     scene, driver = await started()
     for name in ("a", "b"):
         await budget(scene, name)
@@ -52,7 +49,6 @@ async def test_contents_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_finalizers_hold_namespaces() -> None:
-    """The namespace says what it waits for, and goes with the last of it."""
     scene, driver = await started()
     await budget(scene, "a", finalizers=["a.b/c"])
     await scene.delete(NAMESPACE, "n")
@@ -86,7 +82,6 @@ async def test_finalizers_hold_namespaces() -> None:
 
 
 async def test_pods_get_their_grace_period() -> None:
-    """They are deleted once, and waited for."""
     scene, driver = await started()
     spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "x"}
     await scene.create(POD, {"metadata": {"name": "p"}, "spec": spec}, "n")
@@ -101,7 +96,6 @@ async def test_pods_get_their_grace_period() -> None:
 
 
 async def test_other_finalizers_stay() -> None:
-    """Who put them there has to take them away."""
     scene = Scene()
     raw = {"metadata": {"name": "n"}, "spec": {"finalizers": ["a.b/c"]}}
     await scene.create(NAMESPACE, raw)
@@ -113,7 +107,6 @@ async def test_other_finalizers_stay() -> None:
 
 
 async def test_failures_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An object that cannot be deleted is named, and tried again."""
     scene, driver = await started()
     await budget(scene, "a")
     await scene.delete(NAMESPACE, "n")
@@ -136,7 +129,6 @@ async def test_failures_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_contents_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What somebody else deleted meanwhile is not missed."""
     scene, driver = await started()
     await budget(scene, "a")
     await scene.delete(NAMESPACE, "n")
@@ -154,7 +146,6 @@ async def test_contents_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_namespaces_may_be_gone_or_stay() -> None:
-    """Neither is an error."""
     scene, driver = await started()
 
     await driver.look("other")
@@ -163,20 +154,50 @@ async def test_namespaces_may_be_gone_or_stay() -> None:
     assert ["n"] == scene.names(NAMESPACE)
 
 
-async def test_other_failures_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are for the runner, which tries again."""
-    scene, driver = await started()
-    await scene.delete(NAMESPACE, "n")
-
-    async def refuse(*_args: object, **_more: object) -> None:
-        raise forbidden("", "namespaces", "n", "not today")
-
-    monkeypatch.setattr(scene.registry, "update", refuse)
-    with pytest.raises(StatusError, match="not today"):
-        await driver.settle()
+async def with_pod() -> tuple[Scene, Driver]:
+    scene = Scene()
+    await scene.namespace()
+    await scene.pod("p", annotations={"deletionTimestamp": "a word"})
+    return scene, Driver(PodTermination(scene.registry), scene)
 
 
-def test_remains() -> None:
-    """Numbers add up."""
-    remains = namespaces.Remains()
-    remains.objects.update({"pods.": 2, "poddisruptionbudgets.policy": 1})
+async def test_pods_end_with_their_grace_period() -> None:
+    scene, driver = await with_pod()
+    await driver.settle()
+    assert ["p"] == scene.names(POD)
+
+    await scene.delete(POD, "p", "default")
+    await driver.settle()
+    assert scene.now_s + 30 == driver.queue.next_s
+    scene.now_s += 29
+    await driver.settle()
+    assert ["p"] == scene.names(POD)
+    scene.now_s += 1
+    await driver.settle()
+    assert [] == scene.names(POD)
+
+
+async def test_pods_may_have_to_end_sooner() -> None:
+    scene, driver = await with_pod()
+    await scene.delete(POD, "p", "default")
+    await driver.settle()
+    await scene.registry.delete(POD, "default", "p", DeleteOptions(grace_period_s=5))
+    await driver.settle()
+    scene.now_s += 5
+    await driver.settle()
+
+    assert [] == scene.names(POD)
+
+
+async def test_finalizers_hold_pods() -> None:
+    scene = Scene()
+    await scene.namespace()
+    await scene.pod("p", finalizers=["a.b/c"])
+    driver = Driver(PodTermination(scene.registry), scene)
+    await scene.delete(POD, "p", "default")
+    await driver.settle()
+    scene.now_s += 30
+    await driver.settle()
+
+    metadata = scene.registry.get(POD, "default", "p")["metadata"]
+    assert metadata["deletionGracePeriodSeconds"] == 0

@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.apiserver.controllers.bootstrap`."""
+"""The built-in objects, and the status of FlowSchemas."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.controllers.bootstrap import AUTO_UPDATE, Bootstrap
+from apfproxy.apiserver.controllers.flow_control import AUTO_UPDATE, Bootstrap, Dangling
 from apfproxy.apiserver.core.namespaces import NAMESPACE
-from apfproxy.apiserver.errors import StatusError, forbidden
 from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
-from tests.apiserver.controllers.scene import Driver, Scene
+from tests.apiserver.controllers.scene import NOW, Driver, Scene
 
 LEVELS = PRIORITY_LEVEL_CONFIGURATION
 
 
 async def started() -> tuple[Scene, Driver]:
-    """A scene where everything is in place."""
     scene = Scene()
     bootstrap = Bootstrap(scene.registry)
     await bootstrap.ensure_all()
@@ -25,40 +23,23 @@ async def started() -> tuple[Scene, Driver]:
 
 
 def metadata(scene: Scene, name: str, value: str | None) -> dict[str, Any]:
-    """A level's metadata with another annotation, or without."""
     found: dict[str, Any] = dict(scene.registry.get(LEVELS, "", name)["metadata"])
     found["annotations"] = {AUTO_UPDATE: value} if value else {"a": "b"}
     return found
 
 
 def shares(scene: Scene, name: str) -> int:
-    """A level's share of the seats."""
     found: int = scene.registry.get(LEVELS, "", name)["spec"]["limited"]["nominalConcurrencyShares"]
     return found
 
 
 async def share(scene: Scene, name: str, number: int) -> None:
-    """Give a level another share of the seats."""
     spec = scene.registry.get(LEVELS, "", name)["spec"]
     limited = {**spec["limited"], "nominalConcurrencyShares": number}
     await scene.change(LEVELS, name, {"spec": {**spec, "limited": limited}})
 
 
-async def test_objects_are_created() -> None:
-    """Those of Kubernetes, in the name of the managers that it has."""
-    scene, _ = await started()
-
-    assert ["default", "kube-node-lease", "kube-public", "kube-system"] == scene.names(NAMESPACE)
-    assert {"exempt", "catch-all", "workload-low"} < set(scene.names(LEVELS))
-    assert {"exempt", "catch-all", "service-accounts"} < set(scene.names(FLOW_SCHEMA))
-    (managed,) = scene.registry.get(LEVELS, "", "exempt")["metadata"]["managedFields"]
-    assert "api-priority-and-fairness-config-producer-v1" == managed["manager"]
-    (managed,) = scene.registry.get(NAMESPACE, "", "default")["metadata"]["managedFields"]
-    assert "kube-apiserver" == managed["manager"]
-
-
 async def test_right_objects_are_left_alone() -> None:
-    """Nothing is written at a second start."""
     scene, driver = await started()
     version = scene.store.resource_version
 
@@ -69,7 +50,6 @@ async def test_right_objects_are_left_alone() -> None:
 
 
 async def test_deleted_objects_come_back() -> None:
-    """At once."""
     scene, driver = await started()
     await scene.delete(LEVELS, "exempt")
     await scene.delete(FLOW_SCHEMA, "probes")
@@ -81,7 +61,6 @@ async def test_deleted_objects_come_back() -> None:
 
 
 async def test_namespaces_come_back() -> None:
-    """Such as one that was removed while the server was down."""
     scene = Scene()
     bootstrap = Bootstrap(scene.registry)
     driver = Driver(bootstrap, scene)
@@ -121,7 +100,6 @@ async def test_suggested_objects_may_be_taken_over(
 
 
 async def test_unchanged_objects_are_kept_equal() -> None:
-    """A lost annotation is put back where nothing else was changed."""
     scene, driver = await started()
     await scene.change(LEVELS, "workload-low", {"metadata": metadata(scene, "workload-low", None)})
 
@@ -146,7 +124,6 @@ async def test_mandatory_objects_are_kept_equal() -> None:
 
 
 async def test_mandatory_objects_are_restored() -> None:
-    """Even a change that a server let through once."""
     scene = Scene()
     bootstrap = Bootstrap(scene.registry)
     await bootstrap.ensure_all()
@@ -174,7 +151,6 @@ async def test_former_objects_go(annotation: str, *, is_there: bool) -> None:
 
 
 async def test_only_what_is_served() -> None:
-    """Without namespaces there are none to keep."""
     scene = Scene(FLOW_CONTROL_KINDS)
     bootstrap = Bootstrap(scene.registry)
     await bootstrap.ensure_all()
@@ -182,13 +158,123 @@ async def test_only_what_is_served() -> None:
     assert 8 == len(scene.names(LEVELS))
 
 
-async def test_failures_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that cannot have its objects does not start."""
+LEVEL = {"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}
+
+
+def schema(name: str, level: str) -> dict[str, Any]:
+    rule = {
+        "subjects": [{"kind": "Group", "group": {"name": "g"}}],
+        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}],
+    }
+    spec = {"priorityLevelConfiguration": {"name": level}, "rules": [rule]}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def dangling(scene: Scene, name: str) -> dict[str, Any]:
+    (condition,) = scene.registry.get(FLOW_SCHEMA, "", name)["status"]["conditions"]
+    found: dict[str, Any] = condition
+    return found
+
+
+async def test_levels_come_and_go() -> None:
     scene = Scene()
+    driver = Driver(Dangling(scene.registry), scene)
+    await scene.create(FLOW_SCHEMA, schema("s", "l"))
+    await driver.settle()
 
-    def refuse(*_args: object) -> None:
-        raise forbidden("", "namespaces", "default", "not today")
+    told = 'This FlowSchema references the PriorityLevelConfiguration object named "l"'
+    missing = {
+        "type": "Dangling",
+        "status": "True",
+        "lastTransitionTime": NOW,
+        "reason": "NotFound",
+        "message": f"{told} but there is no such object",
+    }
+    assert missing == dangling(scene, "s")
 
-    monkeypatch.setattr(scene.registry, "get", refuse)
-    with pytest.raises(StatusError, match="not today"):
-        await Bootstrap(scene.registry).ensure_all()
+    scene.now_s += 60
+    await scene.create(PRIORITY_LEVEL_CONFIGURATION, {"metadata": {"name": "l"}, **LEVEL})
+    await driver.settle()
+    assert {
+        **missing,
+        "status": "False",
+        "lastTransitionTime": "2001-09-09T01:47:40Z",
+        "reason": "Found",
+        "message": f"{told} and it exists",
+    } == dangling(scene, "s")
+
+    await scene.delete(PRIORITY_LEVEL_CONFIGURATION, "l")
+    await driver.settle()
+    assert dangling(scene, "s")["reason"] == "NotFound"
+
+
+async def test_schemas_turn_to_other_levels() -> None:
+    """The time stays while the status does; the level that was left does not matter."""
+    scene = Scene()
+    await scene.create(FLOW_SCHEMA, schema("s", "l"))
+    driver = Driver(Dangling(scene.registry), scene)
+    await driver.settle()
+    scene.now_s += 60
+    await scene.change(
+        FLOW_SCHEMA, "s", {"spec": {**schema("s", "m")["spec"], "matchingPrecedence": 1000}}
+    )
+    await driver.settle()
+
+    assert NOW == dangling(scene, "s")["lastTransitionTime"]
+    assert '"m"' in dangling(scene, "s")["message"]
+    await scene.create(PRIORITY_LEVEL_CONFIGURATION, {"metadata": {"name": "l"}, **LEVEL})
+    await driver.settle()
+    assert dangling(scene, "s")["status"] == "True"
+
+
+async def test_right_statuses_are_left_alone() -> None:
+    scene = Scene()
+    await scene.create(FLOW_SCHEMA, schema("s", "l"))
+    await Driver(Dangling(scene.registry), scene).settle()
+    version = scene.store.resource_version
+
+    await Driver(Dangling(scene.registry), scene).settle()
+
+    assert version == scene.store.resource_version
+
+
+async def test_schemas_may_be_gone() -> None:
+    scene = Scene()
+    await scene.create(FLOW_SCHEMA, schema("s", "l"))
+    controller = Dangling(scene.registry)
+    driver = Driver(controller, scene)
+    await scene.delete(FLOW_SCHEMA, "s")
+
+    await controller.look(("s",))
+    await driver.settle()
+
+    assert "<Dangling of 0 schemas, 0 levels>" == repr(controller)
+
+
+async def test_levels_may_change() -> None:
+    scene = Scene()
+    await scene.create(FLOW_SCHEMA, schema("s", "l"))
+    await scene.create(PRIORITY_LEVEL_CONFIGURATION, {"metadata": {"name": "l"}, **LEVEL})
+    driver = Driver(Dangling(scene.registry), scene)
+    await driver.settle()
+    looks = driver.looks
+
+    metadata = scene.registry.get(PRIORITY_LEVEL_CONFIGURATION, "", "l")["metadata"]
+    labelled = {"metadata": {**metadata, "labels": {"a": "b"}}}
+    await scene.change(PRIORITY_LEVEL_CONFIGURATION, "l", labelled)
+    await driver.settle()
+
+    assert looks == driver.looks
+
+
+async def test_levels_are_shared() -> None:
+    scene = Scene()
+    for name in ("s", "t"):
+        await scene.create(FLOW_SCHEMA, schema(name, "l"))
+    driver = Driver(Dangling(scene.registry), scene)
+    await driver.settle()
+    await scene.delete(FLOW_SCHEMA, "s")
+    await scene.create(PRIORITY_LEVEL_CONFIGURATION, {"metadata": {"name": "l"}, **LEVEL})
+    await driver.settle()
+
+    assert "Found" == dangling(scene, "t")["reason"]

@@ -1,0 +1,257 @@
+"""Keeps the built-in objects of flow control and some namespaces, and the status of FlowSchemas.
+
+1. A missing object is created.
+2. A mandatory one has the specification that is built in, but for the seats of level `exempt`.
+3. So has a suggested one whose annotation `apf.kubernetes.io/autoupdate-spec` is true; without a
+   valid annotation that is decided by whether its specification was ever changed, and written down.
+4. An object that has the annotation, as true, and is no longer built in is removed.
+5. The condition `Dangling` of a FlowSchema says whether its priority level is missing.
+
+Where kube-apiserver looks once a minute, this looks whenever one of these objects changes.
+
+Source: Kubernetes, `pkg/registry/flowcontrol/ensurer` and `pkg/controlplane/controller`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from apfproxy.apiserver.controllers.runner import Controller, is_not_found
+from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed, entry_metadata
+from apfproxy.apiserver.store.entries import ChangeType
+from apfproxy.objects.decode import DIRECTORY, MANDATORY_FILE, SUGGESTED_FILE
+from apfproxy.objects.documents import split_documents
+from apfproxy.objects.go_text import rfc3339
+from apfproxy.objects.types import due_condition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.apiserver.controllers.runner import Key
+    from apfproxy.apiserver.kind import Kind
+    from apfproxy.apiserver.registry import Registry
+    from apfproxy.apiserver.store.entries import Change
+    from apfproxy.objects.types import Object
+
+KINDS = {kind.name: kind for kind in (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)}
+
+AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
+NAMESPACE_MANAGER = "kube-apiserver"
+STATUS_MANAGER = "api-priority-and-fairness-config-consumer-v1"
+
+EXEMPT = "exempt"
+ADJUSTABLE = ("nominalConcurrencyShares", "lendablePercent")
+"""What an operator may change of the mandatory level `exempt`."""
+
+SYSTEM_NAMESPACES = ("kube-system", "kube-public", "default", "kube-node-lease")
+
+BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
+"""Texts that Go parses as booleans."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """A built-in object as it is created, in canonical form."""
+
+    kind: Kind
+    obj: Object
+    is_mandatory: bool = False
+
+    @property
+    def name(self) -> str:
+        return str(self.obj["metadata"]["name"])
+
+    def revised(self, current: Object) -> Object | None:
+        """The corrected form of an existing flow-control object; None if it is right."""
+        metadata = current["metadata"]
+        annotation = BOOLEANS.get(metadata.get("annotations", {}).get(AUTO_UPDATE, ""))
+        is_kept_equal = self.is_mandatory or (
+            metadata.get("generation") == 1 if annotation is None else annotation
+        )
+        spec = self._wanted(current) if is_kept_equal else current["spec"]
+        if annotation is is_kept_equal and spec == current["spec"]:
+            return None
+        new = copy.deepcopy(current)
+        new["spec"] = copy.deepcopy(spec)
+        if annotation is not is_kept_equal:
+            text = "true" if is_kept_equal else "false"
+            new["metadata"].setdefault("annotations", {})[AUTO_UPDATE] = text
+        return new
+
+    def _wanted(self, current: Object) -> Object:
+        """The specification that an object should have: the built-in one, as adjusted."""
+        spec: Object = self.obj["spec"]
+        exempt = current["spec"].get("exempt")
+        is_adjustable = self.is_mandatory and self.name == EXEMPT
+        if self.kind is not PRIORITY_LEVEL_CONFIGURATION or not is_adjustable or exempt is None:
+            return spec
+        adjusted = {field: exempt[field] for field in ADJUSTABLE if field in exempt}
+        return {**spec, "exempt": {**spec["exempt"], **adjusted}}
+
+
+def _built_in(file_name: str, *, is_mandatory: bool) -> list[BuiltIn]:
+    """The objects of one of the bootstrap files."""
+    documents, problem = split_documents((DIRECTORY / file_name).read_bytes())
+    assert problem is None, problem
+    return [
+        BuiltIn(KINDS[raw["kind"]], completed(KINDS[raw["kind"]], raw), is_mandatory)
+        for raw in (document.content for document in documents)
+        if isinstance(raw, dict)
+    ]
+
+
+class Bootstrap(Controller):
+    """Keeps the built-in objects, with the suggested ones of a bootstrap file or without."""
+
+    name = "bootstrap"
+    manager = "api-priority-and-fairness-config-producer-v1"
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        with_suggested: bool = True,
+        suggested_file: str = SUGGESTED_FILE,
+    ) -> None:
+        super().__init__(registry)
+        kinds = (PRIORITY_LEVEL_CONFIGURATION, FLOW_SCHEMA, NAMESPACE)
+        self.kinds = tuple(kind for kind in kinds if kind in registry.kinds)
+        objects = [
+            BuiltIn(NAMESPACE, completed(NAMESPACE, {"metadata": {"name": name}}))
+            for name in SYSTEM_NAMESPACES
+        ]
+        if with_suggested:
+            objects += _built_in(suggested_file, is_mandatory=False)
+        objects += _built_in(MANDATORY_FILE, is_mandatory=True)
+        self._built_in = {
+            (each.kind.plural, each.name): each for each in objects if each.kind in self.kinds
+        }
+
+    async def ensure_all(self) -> None:
+        """Create and correct all objects; StatusError if the store refuses one."""
+        for key in self._built_in:
+            await self.look(key)
+        for kind in self.kinds:
+            if kind is not NAMESPACE:
+                for obj in self._registry.objects(kind):
+                    await self.look((kind.plural, obj["metadata"]["name"]))
+
+    def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
+        """Note changes of built-in objects, and of others that may once have been built in."""
+        key = (kind.plural, change.entry.name)
+        is_gone = change.type is ChangeType.DELETED
+        if kind is NAMESPACE:
+            return [key] if is_gone and key in self._built_in else ()
+        return [key] if key in self._built_in or not is_gone else ()
+
+    async def look(self, key: Key) -> None:
+        """Create or correct an object."""
+        plural, name = key
+        built_in = self._built_in.get((plural, name))
+        if built_in is None:
+            await self._remove_former(plural, name)
+            return
+        kind = built_in.kind
+        try:
+            current = self._registry.get(kind, "", name)
+        except StatusError as error:
+            if not is_not_found(error):
+                raise
+            manager = NAMESPACE_MANAGER if kind is NAMESPACE else self.manager
+            obj = copy.deepcopy(built_in.obj)
+            await self._registry.create(kind, "", obj, WriteOptions(manager))
+            return
+        new = None if kind is NAMESPACE else built_in.revised(current)
+        if new is not None:
+            # The object is unchanged, since nothing was awaited.
+            await self._update(kind, ("", name), lambda _: new)
+
+    async def _remove_former(self, plural: str, name: str) -> None:
+        """Remove an object whose annotation says that it was once built in."""
+        kind = next(kind for kind in self.kinds if kind.plural == plural)
+        entry = self._head(kind, "", name)
+        if entry is None:
+            return
+        metadata = entry_metadata(entry)
+        annotation = metadata.get("annotations", {}).get(AUTO_UPDATE, "")
+        if BOOLEANS.get(annotation) and "deletionTimestamp" not in metadata:
+            options = DeleteOptions(uid=metadata["uid"], manager=self.manager)
+            await self._registry.delete(kind, "", name, options)
+
+
+class NamingPart(msgspec.Struct, rename="camel"):
+    """The part of a specification that names the level."""
+
+    priority_level_configuration: dict[str, str]
+
+
+class DanglingPart(msgspec.Struct):
+    """The part of a FlowSchema that matters here; the rest may be large, and is not decoded."""
+
+    spec: NamingPart
+    status: dict[str, Any] = {}
+
+
+decode_part = msgspec.json.Decoder(DanglingPart).decode
+
+
+class Dangling(Controller):
+    """Keeps the condition `Dangling` of FlowSchemas."""
+
+    name = "flow-schema-status"
+    kinds = (PRIORITY_LEVEL_CONFIGURATION, FLOW_SCHEMA)
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(registry)
+        self._levels: set[str] = set()
+        self._level_of: dict[str, str] = {}
+        self._schemas_of: defaultdict[str, set[str]] = defaultdict(set)
+
+    def __repr__(self) -> str:
+        return f"<Dangling of {len(self._level_of)} schemas, {len(self._levels)} levels>"
+
+    def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
+        """Note which levels there are, and which schemas name them."""
+        name = change.entry.name
+        is_gone = change.type is ChangeType.DELETED
+        if kind is PRIORITY_LEVEL_CONFIGURATION:
+            if is_gone:
+                self._levels.discard(name)
+            elif name in self._levels:
+                return ()
+            else:
+                self._levels.add(name)
+            return [(schema,) for schema in self._schemas_of.get(name, ())]
+        former = self._level_of.pop(name, None)
+        if former is not None:
+            self._schemas_of[former].discard(name)
+            if not self._schemas_of[former]:
+                del self._schemas_of[former]
+        if is_gone:
+            return ()
+        level = decode_part(change.entry.data).spec.priority_level_configuration["name"]
+        self._level_of[name] = level
+        self._schemas_of[level].add(name)
+        return [(name,)]
+
+    async def look(self, key: Key) -> None:
+        """Write the condition of a schema if it is not right."""
+        (name,) = key
+        entry = self._head(FLOW_SCHEMA, "", name)
+        if entry is None:
+            return
+        part = msgspec.to_builtins(decode_part(entry.data))
+        condition = due_condition(part, self._levels, rfc3339(self._registry.clock()))
+        if condition is not None:
+            await self._apply_condition(FLOW_SCHEMA, ("", name), condition, STATUS_MANAGER)
