@@ -158,7 +158,7 @@ class Discovery:
         """
         if version not in self.versions(group):
             return None
-        resources = [entry for kind in self._served(group, version) for entry in entries(kind)]
+        resources = [entry for kind in self._served(group, version) for entry in _entries(kind)]
         # The oldest document of all has no apiVersion.
         head = {"apiVersion": "v1", "groupVersion": f"{group}/{version}"}
         if not group:
@@ -197,7 +197,7 @@ class Discovery:
         versions = [
             {
                 "version": version,
-                "resources": [aggregated_entry(kind) for kind in self._served(group, version)],
+                "resources": [_aggregated_entry(kind) for kind in self._served(group, version)],
                 "freshness": "Current",
             }
             for version in self.versions(group)
@@ -205,7 +205,7 @@ class Discovery:
         return {"metadata": {"name": group} if group else {}, "versions": versions}
 
 
-def entries(kind: Kind) -> list[Object]:
+def _entries(kind: Kind) -> list[Object]:
     """A resource and its subresources in the list of its group's version."""
     resource = {
         "name": kind.plural,
@@ -213,7 +213,7 @@ def entries(kind: Kind) -> list[Object]:
         "namespaced": kind.is_namespaced,
         "kind": kind.name,
         "verbs": verbs_of(kind),
-        **names_for_kubectl(kind),
+        **_names_for_kubectl(kind),
         "storageVersionHash": kind.storage_hash,
     }
     subresources = (
@@ -229,7 +229,7 @@ def entries(kind: Kind) -> list[Object]:
     return [resource, *subresources]
 
 
-def aggregated_entry(kind: Kind) -> Object:
+def _aggregated_entry(kind: Kind) -> Object:
     """A resource with its subresources; an empty group and version mean the surrounding one."""
     surrounding = {"group": "", "version": ""}
     subresources = [
@@ -242,12 +242,11 @@ def aggregated_entry(kind: Kind) -> Object:
         "scope": "Namespaced" if kind.is_namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": verbs_of(kind),
-        **names_for_kubectl(kind),
+        **_names_for_kubectl(kind),
         **({"subresources": subresources} if subresources else {}),
     }
 
 
-def names_for_kubectl(kind: Kind) -> dict[str, list[str]]:
-    """Short names and categories, absent where there are none."""
+def _names_for_kubectl(kind: Kind) -> dict[str, list[str]]:
     names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
     return {key: value for key, value in names.items() if value}

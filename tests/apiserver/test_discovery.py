@@ -1,4 +1,4 @@
-"""The documents that tell clients which resources are served."""
+"""The documents that tell clients which resources are served; the recorded requests have most."""
 
 from __future__ import annotations
 
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 DISCOVERY = Discovery(KINDS)
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 STATUS_VERBS = ["get", "patch", "update"]
-V1, V1BETA3 = (
-    {"groupVersion": f"widgets.example.com/{version}", "version": version}
-    for version in ("v1", "v1beta3")
-)
-GROUP = {"name": "widgets.example.com", "versions": [V1, V1BETA3], "preferredVersion": V1}
 
 
 def listed(kind: Kind, group: str = "", version: str = "v1") -> list[tuple[object, ...]]:
@@ -36,52 +31,10 @@ def listed(kind: Kind, group: str = "", version: str = "v1") -> list[tuple[objec
     ]
 
 
-def test_groups() -> None:
-    """Stable versions come first; neither the core nor an unknown group is below `/apis`."""
-    assert DISCOVERY.api_versions("127.0.0.1:6443") == {
-        "kind": "APIVersions",
-        "versions": ["v1"],
-        "serverAddressByClientCIDRs": [
-            {"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443"}
-        ],
-    }
-    assert DISCOVERY.api_group_list() == {
-        "kind": "APIGroupList",
-        "apiVersion": "v1",
-        "groups": [GROUP],
-    }
-    group = {"kind": "APIGroup", "apiVersion": "v1", **GROUP}
-    assert [group, None, None] == [
-        DISCOVERY.api_group(name) for name in ("widgets.example.com", "", "gadgets.example.com")
-    ]
-
-
-def test_resources_of_a_group() -> None:
-    """The list of a group's version names itself; unknown versions and groups have none."""
-    assert {
-        "kind": "APIResourceList",
-        "apiVersion": "v1",
-        "groupVersion": "widgets.example.com/v1beta3",
-        "resources": [
-            {
-                "name": "widgets",
-                "singularName": "widget",
-                "namespaced": False,
-                "kind": "Widget",
-                "verbs": VERBS,
-                "storageVersionHash": WIDGET.storage_hash,
-            },
-            {
-                "name": "widgets/status",
-                "singularName": "",
-                "namespaced": False,
-                "kind": "Widget",
-                "verbs": STATUS_VERBS,
-            },
-        ],
-    } == DISCOVERY.api_resource_list("widgets.example.com", "v1beta3")
+def test_versions_and_groups_that_are_none() -> None:
     for group, version in (("widgets.example.com", "v2"), ("", "v2"), ("gadgets", "v1")):
         assert DISCOVERY.api_resource_list(group, version) is None
+    assert [None, None] == [DISCOVERY.api_group(name) for name in ("", "gadgets.example.com")]
 
 
 def test_resources_of_the_core() -> None:
@@ -114,37 +67,6 @@ def test_versions_have_the_kinds_that_they_have() -> None:
     assert [("v1", "Current", 2), ("v1beta3", "Current", 1)] == [
         (each["version"], each["freshness"], len(each["resources"])) for each in group["versions"]
     ]
-
-
-def test_aggregated_core() -> None:
-    """The core is one group without a name; subresources are with their resource."""
-    document = DISCOVERY.aggregated(is_core=True)
-    (group,) = document["items"]
-
-    assert ("apidiscovery.k8s.io/v2", {}) == (document["apiVersion"], group["metadata"])
-    namespaces, pods = group["versions"][0]["resources"]
-    assert "subresources" not in namespaces
-    assert {
-        "resource": "pods",
-        "responseKind": {"group": "", "version": "", "kind": "Pod"},
-        "scope": "Namespaced",
-        "singularResource": "pod",
-        "verbs": VERBS,
-        "shortNames": ["po"],
-        "categories": ["all"],
-        "subresources": [
-            {
-                "subresource": "eviction",
-                "responseKind": {"group": "policy", "version": "v1", "kind": "Eviction"},
-                "verbs": ["create"],
-            },
-            {
-                "subresource": "status",
-                "responseKind": {"group": "", "version": "", "kind": "Pod"},
-                "verbs": STATUS_VERBS,
-            },
-        ],
-    } == pods
 
 
 def test_root_paths() -> None:

@@ -116,7 +116,7 @@ class Definitions:
 
     def definition(self, struct: Struct, name: str) -> Object:
         """The schema of a struct."""
-        return present(
+        return _present(
             {
                 "description": struct.description,
                 "properties": {field.name: self.property(field) for field in struct.fields},
@@ -125,7 +125,7 @@ class Definitions:
                 "x-kubernetes-group-version-kind": list(map(kind_entry, self.kinds.get(name, ()))),
                 "x-kubernetes-preserve-unknown-fields": struct.keeps_unknown,
                 "x-kubernetes-map-type": "atomic" * struct.is_atomic,
-                "x-kubernetes-unions": [union_entry(struct.union)] if struct.union else [],
+                "x-kubernetes-unions": [_union_entry(struct.union)] if struct.union else [],
             }
         )
 
@@ -134,13 +134,13 @@ class Definitions:
         type_ = field.type
         schema = self.named(FIELDS) if field.name == "fieldsV1" else self.type_schema(type_)
         values = {"enum": list(field.enum)} if field.enum else {}
-        extra = present({"description": field.description})
+        extra = _present({"description": field.description})
         if isinstance(type_, List):
             schema["items"].update(values)
-            extra |= list_extensions(type_)
+            extra |= _list_extensions(type_)
         else:
             extra |= values
-        default = default_of(field)
+        default = _default_of(field)
         if default is not None and self.style is Style.V3:
             extra["default"] = default
         if isinstance(type_, Map) and type_.is_atomic:
@@ -172,7 +172,7 @@ class Definitions:
         return {"$ref": self.style.value + name}
 
 
-def default_of(field: Field) -> object:
+def _default_of(field: Field) -> object:
     """The default of a field, which is what Go has in the place of an absent one; None for none.
 
     An empty object is named even where it is none that the struct takes, as Kubernetes does.
@@ -186,17 +186,16 @@ def default_of(field: Field) -> object:
     return zero_of(field.type) if field.is_always_written and field.type in PLAIN else None
 
 
-def union_entry(union: Union) -> Object:
+def _union_entry(union: Union) -> Object:
     """Fields of which only one has a value, each with its name in Go."""
     fields = {name: name[0].upper() + name[1:] for name in union.fields}
     discriminator = {"discriminator": union.discriminator} if union.discriminator else {}
     return {**discriminator, "fields-to-discriminateBy": fields}
 
 
-def list_extensions(list_: List) -> Object:
-    """The extensions that server-side apply and strategic merge patches need of a list."""
+def _list_extensions(list_: List) -> Object:
     strategies = ["merge"] * list_.is_merged + ["retainKeys"] * list_.retains_keys
-    return present(
+    return _present(
         {
             "x-kubernetes-list-map-keys": list(list_.list_keys),
             "x-kubernetes-list-type": list_.list_type and list_.list_type.value,
@@ -206,6 +205,5 @@ def list_extensions(list_: List) -> Object:
     )
 
 
-def present(members: Object) -> Object:
-    """The members that are not empty."""
+def _present(members: Object) -> Object:
     return {name: value for name, value in members.items() if value}

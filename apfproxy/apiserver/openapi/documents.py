@@ -73,7 +73,7 @@ class OpenAPI:
     @cached_property
     def v2_json(self) -> Document:
         """The document of `/openapi/v2`."""
-        return in_json(self._swagger)
+        return _in_json(self._swagger)
 
     @cached_property
     def v2_protobuf(self) -> Document:
@@ -85,7 +85,7 @@ class OpenAPI:
         """By path below `/openapi/v3/`, such as `apis/policy/v1`."""
         found = catalog(self._kinds)
         names = sorted({operation.document for operation in found.operations})
-        return {name: in_json(v3_document(name, found)) for name in names}
+        return {name: _in_json(_v3_document(name, found)) for name in names}
 
     @cached_property
     def v3_index(self) -> Document:
@@ -98,11 +98,10 @@ class OpenAPI:
             path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={document.hash}"}
             for path, document in self.v3_documents.items()
         }
-        return in_json({"paths": paths})
+        return _in_json({"paths": paths})
 
 
-def in_json(document: Object) -> Document:
-    """A document in JSON."""
+def _in_json(document: Object) -> Document:
     return Document(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode())
 
 
@@ -112,18 +111,17 @@ def swagger(catalog: Catalog) -> Object:
     return {
         "swagger": "2.0",
         "info": INFO,
-        "paths": paths_of(catalog.operations, definitions),
+        "paths": _paths_of(catalog.operations, definitions),
         "definitions": dict(sorted(definitions.schemas.items())),
     }
 
 
-def v3_document(name: str, catalog: Catalog) -> Object:
-    """The document of version 3 that has this name."""
+def _v3_document(name: str, catalog: Catalog) -> Object:
     definitions = Definitions(Style.V3, catalog.kinds)
     operations = (each for each in catalog.operations if each.document == name)
-    paths = paths_of(operations, definitions)
+    paths = _paths_of(operations, definitions)
     for item in paths.values():
-        share_parameters(item)
+        _share_parameters(item)
     return {
         "openapi": "3.0.0",
         "info": INFO,
@@ -132,9 +130,9 @@ def v3_document(name: str, catalog: Catalog) -> Object:
     }
 
 
-def paths_of(operations: Iterable[Operation], definitions: Definitions) -> Object:
+def _paths_of(operations: Iterable[Operation], definitions: Definitions) -> Object:
     """The operations by path and method; the definitions that they need are added."""
-    describe = v2_operation if definitions.style is Style.V2 else v3_operation
+    describe = _v2_operation if definitions.style is Style.V2 else _v3_operation
     paths: Object = {}
     for operation in operations:
         described = {
@@ -151,54 +149,51 @@ def paths_of(operations: Iterable[Operation], definitions: Definitions) -> Objec
     return dict(sorted(paths.items()))
 
 
-def v2_operation(operation: Operation, definitions: Definitions) -> Object:
-    """The members of an operation that version 2 has in its own form."""
+def _v2_operation(operation: Operation, definitions: Definitions) -> Object:
     action, body, parameters = operation.action, operation.body, operation.parameters
     if body:
-        place = {"name": "body", "in": "body", **must_be_sent(body)}
+        place = {"name": "body", "in": "body", **_must_be_sent(body)}
         parameters.append({**place, "schema": definitions.reference(body)})
     described = {
         "consumes": list(action.consumes),
         "produces": list(action.produces),
         "schemes": ["https"],
-        "responses": responses(operation, schema=definitions.reference(operation.response)),
+        "responses": _responses(operation, schema=definitions.reference(operation.response)),
     }
     return {**described, "parameters": parameters} if parameters else described
 
 
-def v3_operation(operation: Operation, definitions: Definitions) -> Object:
-    """The members of an operation that version 3 has in its own form."""
+def _v3_operation(operation: Operation, definitions: Definitions) -> Object:
     action, body = operation.action, operation.body
     described: Object = {}
     if parameters := operation.parameters:
-        described["parameters"] = [in_v3(each) for each in parameters]
+        described["parameters"] = [_in_v3(each) for each in parameters]
     if body:
         content = {type_: {"schema": definitions.reference(body)} for type_ in action.consumes}
-        described["requestBody"] = {"content": content, **must_be_sent(body)}
+        described["requestBody"] = {"content": content, **_must_be_sent(body)}
     response = {"schema": definitions.reference(operation.response)}
     content = dict.fromkeys(action.produces, response)
-    return {**described, "responses": responses(operation, content=content)}
+    return {**described, "responses": _responses(operation, content=content)}
 
 
-def in_v3(parameter: Object) -> Object:
+def _in_v3(parameter: Object) -> Object:
     """The parameter with its type in a schema."""
     schema = {name: parameter.pop(name) for name in ("type", "uniqueItems")}
     return {**parameter, "schema": schema}
 
 
-def must_be_sent(body: Struct) -> Object:
+def _must_be_sent(body: Struct) -> Object:
     """Whether a body is required: that of a deletion is not."""
     return {} if body is DELETE_OPTIONS else {"required": True}
 
 
-def responses(operation: Operation, **content: Object) -> Object:
-    """The responses of an operation, which all have the same content."""
+def _responses(operation: Operation, **content: Object) -> Object:
     codes = operation.action.codes
     found: Object = {str(code): {"description": STATUSES[code], **content} for code in codes}
     return {**found, "401": {"description": STATUSES[401]}}
 
 
-def share_parameters(item: Object) -> None:
+def _share_parameters(item: Object) -> None:
     """Move parameters that all operations of a path share to the path, sorted by name."""
     operations = list(item.values())
     first, *others = (operation.get("parameters", []) for operation in operations)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
 
-def rows(text: str) -> list[list[str]]:
+def _rows(text: str) -> list[list[str]]:
     """The cells of a table, with two spaces between; a row goes on where a line is indented."""
     return [re.split(" {2,}", line) for line in re.sub("\n {8}", " ", text.strip()).splitlines()]
 
@@ -53,7 +53,7 @@ PATCHES = (
 )
 
 
-QUERY = rows(
+QUERY = _rows(
     """
 allowWatchBookmarks  boolean  list  Whether a watch may send events of type BOOKMARK, which carry
         nothing but a resource version to go on from.
@@ -130,7 +130,7 @@ ACTIONS = {
     )
 }
 DEPRECATED = " Deprecated: use the parameter watch with a list operation instead."
-OPERATIONS = rows(
+OPERATIONS = _rows(
     """
 deletecollection  items  Collection+  status  options  Delete {0} objects together.
 list  items  +  list  -  List or watch {0} objects.
@@ -206,14 +206,14 @@ class Catalog(NamedTuple):
     kinds: dict[str, list[GroupVersionKind]]
 
 
-def title(name: str) -> str:
+def _title(name: str) -> str:
     """A word of an operation's name, such as `Apiserver`."""
     return name[:1].upper() + name[1:]
 
 
 def group_title(group: str) -> str:
     """A group in an operation's name: `FlowcontrolApiserver`, `Policy`, `Core`."""
-    return "".join(map(title, (group or "core").removesuffix(".k8s.io").split(".")))
+    return "".join(map(_title, (group or "core").removesuffix(".k8s.io").split(".")))
 
 
 def tag_of(group: str, version: str = "") -> str:
@@ -225,7 +225,7 @@ def tag_of(group: str, version: str = "") -> str:
 def catalog(kinds: Sequence[Kind]) -> Catalog:
     """All operations on some kinds, and those of discovery."""
     discovery = Discovery(kinds)
-    found = Catalog(list(discovery_operations(discovery)), {})
+    found = Catalog(list(_discovery_operations(discovery)), {})
 
     def describe(struct: Struct, *kind: str) -> None:
         group, version, name = kind
@@ -242,7 +242,7 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
             listed = list_struct(served.schema)
             describe(served.schema, kind.group, served.name, kind.name)
             describe(listed, kind.group, served.name, f"{kind.name}List")
-            found.operations.extend(operations_of(kind, served, listed))
+            found.operations.extend(_operations_of(kind, served, listed))
             if kind.resource == "pods":
                 describe(EVICTION, "policy", "v1", "Eviction")
     if any(kind.scale_selector is not None for kind in kinds):
@@ -250,8 +250,7 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
     return found
 
 
-def operations_of(kind: Kind, version: Version, listed: Struct) -> Iterator[Operation]:
-    """The operations on a version of a kind."""
+def _operations_of(kind: Kind, version: Version, listed: Struct) -> Iterator[Operation]:
     structs = {
         "object": version.schema,
         "list": listed,
@@ -283,7 +282,7 @@ def operations_of(kind: Kind, version: Version, listed: Struct) -> Iterator[Oper
             ACTIONS[action],
             document,
             f"/{document}/{path.replace(start, paths[start])}",
-            f"{ACTIONS[action].verb}{group_title(kind.group)}{title(version.name)}{suffix}",
+            f"{ACTIONS[action].verb}{group_title(kind.group)}{_title(version.name)}{suffix}",
             tag_of(kind.group, version.name),
             text.format(kind.name) + DEPRECATED * path.startswith("watch/"),
             structs[response],
@@ -292,9 +291,7 @@ def operations_of(kind: Kind, version: Version, listed: Struct) -> Iterator[Oper
         )
 
 
-def discovery_operations(discovery: Discovery) -> Iterator[Operation]:
-    """The operations of discovery and `/version`."""
-
+def _discovery_operations(discovery: Discovery) -> Iterator[Operation]:
     def get(document: str, name: str, tag: str, text: str, struct: Struct) -> Operation:
         produces = (JSON,) if document == "version" else RESPONSES
         action = Action("", "get", "get", (200,), produces=produces)
@@ -312,6 +309,6 @@ def discovery_operations(discovery: Discovery) -> Iterator[Operation]:
             text = "Tell the versions of the group."
             yield get(root, f"{name}APIGroup", tag_of(group), text, groups)
         for version in discovery.versions(group):
-            own_name = f"{name}{title(version)}APIResources"
+            own_name = f"{name}{_title(version)}APIResources"
             tag = tag_of(group, version)
             yield get(f"{root}/{version}", own_name, tag, "Tell the resources.", resources)

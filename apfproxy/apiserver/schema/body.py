@@ -68,7 +68,7 @@ class RepeatedKeyError(Exception):
     """Some key occurs twice."""
 
 
-def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """The members of a JSON object, which stops the parser if a key occurs twice."""
     members = dict(pairs)
     if len(members) != len(pairs):
@@ -76,29 +76,28 @@ def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def finite(text: str) -> float:
-    """The number, if a double can hold it."""
+def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
         raise BodyError(f"json: cannot unmarshal number {text[:60]} into Go value of type float64")
     return value
 
 
-def refuse_constant(name: str) -> object:
+def _refuse_constant(name: str) -> object:
     """Refuse NaN and infinities, which JSON has not."""
     first = name.removeprefix("-")[0]
     where = "in numeric literal" if name.startswith("-") else BEGINNING
     raise BodyError(f"invalid character '{first}' {where}")
 
 
-def refuse_fraction(text: str) -> float:
+def _refuse_fraction(text: str) -> float:
     """Refuse numbers with a fraction, since YAML reads 1.0 as 1."""
     raise BodyError(text)
 
 
 UNIQUE_DECODER, PAIRS_DECODER, PLAIN_DECODER = (
-    json.JSONDecoder(object_pairs_hook=hook, parse_float=read, parse_constant=refuse_constant)
-    for hook, read in ((unique, finite), (Pairs, finite), (unique, refuse_fraction))
+    json.JSONDecoder(object_pairs_hook=hook, parse_float=read, parse_constant=_refuse_constant)
+    for hook, read in ((_unique, _finite), (Pairs, _finite), (_unique, _refuse_fraction))
 )
 
 
@@ -115,27 +114,26 @@ def parse_json(data: bytes) -> Parsed:
             raw = UNIQUE_DECODER.decode(text)
         except RepeatedKeyError:
             pairs = PAIRS_DECODER.decode(text)
-            check_depth(data, pairs)  # before the walk, which is recursive
-            raw = without_duplicates(pairs, "", duplicates)
+            _check_depth(data, pairs)  # before the walk, which is recursive
+            raw = _without_duplicates(pairs, "", duplicates)
     except json.JSONDecodeError as error:
-        raise BodyError(go_message(error)) from error
+        raise BodyError(_go_message(error)) from error
     except RecursionError as error:
         raise BodyError(TOO_DEEP) from error
     except BodyError:
         raise
     except ValueError as error:
         raise BodyError("json: cannot unmarshal number into Go value of type float64") from error
-    check_depth(data, raw)
+    _check_depth(data, raw)
     return Parsed(encodable(raw) if b"\\u" in data else raw, tuple(duplicates))
 
 
-def check_depth(data: bytes, raw: object) -> None:
-    """Refuse what is nested too deeply; what opens few objects and lists cannot be."""
+def _check_depth(data: bytes, raw: object) -> None:
     if data.count(b"{") + data.count(b"[") > DEEPEST and is_deep(raw, DEEPEST):
         raise BodyError(TOO_DEEP)
 
 
-def without_duplicates(raw: object, path: str, duplicates: dict[str, None]) -> object:
+def _without_duplicates(raw: object, path: str, duplicates: dict[str, None]) -> object:
     """The value with each key once, the last value or mappings merged; adds paths of the others."""
     if isinstance(raw, Pairs):
         members: dict[str, object] = {}
@@ -143,33 +141,33 @@ def without_duplicates(raw: object, path: str, duplicates: dict[str, None]) -> o
             at = f"{path}.{key}" if path else key
             if key in members:
                 duplicates[at] = None
-            members[key] = merged(members.get(key), without_duplicates(value, at, duplicates))
+            members[key] = _merged(members.get(key), _without_duplicates(value, at, duplicates))
         return members
     if isinstance(raw, list):
         return [
-            without_duplicates(each, f"{path}[{index}]", duplicates)
+            _without_duplicates(each, f"{path}[{index}]", duplicates)
             for index, each in enumerate(raw)
         ]
     return raw
 
 
-def merged(old: object, new: object) -> object:
+def _merged(old: object, new: object) -> object:
     """The new value; if both are mappings the old one, with the members of the new one put in."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     for key, value in new.items():
-        old[key] = merged(old.get(key), value)
+        old[key] = _merged(old.get(key), value)
     return old
 
 
-def go_message(error: json.JSONDecodeError) -> str:
+def _go_message(error: json.JSONDecodeError) -> str:
     """The message that Go has for the error."""
     doc, place = error.doc, error.pos
     if place >= len(doc) or error.msg.startswith("Unterminated string"):
         return UNEXPECTED_END
     where = AT_ERROR.get(error.msg.partition(": ")[0], BEGINNING)
     if where == AFTER_ITEM:
-        where = f"after {'object key:value pair' if is_in_object(doc, place) else 'array element'}"
+        where = f"after {'object key:value pair' if _is_in_object(doc, place) else 'array element'}"
     literal = LITERALS.get(doc[place])
     if error.msg.startswith("Expecting value") and literal:
         right = len(commonprefix((literal, doc[place : place + len(literal)])))
@@ -185,7 +183,7 @@ def go_message(error: json.JSONDecodeError) -> str:
     return f"invalid character '{character}' {where}"
 
 
-def is_in_object(doc: str, end: int) -> bool:
+def _is_in_object(doc: str, end: int) -> bool:
     """Whether a place in JSON that is right up to there is in an object, not in a list."""
     opened: list[str] = []
     for found in TOKENS.finditer(doc, 0, end):
@@ -206,7 +204,7 @@ def parse_yaml(data: bytes) -> Parsed:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BodyError(f"yaml: not UTF-8: {error.reason} at byte {error.start}") from error
-    if text.startswith("{") and (found := json_of(data, text)):
+    if text.startswith("{") and (found := _json_of(data, text)):
         return found
     try:
         duplicates: list[str] = []
@@ -214,7 +212,7 @@ def parse_yaml(data: bytes) -> Parsed:
         return Parsed(raw, tuple(dict.fromkeys(duplicates)))
     except yaml.MarkedYAMLError as error:
         raise BodyError(
-            f"yaml: {place_of(error)}{error.problem or error.context or 'syntax error'}"
+            f"yaml: {_place_of(error)}{error.problem or error.context or 'syntax error'}"
         ) from error
     except UnreadableError as error:
         place = f"line {error.line}: " if error.line else ""
@@ -223,7 +221,7 @@ def parse_yaml(data: bytes) -> Parsed:
         raise BodyError(f"yaml: {str(error).splitlines()[0]}") from error
 
 
-def place_of(error: yaml.MarkedYAMLError) -> str:
+def _place_of(error: yaml.MarkedYAMLError) -> str:
     """Where Go says that an error is: it counts lines from 0, or from 1 where its scanner fails."""
     for mark in (error.context_mark, error.problem_mark):
         if mark and mark.line:
@@ -231,7 +229,7 @@ def place_of(error: yaml.MarkedYAMLError) -> str:
     return ""
 
 
-def json_of(data: bytes, text: str) -> Parsed | None:
+def _json_of(data: bytes, text: str) -> Parsed | None:
     """The YAML as JSON, if it is that too: clients write it so, and it takes a tenth of the time.
 
     None as well where the two would differ: with keys that occur twice, with fractions, and nested
@@ -239,7 +237,7 @@ def json_of(data: bytes, text: str) -> Parsed | None:
     """
     try:
         raw = PLAIN_DECODER.decode(text)
-        check_depth(data, raw)
+        _check_depth(data, raw)
     except (ValueError, RecursionError, RepeatedKeyError):
         return None
     return Parsed(encodable(raw) if b"\\u" in data else raw)

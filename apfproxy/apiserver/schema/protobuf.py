@@ -62,18 +62,18 @@ class LostFieldError(BodyError):
     """A message has a field that JSON would keep although the schema does not have it."""
 
 
-def own(name: str, **fields: Type) -> Struct:
+def _own(name: str, **fields: Type) -> Struct:
     """A message of protobuf's own, whose fields are numbered from 1."""
     numbered = enumerate(fields.items(), 1)
     return Struct(name, tuple(Field(field, kind, number=each) for each, (field, kind) in numbered))
 
 
-TYPE_META = own("TypeMeta", apiVersion=Scalar.STRING, kind=Scalar.STRING)
-ENVELOPE = own("Unknown", typeMeta=TYPE_META, raw=Scalar.BYTES)
-QUANTITY = own("Quantity", string=Scalar.STRING)
-INT_OR_STRING = own("IntOrString", type=Scalar.INT64, intVal=Scalar.INT32, strVal=Scalar.STRING)
-TIME = own("Timestamp", seconds=Scalar.INT64, nanos=Scalar.INT32)
-RAW = own("FieldsV1", raw=Scalar.BYTES)
+TYPE_META = _own("TypeMeta", apiVersion=Scalar.STRING, kind=Scalar.STRING)
+ENVELOPE = _own("Unknown", typeMeta=TYPE_META, raw=Scalar.BYTES)
+QUANTITY = _own("Quantity", string=Scalar.STRING)
+INT_OR_STRING = _own("IntOrString", type=Scalar.INT64, intVal=Scalar.INT32, strVal=Scalar.STRING)
+TIME = _own("Timestamp", seconds=Scalar.INT64, nanos=Scalar.INT32)
+RAW = _own("FieldsV1", raw=Scalar.BYTES)
 
 
 def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
@@ -90,7 +90,7 @@ def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
     """
     if not data.startswith(MAGIC):
         raise BodyError(NOT_PROTOBUF if data else "empty data")
-    envelope = message(ENVELOPE, data[len(MAGIC) :])
+    envelope = _message(ENVELOPE, data[len(MAGIC) :])
     obj: Object = {name: text for name, text in envelope.get("typeMeta", {}).items() if text}
     api_version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
     schema = schema_for(api_version, kind)
@@ -104,7 +104,7 @@ def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
     return Parsed(obj)
 
 
-def varint(data: bytes, position: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int) -> tuple[int, int]:
     """Read a number of 64 bits without sign; returns it and the place behind it."""
     end = len(data)
     if position < end and data[position] < MORE:
@@ -119,15 +119,14 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
     raise BodyError(OVERFLOW if end - position >= LONGEST_VARINT else UNEXPECTED_END)
 
 
-def signed(bits: int, value: int) -> int:
-    """The number with a sign that the last bits of a varint stand for."""
+def _signed(bits: int, value: int) -> int:
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-def block(data: bytes, position: int) -> tuple[bytes, int]:
+def _block(data: bytes, position: int) -> tuple[bytes, int]:
     """Read what is written behind its length; returns it and the place behind it."""
-    size, position = varint(data, position)
+    size, position = _varint(data, position)
     if size > LARGEST_LENGTH:
         raise BodyError(NEGATIVE_LENGTH)
     if size > len(data) - position:
@@ -135,25 +134,25 @@ def block(data: bytes, position: int) -> tuple[bytes, int]:
     return data[position : position + size], position + size
 
 
-def tag_of(data: bytes, position: int) -> tuple[int, int]:
+def _tag_of(data: bytes, position: int) -> tuple[int, int]:
     """Read a tag: the number of a field, of 32 bits as in Go, and its wire type.
 
     Returns:
         The tag, and the place behind it.
     """
-    value, position = varint(data, position)
-    return signed(32, value >> WIRE_BITS) << WIRE_BITS | value & 7, position
+    value, position = _varint(data, position)
+    return _signed(32, value >> WIRE_BITS) << WIRE_BITS | value & 7, position
 
 
-def passed_over(data: bytes, tag: int, position: int) -> int:
+def _passed_over(data: bytes, tag: int, position: int) -> int:
     """The place behind a field that is not read, of which the tag is read."""
     depth = 0
     while True:
         wire = tag & 7
         if wire == VARINT:
-            _, position = varint(data, position)
+            _, position = _varint(data, position)
         elif wire == LENGTH:
-            _, position = block(data, position)
+            _, position = _block(data, position)
         elif wire in {FIXED_64, FIXED_32}:
             position += 8 if wire == FIXED_64 else 4
         elif wire in {START_GROUP, END_GROUP}:
@@ -164,7 +163,7 @@ def passed_over(data: bytes, tag: int, position: int) -> int:
             raise BodyError(UNEXPECTED_END)
         if not depth:
             return position
-        tag, position = tag_of(data, position)
+        tag, position = _tag_of(data, position)
 
 
 class Part(NamedTuple):
@@ -184,22 +183,20 @@ class Part(NamedTuple):
 
 
 @cache
-def parts_of(schema: Struct) -> dict[int, Part]:
-    """The fields that a message of the struct has, by their numbers."""
-    return {field.number: part_of(field) for field in schema.fields if field.number}
+def _parts_of(schema: Struct) -> dict[int, Part]:
+    return {field.number: _part_of(field) for field in schema.fields if field.number}
 
 
-def part_of(field: Field) -> Part:
-    """How a field is read."""
+def _part_of(field: Field) -> Part:
     name, kind = field.name, field.type
     is_list = isinstance(kind, List)
     item = kind.item if isinstance(kind, List) else kind
     if isinstance(kind, Map):
-        entry, reader = own(name, key=Scalar.STRING, value=kind.value), reader_of(kind.value)
+        entry, reader = _own(name, key=Scalar.STRING, value=kind.value), _reader_of(kind.value)
         empty: Any = 0 if kind.value in NUMBERS else b""
 
         def put(obj: Object, content: Any) -> None:  # noqa: ANN401  bytes
-            found = message(entry, content)
+            found = _message(entry, content)
             value = found["value"] if "value" in found else reader(empty)
             obj.setdefault(name, {})[found.get("key", "")] = value
 
@@ -209,7 +206,7 @@ def part_of(field: Field) -> Part:
             read_message(kind, content, obj.setdefault(name, {}))
 
     else:
-        reader = reader_of(item)
+        reader = _reader_of(item)
 
         def put(obj: Object, content: Any) -> None:  # noqa: ANN401  bytes, or a number
             if is_list:
@@ -220,15 +217,14 @@ def part_of(field: Field) -> Part:
     return Part(name, item in NUMBERS, is_list, put)
 
 
-def reader_of(kind: Type) -> Callable[[Any], object]:
-    """Makes a value of a type from its varint or block."""
+def _reader_of(kind: Type) -> Callable[[Any], object]:
     if isinstance(kind, Struct):
-        return partial(message, kind)
+        return partial(_message, kind)
     assert isinstance(kind, Scalar), f"no rule for {kind}"
     return READERS[kind]
 
 
-def message(schema: Struct, data: bytes) -> Object:
+def _message(schema: Struct, data: bytes) -> Object:
     """The fields of a message."""
     obj: Object = {}
     read_message(schema, data, obj)
@@ -241,7 +237,7 @@ def read_message(schema: Struct, data: bytes, obj: Object) -> None:
     Raises:
         BodyError: The bytes are no such message; `LostFieldError` where a field would be lost.
     """
-    parts = parts_of(schema)
+    parts = _parts_of(schema)
     position, end = 0, len(data)
     while position < end:
         # One byte is enough for the first 15 fields.
@@ -249,7 +245,7 @@ def read_message(schema: Struct, data: bytes, obj: Object) -> None:
         if tag < MORE:
             position += 1
         else:
-            tag, position = tag_of(data, position)
+            tag, position = _tag_of(data, position)
         number, wire = tag >> WIRE_BITS, tag & 7
         if wire == END_GROUP:
             raise BodyError(f"proto: {schema.name}: wiretype end group for non-group")
@@ -257,41 +253,39 @@ def read_message(schema: Struct, data: bytes, obj: Object) -> None:
             raise BodyError(f"proto: {schema.name}: illegal tag {number} (wire type {wire})")
         part = parts.get(number)
         if part is None:
-            start, position = position, passed_over(data, tag, position)
+            start, position = position, _passed_over(data, tag, position)
             if schema.keeps_unknown and data[start:position] != ZERO:
                 raise LostFieldError(f"field {number} of {schema.name} cannot be kept")
         elif wire == LENGTH and not part.is_number:
-            content, position = block(data, position)
+            content, position = _block(data, position)
             part.put(obj, content)
         elif wire == VARINT and part.is_number:
-            value, position = varint(data, position)
+            value, position = _varint(data, position)
             part.put(obj, value)
         elif wire == LENGTH and part.is_list:
             # Go takes lists of numbers in one block, too.
-            content, position = block(data, position)
+            content, position = _block(data, position)
             place = 0
             while place < len(content):
-                value, place = varint(content, place)
+                value, place = _varint(content, place)
                 part.put(obj, value)
         else:
             shown = part.name[:1].upper() + part.name[1:]
             raise BodyError(f"proto: wrong wireType = {wire} for field {shown}")
 
 
-def int_or_string(content: bytes) -> object:
-    """The number or text of an `IntOrString`."""
-    fields = message(INT_OR_STRING, content)
+def _int_or_string(content: bytes) -> object:
+    fields = _message(INT_OR_STRING, content)
     which = fields.get("type", 0)
     if which not in (0, 1):
         raise BodyError(f"impossible IntOrString.Type {which}")
     return fields.get("strVal", "") if which else fields.get("intVal", 0)
 
 
-def time_text(has_micros: bool, content: bytes) -> str | None:
-    """The text of a time, with or without microseconds; None for one without fields."""
+def _time_text(has_micros: bool, content: bytes) -> str | None:
     if not content:
         return None
-    fields = message(TIME, content)
+    fields = _message(TIME, content)
     seconds = fields.get("seconds", 0)
     if not EARLIEST_S <= seconds <= LATEST_S:
         raise BodyError("Time.MarshalJSON: year outside of range [0,9999]")
@@ -299,25 +293,24 @@ def time_text(has_micros: bool, content: bytes) -> str | None:
     return f"{rfc3339(seconds).removesuffix('Z')}{micros}Z"
 
 
-def any_json(content: bytes) -> object:
-    """The JSON in a message that holds it; None for none."""
-    raw = message(RAW, content).get("raw", b"")
+def _any_json(content: bytes) -> object:
+    raw = _message(RAW, content).get("raw", b"")
     return parse_json(raw).raw if raw else None
 
 
 READERS: dict[Scalar, Callable[[Any], object]] = {
     Scalar.BOOLEAN: bool,
-    Scalar.INT32: partial(signed, 32),
-    Scalar.INT64: partial(signed, 64),
+    Scalar.INT32: partial(_signed, 32),
+    Scalar.INT64: partial(_signed, 64),
     # What is no UTF-8 is replaced, as Go does when it writes JSON.
     Scalar.STRING: lambda content: content.decode("utf-8", "replace"),
     Scalar.BYTES: bytes,
     Scalar.BASE64: lambda content: b64encode(content).decode(),
-    Scalar.QUANTITY: lambda content: message(QUANTITY, content).get("string", "0"),
-    Scalar.INT_OR_STRING: int_or_string,
-    Scalar.TIME: partial(time_text, False),
-    Scalar.MICRO_TIME: partial(time_text, True),
-    Scalar.ANY: any_json,
+    Scalar.QUANTITY: lambda content: _message(QUANTITY, content).get("string", "0"),
+    Scalar.INT_OR_STRING: _int_or_string,
+    Scalar.TIME: partial(_time_text, False),
+    Scalar.MICRO_TIME: partial(_time_text, True),
+    Scalar.ANY: _any_json,
 }
 """Makes values of scalars from their varints or blocks."""
 NUMBERS = frozenset({Scalar.BOOLEAN, Scalar.INT32, Scalar.INT64})

@@ -78,7 +78,7 @@ class Quantity:
         total = self.nano + other.nano
         # The sum is written as the first of the two is, unless that is zero.
         first = self if self.nano else other
-        return Quantity(total, text_of(total, is_binary=first.text.endswith("i")))
+        return Quantity(total, _text_of(total, is_binary=first.text.endswith("i")))
 
 
 @lru_cache(maxsize=4096)
@@ -100,12 +100,12 @@ def parse(text: str) -> Quantity:
     digits = (number or "0") + fraction
     power = BINARY.get(suffix)
     if power is None:
-        scale = (DECIMAL[suffix] if suffix in DECIMAL else exponent_of(suffix)) - len(fraction)
-        nano = rounded_nano(int(digits), scale)
+        scale = (DECIMAL[suffix] if suffix in DECIMAL else _exponent_of(suffix)) - len(fraction)
+        nano = _rounded_nano(int(digits), scale)
         is_quick = len(digits) <= MOST_QUICK_DIGITS and scale >= NANO_EXPONENT
         is_kept = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
     else:
-        nano = rounded_nano(int(digits) * 1024**power, -len(fraction))
+        nano = _rounded_nano(int(digits) * 1024**power, -len(fraction))
         nano = min(nano, LARGEST_BINARY * NANO)
         is_quick = not fraction and len(digits) <= MOST_QUICK_BINARY_DIGITS - 3 * power
         is_kept = int(digits) % 8 != 0
@@ -116,11 +116,10 @@ def parse(text: str) -> Quantity:
     if is_quick and is_kept:
         return Quantity(nano, text)
     has_suffixes = power is not None or suffix in DECIMAL
-    return Quantity(nano, text_of(nano, is_binary=power is not None, has_suffixes=has_suffixes))
+    return Quantity(nano, _text_of(nano, is_binary=power is not None, has_suffixes=has_suffixes))
 
 
-def exponent_of(suffix: str) -> int:
-    """The power of ten of a suffix that should be an exponent."""
+def _exponent_of(suffix: str) -> int:
     match = EXPONENT_PATTERN.fullmatch(suffix)
     if match is None:
         raise QuantityError("unable to parse quantity's suffix")
@@ -130,7 +129,7 @@ def exponent_of(suffix: str) -> int:
     return exponent
 
 
-def rounded_nano(unscaled: int, exponent: int) -> int:
+def _rounded_nano(unscaled: int, exponent: int) -> int:
     """`unscaled` times a power of ten, in units of 1e-9, rounded up."""
     exponent -= NANO_EXPONENT
     if exponent >= 0:
@@ -141,7 +140,7 @@ def rounded_nano(unscaled: int, exponent: int) -> int:
     return int(-(-unscaled // 10**-exponent))
 
 
-def text_of(nano: int, *, is_binary: bool, has_suffixes: bool = True) -> str:
+def _text_of(nano: int, *, is_binary: bool, has_suffixes: bool = True) -> str:
     """The canonical text of a value: an integer with the largest suffix, or exponent, that fits."""
     value, rest = divmod(nano, NANO)
     if is_binary and not rest and abs(value) >= SMALLEST_BINARY:

@@ -88,24 +88,18 @@ MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 """RFC 3339 as Go writes it, without and with microseconds."""
 MICRO_DIGITS = len(".000000")
 ELEMENTS = {
-    "2006": re.compile("[0-9]{4}"),
-    "01": re.compile("[0-9]{2}"),
-    "02": re.compile("[0-9]{2}"),
-    "15": re.compile("[0-9]{1,2}"),
-    "04": re.compile("[0-9]{2}"),
-    "05": re.compile("[0-9]{2}"),
-    ".000000": re.compile("[.,][0-9]{6}"),
-    "Z07:00": re.compile("Z|[+-][0-9]{2}:[0-9]{2}"),
+    "2006": ("[0-9]{4}", ""),
+    "01": ("[0-9]{2}", "month"),
+    "02": ("[0-9]{2}", ""),
+    "15": ("[0-9]{1,2}", "hour"),
+    "04": ("[0-9]{2}", "minute"),
+    "05": ("[0-9]{2}", "second"),
+    ".000000": ("[.,][0-9]{6}", ""),
+    "Z07:00": ("Z|[+-][0-9]{2}:[0-9]{2}", ""),
 }
-"""Elements of the layouts to what stands for them; all other characters stand for themselves."""
-RANGES = {
-    "01": ("month", range(1, 13)),
-    "15": ("hour", range(24)),
-    "04": ("minute", range(60)),
-    "05": ("second", range(60)),
-}
+"""Elements of the layouts to the texts and the parts of a time that they stand for."""
+RANGES = {"month": range(1, 13), "hour": range(24), "minute": range(60), "second": range(60)}
 ELEMENT_OR_CHARACTER = re.compile(rf"{'|'.join(map(re.escape, ELEMENTS))}|.")
-FRACTION = re.compile("[.,][0-9]+")
 LONGEST_SHOWN = 60
 """Characters of a text that is no time."""
 
@@ -127,7 +121,7 @@ class MismatchError(ValueError):
         self.text = text
         self.kind = kind
         self.value = value
-        self.go_type = "" if kind is None else go_name(kind)
+        self.go_type = "" if kind is None else _go_name(kind)
         self.struct = ""
         self.path: list[str] = []
 
@@ -135,7 +129,7 @@ class MismatchError(ValueError):
         """Note that the value is in this field of this struct."""
         if not self.path and self.kind is not None:
             self.struct = schema.name
-            name = TYPE_NAMES.get(f"{schema.name}.{field}", "").replace("{}", package_of(schema))
+            name = TYPE_NAMES.get(f"{schema.name}.{field}", "").replace("{}", _package_of(schema))
             if not isinstance(self.kind, List | Map):
                 name = name.rpartition("]")[2]
             self.go_type = name or self.go_type
@@ -164,19 +158,17 @@ class MismatchError(ValueError):
         return f"json: cannot unmarshal {self.text} into Go {place} of type {self.go_type}"
 
 
-def package_of(schema: Struct) -> str:
-    """The last part of a struct's package, as Go names it."""
+def _package_of(schema: Struct) -> str:
     return schema.package.rpartition(".")[2]
 
 
-def go_name(kind: Type) -> str:
-    """The name of a type in Go's messages."""
+def _go_name(kind: Type) -> str:
     if isinstance(kind, Struct):
-        return f"{package_of(kind)}.{kind.name}"
+        return f"{_package_of(kind)}.{kind.name}"
     if isinstance(kind, List):
-        return f"[]{go_name(kind.item)}"
+        return f"[]{_go_name(kind.item)}"
     if isinstance(kind, Map):
-        return f"map[string]{go_name(kind.value)}"
+        return f"map[string]{_go_name(kind.value)}"
     return SCALARS[kind].go_name
 
 
@@ -199,9 +191,9 @@ def read(schema: Struct, raw: object) -> Read:
         MismatchError: At the first value of a wrong type.
     """
     left_out: list[bool] = []
-    obj = reader_of(schema)(raw, left_out)
+    obj = _reader_of(schema)(raw, left_out)
     # The walk that finds paths is only made where there is something to find.
-    leaves = walk(schema, raw, "", ()) if left_out else ()
+    leaves = _walk(schema, raw, "", ()) if left_out else ()
     unknown = dict.fromkeys(path for path, _, kind, _ in leaves if kind is None)
     return Read(obj, tuple(unknown)[:MOST_UNKNOWN])
 
@@ -215,7 +207,7 @@ def read_in_order(schema: Struct, raw: object) -> Read:
     try:
         return read(schema, raw)
     except MismatchError as error:
-        found = [*islice(mismatches(schema, raw), MOST_MISMATCHES), error]
+        found = [*islice(_mismatches(schema, raw), MOST_MISMATCHES), error]
         # What no value of a right type can stand for ends the parsing at once.
         raise next((each for each in found if each.kind is None), found[0]) from None
 
@@ -226,7 +218,7 @@ def canonical(schema: Struct, obj: Object) -> Object:
     Fields that the schema does not have are dropped.  The argument is not changed, and the result
     shares only values of `Scalar.ANY` with it.
     """
-    result: Object = reader_of(schema)(obj, [])
+    result: Object = _reader_of(schema)(obj, [])
     return result
 
 
@@ -234,7 +226,7 @@ Fields = tuple[tuple[Struct, str], ...]
 """The fields that lead to a value, each with its struct."""
 
 
-def walk(
+def _walk(
     kind: Type, raw: object, path: str, fields: Fields
 ) -> Iterator[tuple[str, Fields, Type | None, object]]:
     """The leaves of JSON in the order of the document, but for nulls.
@@ -247,26 +239,25 @@ def walk(
             at = f"{path}.{name}" if path else name
             field = kind.by_name.get(name)
             if field is not None:
-                yield from walk(field.type, value, at, (*fields, (kind, name)))
+                yield from _walk(field.type, value, at, (*fields, (kind, name)))
             elif not kind.keeps_unknown:
                 yield at, fields, None, value
     elif isinstance(kind, Map) and isinstance(raw, dict):
         for key, value in raw.items():
-            yield from walk(kind.value, value, f"{path}.{key}", fields)
+            yield from _walk(kind.value, value, f"{path}.{key}", fields)
     elif isinstance(kind, List) and isinstance(raw, list):
         for index, value in enumerate(raw):
-            yield from walk(kind.item, value, f"{path}[{index}]", fields)
+            yield from _walk(kind.item, value, f"{path}[{index}]", fields)
     elif raw is not None:
         yield path, fields, kind, raw
 
 
-def mismatches(schema: Struct, raw: object) -> Iterator[MismatchError]:
-    """The errors about values of wrong types, in the order of the document."""
-    for _, fields, kind, value in walk(schema, raw, "", ()):
+def _mismatches(schema: Struct, raw: object) -> Iterator[MismatchError]:
+    for _, fields, kind, value in _walk(schema, raw, "", ()):
         if kind is None:
             continue
         try:
-            reader_of(kind)(value, [])
+            _reader_of(kind)(value, [])
         except MismatchError as error:
             for struct, name in reversed(fields):
                 error.within(struct, name)
@@ -274,20 +265,19 @@ def mismatches(schema: Struct, raw: object) -> Iterator[MismatchError]:
 
 
 @cache
-def reader_of(kind: Type) -> Reader:
+def _reader_of(kind: Type) -> Reader:
     """The reader of values of a type."""
     if isinstance(kind, Struct):
-        return struct_reader(kind)
+        return _struct_reader(kind)
     if isinstance(kind, List):
-        return list_reader(kind)
+        return _list_reader(kind)
     if isinstance(kind, Map):
-        return map_reader(kind)
+        return _map_reader(kind)
     return SCALARS[kind].read
 
 
-def struct_reader(schema: Struct) -> Reader:
-    """The reader of a struct."""
-    plan = [field_plan(field) for field in schema.fields]
+def _struct_reader(schema: Struct) -> Reader:
+    plan = [_field_plan(field) for field in schema.fields]
     known = schema.by_name
 
     def read_struct(raw: object, left_out: list[bool]) -> Object:
@@ -325,7 +315,7 @@ def struct_reader(schema: Struct) -> Reader:
     return read_struct
 
 
-def field_plan(field: Field) -> tuple[str, Reader, bool, object]:
+def _field_plan(field: Field) -> tuple[str, Reader, bool, object]:
     """How to read a field.
 
     Returns:
@@ -340,7 +330,7 @@ def field_plan(field: Field) -> tuple[str, Reader, bool, object]:
         absent = FRESH
     elif field.is_always_written or (is_struct and not field.is_pointer):
         absent = None if field.is_pointer else zero_of(kind)
-    return field.name, reader_of(kind), is_kept or kind is Scalar.ANY, absent
+    return field.name, _reader_of(kind), is_kept or kind is Scalar.ANY, absent
 
 
 def zero_of(kind: Type) -> object:
@@ -348,19 +338,17 @@ def zero_of(kind: Type) -> object:
     return SCALARS[kind].zero if isinstance(kind, Scalar) else None
 
 
-def null_maker(kind: Type) -> Callable[[], object]:
-    """Makes the value that null stands for in a list or map."""
+def _null_maker(kind: Type) -> Callable[[], object]:
     if isinstance(kind, Struct):
-        reader = reader_of(kind)
+        reader = _reader_of(kind)
         return lambda: reader({}, [])
     zero = zero_of(kind)
     return lambda: zero
 
 
-def list_reader(kind: List) -> Reader:
-    """The reader of lists of a type."""
-    item_reader = reader_of(kind.item)
-    null = null_maker(kind.item)
+def _list_reader(kind: List) -> Reader:
+    item_reader = _reader_of(kind.item)
+    null = _null_maker(kind.item)
 
     def read_list(raw: object, left_out: list[bool]) -> list[Any]:
         if not isinstance(raw, list):
@@ -370,10 +358,9 @@ def list_reader(kind: List) -> Reader:
     return read_list
 
 
-def map_reader(kind: Map) -> Reader:
-    """The reader of maps of a type."""
-    value_reader = reader_of(kind.value)
-    null = null_maker(kind.value)
+def _map_reader(kind: Map) -> Reader:
+    value_reader = _reader_of(kind.value)
+    null = _null_maker(kind.value)
 
     def read_map(raw: object, left_out: list[bool]) -> dict[str, Any]:
         if not isinstance(raw, dict):
@@ -386,9 +373,7 @@ def map_reader(kind: Map) -> Reader:
     return read_map
 
 
-def integer_reader(kind: Scalar, limit: int) -> Reader:
-    """The reader of integers that are less than the limit in magnitude, or its negative."""
-
+def _integer_reader(kind: Scalar, limit: int) -> Reader:
     def read_integer(raw: object, _left_out: list[bool]) -> int:
         if type(raw) is int and -limit <= raw < limit:
             return raw
@@ -400,22 +385,20 @@ def integer_reader(kind: Scalar, limit: int) -> Reader:
     return read_integer
 
 
-def read_string(raw: object, _left_out: list[bool]) -> str:
-    """Read a string."""
-    if isinstance(raw, str):
-        return raw
-    raise MismatchError(value_name(raw), Scalar.STRING, raw)
+def _plain_reader(kind: Scalar, type_: type) -> Reader:
+    def read_plain(raw: object, _left_out: list[bool]) -> object:
+        if isinstance(raw, type_):
+            return raw
+        raise MismatchError(value_name(raw), kind, raw)
+
+    return read_plain
 
 
-def read_boolean(raw: object, _left_out: list[bool]) -> bool:
-    """Read a truth value."""
-    if isinstance(raw, bool):
-        return raw
-    raise MismatchError(value_name(raw), Scalar.BOOLEAN, raw)
+_read_int32 = _integer_reader(Scalar.INT32, 1 << 31)
+_read_string = _plain_reader(Scalar.STRING, str)
 
 
-def read_quantity(raw: object, _left_out: list[bool]) -> str:
-    """Read a quantity, which may be a number."""
+def _read_quantity(raw: object, _left_out: list[bool]) -> str:
     is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
     text = raw.strip() if isinstance(raw, str) else str(raw) if is_number else value_name(raw)
     try:
@@ -424,8 +407,7 @@ def read_quantity(raw: object, _left_out: list[bool]) -> str:
         raise MismatchError(str(error)) from error
 
 
-def read_base64(raw: object, _left_out: list[bool]) -> str:
-    """Read bytes in base64, which may have line breaks."""
+def _read_base64(raw: object, _left_out: list[bool]) -> str:
     if not isinstance(raw, str):
         raise MismatchError(value_name(raw), Scalar.BASE64, raw)
     text = re.sub("[\r\n]", "", raw)
@@ -437,12 +419,8 @@ def read_base64(raw: object, _left_out: list[bool]) -> str:
         raise MismatchError(f"illegal base64 data at input byte {place}") from None
 
 
-read_int32 = integer_reader(Scalar.INT32, 1 << 31)
-
-
-def read_int_or_string(raw: object, left_out: list[bool]) -> object:
-    """Read a string or an integer of 32 bits."""
-    return raw if isinstance(raw, str) else read_int32(raw, left_out)
+def _read_int_or_string(raw: object, left_out: list[bool]) -> object:
+    return raw if isinstance(raw, str) else _read_int32(raw, left_out)
 
 
 @lru_cache(maxsize=4096)
@@ -487,17 +465,17 @@ class Rule(NamedTuple):
 
 
 SCALARS = {
-    Scalar.STRING: Rule("string", "", read_string),
-    Scalar.BOOLEAN: Rule("bool", False, read_boolean),
-    Scalar.INT32: Rule("int32", 0, read_int32),
-    Scalar.INT64: Rule("int64", 0, integer_reader(Scalar.INT64, 1 << 63)),
-    Scalar.QUANTITY: Rule("resource.Quantity", "0", read_quantity, is_struct=True),
-    Scalar.TIME: Rule("v1.Time", None, lambda raw, none: canonical_time(read_string(raw, none))),
+    Scalar.STRING: Rule("string", "", _read_string),
+    Scalar.BOOLEAN: Rule("bool", False, _plain_reader(Scalar.BOOLEAN, bool)),
+    Scalar.INT32: Rule("int32", 0, _read_int32),
+    Scalar.INT64: Rule("int64", 0, _integer_reader(Scalar.INT64, 1 << 63)),
+    Scalar.QUANTITY: Rule("resource.Quantity", "0", _read_quantity, is_struct=True),
+    Scalar.TIME: Rule("v1.Time", None, lambda raw, none: canonical_time(_read_string(raw, none))),
     Scalar.MICRO_TIME: Rule(
-        "v1.MicroTime", None, lambda raw, none: canonical_micro_time(read_string(raw, none))
+        "v1.MicroTime", None, lambda raw, none: canonical_micro_time(_read_string(raw, none))
     ),
-    Scalar.BASE64: Rule("[]uint8", "", read_base64),
-    Scalar.INT_OR_STRING: Rule("intstr.IntOrString", 0, read_int_or_string, is_struct=True),
+    Scalar.BASE64: Rule("[]uint8", "", _read_base64),
+    Scalar.INT_OR_STRING: Rule("intstr.IntOrString", 0, _read_int_or_string, is_struct=True),
     Scalar.ANY: Rule("runtime.RawExtension", None, lambda raw, _left_out: raw),
 }
 GO_STRUCTS = frozenset(kind for kind, rule in SCALARS.items() if rule.is_struct)
@@ -505,40 +483,35 @@ GO_STRUCTS = frozenset(kind for kind, rule in SCALARS.items() if rule.is_struct)
 
 def time_error(text: str, layout: str = LAYOUT) -> str:
     """The message about a text that is no point in time, in one of the layouts."""
-    said = f"parsing time {quoted(text)}"
+    said = f"parsing time {_quoted(text)}"
     rest, found = text, dict.fromkeys(ELEMENTS, "")
     for element in ELEMENT_OR_CHARACTER.findall(layout):
-        match = ELEMENTS.get(element, re.compile(re.escape(element))).match(rest)
+        pattern, part = ELEMENTS.get(element, (re.escape(element), ""))
+        match = re.match(pattern, rest)
         if match is None:
-            return f'{said} as "{layout}": cannot parse {quoted(rest)} as "{element}"'
+            return f'{said} as "{layout}": cannot parse {_quoted(rest)} as "{element}"'
         found[element], rest = match[0], rest[match.end() :]
-        is_any_fraction = element == "05" and layout == LAYOUT
-        if is_any_fraction and (fraction := FRACTION.match(rest)):
-            rest = rest[fraction.end() :]
-        if wrong := out_of_range(element, match[0]):
-            return f"{said}: {wrong} out of range"
+        if element == "05" and layout == LAYOUT:
+            rest = re.sub("^[.,][0-9]+", "", rest)
+        if part and int(match[0]) not in RANGES[part]:
+            return f"{said}: {part} out of range"
+        if element == "Z07:00" and match[0] != "Z":
+            hour, minute = map(int, match[0][1:].split(":"))
+            if hour not in range(25) or minute not in range(61):
+                part = "hour" if hour not in range(25) else "minute"
+                return f"{said}: time zone offset {part} out of range"
     if rest:
-        return f"{said}: extra text: {quoted(rest)}"
+        return f"{said}: extra text: {_quoted(rest)}"
     try:
         # The calendar repeats every 400 years, and Python's has no year 0.
         date(int(found["2006"]) % 400 or 400, int(found["01"]), int(found["02"]))
     except ValueError:
         return f"{said}: day out of range"
     # It lies outside the years that can be written, which only its offset makes it do.
-    return f'{said} as "{layout}": cannot parse {quoted(text)} as "2006"'
+    return f'{said} as "{layout}": cannot parse {_quoted(text)} as "2006"'
 
 
-def out_of_range(element: str, text: str) -> str:
-    """The name of a part of a point in time if it is beyond its range; "" if it is not."""
-    if element == "Z07:00" and text != "Z":
-        if int(text[1:3]) not in range(25):
-            return "time zone offset hour"
-        return "" if int(text[4:]) in range(61) else "time zone offset minute"
-    name, allowed = RANGES.get(element, ("", range(0)))
-    return name if name and int(text) not in allowed else ""
-
-
-def quoted(text: str) -> str:
+def _quoted(text: str) -> str:
     """A text between quotes, cut to `LONGEST_SHOWN`; bytes that are not ASCII by number."""
     shown = text[:LONGEST_SHOWN].replace("\\", "\\\\").replace('"', '\\"').encode(errors="replace")
     characters = (chr(each) if each in range(0x20, 0x7F) else f"\\x{each:02x}" for each in shown)
