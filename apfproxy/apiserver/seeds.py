@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -55,14 +56,13 @@ class SeedCounts:
 
     @property
     def namespaces(self) -> int:
-        """Namespaces that the pods and budgets are in."""
         if not self.pods and not self.budgets:
             return 0
         return max(1, math.ceil(self.pods / PODS_PER_NAMESPACE))
 
     @property
     def applications(self) -> int:
-        """Applications in each namespace, of which a budget selects one."""
+        """Count those of each namespace; a budget selects one."""
         return max(1, math.ceil(self.budgets / max(1, self.namespaces)))
 
 
@@ -88,10 +88,10 @@ class Seeder:
         """
         made = done = 0
         for some in (
-            (self._namespace(number) for number in range(counts.namespaces)),
-            (self._slice(number) for number in range(counts.slices)),
-            (self._budget(number, counts) for number in range(counts.budgets)),
-            (self._pod(number, counts) for number in range(counts.pods)),
+            (self._create(NAMESPACE, "", f"load-{n}", dict) for n in range(counts.namespaces)),
+            (self._slice(f"node-{n:05}") for n in range(counts.slices)),
+            (self._budget(n, counts) for n in range(counts.budgets)),
+            (self._pod(n, counts) for n in range(counts.pods)),
         ):
             while batch := list(islice(some, BATCH)):
                 made += sum(await asyncio.gather(*batch))
@@ -111,50 +111,40 @@ class Seeder:
         await self._registry.create(kind, namespace, obj, OPTIONS)
         return True
 
-    async def _namespace(self, number: int) -> bool:
-        return await self._create(NAMESPACE, "", namespace_name(number), dict)
-
-    async def _slice(self, number: int) -> bool:
-        node = f"node-{number:05}"
-        return await self._create(
-            RESOURCE_SLICE, "", f"{node}-{DRIVER}", lambda: slice_of(node, self._chance)
-        )
+    async def _slice(self, node: str) -> bool:
+        make = partial(_slice_of, node, self._chance)
+        return await self._create(RESOURCE_SLICE, "", f"{node}-{DRIVER}", make)
 
     async def _budget(self, number: int, counts: SeedCounts) -> bool:
-        namespace = namespace_name(number % counts.namespaces)
-        name = f"app-{number // counts.namespaces}"
+        index, namespace = divmod(number, counts.namespaces)
+        name = f"app-{index}"
         # A number: a percentage counts only pods that have a controller.
         available = max(1, counts.pods // max(1, counts.namespaces * counts.applications * 2))
         spec = {"minAvailable": available, "selector": {"matchLabels": {"app": name}}}
-        return await self._create(POD_DISRUPTION_BUDGET, namespace, name, lambda: {"spec": spec})
+        return await self._create(
+            POD_DISRUPTION_BUDGET, f"load-{namespace}", name, lambda: {"spec": spec}
+        )
 
     async def _pod(self, number: int, counts: SeedCounts) -> bool:
-        namespace = namespace_name(number % counts.namespaces)
-        of_namespace = number // counts.namespaces
-        app = f"app-{of_namespace % counts.applications}"
-        name = f"{app}-{of_namespace:05}"
+        index, namespace = divmod(number, counts.namespaces)
+        app = f"app-{index % counts.applications}"
+        place = f"load-{namespace}", f"{app}-{index:05}"
         is_ready = self._chance.random() < READY_SHARE
-        node = f"node-{number // PODS_PER_NODE:05}"
-        if not await self._create(POD, namespace, name, lambda: pod_of(app, node)):
+        make = partial(_pod_of, app, f"node-{number // PODS_PER_NODE:05}")
+        if not await self._create(POD, *place, make):
             return False
         if is_ready:
-            started = rfc3339(self._registry.clock())
+            status = _ready_status(rfc3339(self._registry.clock()))
 
             def ready(pod: Object) -> Object:
-                pod["status"] = {**pod["status"], **ready_status(started)}
+                pod["status"] = {**pod["status"], **status}
                 return canonical(POD.storage.schema, pod)
 
-            await self._registry.update(POD, namespace, name, ready, STATUS_OPTIONS)
+            await self._registry.update(POD, *place, ready, STATUS_OPTIONS)
         return True
 
 
-def namespace_name(number: int) -> str:
-    """The name of a namespace."""
-    return f"load-{number}"
-
-
-def slice_of(node: str, chance: random.Random) -> Object:
-    """A slice with the devices of a node, without its name."""
+def _slice_of(node: str, chance: random.Random) -> Object:
     devices = [
         {
             "name": f"gpu-{index}",
@@ -168,42 +158,28 @@ def slice_of(node: str, chance: random.Random) -> Object:
         }
         for index in range(DEVICES_PER_SLICE)
     ]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
     return {
         "metadata": {"labels": {"zone": f"zone-{chance.randrange(3)}"}},
-        "spec": {
-            "driver": DRIVER,
-            "nodeName": node,
-            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-            "devices": devices,
-        },
+        "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices},
     }
 
 
-def pod_of(app: str, node: str) -> Object:
-    """A pod of an application, without its name."""
+def _pod_of(app: str, node: str) -> Object:
+    container = {
+        "name": "main",
+        "image": f"registry.example.com/{app}:1.0",
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+    }
     return {
         "metadata": {"labels": {"app": app}},
-        "spec": {
-            "nodeName": node,
-            "containers": [
-                {
-                    "name": "main",
-                    "image": f"registry.example.com/{app}:1.0",
-                    "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
-                }
-            ],
-        },
+        "spec": {"nodeName": node, "containers": [container]},
     }
 
 
-def ready_status(started: str) -> Object:
-    """The status that a kubelet reports of a ready pod."""
+def _ready_status(started: str) -> Object:
+    """Make the status that a kubelet reports of a ready pod."""
     condition = {"status": "True", "lastProbeTime": None, "lastTransitionTime": started}
-    return {
-        "phase": "Running",
-        "startTime": started,
-        "conditions": [
-            {**condition, "type": kind}
-            for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-        ],
-    }
+    types = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    conditions = [{**condition, "type": type_} for type_ in types]
+    return {"phase": "Running", "startTime": started, "conditions": conditions}
