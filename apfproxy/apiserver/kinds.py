@@ -11,7 +11,7 @@ from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.core.nodes import NODE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.events import EVENT_OF_CORE, EVENT_OF_EVENTS
-from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
 

@@ -20,7 +20,7 @@ from apfproxy.apiserver.bodies import (
     versions,
 )
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.policy.kinds import EVICTIONS
 from apfproxy.apiserver.responses import PROTOBUF
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.apiserver.bodies import LARGEST_BYTES
-from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.responses import COMPRESSED_BYTES
 from tests.apiserver.site import (
     APPLY,

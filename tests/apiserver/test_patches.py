@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.patches import (
     JSON_PATCH,
     MERGE_PATCH,

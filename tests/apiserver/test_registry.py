@@ -15,7 +15,7 @@ from apfproxy.apiserver.apps import REPLICATION_CONTROLLER
 from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.outcomes import LARGE_BYTES, CollectorPause, Write, compute
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, Written, completed

@@ -9,7 +9,7 @@ import pytest
 
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.rendering import Renderer, pieces
 from apfproxy.apiserver.responses import Form, Shape

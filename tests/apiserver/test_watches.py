@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.apiserver.counters import EVENT_BOUNDS, WatchMeter
-from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.lists import Selection
 from apfproxy.apiserver.options import ListOptions
 from apfproxy.apiserver.rendering import Renderer

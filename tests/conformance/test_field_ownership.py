@@ -11,7 +11,7 @@ import pytest
 
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.flowcontrol.schema import FLOW_SCHEMA_V1, PRIORITY_LEVEL_V1
+from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.ownership.managed import Writer, apply, update_managed
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.schema.types import Struct
 
 TIME = "2026-01-01T00:00:00Z"
+LEVEL = PRIORITY_LEVEL_CONFIGURATION.storage.schema
 BUDGET = POD_DISRUPTION_BUDGET.storage.schema
 
 SCHEMAS: dict[str, Struct] = {
-    "flowcontrol.apiserver.k8s.io/v1 FlowSchema": FLOW_SCHEMA_V1,
-    "flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration": PRIORITY_LEVEL_V1,
+    "flowcontrol.apiserver.k8s.io/v1 FlowSchema": FLOW_SCHEMA.storage.schema,
+    "flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration": LEVEL,
     "policy/v1 PodDisruptionBudget": BUDGET,
     "resource.k8s.io/v1 ResourceSlice": RESOURCE_SLICE.versions[0].schema,
     "resource.k8s.io/v1beta1 ResourceSlice": RESOURCE_SLICE.versions[1].schema,
@@ -136,6 +137,6 @@ def test_a_recorded_conflict_is_told_in_the_same_words() -> None:
     version = live["apiVersion"]
 
     with pytest.raises(StatusError) as caught:
-        apply(Writer("m2", FLOW_SCHEMA_V1, version, TIME), live, refused["body"])
+        apply(Writer("m2", FLOW_SCHEMA.storage.schema, version, TIME), live, refused["body"])
 
     assert refused["expect"]["body"] == caught.value.status()

@@ -24,7 +24,7 @@ import msgspec
 from apfproxy.apiserver.controllers.runner import Controller, is_not_found
 from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.decode import DIRECTORY, MANDATORY_FILE, SUGGESTED_FILE

@@ -24,7 +24,6 @@ from apfproxy.apiserver.metadata import (
 from apfproxy.apiserver.policy.budget import PERCENT, PERCENT_RULE, STATUS_NUMBERS, percentage
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
-from apfproxy.apiserver.schema.types import changed
 from apfproxy.apiserver.selectors import validate_label_selector
 from apfproxy.apiserver.tables import AGE, NAME, Column
 from apfproxy.objects.field_errors import NOT_NEGATIVE, FieldError, invalid, not_supported
@@ -39,9 +38,7 @@ ALWAYS_ALLOW = "AlwaysAllow"
 UNHEALTHY_POD_EVICTION_POLICIES = (ALWAYS_ALLOW, "IfHealthyBudget")
 HIGHEST_PERCENTAGE = 100
 
-STRUCTS = structs(
-    "io.k8s.api.policy.v1",
-    """
+DECLARED = """
 PodDisruptionBudget +object: Limits how many pods of a set may be disrupted at once.
 PodDisruptionBudgetSpec: What a disruption budget asks for; one of minAvailable and maxUnavailable
         at most.
@@ -64,14 +61,11 @@ PodDisruptionBudgetStatus: What a disruption budget allows at the moment.
 Eviction +typed: Asks to delete a pod as far as disruption budgets allow it.
   1 metadata       ObjectMeta      Name and namespace of the pod to evict.
   2 deleteOptions  *DeleteOptions  How to delete the pod.
-""",
-    SHARED,
-)
+"""
+STRUCTS = structs("io.k8s.api.policy.v1", DECLARED, SHARED)
+BETA_STRUCTS = structs("io.k8s.api.policy.v1beta1", DECLARED, SHARED)
 EVICTION = STRUCTS["Eviction"]
-EVICTIONS = {
-    "policy/v1": EVICTION,
-    "policy/v1beta1": changed(EVICTION, package="io.k8s.api.policy.v1beta1"),
-}
+EVICTIONS = {"policy/v1": EVICTION, "policy/v1beta1": BETA_STRUCTS["Eviction"]}
 """The forms in which evictions may be sent, by `apiVersion`."""
 
 

@@ -10,7 +10,6 @@ documentation, "Server-Side Apply", "Merge strategy"; the extensions `x-kubernet
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from dataclasses import dataclass
 from functools import cached_property
@@ -171,32 +170,3 @@ def pointer(name: str, type_: Type, description: str = "", *, number: int = 0) -
 def required(name: str, type_: Type, description: str = "", *, number: int = 0) -> Field:
     """A required field, which Go writes always."""
     return Field(name, type_, description, is_required=True, is_always_written=True, number=number)
-
-
-def written(name: str, type_: Type, description: str = "", *, number: int = 0) -> Field:
-    """A field that may be absent, which Go writes always."""
-    return Field(name, type_, description, is_always_written=True, number=number)
-
-
-def changed(struct: Struct, *fields: Field, package: str = "") -> Struct:
-    """The struct with some fields replaced or added, for another version of the same object."""
-    by_name = {**struct.by_name, **{field.name: field for field in fields}}
-    return dataclasses.replace(
-        struct, fields=tuple(by_name.values()), package=package or struct.package
-    )
-
-
-def in_package(struct: Struct, package: str) -> Struct:
-    """The struct, and all structs of its package in it, for another version of the same object."""
-
-    def moved(kind: Type) -> Type:
-        if isinstance(kind, List):
-            return msgspec.structs.replace(kind, item=moved(kind.item))
-        if isinstance(kind, Struct) and kind.package == struct.package:
-            return in_package(kind, package)
-        return kind
-
-    fields = tuple(
-        msgspec.structs.replace(field, type=moved(field.type)) for field in struct.fields
-    )
-    return dataclasses.replace(struct, fields=fields, package=package)

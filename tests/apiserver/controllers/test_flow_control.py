@@ -8,7 +8,7 @@ import pytest
 
 from apfproxy.apiserver.controllers.flow_control import AUTO_UPDATE, Bootstrap, Dangling
 from apfproxy.apiserver.core.namespaces import NAMESPACE
-from apfproxy.apiserver.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from tests.apiserver.controllers.scene import NOW, Driver, Scene
 

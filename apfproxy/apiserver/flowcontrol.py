@@ -1,0 +1,253 @@
+"""The kinds of the group `flowcontrol.apiserver.k8s.io`, in v1 and v1beta3.
+
+Their specifications have one description, in `apfproxy.objects.types`: here it becomes structs.
+
+Sources: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1 and v1beta3; Kubernetes 1.36,
+`api/flowcontrol/{v1,v1beta3}/generated.proto` for the numbers, `pkg/registry/flowcontrol`,
+`pkg/apis/flowcontrol/validation` and `pkg/printers/internalversion`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from apfproxy.apiserver.kind import Kind, Rules, Version, starts
+from apfproxy.apiserver.metadata import (
+    find_condition,
+    keep_metadata,
+    keep_spec,
+    keep_status,
+    validate_conditions,
+    validate_stored,
+)
+from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.shared_structs import SHARED
+from apfproxy.apiserver.tables import AGE, NAME, NONE, Column
+from apfproxy.objects.field_errors import required
+from apfproxy.objects.reading import (
+    SHARES,
+    V1,
+    V1BETA3,
+    default_flow_schema,
+    default_priority_level,
+    default_priority_level_v1beta3,
+    level_to_v1,
+    level_to_v1beta3,
+)
+from apfproxy.objects.types import (
+    DANGLING,
+    GROUP,
+    MODELS,
+    FlowControlObject,
+    Model,
+    Object,
+    members_of,
+)
+from apfproxy.objects.validation import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from apfproxy.apiserver.schema.types import Struct
+    from apfproxy.objects.field_errors import FieldError
+
+SCALARS: dict[type, str] = {str: "string", bool: "bool", int: "int32"}
+UNIONS = {
+    "Subject": " +union=kind:group,serviceAccount,user",
+    "LimitResponse": " +union=type:queuing",
+    "PriorityLevelConfigurationSpec": " +union=type:exempt,limited",
+}
+OBJECT = """
+{0} +object: {1}
+{0}Status: How the object is.
+  1 conditions  []{0}Condition +keys=type  Aspects of the current state.
+{0}Condition: One aspect of the current state.
+  1 type                string  What the condition is about.
+  2 status              string  True, False or Unknown.
+  3 lastTransitionTime  time    When the status changed.
+  4 reason              string  Why it changed, as a word for programs.
+  5 message             string  Why it changed, for people.
+"""
+V1BETA3_FIELDS = {
+    "LimitedPriorityLevelConfiguration": (
+        f"\n  1 {SHARES}  int32 +written  The level's share in the division of seats. 30 if absent"
+        " or 0."
+    )
+}
+"""Fields of v1beta3 that differ, by struct."""
+
+
+def _models_in(model: type[Model]) -> Iterator[type[Model]]:
+    yield model
+    for member in members_of(model).values():
+        if issubclass(member.type, Model):
+            yield from _models_in(member.type)
+
+
+def _declared(model: type[Model]) -> str:
+    """Declare the struct of a model, in the language of `schema.language`."""
+    lines = [f"{model.__name__}{UNIONS.get(model.__name__, '')}: {model.__doc__}"]
+    for name, member in members_of(model).items():
+        type_ = SCALARS.get(member.type, member.type.__name__)
+        shown = f"{'*' * member.is_pointer}{'[]' * member.is_list}{type_}"
+        wire = member.wire
+        marks = {
+            "+required": wire.is_required,
+            "+written" if wire.is_written else "+omitempty": True,
+            "+set": shown == "[]string",
+        }
+        told = " ".join(mark for mark, is_given in marks.items() if is_given)
+        lines.append(f"  {wire.number} {name} {shown} {told} {wire.text}")
+    return "\n".join(lines)
+
+
+def _structs(version: str, fields: dict[str, str]) -> dict[str, Struct]:
+    objects = [OBJECT.format(kind, model.__doc__) for kind, model in MODELS.items()]
+    specs = [msgspec.structs.fields(model)[1].type for model in MODELS.values()]
+    models = dict.fromkeys(each for spec in specs for each in _models_in(spec))
+    parts = [_declared(model) + fields.get(model.__name__, "") for model in models]
+    return structs(f"io.k8s.api.flowcontrol.{version}", "\n".join([*objects, *parts]), SHARED)
+
+
+V1_STRUCTS, V1BETA3_STRUCTS = _structs(V1, {}), _structs(V1BETA3, V1BETA3_FIELDS)
+
+
+def _typed(kind: str, obj: Object) -> FlowControlObject:
+    """Make the typed object of an object of v1 in canonical form with its defaults."""
+    content = {"metadata": obj["metadata"], "spec": obj["spec"]}
+    return msgspec.convert(without_nulls(content), MODELS[kind])
+
+
+def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON value
+    """Leave out members that are null, which msgspec takes for mismatches."""
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [without_nulls(each) for each in value]
+    return value
+
+
+def _prepare_status(new: Object, old: Object) -> None:
+    keep_metadata(new, old)
+    keep_spec(new, old)
+
+
+def _validate(kind: str, obj: Object, _old: Object | None = None) -> list[FieldError]:
+    errors = validate_stored(obj["metadata"], is_namespaced=False)
+    return errors + validate(_typed(kind, obj)) + _validate_status(obj)
+
+
+def _validate_status(new: Object, _old: Object | None = None) -> list[FieldError]:
+    return validate_conditions(new["status"], _validate_condition)
+
+
+def _validate_condition(condition: Object, field: str) -> list[FieldError]:
+    return [] if condition.get("type") else [required(f"{field}.type")]
+
+
+def _warnings(kind: str, new: Object, _old: Object | None) -> list[str]:
+    """Say which of the proxy's own annotations will not count, and why.
+
+    Only a warning: to kube-apiserver they are annotations like any other.
+    """
+    return [f"{error}; without effect" for error in _typed(kind, new).additions.errors]
+
+
+def _missing_level(obj: Object, _now_s: float) -> str:
+    """Tell whether a FlowSchema's priority level does not exist: the status of the condition."""
+    missing = find_condition(obj["status"], DANGLING)
+    return "?" if missing is None else str(missing.get("status", ""))
+
+
+def _rules(kind: str) -> Rules:
+    return Rules(
+        prepare_create=starts(),
+        prepare_update=keep_status,
+        validate=partial(_validate, kind),
+        validate_update=partial(_validate, kind),
+        prepare_status=_prepare_status,
+        validate_status=_validate_status,
+        warnings=partial(_warnings, kind),
+        reset_status_fields=(("metadata",), ("spec",)),
+    )
+
+
+def _deprecation(kind: str) -> str:
+    return f"{GROUP}/{V1BETA3} {kind} is deprecated in v1.29+, unavailable in v1.32+"
+
+
+UNIQUE_NAME = msgspec.structs.replace(NAME, description="Unique among the objects of the kind.")
+LEVEL = "spec.priorityLevelConfiguration.name"
+QUEUING = "spec.limited.limitResponse.queuing"
+
+FLOW_SCHEMA = Kind(
+    GROUP,
+    "FlowSchema",
+    versions=(
+        Version(V1, V1_STRUCTS["FlowSchema"], set_defaults=default_flow_schema),
+        Version(
+            V1BETA3,
+            V1BETA3_STRUCTS["FlowSchema"],
+            set_defaults=default_flow_schema,
+            deprecation=_deprecation("FlowSchema"),
+        ),
+    ),
+    rules=_rules("FlowSchema"),
+    columns=(
+        UNIQUE_NAME,
+        Column("PriorityLevel", LEVEL, "Where requests go that match."),
+        Column(
+            "MatchingPrecedence",
+            "spec.matchingPrecedence",
+            "Of the FlowSchemas that match a request, the one with the lowest is used.",
+        ),
+        Column(
+            "DistinguisherMethod",
+            "spec.distinguisherMethod.type",
+            "How flows are told apart.",
+            absent=NONE,
+        ),
+        AGE,
+        Column("MissingPL", _missing_level, "Whether the priority level does not exist."),
+    ),
+    is_namespaced=False,
+    # The order in which requests are matched with them.
+    row_order=lambda obj: (obj["spec"]["matchingPrecedence"], obj["metadata"]["name"]),
+    storage_hash="GJVAJZSZBIw=",
+)
+
+PRIORITY_LEVEL_CONFIGURATION = Kind(
+    GROUP,
+    "PriorityLevelConfiguration",
+    versions=(
+        Version(V1, V1_STRUCTS["PriorityLevelConfiguration"], set_defaults=default_priority_level),
+        Version(
+            V1BETA3,
+            V1BETA3_STRUCTS["PriorityLevelConfiguration"],
+            set_defaults=default_priority_level_v1beta3,
+            to_storage=level_to_v1,
+            from_storage=level_to_v1beta3,
+            deprecation=_deprecation("PriorityLevelConfiguration"),
+        ),
+    ),
+    rules=_rules("PriorityLevelConfiguration"),
+    columns=(
+        UNIQUE_NAME,
+        Column("Type", "spec.type", "Limited or Exempt."),
+        *(
+            Column(f"{path[0].upper()}{path[1:]}", f"{parent}.{path}", description, absent=NONE)
+            for parent, path, description in (
+                ("spec.limited", SHARES, "The level's share of the seats."),
+                (QUEUING, "queues", "Number of queues."),
+                (QUEUING, "handSize", "How many queues a flow may use."),
+                (QUEUING, "queueLengthLimit", "How many requests may wait in a queue."),
+            )
+        ),
+        AGE,
+    ),
+    is_namespaced=False,
+    storage_hash="Kir5PVfvNeI=",
+)

@@ -1,1 +1,0 @@
-"""Structures of objects as data, and reading by them."""

@@ -1,0 +1,229 @@
+"""FlowSchemas and PriorityLevelConfigurations as kinds; their rules have tests in `objects`."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apfproxy.apiserver.flowcontrol import (
+    FLOW_SCHEMA,
+    PRIORITY_LEVEL_CONFIGURATION,
+    without_nulls,
+)
+from apfproxy.apiserver.schema.reading import MismatchError, read
+from apfproxy.objects.decode import bootstrap_objects
+from apfproxy.objects.field_errors import Reason
+from apfproxy.objects.reading import SHARES, read_object
+from apfproxy.objects.types import GROUP
+from apfproxy.objects.validation import PRESERVE_ZERO
+from tests.apiserver.causes import causes
+from tests.objects.objects import as_written, flow_schema, queuing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from apfproxy.apiserver.kind import Kind
+
+KINDS = {kind.name: kind for kind in (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)}
+BY_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+LIMITED = {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}
+SPECS: dict[str, Any] = {
+    "FlowSchema": {"priorityLevelConfiguration": {"name": "x"}, "matchingPrecedence": 5},
+    "PriorityLevelConfiguration": LIMITED,
+}
+
+
+def sample(kind: Kind, version: str = "v1", spec: object = None, **metadata: object) -> Any:  # noqa: ANN401  JSON
+    """An object of a kind with its defaults, valid unless said otherwise."""
+    served = kind.version(version)
+    assert served is not None
+    raw = {"metadata": {"name": "a", **metadata}, "spec": spec or SPECS[kind.name]}
+    obj = read(served.schema, raw).obj
+    served.set_defaults(obj)
+    return obj
+
+
+@pytest.mark.parametrize("obj", bootstrap_objects(), ids=lambda obj: obj.metadata.name)
+def test_built_in_objects(obj: Any) -> None:  # noqa: ANN401  one of two kinds
+    """The objects that a server has from the start are read as they are, and valid."""
+    kind, wire = KINDS[type(obj).__name__], as_written(obj)
+
+    found = read(kind.storage.schema, wire)
+    kind.storage.set_defaults(found.obj)
+
+    assert (wire["spec"], ()) == (without_nulls(found.obj["spec"]), found.unknown)
+    assert [] == kind.rules.validate(found.obj)
+
+
+@BY_KIND
+def test_metadata_is_judged_on_creation_and_later(kind: Kind) -> None:
+    obj = sample(kind, generateName="A", labels={"a b": ""}, finalizers=["x"])
+    expected = "generateName Invalid, labels Invalid, finalizers[0] Invalid"
+
+    assert expected == causes(kind.rules.validate(obj), "metadata")
+    assert expected == causes(kind.rules.validate_update(obj, sample(kind)), "metadata")
+
+
+@BY_KIND
+def test_status(kind: Kind) -> None:
+    """A write of the status changes nothing else; conditions have types, each another one."""
+    managed: dict[str, Any] = {"managedFields": [{"manager": "m"}]}
+    old, new = sample(kind), sample(kind, labels={"a": "b"}, **managed)
+    new["spec"], new["status"] = {}, {"conditions": [{"type": "x"}, {"type": "x"}, {}]}
+
+    kind.rules.prepare_status(new, old)
+
+    assert {**old, "metadata": {**old["metadata"], **managed}, "status": new["status"]} == new
+    found = causes(kind.rules.validate_status(new, old), "status.conditions")
+    assert "[1].type Duplicate, [2].type Required" == found
+
+
+def test_bad_specifications() -> None:
+    """Specifications are judged by their own rules, and by those of fixed objects."""
+    annotations = {PRESERVE_ZERO: ""}
+    level = sample(PRIORITY_LEVEL_CONFIGURATION, spec={"type": "x"}, annotations=annotations)
+
+    assert "spec Invalid" == causes(FLOW_SCHEMA.rules.validate(sample(FLOW_SCHEMA, name="exempt")))
+    assert "metadata.annotations Forbidden, spec.type NotSupported" == causes(
+        PRIORITY_LEVEL_CONFIGURATION.rules.validate(level)
+    )
+
+
+@pytest.mark.parametrize(
+    ("conditions", "cell"),
+    [([], "?"), ([{"type": "x"}], "?"), ([{"type": "Dangling", "status": "True"}], "True")],
+)
+def test_missing_levels(conditions: list[object], cell: str) -> None:
+    """A row shows whether the priority level does not exist, if that is known."""
+    obj = {**sample(FLOW_SCHEMA), "status": {"conditions": conditions}}
+
+    assert cell == FLOW_SCHEMA.cells(obj, 10)[-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "annotations", "expected"),
+    [
+        (FLOW_SCHEMA, {"example.com/ban": "x"}, []),
+        (FLOW_SCHEMA, {"apfproxy.io/request-rate": "5"}, []),
+        (
+            FLOW_SCHEMA,
+            {"apfproxy.io/request-rate": "fast", "apfproxy.io/wait-limit": "5s"},
+            ["wait-limit]: Forbidden: put it on a", 'request-rate]: Invalid value: "fast": write'],
+        ),
+        (
+            PRIORITY_LEVEL_CONFIGURATION,
+            {"apfproxy.io/request-rate": "5"},
+            ["request-rate]: Forbidden: put it on a"],
+        ),
+    ],
+)
+def test_annotations_without_effect(
+    kind: Kind, annotations: dict[str, str], expected: list[str]
+) -> None:
+    """Who writes an annotation of the proxy's that will not count is told so."""
+    found = kind.rules.warnings(sample(kind, annotations=annotations), None)
+
+    starts = [f"metadata.annotations[apfproxy.io/{each}" for each in expected]
+    assert starts == [told[: len(start)] for told, start in zip(found, starts, strict=True)]
+    assert all(told.endswith("; without effect") for told in found)
+
+
+@pytest.mark.parametrize("given", [None, 0, 7])
+@pytest.mark.parametrize("version", ["v1", "v1beta3"])
+def test_precedence(version: str, given: int | None) -> None:
+    """A FlowSchema without one gets 1000."""
+    obj = sample(FLOW_SCHEMA, version, {"matchingPrecedence": given})
+
+    assert (given or 1000) == obj["spec"]["matchingPrecedence"]
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "annotations", "expected"),
+    [
+        ("v1", None, {}, 30),
+        ("v1", 0, {}, 0),
+        ("v1beta3", None, {}, 30),
+        ("v1beta3", 0, {}, 30),
+        ("v1beta3", 5, {PRESERVE_ZERO: ""}, 5),
+        ("v1beta3", 0, {PRESERVE_ZERO: "x", "a": "b"}, 0),
+        ("v1beta3", None, {PRESERVE_ZERO: ""}, 0),
+    ],
+)
+def test_shares(
+    version: str, given: int | None, annotations: dict[str, str], expected: int
+) -> None:
+    """Zero shares mean the default in v1beta3, unless the annotation says otherwise."""
+    kind, spec = PRIORITY_LEVEL_CONFIGURATION, {"type": "Limited", "limited": {SHARES: given}}
+    obj = sample(kind, version, spec, annotations=annotations)
+
+    assert expected == obj["spec"]["limited"][SHARES]
+    stored = kind.versions[1].to_storage(obj)["metadata"].get("annotations", {})
+    assert {key: value for key, value in annotations.items() if key == "a"} == stored
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    spec=st.none() | st.integers(0, 50).map(lambda shares: {"limited": {SHARES: shares}}),
+    annotations=st.dictionaries(st.sampled_from("abc"), st.text("xyz")),
+)
+def test_round_trip(spec: object, annotations: dict[str, str]) -> None:
+    """An object survives the way to v1beta3 and back, zero shares included, unchanged itself."""
+    served = PRIORITY_LEVEL_CONFIGURATION.versions[1]
+    obj = sample(PRIORITY_LEVEL_CONFIGURATION, spec=spec or {"exempt": {}}, annotations=annotations)
+    before = copy.deepcopy(obj)
+    written = served.from_storage(obj)
+    shown = read(served.schema, written).obj
+    served.set_defaults(shown)
+
+    is_zero = spec == {"limited": {SHARES: 0}}
+    assert is_zero is (PRESERVE_ZERO in written["metadata"].get("annotations", {}))
+    assert before == obj == served.to_storage(shown)
+
+
+VALUES: st.SearchStrategy[object] = st.sampled_from(
+    [None, 0, 7, 2**31, 1.0, True, "", "x", [], {}, [None], ["a", None], [1], {"a": None}, [{}]]
+)
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1", "controller": True}
+METADATA = {
+    "name": "one",
+    "generation": 1,
+    "labels": {"a": "b"},
+    "ownerReferences": [OWNER],
+    "finalizers": ["a/b"],
+}
+
+
+def places(content: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401  any JSON value
+    """All dictionaries and lists with each key and index that they have."""
+    if isinstance(content, dict | list):
+        for key in content if isinstance(content, dict) else range(len(content)):
+            yield content, key
+            yield from places(content[key])
+
+
+@given(data=st.data(), is_schema=st.booleans(), version=st.sampled_from(["v1", "v1beta3"]))
+@settings(max_examples=300)
+def test_proxy_and_server_read_the_same(data: st.DataObject, is_schema: bool, version: str) -> None:
+    """What a proxy makes of any object is what it would read after it went through the server."""
+    wire = {**(flow_schema() if is_schema else queuing()), "metadata": copy.deepcopy(METADATA)}
+    wire["apiVersion"] = f"{GROUP}/{version}"
+    body = {"metadata": wire["metadata"], "spec": wire["spec"]}
+    for _ in range(data.draw(st.integers(1, 2))):
+        container, key = data.draw(st.sampled_from(list(places(body))))
+        container[key] = data.draw(VALUES)
+    wire.update(body)
+    served = KINDS[wire["kind"]].version(version)
+    assert served is not None
+    mine = read_object(wire)
+
+    try:
+        server = read(served.schema, wire).obj
+    except MismatchError:
+        assert isinstance(mine, list)
+        assert {Reason.TYPE_INVALID} == {error.reason for error in mine}
+        return
+    assert mine == read_object(server)
