@@ -6,6 +6,7 @@ Source: Kubernetes 1.36, `api/{apps,autoscaling}/v1/generated.proto`,
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -18,19 +19,19 @@ from apfproxy.apiserver.metadata import keep_spec, keep_status
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
 from apfproxy.apiserver.selectors import selector_text
-from apfproxy.apiserver.tables import AGE, NAME, NONE, Column
+from apfproxy.apiserver.tables import AGE, NAME, NONE, Column, wide
 from apfproxy.objects.field_errors import NOT_NEGATIVE, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.apiserver.tables import Cell
     from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import Object
 
 GROUP = "apps"
 HISTORY = 10
 """Old revisions that are kept, unless said otherwise."""
-PROGRESS_S = 600
 
 STRUCTS = structs(
     "io.k8s.api.apps.v1",
@@ -128,13 +129,12 @@ ScaleStatus: How many pods there are.
 )["Scale"]
 
 
-def check_replicas(obj: Object) -> list[FieldError]:
-    """What is wrong with the number of pods that are wanted."""
+def _check_replicas(obj: Object) -> list[FieldError]:
     replicas = obj["spec"].get("replicas", 1)
     return [invalid("spec.replicas", replicas, NOT_NEGATIVE)] if replicas < 0 else []
 
 
-def keep_deployment_status(new: Object, old: Object) -> None:
+def _keep_deployment_status(new: Object, old: Object) -> None:
     """As of any controller; but other annotations are another generation, too."""
     keep_status(new, old)
     before, after = (each["metadata"].get("annotations") or {} for each in (old, new))
@@ -142,7 +142,7 @@ def keep_deployment_status(new: Object, old: Object) -> None:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def keep_deployment(new: Object, old: Object) -> None:
+def _keep_deployment(new: Object, old: Object) -> None:
     """Let specification and labels be the old ones, where only the status may be written."""
     keep_spec(new, old)
     if labels := old["metadata"].get("labels"):
@@ -151,7 +151,7 @@ def keep_deployment(new: Object, old: Object) -> None:
         new["metadata"].pop("labels", None)
 
 
-def set_defaults(obj: Object) -> None:
+def _set_defaults(obj: Object) -> None:
     """Complete what all controllers have: one pod unless more are wanted, and its template."""
     spec: dict[str, Any] = obj["spec"]
     spec.setdefault("replicas", 1)
@@ -159,40 +159,34 @@ def set_defaults(obj: Object) -> None:
         set_pod_spec_defaults(spec["template"]["spec"])
 
 
-def set_deployment_defaults(obj: Object) -> None:
-    """Complete a Deployment."""
-    set_defaults(obj)
+def _set_deployment_defaults(obj: Object) -> None:
+    _set_defaults(obj)
     spec = obj["spec"]
-    strategy = spec["strategy"]
+    _complete_strategy(spec["strategy"], maxUnavailable="25%", maxSurge="25%")
+    spec.setdefault("revisionHistoryLimit", HISTORY)
+    spec.setdefault("progressDeadlineSeconds", 600)
+
+
+def _complete_strategy(strategy: dict[str, Any], **rolling: object) -> None:
     strategy["type"] = strategy.get("type") or "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
-        strategy["rollingUpdate"] = {
-            "maxUnavailable": "25%",
-            "maxSurge": "25%",
-            **(strategy.get("rollingUpdate") or {}),
-        }
-    spec.setdefault("revisionHistoryLimit", HISTORY)
-    spec.setdefault("progressDeadlineSeconds", PROGRESS_S)
+        strategy["rollingUpdate"] = {**rolling, **(strategy.get("rollingUpdate") or {})}
 
 
-def set_stateful_defaults(obj: Object) -> None:
-    """Complete a StatefulSet."""
-    set_defaults(obj)
+def _set_stateful_defaults(obj: Object) -> None:
+    _set_defaults(obj)
     spec = obj["spec"]
     spec["podManagementPolicy"] = spec.get("podManagementPolicy") or "OrderedReady"
-    strategy = spec["updateStrategy"]
-    strategy["type"] = strategy.get("type") or "RollingUpdate"
-    if strategy["type"] == "RollingUpdate":
-        strategy["rollingUpdate"] = {"partition": 0, **(strategy.get("rollingUpdate") or {})}
+    _complete_strategy(spec["updateStrategy"], partition=0)
     spec.setdefault("revisionHistoryLimit", HISTORY)
     retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
     for when in ("whenDeleted", "whenScaled"):
         retention[when] = retention.get(when) or "Retain"
 
 
-def set_replication_defaults(obj: Object) -> None:
+def _set_replication_defaults(obj: Object) -> None:
     """Complete a ReplicationController: its pods' labels are its selector, and its own labels."""
-    set_defaults(obj)
+    _set_defaults(obj)
     spec = obj["spec"]
     labels = (spec.get("template") or {}).get("metadata", {}).get("labels")
     if labels:
@@ -201,141 +195,113 @@ def set_replication_defaults(obj: Object) -> None:
         metadata["labels"] = metadata.get("labels") or dict(labels)
 
 
-def label_selector(obj: Object) -> str:
-    """The selector of a controller's pods, as text; "" for one that means nothing."""
+def _label_selector(obj: Object) -> str:
     return selector_text(obj["spec"].get("selector"))
 
 
-def map_selector(obj: Object) -> str:
-    """The selector of a ReplicationController's pods, as text."""
+def _map_selector(obj: Object) -> str:
     selector = obj["spec"].get("selector") or {}
     return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
 
 
-def pod_containers(obj: Object) -> list[dict[str, Any]]:
-    """The containers of a controller's pods."""
-    return containers_of((obj["spec"].get("template") or {}).get("spec", {}))
+def _texts(field: str) -> Cell:
+    def cell(obj: Object, _now_s: float) -> str:
+        containers = containers_of((obj["spec"].get("template") or {}).get("spec", {}))
+        return ",".join(each.get(field, "") for each in containers)
+
+    return cell
 
 
-def ready(obj: Object, _now_s: float) -> str:
-    """How many pods are ready, and how many are wanted."""
+def _ready(obj: Object, _now_s: float) -> str:
     return f"{obj['status'].get('readyReplicas', 0)}/{obj['spec'].get('replicas', 0)}"
 
 
-READY = Column("Ready", ready, "How many pods are ready, and how many are wanted.")
-CONTAINERS = Column(
-    "Containers",
-    lambda obj, _now_s: ",".join(each["name"] for each in pod_containers(obj)),
-    "Names of the containers.",
-    priority=1,
+def _selector_column(selector: Callable[[Object], str]) -> Column:
+    return wide("Selector", lambda obj, _now_s: selector(obj) or NONE, "Labels of its pods.")
+
+
+count = partial(Column, absent=0)
+READY = Column("Ready", _ready, "How many pods are ready, and how many are wanted.")
+TEMPLATE = (
+    wide("Containers", _texts("name"), "Names of the containers."),
+    wide("Images", _texts("image"), "Images of the containers."),
 )
-IMAGES = Column(
-    "Images",
-    lambda obj, _now_s: ",".join(each.get("image", "") for each in pod_containers(obj)),
-    "Images of the containers.",
-    priority=1,
-)
-
-
-def selector_column(selector: Callable[[Object], str]) -> Column:
-    """The column of the selector of a controller's pods."""
-    return Column(
-        "Selector", lambda obj, _now_s: selector(obj) or NONE, "Labels of its pods.", priority=1
-    )
-
-
-def replicas(name: str, path: str, description: str, type_: str = "integer") -> Column:
-    """A column of a number of pods."""
-    return Column(name, path, description, type_, absent=0)
-
-
-SELECTOR = selector_column(label_selector)
 REPLICA_COLUMNS = (
     NAME,
-    replicas("Desired", "spec.replicas", "How many pods are wanted."),
-    replicas("Current", "status.replicas", "How many pods there are."),
-    replicas("Ready", "status.readyReplicas", "How many pods are ready."),
+    count("Desired", "spec.replicas", "How many pods are wanted.", "integer"),
+    count("Current", "status.replicas", "How many pods there are.", "integer"),
+    count("Ready", "status.readyReplicas", "How many pods are ready.", "integer"),
     AGE,
-    CONTAINERS,
-    IMAGES,
+    *TEMPLATE,
 )
+SELECTOR = _selector_column(_label_selector)
+AVAILABLE = "How many pods have been ready for long enough."
 RULES = with_checks(
     Rules(prepare_create=starts(replicas=0), prepare_update=keep_status, prepare_status=keep_spec),
-    check_replicas,
+    _check_replicas,
 )
 
 REPLICATION_CONTROLLER = Kind(
     "",
     "ReplicationController",
-    (Version("v1", CORE["ReplicationController"], set_replication_defaults),),
+    (Version("v1", CORE["ReplicationController"], _set_replication_defaults),),
     replace(RULES, default_propagation="Orphan"),
-    columns=(*REPLICA_COLUMNS, selector_column(map_selector)),
+    columns=(*REPLICA_COLUMNS, _selector_column(_map_selector)),
     selectable_fields=("status.replicas",),
     short_names=("rc",),
     categories=("all",),
     storage_hash="Jond2If31h0=",
-    scale_selector=map_selector,
+    scale_selector=_map_selector,
 )
 
 REPLICA_SET = Kind(
     GROUP,
     "ReplicaSet",
-    (Version("v1", STRUCTS["ReplicaSet"], set_defaults),),
+    (Version("v1", STRUCTS["ReplicaSet"], _set_defaults),),
     RULES,
     columns=(*REPLICA_COLUMNS, SELECTOR),
     short_names=("rs",),
     categories=("all",),
     storage_hash="P1RzHs8/mWQ=",
-    scale_selector=label_selector,
+    scale_selector=_label_selector,
 )
 
 DEPLOYMENT = Kind(
     GROUP,
     "Deployment",
-    (Version("v1", STRUCTS["Deployment"], set_deployment_defaults),),
+    (Version("v1", STRUCTS["Deployment"], _set_deployment_defaults),),
     replace(
         RULES,
         prepare_create=starts(),
-        prepare_update=keep_deployment_status,
-        prepare_status=keep_deployment,
+        prepare_update=_keep_deployment_status,
+        prepare_status=_keep_deployment,
         reset_status_fields=(("spec",), ("metadata", "labels")),
     ),
     columns=(
         NAME,
         READY,
-        replicas(
-            "Up-to-date",
-            "status.updatedReplicas",
-            "How many pods have the newest template.",
-            "string",
-        ),
-        replicas(
-            "Available",
-            "status.availableReplicas",
-            "How many pods have been ready for long enough.",
-            "string",
-        ),
+        count("Up-to-date", "status.updatedReplicas", "How many pods have the newest template."),
+        count("Available", "status.availableReplicas", AVAILABLE),
         AGE,
-        CONTAINERS,
-        IMAGES,
+        *TEMPLATE,
         SELECTOR,
     ),
     short_names=("deploy",),
     categories=("all",),
     storage_hash="8aSe+NMegvE=",
-    scale_selector=label_selector,
+    scale_selector=_label_selector,
 )
 
 STATEFUL_SET = Kind(
     GROUP,
     "StatefulSet",
-    (Version("v1", STRUCTS["StatefulSet"], set_stateful_defaults),),
+    (Version("v1", STRUCTS["StatefulSet"], _set_stateful_defaults),),
     replace(RULES, prepare_create=starts(replicas=0, availableReplicas=0)),
-    columns=(NAME, READY, AGE, CONTAINERS, IMAGES),
+    columns=(NAME, READY, AGE, *TEMPLATE),
     short_names=("sts",),
     categories=("all",),
     storage_hash="H+vl74LkKdo=",
-    scale_selector=label_selector,
+    scale_selector=_label_selector,
 )
 
 CONTROLLERS = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER)

@@ -35,8 +35,7 @@ LeaseSpec: Who holds the lease, and for how long.
 )
 
 
-def check_lease(obj: Object) -> list[FieldError]:
-    """What is wrong with the numbers of a lease."""
+def _check_lease(obj: Object) -> list[FieldError]:
     spec, errors = obj["spec"], []
     if (duration := spec.get("leaseDurationSeconds", 1)) <= 0:
         errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
@@ -51,7 +50,7 @@ LEASE = Kind(
     (Version("v1", STRUCTS["Lease"]),),
     with_checks(
         Rules(allows_unconditional_update=False, is_created_by_update=True, reset_fields=()),
-        check_lease,
+        _check_lease,
     ),
     columns=(NAME, Column("Holder", "spec.holderIdentity", "Who holds it."), AGE),
     has_status=False,

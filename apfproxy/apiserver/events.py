@@ -15,7 +15,7 @@ from apfproxy.apiserver.kind import Kind, Rules, Version, with_checks
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import SHARED
-from apfproxy.apiserver.tables import Column, age
+from apfproxy.apiserver.tables import Column, age, wide
 from apfproxy.objects.field_errors import invalid
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ REFERENCE_FIELDS = (
 )  # fmt: skip
 
 
-def check_event(obj: Object) -> list[FieldError]:
+def _check_event(obj: Object) -> list[FieldError]:
     """What is wrong with an event: it is about an object of its namespace."""
     namespace, regarded = obj["metadata"].get("namespace", ""), obj["involvedObject"]
     about = regarded.get("namespace", "")
@@ -80,7 +80,7 @@ def check_event(obj: Object) -> list[FieldError]:
     return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
 
 
-def event_fields(obj: Object) -> dict[str, str]:
+def _event_fields(obj: Object) -> dict[str, str]:
     """The values of the fields of an event that selectors may name, in either form."""
     involved, source = obj["involvedObject"], obj["source"]
     reporter = obj.get("reportingComponent", "")
@@ -96,8 +96,7 @@ def event_fields(obj: Object) -> dict[str, str]:
     return found
 
 
-def cells(obj: Object, now_s: float) -> Sequence[object]:
-    """The cells of an event's row."""
+def _cells(obj: Object, now_s: float) -> Sequence[object]:
     series, source, involved = obj.get("series"), obj["source"], obj["involvedObject"]
     first = obj.get("firstTimestamp") or obj.get("eventTime")
     last, count = obj.get("lastTimestamp") or first, obj.get("count", 0) or 1
@@ -120,35 +119,32 @@ def cells(obj: Object, now_s: float) -> Sequence[object]:
     )
 
 
-def stored_form(obj: Object) -> Object:
-    """An event of events.k8s.io as it is stored."""
+def _stored_form(obj: Object) -> Object:
     core = {CORE_NAMES.get(field, field): value for field, value in obj.items()}
     return canonical(EVENT, core)
 
 
-def shown_form(obj: Object) -> Object:
-    """A stored event in the form of events.k8s.io."""
+def _shown_form(obj: Object) -> Object:
     new = {NAMES.get(field, field): value for field, value in obj.items()}
     return canonical(EVENT_V1, new)
 
 
-RULES = with_checks(Rules(is_created_by_update=True, reset_fields=()), check_event)
+RULES = with_checks(Rules(is_created_by_update=True, reset_fields=()), _check_event)
 COLUMNS = (
     Column("Last Seen", "", "When it happened last."),
     Column("Type", "", "Normal or Warning."),
     Column("Reason", "", "Why, in one word."),
     Column("Object", "", "What it happened to."),
-    Column("Subobject", "", "Which part of that.", priority=1),
-    Column("Source", "", "What reported it.", priority=1),
+    wide("Subobject", "", "Which part of that."),
+    wide("Source", "", "What reported it."),
     Column("Message", "", "What happened, for people."),
-    Column("First Seen", "", "When it happened first.", priority=1),
-    Column("Count", "", "How often it has happened.", priority=1),
-    Column("Name", "", "Unique within the namespace.", format="name", priority=1),
+    wide("First Seen", "", "When it happened first."),
+    wide("Count", "", "How often it has happened."),
+    wide("Name", "", "Unique within the namespace.", format="name"),
 )
 NEW_FIELDS = ("reportingController", *(f"regarding.{field}" for field in REFERENCE_FIELDS))
-CORE_FIELDS = tuple(
-    field for field in event_fields({"involvedObject": {}, "source": {}}) if field not in NEW_FIELDS
-)
+ALL_FIELDS = _event_fields({"involvedObject": {}, "source": {}})
+CORE_FIELDS = tuple(field for field in ALL_FIELDS if field not in NEW_FIELDS)
 
 EVENT_OF_CORE = Kind(
     "",
@@ -156,9 +152,9 @@ EVENT_OF_CORE = Kind(
     (Version("v1", EVENT),),
     RULES,
     COLUMNS,
-    row=cells,
+    row=_cells,
     selectable_fields=CORE_FIELDS,
-    selectable_values=event_fields,
+    selectable_values=_event_fields,
     short_names=("ev",),
     has_status=False,
     storage_hash="r2yiGXH7wu8=",
@@ -166,7 +162,7 @@ EVENT_OF_CORE = Kind(
 EVENT_OF_EVENTS = msgspec.structs.replace(
     EVENT_OF_CORE,
     group="events.k8s.io",
-    versions=(Version("v1", EVENT_V1, to_storage=stored_form, from_storage=shown_form),),
+    versions=(Version("v1", EVENT_V1, to_storage=_stored_form, from_storage=_shown_form),),
     selectable_fields=("reason", "type", *NEW_FIELDS),
     stored_as=EVENT_OF_CORE,
 )

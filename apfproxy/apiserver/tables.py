@@ -9,6 +9,7 @@ the older, the coarser.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -98,6 +99,8 @@ class Column(msgspec.Struct, frozen=True):
         return {**shown, "format": self.format, "priority": self.priority}
 
 
+wide = partial(Column, priority=1)
+"""A column of wide output."""
 NONE = "<none>"
 NAME = Column("Name", "metadata.name", "Unique within the namespace.", format="name")
 NAME_IN_CLUSTER = msgspec.structs.replace(NAME, description="Unique within the cluster.")

@@ -22,8 +22,7 @@ NO_STATUS = Rules(reset_fields=())
 IS_IMMUTABLE = "field is immutable when `immutable` is set"
 
 
-def changes_of_fixed(new: Object, old: Object, *fields: str) -> list[FieldError]:
-    """What an update changes of an object that is not to change."""
+def _changes_of_fixed(new: Object, old: Object, *fields: str) -> list[FieldError]:
     if not old.get("immutable"):
         return []
     changed = [] if new.get("immutable") else ["immutable"]
@@ -31,20 +30,18 @@ def changes_of_fixed(new: Object, old: Object, *fields: str) -> list[FieldError]
     return [forbidden(field, IS_IMMUTABLE) for field in changed]
 
 
-def changes_of_map(new: Object, old: Object) -> list[FieldError]:
-    """What an update may not change of a ConfigMap."""
-    return changes_of_fixed(new, old, "data", "binaryData")
+def _changes_of_map(new: Object, old: Object) -> list[FieldError]:
+    return _changes_of_fixed(new, old, "data", "binaryData")
 
 
-def changes_of_secret(new: Object, old: Object) -> list[FieldError]:
-    """What an update may not change of a Secret."""
+def _changes_of_secret(new: Object, old: Object) -> list[FieldError]:
     errors = []
     if new["type"] != old["type"]:
         errors.append(invalid("type", new["type"], IMMUTABLE_DETAIL))
-    return errors + changes_of_fixed(new, old, "data")
+    return errors + _changes_of_fixed(new, old, "data")
 
 
-def complete_secret(obj: Object) -> None:
+def _complete_secret(obj: Object) -> None:
     """Give a Secret its type, and make what is sent as text part of its data."""
     if not obj.get("type"):
         obj["type"] = "Opaque"
@@ -53,8 +50,7 @@ def complete_secret(obj: Object) -> None:
         obj["data"] = {**(obj.get("data") or {}), **encoded}
 
 
-def entries_of(obj: Object, _now_s: float) -> int:
-    """How many entries a ConfigMap or a Secret has."""
+def _entries_of(obj: Object, _now_s: float) -> int:
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
@@ -62,8 +58,8 @@ CONFIG_MAP = Kind(
     "",
     "ConfigMap",
     (Version("v1", CORE["ConfigMap"]),),
-    with_checks(NO_STATUS, check_change=changes_of_map),
-    columns=(NAME, Column("Data", entries_of, "How many entries it has."), AGE),
+    with_checks(NO_STATUS, check_change=_changes_of_map),
+    columns=(NAME, Column("Data", _entries_of, "How many entries it has."), AGE),
     short_names=("cm",),
     has_status=False,
     storage_hash="qFsyl6wFWjQ=",
@@ -72,12 +68,12 @@ CONFIG_MAP = Kind(
 SECRET = Kind(
     "",
     "Secret",
-    (Version("v1", CORE["Secret"], complete_secret),),
-    with_checks(NO_STATUS, check_change=changes_of_secret),
+    (Version("v1", CORE["Secret"], _complete_secret),),
+    with_checks(NO_STATUS, check_change=_changes_of_secret),
     columns=(
         NAME,
         Column("Type", "type", "What the data is for."),
-        Column("Data", entries_of, "How many entries it has."),
+        Column("Data", _entries_of, "How many entries it has."),
         AGE,
     ),
     selectable_fields=("type",),

@@ -35,58 +35,53 @@ IMMORTAL_NAMESPACES = frozenset({"default", "kube-public", "kube-system"})
 """Namespaces that cannot be deleted."""
 
 
-def set_defaults(obj: Object) -> None:
+def _set_defaults(obj: Object) -> None:
     """Complete a namespace: it has its name as a label, and a phase."""
-    set_name_label(obj["metadata"])
+    _set_name_label(obj["metadata"])
     obj["status"].setdefault("phase", ACTIVE)
 
 
-def set_name_label(metadata: Object) -> None:
-    """Set the label that is the namespace's name, if it has one yet."""
+def _set_name_label(metadata: Object) -> None:
     if metadata.get("name"):
         metadata["labels"] = {**metadata.get("labels", {}), NAME_LABEL: metadata["name"]}
 
 
-def prepare_create(obj: Object) -> None:
+def _prepare_create(obj: Object) -> None:
     """Start active, with Kubernetes' finalizer and the name as a label."""
     # Again, as the name may have been generated since the defaults were set.
-    set_name_label(obj["metadata"])
+    _set_name_label(obj["metadata"])
     finalizers = obj["spec"].get("finalizers", [])
     if KUBERNETES_FINALIZER not in finalizers:
         obj["spec"]["finalizers"] = [*finalizers, KUBERNETES_FINALIZER]
     obj["status"] = {"phase": ACTIVE}
 
 
-def prepare_update(new: Object, old: Object) -> None:
-    """Keep finalizers and status."""
+def _prepare_update(new: Object, old: Object) -> None:
     copy_field("finalizers", new["spec"], old["spec"])
     new["status"] = old["status"]
 
 
-def prepare_finalize(new: Object, old: Object) -> None:
-    """Keep the status."""
+def _prepare_finalize(new: Object, old: Object) -> None:
     new["status"] = old["status"]
 
 
-def is_held(obj: Object) -> bool:
-    """Whether a deleted namespace has to stay."""
+def _is_held(obj: Object) -> bool:
     return bool(obj["spec"].get("finalizers") or obj["metadata"].get("finalizers"))
 
 
-def mark_deleted(obj: Object) -> None:
+def _mark_deleted(obj: Object) -> None:
     """Show that the namespace is about to end."""
     obj["status"] = {**obj["status"], "phase": TERMINATING}
     # Its end is not for a time to decide.
     obj["metadata"].pop("deletionGracePeriodSeconds", None)
 
 
-def objection(obj: Object) -> str:
-    """Why a namespace may not be deleted; "" if it may."""
+def _objection(obj: Object) -> str:
     is_immortal = obj["metadata"]["name"] in IMMORTAL_NAMESPACES
     return "this namespace may not be deleted" if is_immortal else ""
 
 
-def validate(obj: Object) -> list[FieldError]:
+def _validate(obj: Object) -> list[FieldError]:
     """All errors of a new namespace."""
     errors = validate_stored(obj["metadata"], is_namespaced=False, check_name=check_dns_label)
     for name in obj["spec"].get("finalizers", ()):
@@ -97,12 +92,11 @@ def validate(obj: Object) -> list[FieldError]:
     return errors
 
 
-def validate_update(new: Object, old: Object) -> list[FieldError]:
-    """All errors of a namespace that replaces another."""
-    return [*validate(new), *validate_core_update(new["metadata"], old["metadata"])]
+def _validate_update(new: Object, old: Object) -> list[FieldError]:
+    return [*_validate(new), *validate_core_update(new["metadata"], old["metadata"])]
 
 
-def validate_status(new: Object, old: Object) -> list[FieldError]:
+def _validate_status(new: Object, old: Object) -> list[FieldError]:
     """All errors of a namespace whose status is replaced: the phase says whether it is deleted."""
     errors = validate_core_update(new["metadata"], old["metadata"])
     phase = new["status"].get("phase", "")
@@ -117,18 +111,18 @@ def validate_status(new: Object, old: Object) -> list[FieldError]:
 NAMESPACE = Kind(
     "",
     "Namespace",
-    (Version("v1", CORE["Namespace"], set_defaults),),
+    (Version("v1", CORE["Namespace"], _set_defaults),),
     Rules(
-        prepare_create=prepare_create,
-        prepare_update=prepare_update,
-        validate=validate,
-        validate_update=validate_update,
+        prepare_create=_prepare_create,
+        prepare_update=_prepare_update,
+        validate=_validate,
+        validate_update=_validate_update,
         prepare_status=keep_spec,
-        validate_status=validate_status,
-        prepare_finalize=prepare_finalize,
-        is_held=is_held,
-        mark_deleted=mark_deleted,
-        objection=objection,
+        validate_status=_validate_status,
+        prepare_finalize=_prepare_finalize,
+        is_held=_is_held,
+        mark_deleted=_mark_deleted,
+        objection=_objection,
     ),
     columns=(
         NAME_IN_CLUSTER,

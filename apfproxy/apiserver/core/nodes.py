@@ -12,7 +12,7 @@ from apfproxy.apiserver.core.structs import CORE
 from apfproxy.apiserver.kind import Kind, Rules, Version, with_checks
 from apfproxy.apiserver.metadata import find_condition, keep_spec
 from apfproxy.apiserver.selectors import WRONG_OPERATOR, validate_expression, validate_words
-from apfproxy.apiserver.tables import AGE, NAME, NONE, UNKNOWN, Column
+from apfproxy.apiserver.tables import AGE, NAME, NONE, UNKNOWN, Column, wide
 from apfproxy.objects.field_errors import FieldError, checked, invalid, required
 from apfproxy.objects.names import check_dns_subdomain
 
@@ -28,7 +28,7 @@ LISTING = frozenset({"In", "NotIn"})
 COMPARING = frozenset({"Gt", "Lt"})
 
 
-def set_defaults(obj: Object) -> None:
+def _set_defaults(obj: Object) -> None:
     """Let a node offer all that it has, and name its addresses in both ways."""
     spec, status = obj["spec"], obj["status"]
     if "capacity" in status:
@@ -37,13 +37,11 @@ def set_defaults(obj: Object) -> None:
         spec.setdefault("podCIDRs", [spec["podCIDR"]])
 
 
-def prepare_update(new: Object, old: Object) -> None:
-    """Keep the status."""
+def _prepare_update(new: Object, old: Object) -> None:
     new["status"] = old["status"]
 
 
-def state_of(obj: Object, _now_s: float) -> str:
-    """Whether a node is ready, and takes pods."""
+def _state_of(obj: Object, _now_s: float) -> str:
     ready = find_condition(obj["status"], "Ready")
     state = "Unknown"
     if ready is not None:
@@ -51,14 +49,13 @@ def state_of(obj: Object, _now_s: float) -> str:
     return f"{state},SchedulingDisabled" if obj["spec"].get("unschedulable") else state
 
 
-def roles(obj: Object, _now_s: float) -> str:
-    """What a node is for, by its labels."""
+def _roles(obj: Object, _now_s: float) -> str:
     labels = obj["metadata"].get("labels", {})
     found = {label.removeprefix(ROLE_PREFIX) for label in labels if label.startswith(ROLE_PREFIX)}
     return ",".join(sorted((found | {labels.get(ROLE_LABEL, "")}) - {""})) or NONE
 
 
-def address_of(type_: str) -> Cell:
+def _address_of(type_: str) -> Cell:
     """What shows the first address of a type."""
     return lambda obj, _now_s: next(
         (each["address"] for each in obj["status"].get("addresses", ()) if each["type"] == type_),
@@ -66,43 +63,34 @@ def address_of(type_: str) -> Cell:
     )
 
 
-def kernel(obj: Object, _now_s: float) -> str:
-    """The kernel of a node, and what it runs on."""
+def _kernel(obj: Object, _now_s: float) -> str:
     info = obj["status"]["nodeInfo"]
     shown: str = info["kernelVersion"] or UNKNOWN
     return f"{shown} ({info['architecture']})" if info["architecture"] else shown
 
 
-def reported(name: str) -> Cell:
-    """What shows a text that the node reports."""
+def _info(name: str) -> Cell:
     return lambda obj, _now_s: obj["status"]["nodeInfo"][name] or UNKNOWN
 
 
 NODE = Kind(
     "",
     "Node",
-    (Version("v1", CORE["Node"], set_defaults),),
+    (Version("v1", CORE["Node"], _set_defaults),),
     with_checks(
-        Rules(prepare_update=prepare_update, prepare_status=keep_spec), is_namespaced=False
+        Rules(prepare_update=_prepare_update, prepare_status=keep_spec), is_namespaced=False
     ),
     columns=(
         NAME,
-        Column("Status", state_of, "Whether it is ready, and takes pods."),
-        Column("Roles", roles, "What it is for."),
+        Column("Status", _state_of, "Whether it is ready, and takes pods."),
+        Column("Roles", _roles, "What it is for."),
         AGE,
         Column("Version", "status.nodeInfo.kubeletVersion", "Of its kubelet."),
-        Column(
-            "Internal-IP", address_of("InternalIP"), "Its address within the cluster.", priority=1
-        ),
-        Column("External-IP", address_of("ExternalIP"), "Its address outside.", priority=1),
-        Column("OS-Image", reported("osImage"), "Its operating system.", priority=1),
-        Column("Kernel-Version", kernel, "Its kernel.", priority=1),
-        Column(
-            "Container-Runtime",
-            reported("containerRuntimeVersion"),
-            "What runs its containers.",
-            priority=1,
-        ),
+        wide("Internal-IP", _address_of("InternalIP"), "Its address within the cluster."),
+        wide("External-IP", _address_of("ExternalIP"), "Its address outside."),
+        wide("OS-Image", _info("osImage"), "Its operating system."),
+        wide("Kernel-Version", _kernel, "Its kernel."),
+        wide("Container-Runtime", _info("containerRuntimeVersion"), "What runs its containers."),
     ),
     is_namespaced=False,
     selectable_fields=("spec.unschedulable",),
@@ -120,13 +108,13 @@ def validate_node_selector(node_selector: Object, path: str) -> list[FieldError]
     errors: list[FieldError] = []
     for index, term in enumerate(terms):
         for number, one in enumerate(term.get("matchExpressions", ())):
-            errors += label_requirement(one, f"{path}[{index}].matchExpressions[{number}]")
+            errors += _label_requirement(one, f"{path}[{index}].matchExpressions[{number}]")
         for number, one in enumerate(term.get("matchFields", ())):
-            errors += field_requirement(one, f"{path}[{index}].matchFields[{number}]")
+            errors += _field_requirement(one, f"{path}[{index}].matchFields[{number}]")
     return errors
 
 
-def label_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
+def _label_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
     """All errors of a requirement of a node's labels, which may be compared as numbers, too."""
     if requirement.get("operator") not in COMPARING:
         return validate_expression(requirement, path)
@@ -137,7 +125,7 @@ def label_requirement(requirement: dict[str, Any], path: str) -> list[FieldError
     return errors + validate_words(requirement, path)
 
 
-def field_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
+def _field_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
     """All errors of a requirement of a node's fields: its name is the only one there is."""
     errors: list[FieldError] = []
     operator = requirement.get("operator", "")

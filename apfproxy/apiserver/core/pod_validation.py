@@ -60,7 +60,7 @@ def containers_of(spec: Object, field: str = "containers") -> list[dict[str, Any
 
 def validate_pod(obj: Object) -> list[FieldError]:
     """All errors of a new pod."""
-    errors = validate_any_pod(obj)
+    errors = _validate_any_pod(obj)
     spec = obj["spec"]
     if spec.get("ephemeralContainers"):
         errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
@@ -70,25 +70,23 @@ def validate_pod(obj: Object) -> list[FieldError]:
     return errors
 
 
-def validate_any_pod(obj: Object) -> list[FieldError]:
-    """All errors of a pod, whether new or not."""
+def _validate_any_pod(obj: Object) -> list[FieldError]:
     spec = obj["spec"]
     errors = validate_stored(obj["metadata"], is_namespaced=True)
-    errors += validate_containers(spec)
-    errors += validate_choices(spec, "spec", SPEC_CHOICES)
+    errors += _validate_containers(spec)
+    errors += _validate_choices(spec, "spec", SPEC_CHOICES)
     errors += validate_labels(spec.get("nodeSelector", {}), "spec.nodeSelector")
     for name in SUBDOMAIN_FIELDS:
         if name in spec:
             errors += checked(f"spec.{name}", spec[name], check_dns_subdomain)
     if "activeDeadlineSeconds" in spec:
-        errors += validate_deadline(spec["activeDeadlineSeconds"], 1)
-    return errors + validate_gates(spec)
+        errors += _validate_deadline(spec["activeDeadlineSeconds"], 1)
+    return errors + _validate_gates(spec)
 
 
-def validate_choices(
+def _validate_choices(
     obj: Object, path: str, choices: dict[str, tuple[str, ...]]
 ) -> list[FieldError]:
-    """The errors of fields that have none of the values that they may have."""
     return [
         not_supported(f"{path}.{name}", obj[name], allowed)
         for name, allowed in choices.items()
@@ -96,15 +94,14 @@ def validate_choices(
     ]
 
 
-def validate_deadline(value: int, lowest: int) -> list[FieldError]:
-    """The error of a deadline that is not in its range."""
+def _validate_deadline(value: int, lowest: int) -> list[FieldError]:
     if lowest <= value <= LARGEST_INT32:
         return []
     detail = f"must be between {lowest} and {LARGEST_INT32}, inclusive"
     return [invalid("spec.activeDeadlineSeconds", value, detail)]
 
 
-def validate_containers(spec: Object) -> list[FieldError]:
+def _validate_containers(spec: Object) -> list[FieldError]:
     """All errors of a pod's containers: there has to be one, and their names are unique."""
     errors = [] if containers_of(spec) else [required("spec.containers")]
     names: set[str] = set()
@@ -112,16 +109,15 @@ def validate_containers(spec: Object) -> list[FieldError]:
         for index, container in enumerate(containers_of(spec, field)):
             at, name = f"spec.{field}[{index}]", container["name"]
             errors += checked_name(f"{at}.name", name, check_dns_label)
-            errors += validate_image(container, at)
-            errors += validate_choices(container, at, CONTAINER_CHOICES)
+            errors += _validate_image(container, at)
+            errors += _validate_choices(container, at, CONTAINER_CHOICES)
             if name in names:
                 errors.append(duplicate(f"{at}.name", name))
             names.add(name)
     return errors
 
 
-def validate_image(container: dict[str, Any], path: str) -> list[FieldError]:
-    """The error of a container's image."""
+def _validate_image(container: dict[str, Any], path: str) -> list[FieldError]:
     image = container.get("image", "")
     if not image:
         return [required(f"{path}.image")]
@@ -131,8 +127,7 @@ def validate_image(container: dict[str, Any], path: str) -> list[FieldError]:
     return []
 
 
-def validate_gates(spec: Object) -> list[FieldError]:
-    """All errors of what readiness and scheduling wait for."""
+def _validate_gates(spec: Object) -> list[FieldError]:
     errors: list[FieldError] = []
     for index, gate in enumerate(spec.get("readinessGates", ())):
         field = f"spec.readinessGates[{index}].conditionType"
@@ -146,7 +141,7 @@ def validate_gates(spec: Object) -> list[FieldError]:
 def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
     """All errors of a pod that replaces another."""
     errors = validate_core_update(new["metadata"], old["metadata"])
-    errors += validate_any_pod(new)
+    errors += _validate_any_pod(new)
     spec, was = new["spec"], old["spec"]
     for field in CONTAINER_FIELDS:
         containers = containers_of(spec, field)
@@ -156,10 +151,10 @@ def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
             return errors
         # Once more: Kubernetes looks at images twice at an update.
         for index, container in enumerate(containers):
-            errors += validate_image(container, f"spec.{field}[{index}]")
+            errors += _validate_image(container, f"spec.{field}[{index}]")
     now, before = (each.get("activeDeadlineSeconds") for each in (spec, was))
     if now is not None:
-        wrong = validate_deadline(now, 0)
+        wrong = _validate_deadline(now, 0)
         if not wrong and before is not None and before < now:
             detail = "must be less than or equal to previous value"
             wrong = [invalid("spec.activeDeadlineSeconds", now, detail)]
@@ -168,7 +163,7 @@ def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
     elif before is not None:
         detail = "must not update from a positive integer to nil value"
         errors.append(invalid("spec.activeDeadlineSeconds", None, detail))
-    errors += validate_added_tolerations(spec, was)
+    errors += _validate_added_tolerations(spec, was)
     gates = {gate["name"] for gate in was.get("schedulingGates", ())}
     errors += [
         forbidden(
@@ -178,24 +173,23 @@ def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
         for index, gate in enumerate(spec.get("schedulingGates", ()))
         if gate["name"] not in gates
     ]
-    return errors + validate_rest(spec, was)
+    return errors + _validate_rest(spec, was)
 
 
-def validate_added_tolerations(spec: Object, was: Object) -> list[FieldError]:
+def _validate_added_tolerations(spec: Object, was: Object) -> list[FieldError]:
     """The error of tolerations, which may be added only, or change their seconds."""
-    now = [without(each, "tolerationSeconds") for each in spec.get("tolerations", ())]
-    if all(without(old, "tolerationSeconds") in now for old in was.get("tolerations", ())):
+    now = [_without(each, "tolerationSeconds") for each in spec.get("tolerations", ())]
+    if all(_without(old, "tolerationSeconds") in now for old in was.get("tolerations", ())):
         return []
     detail = "existing toleration can not be modified except its tolerationSeconds"
     return [forbidden("spec.tolerations", detail)]
 
 
-def without(obj: dict[str, Any], *fields: str) -> dict[str, Any]:
-    """The object without some fields."""
+def _without(obj: dict[str, Any], *fields: str) -> dict[str, Any]:
     return {name: value for name, value in obj.items() if name not in fields}
 
 
-def validate_rest(spec: Object, was: Object) -> list[FieldError]:
+def _validate_rest(spec: Object, was: Object) -> list[FieldError]:
     """The errors of changes to anything that may not change.
 
     A pod that waits to be scheduled may become more choosy about its node.
@@ -211,10 +205,10 @@ def validate_rest(spec: Object, was: Object) -> list[FieldError]:
         if not selector.items() >= old_selector.items():
             rule = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             errors.append(invalid("spec.nodeSelector", selector, rule))
-    rest, old_rest = without(spec, *free), without(was, *free)
+    rest, old_rest = _without(spec, *free), _without(was, *free)
     for field in CONTAINER_FIELDS:
         for one in (rest, old_rest):
-            one[field] = [without(container, "image") for container in containers_of(one, field)]
+            one[field] = [_without(container, "image") for container in containers_of(one, field)]
     if rest != old_rest:
         errors.append(forbidden("spec", UPDATABLE))
     return errors

@@ -22,7 +22,7 @@ from apfproxy.apiserver.core.structs import CORE
 from apfproxy.apiserver.kind import Kind, Rules, Version
 from apfproxy.apiserver.metadata import copy_field, count_generation, is_true
 from apfproxy.apiserver.schema.quantity import parse
-from apfproxy.apiserver.tables import AGE, NAME, NONE, Column, age, age_of
+from apfproxy.apiserver.tables import AGE, NAME, NONE, Column, age, age_of, wide
 from apfproxy.objects.names import check_dns_label
 
 if TYPE_CHECKING:
@@ -73,11 +73,11 @@ GATED = {
 }
 
 
-def set_pod_defaults(obj: Object) -> None:
+def _set_pod_defaults(obj: Object) -> None:
     """Complete a pod; what a container only limits, it requests."""
     spec: dict[str, Any] = obj["spec"]
     set_pod_spec_defaults(spec)
-    for container in all_containers(spec):
+    for container in _all_containers(spec):
         resources = container["resources"]
         if "limits" in resources:
             resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
@@ -93,7 +93,7 @@ def set_pod_defaults(obj: Object) -> None:
 
 def set_pod_spec_defaults(spec: dict[str, Any]) -> None:
     """Complete the specification of a pod, or of a template of pods."""
-    for container in all_containers(spec):
+    for container in _all_containers(spec):
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")
         if "imagePullPolicy" not in container:
@@ -111,8 +111,7 @@ def set_pod_spec_defaults(spec: dict[str, Any]) -> None:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
 
 
-def all_containers(spec: Object) -> list[dict[str, Any]]:
-    """The containers of a pod, and those that run before them."""
+def _all_containers(spec: Object) -> list[dict[str, Any]]:
     return [*containers_of(spec), *containers_of(spec, "initContainers")]
 
 
@@ -138,16 +137,16 @@ def qos_class(spec: Object) -> str:
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
     are_all_limited = True
-    for container in all_containers(spec):
-        add_compute(requests, container["resources"].get("requests", {}))
-        count = add_compute(limits, container["resources"].get("limits", {}))
+    for container in _all_containers(spec):
+        _add_compute(requests, container["resources"].get("requests", {}))
+        count = _add_compute(limits, container["resources"].get("limits", {}))
         are_all_limited = are_all_limited and count == len(COMPUTE)
     if not requests and not limits:
         return "BestEffort"
     return "Guaranteed" if are_all_limited and requests == limits else "Burstable"
 
 
-def add_compute(sums: dict[str, int], amounts: dict[str, str]) -> int:
+def _add_compute(sums: dict[str, int], amounts: dict[str, str]) -> int:
     """Add amounts of CPU and memory to sums in units of 1e-9, in place.
 
     Returns:
@@ -176,11 +175,11 @@ def admit_create(obj: Object) -> str:
                 f"the {what} ({spec[field]}) must not be provided in pod spec; priority admission"
                 f" controller computed {value} from the given PriorityClass name"
             )
-    add_tolerations(spec)
+    _add_tolerations(spec)
     return ""
 
 
-def add_tolerations(spec: Object) -> None:
+def _add_tolerations(spec: Object) -> None:
     """Let the pod leave nodes in trouble after some minutes, unless it says otherwise."""
     for key in TOLERATED_TAINTS:
         is_tolerated = any(
@@ -191,7 +190,7 @@ def add_tolerations(spec: Object) -> None:
             spec["tolerations"] = [*spec.get("tolerations", ()), {"key": key, **LEAVE}]
 
 
-def prepare_create(obj: Object) -> None:
+def _prepare_create(obj: Object) -> None:
     """Start at generation 1, and pending."""
     spec = obj["spec"]
     obj["metadata"]["generation"] = 1
@@ -202,18 +201,18 @@ def prepare_create(obj: Object) -> None:
     obj["status"] = status
 
 
-def prepare_update(new: Object, old: Object) -> None:
+def _prepare_update(new: Object, old: Object) -> None:
     """Keep the status and what admission added; count the generation up if the spec differs."""
     spec, old_spec = new["spec"], old["spec"]
     for field in ("priority", "preemptionPolicy"):
         if field in old_spec:
             spec.setdefault(field, old_spec[field])
-    add_tolerations(spec)
+    _add_tolerations(spec)
     new["status"] = old["status"]
     count_generation(new, old)
 
 
-def prepare_status(new: Object, old: Object) -> None:
+def _prepare_status(new: Object, old: Object) -> None:
     """Keep the specification, and who owns the pod; the class of service has to stay if given."""
     new["spec"] = old["spec"]
     for field in ("generation", "deletionTimestamp", "ownerReferences"):
@@ -231,7 +230,7 @@ def grace_s(obj: Object, asked_s: int | None) -> int:
     return seconds if seconds >= 0 else 1
 
 
-def warnings(new: Object, old: Object | None) -> list[str]:
+def _warnings(new: Object, old: Object | None) -> list[str]:
     """Warn of a new pod's name that is none for a host."""
     wrong = check_dns_label(new["metadata"]["name"]) if old is None else []
     if not wrong:
@@ -296,7 +295,7 @@ class Summary:
                 self.ready += container["ready"]
                 continue
             if ended is not None:
-                self.reason = f"Init:{end_of(ended)}"
+                self.reason = f"Init:{_end_of(ended)}"
             elif waiting and waiting != "PodInitializing":
                 self.reason = f"Init:{waiting}"
             else:
@@ -314,7 +313,7 @@ class Summary:
             if state.get("waiting", {}).get("reason"):
                 self.reason = state["waiting"]["reason"]
             elif "terminated" in state:
-                self.reason = end_of(state["terminated"])
+                self.reason = _end_of(state["terminated"])
             elif container["ready"] and "running" in state:
                 is_running = True
                 self.ready += 1
@@ -322,15 +321,13 @@ class Summary:
             self.reason = "Running" if is_true(status, "Ready") else "NotReady"
 
 
-def end_of(ended: dict[str, Any]) -> str:
-    """How a container ended, in one word."""
+def _end_of(ended: dict[str, Any]) -> str:
     if ended.get("reason"):
         return str(ended["reason"])
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended['exitCode']}"
 
 
-def pod_cells(obj: Object, now_s: float) -> Sequence[object]:
-    """The cells of a pod's row."""
+def _pod_cells(obj: Object, now_s: float) -> Sequence[object]:
     spec, status = obj["spec"], obj["status"]
     summary = Summary(obj)
     restarts = str(summary.restarts)
@@ -352,7 +349,7 @@ def pod_cells(obj: Object, now_s: float) -> Sequence[object]:
     )
 
 
-def pod_fields(obj: Object) -> dict[str, str]:
+def _pod_fields(obj: Object) -> dict[str, str]:
     """The values of the fields of a pod that field selectors may name.
 
     `spec.host` is the old name of `spec.nodeName`; `status.podIPs` may be named, but has no value.
@@ -375,17 +372,17 @@ def pod_fields(obj: Object) -> dict[str, str]:
 POD = Kind(
     "",
     "Pod",
-    (Version("v1", CORE["Pod"], set_pod_defaults),),
+    (Version("v1", CORE["Pod"], _set_pod_defaults),),
     Rules(
         admit_create=admit_create,
-        prepare_create=prepare_create,
-        prepare_update=prepare_update,
+        prepare_create=_prepare_create,
+        prepare_update=_prepare_update,
         validate=validate_pod,
         validate_update=validate_pod_update,
-        prepare_status=prepare_status,
+        prepare_status=_prepare_status,
         validate_status=validate_pod_status,
         grace_s=grace_s,
-        warnings=warnings,
+        warnings=_warnings,
         reset_status_fields=(
             ("spec",),
             ("metadata", "deletionTimestamp"),
@@ -398,15 +395,15 @@ POD = Kind(
         Column("Status", "", "Phase of the pod, or what its containers wait for or ended with."),
         Column("Restarts", "", "How often containers were restarted, and when the last time."),
         AGE,
-        Column("IP", "", "Address of the pod.", priority=1),
-        Column("Node", "", "Node that the pod is assigned to.", priority=1),
-        Column("Nominated Node", "", "Node where room is being made for it.", priority=1),
-        Column("Readiness Gates", "", "How many of its readiness gates are true.", priority=1),
+        wide("IP", "", "Address of the pod."),
+        wide("Node", "", "Node that the pod is assigned to."),
+        wide("Nominated Node", "", "Node where room is being made for it."),
+        wide("Readiness Gates", "", "How many of its readiness gates are true."),
     ),
-    row=pod_cells,
+    row=_pod_cells,
     row_conditions=lambda obj: ROW_CONDITIONS.get(obj["status"].get("phase", ""), ()),
-    selectable_fields=tuple(pod_fields({"spec": {}, "status": {}})),
-    selectable_values=pod_fields,
+    selectable_fields=tuple(_pod_fields({"spec": {}, "status": {}})),
+    selectable_values=_pod_fields,
     short_names=("po",),
     categories=("all",),
     answers_deleted=True,
