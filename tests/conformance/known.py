@@ -8,7 +8,7 @@ from __future__ import annotations
 KNOWN: dict[str, str] = {
     "Numbers beyond 32 or 64 bits are refused; Kubernetes takes what is left of some of them.": (
         r"cannot unmarshal number 9223372036854776000|to proper version.*int32.*want (201|422)"
-        r"|step: Invalid value: .9223372036854776k|\[=9223372036854775808\]"
+        r"|step: Invalid value: .9223372036854776k|\[\w*=9223372036854775808\]"
     ),
     "Values of types that have names of their own in Go are shown as strings.": (
         r"^text .*<&>.*want .*u003c|^text .*u003c.*want .*<&>"
@@ -19,7 +19,7 @@ KNOWN: dict[str, str] = {
         "namespaces-.*foregroundDeletion"
     ),
     "How an eviction is to delete is judged before the budgets are asked.": (
-        "evict-guarded.*Sideways.*want 429"
+        "evict-(guarded|twice).*Sideways.*want (429|500)"
     ),
     "Pods have few of the warnings.": "^warnings pods-",
     "Values with fields are shown as JSON, not with the names of Go.": (

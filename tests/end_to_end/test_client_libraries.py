@@ -1,6 +1,6 @@
 """Clients and operators of others: what each is used for, direct and behind the proxy.
 
-kubectl and the Kubernetes client for Python have files of their own.
+kubectl has files of its own, as has the rest of the Kubernetes client for Python.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.end_to_end.programs import installed
 
 NAMESPACE = "default"
 WITHIN_S = 60
+LEASE_S = 15
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 JAVASCRIPT = Path(__file__).with_name("client.mjs")
@@ -35,6 +37,36 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 def server(request: pytest.FixtureRequest, servers: dict[str, str]) -> str:
     """The URL of a server."""
     return servers[request.param]
+
+
+def test_kubernetes(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It elects leaders: the first while it renews its lease, the other once that has expired."""
+    client: Any = importlib.import_module("kubernetes.client")
+    election: Any = importlib.import_module("kubernetes.leaderelection.leaderelection")
+    locks: Any = importlib.import_module("kubernetes.leaderelection.resourcelock.leaselock")
+    configs: Any = importlib.import_module("kubernetes.leaderelection.electionconfig")
+    now_s = [1_700_000_000.25]
+    monkeypatch.setattr(election, "time", SimpleNamespace(time=lambda: now_s[0]))
+    configuration = client.Configuration()
+    configuration.host = server
+    api = client.CoordinationV1Api(client.ApiClient(configuration))
+    candidates = []
+    for name in ("first", "second"):
+        lock = locks.LeaseLock("leader", NAMESPACE, name)
+        lock.api_instance = api
+        config = configs.Config(lock, LEASE_S, 10, 2, lambda: None, None)
+        candidates.append(election.LeaderElection(config))
+
+    for pause_s, leads in (
+        (0, [True, False]),
+        (LEASE_S - 1, [True, False]),
+        (LEASE_S + 1, [False, True]),
+    ):
+        now_s[0] += pause_s
+        order = zip(leads, candidates, strict=True)
+        assert all(each.try_acquire_or_renew() for is_leader, each in order if is_leader)
+        assert leads == [each.try_acquire_or_renew() for each in candidates]
+    assert "second" == api.read_namespaced_lease("leader", NAMESPACE).spec.holder_identity
 
 
 async def test_kubernetes_asyncio(server: str) -> None:
@@ -74,14 +106,11 @@ async def test_kubernetes_asyncio(server: str) -> None:
         assert [("ADDED", {"a": "1"}), ("MODIFIED", {"a": "1", "b": "2"})] == seen
         await core.delete_namespaced_config_map("asyncio", NAMESPACE)
 
-        candidates = [
-            election.LeaderElection(
-                configs.Config(
-                    locks.LeaseLock("asyncio", NAMESPACE, name, api_client), 15, 10, 2, print, None
-                )
-            )
-            for name in ("first", "second")
-        ]
+        candidates = []
+        for name in ("first", "second"):
+            lock = locks.LeaseLock("asyncio", NAMESPACE, name, api_client)
+            config = configs.Config(lock, LEASE_S, 10, 2, print, None)
+            candidates.append(election.LeaderElection(config))
         for _ in range(2):
             assert [True, False] == [await each.try_acquire_or_renew() for each in candidates]
 
