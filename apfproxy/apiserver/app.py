@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from apfproxy.apiserver import options as parameters
+from apfproxy.apiserver import options, responses
 from apfproxy.apiserver.discovery import (
     AGGREGATED_KIND,
     AGGREGATED_VERSION,
@@ -26,20 +26,7 @@ from apfproxy.apiserver.errors import StatusError, method_not_allowed, no_such_r
 from apfproxy.apiserver.handlers import Call
 from apfproxy.apiserver.openapi.documents import OpenAPI
 from apfproxy.apiserver.paths import Paths
-from apfproxy.apiserver.responses import (
-    AS_JSON,
-    AVAILABLE,
-    JSON,
-    UNCACHED,
-    WARNINGS,
-    check_route,
-    choices,
-    chosen,
-    document,
-    encode,
-    failure,
-    takes_gzip,
-)
+from apfproxy.apiserver.responses import JSON, failure
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.request.attributes import parse_query
 
@@ -57,6 +44,9 @@ log = logging.getLogger(__name__)
 V2_PROTOBUF_NAME = "com.github.proto-openapi.spec.v2"
 """Part of the media types, which write the version in different ways."""
 PREFIXES = ("/api", "/apis", "/openapi", "/version")
+VARY = "Accept, Accept-Encoding"
+AGGREGATED = (DISCOVERY_GROUP, AGGREGATED_VERSION, AGGREGATED_KIND)
+AGGREGATED_TYPE = f"{JSON};g={DISCOVERY_GROUP};v={AGGREGATED_VERSION};as={AGGREGATED_KIND}"
 EXTERNAL_ADDRESS = "127.0.0.1:6443"
 """Kubernetes' port on this machine; clients that come through a proxy know a better one."""
 UNFORESEEN = "Internal error occurred: unforeseen; the server's log says more"
@@ -95,10 +85,10 @@ class Api:
         ]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request, also if it fails."""
-        WARNINGS.set([])
+        """Respond to one request, also if it fails."""
+        responses.WARNINGS.set([])
         try:
-            return await self._answer(request)
+            return await self._respond(request)
         except StatusError as error:
             return await failure(request, error)
         except StoreError as error:
@@ -106,13 +96,13 @@ class Api:
             message = f"Internal error occurred: {error}"
             return await failure(request, StatusError(500, "InternalError", message))
         except ConnectionError:
-            # The client left during the answer; aiohttp would log an exception as an error.
+            # The client left during the response; aiohttp would log an exception as an error.
             return web.Response()
         except Exception:
             log.exception("%s %s: failed unforeseen", request.method, request.path)
             return await failure(request, StatusError(500, "InternalError", UNFORESEEN))
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
         # Decoded before it is split, as Kubernetes and flow control do it.
         segments = unquote(request.rel_url.raw_path, errors="replace").split("/")[1:]
         if segments[0] == "openapi":
@@ -133,11 +123,11 @@ class Api:
         if isinstance(found, web.Response):
             return found
         if segments[0] != "apis" or len(segments) > OF_GROUP:
-            # `/apis` and groups are answered by another handler in Kubernetes, for any method.
+            # Another handler of Kubernetes responds at `/apis` and groups, to any method.
             if request.method != "GET":
                 raise method_not_allowed()
-            available = AVAILABLE if is_discovery else (JSON,)
-            check_route(request.headers.get("Accept", ""), available)
+            available = responses.AVAILABLE if is_discovery else (JSON,)
+            responses.check_route(request.headers.get("Accept", ""), available)
         return await self._json(request, found)
 
     def _found(self, request: web.Request, segments: list[str]) -> Object | web.Response | None:
@@ -146,8 +136,12 @@ class Api:
         match segments:
             case ["version"]:
                 return version_document()
-            case ["api" | "apis" as root]:
-                return self._root(request, root)
+            case ["api" | "apis" as root] if wants_aggregated(request.headers.get("Accept", "")):
+                return self._aggregated(request, is_core=root == "api")
+            case ["api"]:
+                return discovery.api_versions(self._external_address)
+            case ["apis"]:
+                return discovery.api_group_list()
             case ["api", version]:
                 return discovery.api_resource_list("", version)
             case ["apis", group]:
@@ -156,20 +150,20 @@ class Api:
                 return discovery.api_resource_list(group, version)
         return None
 
-    def _root(self, request: web.Request, root: str) -> Object | web.Response:
-        """The document of `/api` or `/apis`; the aggregated one if the client asks for it."""
-        if wants_aggregated(request.headers.get("Accept", "")):
-            return unless_known(request, encode(self._discovery.aggregated(is_core=root == "api")))
-        if root == "apis":
-            return self._discovery.api_group_list()
-        return self._discovery.api_versions(self._external_address)
+    def _aggregated(self, request: web.Request, *, is_core: bool) -> web.Response:
+        body = responses.encode(self._discovery.aggregated(is_core=is_core))
+        headers = {"ETag": etag(body), "Vary": "Accept", "Cache-Control": "public"}
+        if headers["ETag"] in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers=headers)
+        headers["Content-Type"] = AGGREGATED_TYPE
+        return web.Response(body=body, headers=headers)
 
     async def _json(self, request: web.Request, found: Object) -> web.Response:
         """A discovery document in the form that the client accepts."""
         accept = request.headers.get("Accept", "")
-        form = AS_JSON if "gitVersion" in found else chosen(accept)
-        query = parse_query(request.rel_url.raw_query_string.encode())
-        return await document(request, form, encode(found), pretty=parameters.pretty(query))
+        form = responses.AS_JSON if "gitVersion" in found else responses.chosen(accept)
+        pretty = options.pretty(parse_query(request.rel_url.raw_query_string.encode()))
+        return await responses.document(request, form, responses.encode(found), pretty=pretty)
 
     async def _openapi_document(
         self, request: web.Request, segments: list[str]
@@ -182,11 +176,11 @@ class Api:
         if segments != ["v3"] and found.content_type == JSON and not takes_json(accept):
             return web.Response(status=406, headers={"Content-Type": ""})
         tag = f'"{found.hash}"'
-        headers = {"ETag": tag, "Vary": "Accept, Accept-Encoding", "Cache-Control": UNCACHED}
+        headers = {"ETag": tag, "Vary": VARY, "Cache-Control": responses.UNCACHED}
         if tag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
         headers["Content-Type"] = found.content_type
-        if not takes_gzip(request):
+        if not responses.takes_gzip(request):
             return web.Response(body=found.data, headers=headers)
         body = await asyncio.to_thread(lambda: found.gzipped)
         return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"})
@@ -194,9 +188,10 @@ class Api:
     def _described(self, accept: str, segments: list[str]) -> Document | None:
         """The OpenAPI document at a path; None if there is none."""
         match segments:
+            case ["v2"] if V2_PROTOBUF_NAME in accept:
+                return self._openapi.v2_protobuf
             case ["v2"]:
-                is_protobuf = V2_PROTOBUF_NAME in accept
-                return self._openapi.v2_protobuf if is_protobuf else self._openapi.v2_json
+                return self._openapi.v2_json
             case ["v3"]:
                 return self._openapi.v3_index
             case ["v3", *path]:
@@ -206,29 +201,18 @@ class Api:
 
 def takes_json(accept: str) -> bool:
     """Whether a client accepts JSON, with any weight."""
-    return not accept or any(JSON in choice.written() for choice in choices(accept))
+    return not accept or any(JSON in choice.written() for choice in responses.choices(accept))
 
 
 def wants_aggregated(accept: str) -> bool:
     """Whether a client accepts aggregated discovery."""
-    wanted = (DISCOVERY_GROUP, AGGREGATED_VERSION, AGGREGATED_KIND)
     return any(
-        JSON in choice.written() and choice.converts_to == wanted for choice in choices(accept)
+        JSON in choice.written() and choice.converts_to == AGGREGATED
+        for choice in responses.choices(accept)
     )
 
 
 def no_such_path() -> web.Response:
-    """Kubernetes' answer for paths outside of its groups."""
+    """The response of Kubernetes for paths outside of its groups."""
     headers = {"X-Content-Type-Options": "nosniff"}
     return web.Response(status=404, text="404 page not found\n", headers=headers)
-
-
-def unless_known(request: web.Request, body: bytes) -> web.Response:
-    """The aggregated document; 304 if the client has it already."""
-    tag = etag(body)
-    headers = {"ETag": tag, "Vary": "Accept", "Cache-Control": "public"}
-    if tag in request.headers.get("If-None-Match", ""):
-        return web.Response(status=304, headers=headers)
-    parameters = f"g={DISCOVERY_GROUP};v={AGGREGATED_VERSION};as={AGGREGATED_KIND}"
-    headers["Content-Type"] = f"{JSON};{parameters}"
-    return web.Response(body=body, headers=headers)

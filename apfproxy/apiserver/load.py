@@ -76,14 +76,13 @@ class Latency:
 
 
 class Fault(enum.StrEnum):
-    """What can happen to a request instead of an answer."""
+    """What happens to a request instead of being carried out."""
 
     ERROR = "500"
-    """It is answered with 500, and not carried out."""
     RESET = "reset"
-    """Its connection is reset; it is not carried out."""
+    """Its connection is reset."""
     STALL = "stall"
-    """Nothing ever comes; it is not carried out."""
+    """No response ever comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +106,27 @@ class Load:
     def __init__(
         self, settings: LoadSettings, latency_chance: random.Random, fault_chance: random.Random
     ) -> None:
-        self.settings = settings
+        self._settings = settings
         self._latency_chance = latency_chance
         self._fault_chance = fault_chance
         self._default = settings.latency.get(EVERY_VERB)
 
     def delay_s(self, verb: str, concurrency: int) -> float:
         """How long a request waits, which is one of so many."""
-        latency = self.settings.latency.get(verb, self._default)
+        latency, capacity = self._settings.latency.get(verb, self._default), self._settings.capacity
         drawn_s = 0.0 if latency is None else latency.draw(self._latency_chance)
-        factor = overload(concurrency, self.settings.capacity)
+        if capacity is None or concurrency <= capacity:
+            return drawn_s
         base_s = DEFAULT_SERVICE_S if latency is None else drawn_s
-        return drawn_s + base_s * (factor - 1.0)
+        return drawn_s + base_s * (math.pow(concurrency / capacity, OVERLOAD_EXPONENT) - 1.0)
 
     def fault(self) -> Fault | None:
-        """What happens to a request; None for nothing."""
-        if not self.settings.faults:
+        """The fate of a request; None to carry it out."""
+        if not self._settings.faults:
             return None
         drawn = self._fault_chance.random()
-        for fault, share in self.settings.faults.items():
+        for fault, share in self._settings.faults.items():
             if drawn < share:
                 return fault
             drawn -= share
         return None
-
-
-def overload(concurrency: int, capacity: int | None) -> float:
-    """How many times longer requests take; 1 up to the capacity."""
-    if capacity is None or concurrency <= capacity:
-        return 1.0
-    return math.pow(concurrency / capacity, OVERLOAD_EXPONENT)
