@@ -60,19 +60,16 @@ class Answer:
 
     @property
     def body(self) -> Any:  # noqa: ANN401  JSON
-        """The body as JSON."""
         return json.loads(self.data)
 
     @property
     def warnings(self) -> list[str]:
-        """The texts of all `Warning` headers."""
         return [
             json.loads(each.removeprefix("299 - ")) for each in self.headers.getall("Warning", [])
         ]
 
     @property
     def summary(self) -> tuple[int, str]:
-        """Status and reason of a failure."""
         body = self.body
         assert "Status" == body["kind"], body
         assert self.status == body.get("code", self.status)
@@ -80,7 +77,6 @@ class Answer:
 
     @property
     def causes(self) -> list[tuple[str, str]]:
-        """Field and reason of what is wrong with an object."""
         causes = self.body["details"]["causes"]
         return [(cause.get("field", ""), cause["reason"]) for cause in causes]
 
@@ -93,12 +89,10 @@ class Events:
         self.status = response.status
 
     async def next(self) -> Any:  # noqa: ANN401  JSON
-        """The next event; None when the watch is over."""
         line = await self.response.content.readline()
         return json.loads(line) if line else None
 
     async def seen(self) -> tuple[str, str]:
-        """Type of the next event, and name of its object."""
         event = await self.next()
         return event["type"], event["object"]["metadata"].get("name", "")
 
@@ -121,7 +115,6 @@ class Site:
         self.port = 0
 
     async def start(self) -> None:
-        """Listen."""
         app = web.Application()
         app.add_routes(self.api.routes())
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
@@ -137,7 +130,6 @@ class Site:
             await self.add(NAMESPACE, {"metadata": {"name": "default"}})
 
     async def stop(self) -> None:
-        """End all connections."""
         assert self._session is not None
         assert self._runner is not None
         await self._session.close()
@@ -145,7 +137,6 @@ class Site:
         await self._runner.cleanup()
 
     async def add(self, kind: Kind, raw: Object, namespace: str = "") -> Object:
-        """Create an object beside the API."""
         obj = completed(kind, raw)
         return (await self.registry.create(kind, namespace, obj, TESTER)).obj
 
@@ -159,7 +150,6 @@ class Site:
         content_type: str = "",
         headers: dict[str, str] | None = None,
     ) -> Answer:
-        """Send one request."""
         sent = dict(headers or {})
         if accept:
             sent["Accept"] = accept
@@ -173,7 +163,6 @@ class Site:
             return Answer(response.status, response.headers, await response.read())
 
     async def get(self, path: str, **how: Any) -> Answer:  # noqa: ANN401  as for `send`
-        """Read."""
         return await self.send("GET", path, **how)
 
     @asynccontextmanager
@@ -205,12 +194,10 @@ class Site:
         return first + rest
 
     def url(self, path: str) -> URL:
-        """The URL of a path, which is sent as it is."""
         return URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
 
 
 def flow_schema(name: str = "f", precedence: int = 1000, **metadata: Any) -> Object:  # noqa: ANN401  JSON
-    """A FlowSchema that matches nothing."""
     return {
         "metadata": {"name": name, **metadata},
         "spec": {
@@ -221,7 +208,6 @@ def flow_schema(name: str = "f", precedence: int = 1000, **metadata: Any) -> Obj
 
 
 def pod(name: str = "p", **metadata: Any) -> Object:  # noqa: ANN401  JSON
-    """A pod of one container."""
     return {
         "metadata": {"name": name, **metadata},
         "spec": {"containers": [{"name": "c", "image": "i"}]},
@@ -229,10 +215,8 @@ def pod(name: str = "p", **metadata: Any) -> Object:  # noqa: ANN401  JSON
 
 
 def budget(name: str = "b", **metadata: Any) -> Object:  # noqa: ANN401  JSON
-    """A PodDisruptionBudget that chooses nothing."""
     return {"metadata": {"name": name, **metadata}, "spec": {"minAvailable": 1}}
 
 
 def namespace(name: str, **metadata: Any) -> Object:  # noqa: ANN401  JSON
-    """A namespace."""
     return {"metadata": {"name": name, **metadata}}

@@ -1,7 +1,7 @@
 """Keeps the status of disruption budgets.
 
-Only what budgets need of each pod is kept.  A changed pod is compared with the budgets of its
-namespace; a changed budget walks the pods that it matches.
+A changed pod is compared with the selectors of its namespace's budgets; a budget that is concerned
+walks the pods of its namespace.
 
 The controller also removes the mark of a disruption that does not happen.
 
@@ -10,10 +10,8 @@ Source: Kubernetes, `pkg/controller/disruption`.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -39,7 +37,7 @@ from apfproxy.objects.go_text import parse_time, rfc3339
 from apfproxy.objects.selectors import SelectorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from apfproxy.apiserver.controllers.runner import Key
     from apfproxy.apiserver.kind import Kind
@@ -59,28 +57,11 @@ STALE = "stale"
 """Third part of the keys that stand for pods; those for budgets have two."""
 
 
-@dataclass(slots=True)
-class Budget:
-    """What is known of a budget.
+class Chosen(NamedTuple):
+    """The pods that a budget selects; if its selector means nothing, why."""
 
-    Attributes:
-        described: Its `spec.selector`.
-        error: Why that means nothing; "" if it does.
-        pods: Names of the pods that it matches.
-    """
-
-    described: Object | None
-    selector: LabelSelector = NOTHING
+    selector: LabelSelector
     error: str = ""
-    pods: set[str] = field(default_factory=set)
-
-
-class Namespace:
-    """The pods and budgets of a namespace; a pod has its labels and its state."""
-
-    def __init__(self) -> None:
-        self.pods: dict[str, tuple[dict[str, str], PodState]] = {}
-        self.budgets: dict[str, Budget] = {}
 
 
 class Disruption(Controller):
@@ -91,57 +72,51 @@ class Disruption(Controller):
 
     def __init__(self, registry: Registry) -> None:
         super().__init__(registry)
-        self._namespaces: defaultdict[str, Namespace] = defaultdict(Namespace)
+        self._chosen: dict[str, dict[str, Chosen]] = {}
 
     def __repr__(self) -> str:
-        return f"<Disruption in {len(self._namespaces)} namespaces>"
+        return f"<Disruption in {len(self._chosen)} namespaces>"
 
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
-        """Note what pods there are, and which budgets match them."""
         entry, is_gone = change.entry, change.type is ChangeType.DELETED
-        found = self._namespaces[entry.namespace]
+        namespace, name = entry.namespace, entry.name
+        budgets = self._chosen.get(namespace, {})
         if kind is POD:
-            concerned = _lose_pod(found, entry) if is_gone else _note_pod(found, entry)
-        elif kind is not POD_DISRUPTION_BUDGET:
-            # Which of them count on the controller is seen later.
-            concerned = [(entry.namespace, name) for name in found.budgets]
-        elif is_gone:
-            found.budgets.pop(entry.name, None)
-            concerned = []
-        else:
-            _note_budget(found, entry)
-            concerned = [(entry.namespace, entry.name)]
-        if not found.pods and not found.budgets:
-            del self._namespaces[entry.namespace]
-        return concerned
+            return _concerned(change, budgets)
+        if kind is not POD_DISRUPTION_BUDGET:
+            return [(namespace, each) for each in budgets]
+        if not is_gone:
+            self._chosen.setdefault(namespace, {})[name] = _chosen(entry)
+            return [(namespace, name)]
+        budgets.pop(name, None)
+        if not budgets:
+            self._chosen.pop(namespace, None)
+        return ()
 
     async def look(self, key: Key) -> float | None:
-        """Correct the status of a budget, or of a pod with a stale mark."""
         if key[2:]:
             return await self._undisrupt(*key[:2])
         namespace, name = place = key[0], key[1]
-        found = self._namespaces.get(namespace)
-        if found is None or name not in found.budgets:
+        chosen = self._chosen.get(namespace, {}).get(name)
+        if chosen is None:
             return None
         budget = self._registry.get(POD_DISRUPTION_BUDGET, namespace, name)
-        status, recheck_s = self._status(budget, found, found.budgets[name])
+        status, recheck_s = self._status(budget, chosen)
         if not is_up_to_date(budget, status):
             await self._update(
                 POD_DISRUPTION_BUDGET, place, lambda each: {**each, "status": status}, "status"
             )
         return recheck_s
 
-    def _status(
-        self, budget: Object, found: Namespace, known: Budget
-    ) -> tuple[Object, float | None]:
+    def _status(self, budget: Object, chosen: Chosen) -> tuple[Object, float | None]:
         """The right status of a budget, and when it may change without an event."""
-        now_s = self._registry.clock()
-        if known.error:
-            return failed_status(budget, known.error, now_s), None
-        states = [found.pods[name][1] for name in known.pods]
-        scale_of = partial(self._scale_of, budget["metadata"]["namespace"])
+        now_s, namespace = self._registry.clock(), budget["metadata"]["namespace"]
+        if chosen.error:
+            return failed_status(budget, chosen.error, now_s), None
+        pods = self._registry.store.collection(POD.collection).snapshot(namespace)
+        states = [_state_of(pod) for pod in pods if chosen.selector.matches(pod.labels)]
         try:
-            return assess(budget, states, now_s, scale_of)
+            return assess(budget, states, now_s, partial(self._scale_of, namespace))
         except ValueError as error:
             return failed_status(budget, str(error), now_s), None
 
@@ -173,48 +148,36 @@ class Disruption(Controller):
         return None
 
 
-def _note_pod(found: Namespace, entry: Entry) -> list[Key]:
-    namespace, name = entry.namespace, entry.name
-    pod = msgspec.json.decode(entry.data)
-    state = pod_state(pod)
+def _state_of(entry: Entry) -> PodState:
+    return pod_state(msgspec.json.decode(entry.data))
+
+
+def _concerned(change: Change, budgets: Mapping[str, Chosen]) -> list[Key]:
+    """The keys of the budgets that a change of a pod concerns, and of the pod if it is marked."""
+    entry, old = change.entry, change.old
+    namespace, is_gone = entry.namespace, change.type is ChangeType.DELETED
     concerned: list[Key] = []
-    if MARK in entry.data and _disrupted_at(pod):
-        concerned.append((namespace, name, STALE))
-    if found.pods.get(name) == (entry.labels, state):
+    if MARK in entry.data and not is_gone and _disrupted_at(msgspec.json.decode(entry.data)):
+        concerned.append((namespace, entry.name, STALE))
+    if not budgets:
         return concerned
-    found.pods[name] = entry.labels, state
-    for budget_name, budget in found.budgets.items():
-        if budget.selector.matches(entry.labels):
-            budget.pods.add(name)
-        elif name in budget.pods:
-            budget.pods.discard(name)
-        else:
-            continue
-        concerned.append((namespace, budget_name))
+    all_labels = [entry.labels]
+    if old is not None and not is_gone:
+        if old.labels != entry.labels:
+            all_labels.append(old.labels)
+        elif _state_of(old) == _state_of(entry):
+            return concerned
+    for name, chosen in budgets.items():
+        if any(chosen.selector.matches(labels) for labels in all_labels):
+            concerned.append((namespace, name))
     return concerned
 
 
-def _lose_pod(found: Namespace, entry: Entry) -> list[Key]:
-    found.pods.pop(entry.name, None)
-    concerned: list[Key] = []
-    for name, budget in found.budgets.items():
-        if entry.name in budget.pods:
-            budget.pods.discard(entry.name)
-            concerned.append((entry.namespace, name))
-    return concerned
-
-
-def _note_budget(found: Namespace, entry: Entry) -> None:
-    described = msgspec.json.decode(entry.data)["spec"].get("selector")
-    known = found.budgets.get(entry.name)
-    if known is not None and known.described == described:
-        return
-    budget = found.budgets[entry.name] = Budget(described)
+def _chosen(entry: Entry) -> Chosen:
     try:
-        budget.selector = selector_of(described)
+        return Chosen(selector_of(msgspec.json.decode(entry.data)["spec"].get("selector")))
     except SelectorError as error:
-        budget.error = str(error)
-    budget.pods = {name for name, pod in found.pods.items() if budget.selector.matches(pod[0])}
+        return Chosen(NOTHING, str(error))
 
 
 def _disrupted_at(pod: Object) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 OPTIONS = DeleteOptions(propagation="Background", manager=Controller.manager)
 ENDING = "deletionTimestamp"
 MARK = b'"deletionTimestamp"'
-"""In the JSON of each pod that is being deleted, and of hardly any other."""
+"""In the JSON of each object that is being deleted, and of hardly any other."""
 
 FINE = {
     "NamespaceDeletionDiscoveryFailure": (
@@ -109,21 +109,15 @@ class Namespaces(Controller):
         super().__init__(registry)
         self._contents = tuple(kind for kind in registry.stored_kinds if kind.is_namespaced)
         self.kinds = (NAMESPACE, *self._contents)
-        self._ending: set[str] = set()
 
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
-        """Note namespaces that are being deleted, and deletions of their contents."""
         entry, is_gone = change.entry, change.type is ChangeType.DELETED
-        if kind is not NAMESPACE:
-            return [(entry.namespace,)] if is_gone and entry.namespace in self._ending else ()
-        if is_gone or ENDING not in entry_metadata(entry):
-            self._ending.discard(entry.name)
-            return ()
-        self._ending.add(entry.name)
-        return [(entry.name,)]
+        if kind is NAMESPACE:
+            return [(entry.name,)] if not is_gone and MARK in entry.data else ()
+        namespace = self._head(NAMESPACE, "", entry.namespace) if is_gone else None
+        return [(entry.namespace,)] if namespace is not None and MARK in namespace.data else ()
 
     async def look(self, key: Key) -> None:
-        """Delete the contents of a namespace; finalize it if it has none."""
         (name,) = key
         namespace = self._registry.get(NAMESPACE, "", name)
         is_held = KUBERNETES_FINALIZER in namespace["spec"].get("finalizers", ())
@@ -179,14 +173,12 @@ class PodTermination(Controller):
     kinds = (POD,)
 
     def notice(self, _kind: Kind, change: Change) -> Iterable[Key]:
-        """Note pods that are being deleted."""
         entry = change.entry
         if change.type is ChangeType.DELETED or MARK not in entry.data:
             return ()
         return [(entry.namespace, entry.name)] if ENDING in entry_metadata(entry) else ()
 
     async def look(self, key: Key) -> float | None:
-        """End a pod if it is time."""
         namespace, name = key
         metadata = self._registry.get(POD, namespace, name)["metadata"]
         if not metadata.get("deletionGracePeriodSeconds"):

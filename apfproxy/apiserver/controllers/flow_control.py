@@ -15,7 +15,6 @@ Source: Kubernetes, `pkg/registry/flowcontrol/ensurer` and `pkg/controlplane/con
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +147,6 @@ class Bootstrap(Controller):
                     await self.look((kind.plural, obj["metadata"]["name"]))
 
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
-        """Note changes of built-in objects, and of others that may once have been built in."""
         key = (kind.plural, change.entry.name)
         is_gone = change.type is ChangeType.DELETED
         if kind is NAMESPACE:
@@ -156,7 +154,6 @@ class Bootstrap(Controller):
         return [key] if key in self._built_in or not is_gone else ()
 
     async def look(self, key: Key) -> None:
-        """Create or correct an object."""
         plural, name = key
         built_in = self._built_in.get((plural, name))
         if built_in is None:
@@ -214,44 +211,29 @@ class Dangling(Controller):
 
     def __init__(self, registry: Registry) -> None:
         super().__init__(registry)
-        self._levels: set[str] = set()
         self._level_of: dict[str, str] = {}
-        self._schemas_of: defaultdict[str, set[str]] = defaultdict(set)
-
-    def __repr__(self) -> str:
-        return f"<Dangling of {len(self._level_of)} schemas, {len(self._levels)} levels>"
 
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
-        """Note which levels there are, and which schemas name them."""
         name = change.entry.name
-        is_gone = change.type is ChangeType.DELETED
         if kind is PRIORITY_LEVEL_CONFIGURATION:
-            if is_gone:
-                self._levels.discard(name)
-            elif name in self._levels:
+            if change.type is ChangeType.MODIFIED:
                 return ()
-            else:
-                self._levels.add(name)
-            return [(schema,) for schema in self._schemas_of.get(name, ())]
-        former = self._level_of.pop(name, None)
-        if former is not None:
-            self._schemas_of[former].discard(name)
-            if not self._schemas_of[former]:
-                del self._schemas_of[former]
-        if is_gone:
+            return [(schema,) for schema, level in self._level_of.items() if level == name]
+        if change.type is ChangeType.DELETED:
+            self._level_of.pop(name, None)
             return ()
-        level = decode_part(change.entry.data).spec.priority_level_configuration["name"]
-        self._level_of[name] = level
-        self._schemas_of[level].add(name)
+        named = decode_part(change.entry.data).spec.priority_level_configuration
+        self._level_of[name] = named["name"]
         return [(name,)]
 
     async def look(self, key: Key) -> None:
-        """Write the condition of a schema if it is not right."""
         (name,) = key
         entry = self._head(FLOW_SCHEMA, "", name)
         if entry is None:
             return
         part = msgspec.to_builtins(decode_part(entry.data))
-        condition = due_condition(part, self._levels, rfc3339(self._registry.clock()))
+        level = part["spec"]["priorityLevelConfiguration"]["name"]
+        levels = {level} if self._head(PRIORITY_LEVEL_CONFIGURATION, "", level) else set()
+        condition = due_condition(part, levels, rfc3339(self._registry.clock()))
         if condition is not None:
             await self._apply_condition(FLOW_SCHEMA, ("", name), condition, STATUS_MANAGER)

@@ -115,7 +115,6 @@ class GarbageCollector(Controller):
         return f"<GarbageCollector, {len(self._owners)} dependents, {len(self._waiting)} waiting>"
 
     def notice(self, _kind: Kind, change: Change) -> Iterable[Key]:
-        """Note dependents and waiting owners."""
         entry = change.entry
         key = (entry.resource, entry.namespace, entry.name)
         if change.type is ChangeType.DELETED:
@@ -168,7 +167,6 @@ class GarbageCollector(Controller):
         return self._dependents.get(uid, NO_DEPENDENTS)
 
     async def look(self, key: Key) -> None:
-        """Delete an object if no owner keeps it, or take the next step towards it."""
         kind = self._kinds[key[0]]
         entry = self._registry.store.head(*key)
         if entry is None:
