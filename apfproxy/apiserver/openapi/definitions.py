@@ -33,8 +33,9 @@ class Style(enum.Enum):
     V3 = "#/components/schemas/"
 
 
+STRING: Object = {"type": "string"}
 PLAIN: dict[Scalar, Object] = {
-    Scalar.STRING: {"type": "string"},
+    Scalar.STRING: STRING,
     Scalar.BOOLEAN: {"type": "boolean"},
     Scalar.INT32: {"type": "integer", "format": "int32"},
     Scalar.INT64: {"type": "integer", "format": "int64"},
@@ -50,41 +51,31 @@ NAMED = {
 }
 """Scalars that have their own definition."""
 FIELDS = f"{META}.FieldsV1"
-NAMED_SCHEMAS: dict[str, Object] = {
-    NAMED[Scalar.QUANTITY]: {
-        "description": "A number with an optional suffix, such as 100m, 1.5, 2k or 4Gi.",
-        "type": "string",
-    },
-    NAMED[Scalar.INT_OR_STRING]: {
-        "description": "An integer, or a string such as a percentage.",
-        "format": "int-or-string",
-        "type": "string",
-    },
-    NAMED[Scalar.TIME]: {
-        "description": "A time as RFC 3339 writes it, in whole seconds.",
-        "format": "date-time",
-        "type": "string",
-    },
-    NAMED[Scalar.MICRO_TIME]: {
-        "description": "A time as RFC 3339 writes it, with microseconds.",
-        "format": "date-time",
-        "type": "string",
-    },
-    NAMED[Scalar.ANY]: {"description": "An object of any kind.", "type": "object"},
-    FIELDS: {
-        "description": "A set of fields as a tree: keys are f: with a field's name, k: with the "
-        "keys of an item, v: with a value, i: with an index, or a dot for the parent itself.",
-        "type": "object",
-    },
+DESCRIPTIONS = {
+    NAMED[Scalar.QUANTITY]: "A number with an optional suffix, such as 100m, 1.5, 2k or 4Gi.",
+    NAMED[Scalar.INT_OR_STRING]: "An integer, or a string such as a percentage.",
+    NAMED[Scalar.TIME]: "A time as RFC 3339 writes it, in whole seconds.",
+    NAMED[Scalar.MICRO_TIME]: "A time as RFC 3339 writes it, with microseconds.",
+    NAMED[Scalar.ANY]: "An object of any kind.",
+    FIELDS: "A set of fields as a tree: keys are f: with a field's name, k: with the keys of an "
+    "item, v: with a value, i: with an index, or a dot for the parent itself.",
 }
-V3_SCHEMAS: dict[str, Object] = {
-    NAMED[Scalar.QUANTITY]: {"oneOf": [{"type": "string"}, {"type": "number"}]},
-    NAMED[Scalar.INT_OR_STRING]: {
-        "oneOf": [{"type": "integer"}, {"type": "string"}],
-        "format": "int-or-string",
-    },
+TIME = {"format": "date-time", **STRING}
+FORMAT = {"format": "int-or-string"}
+TYPES: dict[str, tuple[Object, Object]] = {
+    NAMED[Scalar.QUANTITY]: (
+        PLAIN[Scalar.STRING],
+        {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    ),
+    NAMED[Scalar.INT_OR_STRING]: (
+        {**FORMAT, **STRING},
+        {"oneOf": [{"type": "integer"}, STRING], **FORMAT},
+    ),
+    NAMED[Scalar.TIME]: (TIME, TIME),
+    NAMED[Scalar.MICRO_TIME]: (TIME, TIME),
 }
-"""Definitions that allow several JSON types, which version 2 cannot express."""
+"""Their types in versions 2 and 3, of which the first cannot express several JSON types."""
+ANY_OBJECT: Object = {"type": "object"}
 
 
 def full_name(struct: Struct) -> str:
@@ -165,10 +156,9 @@ class Definitions:
 
     def named(self, name: str) -> Object:
         """A reference to a scalar's definition, which is added."""
-        schema = NAMED_SCHEMAS[name]
-        if self.style is Style.V3 and name in V3_SCHEMAS:
-            schema = {"description": schema["description"], **V3_SCHEMAS[name]}
-        self.schemas[name] = schema
+        v2, v3 = TYPES.get(name, (ANY_OBJECT, ANY_OBJECT))
+        type_ = v2 if self.style is Style.V2 else v3
+        self.schemas[name] = {"description": DESCRIPTIONS[name], **type_}
         return {"$ref": self.style.value + name}
 
 

@@ -38,7 +38,7 @@ V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 """Content type of the protobuf form; clients also write an `@` in place of the dot before `v1.0`,
 which is no valid content type."""
 INFO = {"title": "Kubernetes", "version": f"{MAJOR}.{MINOR}"}
-STATUSES = {200: "OK", 201: "Created", 202: "Accepted", 401: "Unauthorized"}
+STATUSES = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unauthorized"}
 
 
 @dataclass(frozen=True)
@@ -150,13 +150,13 @@ def _paths_of(operations: Iterable[Operation], definitions: Definitions) -> Obje
 
 
 def _v2_operation(operation: Operation, definitions: Definitions) -> Object:
-    action, body, parameters = operation.action, operation.body, operation.parameters
-    if body:
+    parameters = operation.parameters
+    if body := operation.body:
         place = {"name": "body", "in": "body", **_must_be_sent(body)}
         parameters.append({**place, "schema": definitions.reference(body)})
     described = {
-        "consumes": list(action.consumes),
-        "produces": list(action.produces),
+        "consumes": list(operation.consumes),
+        "produces": list(operation.produces),
         "schemes": ["https"],
         "responses": _responses(operation, schema=definitions.reference(operation.response)),
     }
@@ -164,15 +164,14 @@ def _v2_operation(operation: Operation, definitions: Definitions) -> Object:
 
 
 def _v3_operation(operation: Operation, definitions: Definitions) -> Object:
-    action, body = operation.action, operation.body
     described: Object = {}
     if parameters := operation.parameters:
         described["parameters"] = [_in_v3(each) for each in parameters]
-    if body:
-        content = {type_: {"schema": definitions.reference(body)} for type_ in action.consumes}
+    if body := operation.body:
+        content = {type_: {"schema": definitions.reference(body)} for type_ in operation.consumes}
         described["requestBody"] = {"content": content, **_must_be_sent(body)}
     response = {"schema": definitions.reference(operation.response)}
-    content = dict.fromkeys(action.produces, response)
+    content = dict.fromkeys(operation.produces, response)
     return {**described, "responses": _responses(operation, content=content)}
 
 
@@ -188,9 +187,9 @@ def _must_be_sent(body: Struct) -> Object:
 
 
 def _responses(operation: Operation, **content: Object) -> Object:
-    codes = operation.action.codes
-    found: Object = {str(code): {"description": STATUSES[code], **content} for code in codes}
-    return {**found, "401": {"description": STATUSES[401]}}
+    codes = operation.action.codes.split()
+    found: Object = {code: {"description": STATUSES[code], **content} for code in codes}
+    return {**found, "401": {"description": STATUSES["401"]}}
 
 
 def _share_parameters(item: Object) -> None:

@@ -44,13 +44,8 @@ JSON = "application/json"
 RESPONSES = (JSON, "application/yaml")
 STREAMED = (*RESPONSES, "application/json;stream=watch")
 """Content types of responses, and of lists, which may be watched."""
-ANY_BODY = ("*/*",)
-PATCHES = (
-    "application/apply-patch+yaml",
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-)
+PATCHES = ("apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic-merge-patch+json")
+"""Content types of patches, below `application/`."""
 
 
 QUERY = _rows(
@@ -100,33 +95,32 @@ class Action(NamedTuple):
 
     Attributes:
         name: As Kubernetes calls it; "" for discovery.
+        codes: Statuses of responses.
         uses: The sorts of parameters that they take.
-        consumes, produces: Content types of bodies and responses.
     """
 
     name: str
     method: str
     verb: str
-    codes: tuple[int, ...]
-    uses: frozenset[str] = frozenset()
-    consumes: tuple[str, ...] = ANY_BODY
-    produces: tuple[str, ...] = RESPONSES
+    codes: str
+    uses: str
 
 
-LISTED = frozenset({"list", "select"})
-WRITTEN = frozenset({"write"})
+DISCOVER = Action("", "get", "get", "200", "")
 ACTIONS = {
-    action.name: action
-    for action in (
-        Action("delete", "delete", "delete", (200, 202), frozenset({"delete"})),
-        Action("deletecollection", "delete", "delete", (200,), frozenset({"delete", "select"})),
-        Action("get", "get", "read", (200,), frozenset({"read"})),
-        Action("list", "get", "list", (200,), LISTED, produces=STREAMED),
-        Action("patch", "patch", "patch", (200, 201), frozenset({"patch"}), consumes=PATCHES),
-        Action("post", "post", "create", (200, 201, 202), WRITTEN),
-        Action("put", "put", "replace", (200, 201), WRITTEN),
-        Action("watch", "get", "watch", (200,), LISTED, produces=STREAMED),
-        Action("watchlist", "get", "watch", (200,), LISTED, produces=STREAMED),
+    name: Action(name, *cells)
+    for name, *cells in _rows(
+        """
+delete            delete  delete   200 202      delete
+deletecollection  delete  delete   200          delete|select
+get               get     read     200          read
+list              get     list     200          list|select
+patch             patch   patch    200 201      patch
+post              post    create   200 201 202  write
+put               put     replace  200 201      write
+watch             get     watch    200          list|select
+watchlist         get     watch    200          list|select
+"""
     )
 }
 DEPRECATED = " Deprecated: use the parameter watch with a list operation instead."
@@ -182,21 +176,38 @@ class Operation(NamedTuple):
     kind: GroupVersionKind | None = None
 
     @property
+    def consumes(self) -> tuple[str, ...]:
+        """Content types of bodies."""
+        is_patch = self.action.name == "patch"
+        return tuple(f"application/{each}" for each in PATCHES) if is_patch else ("*/*",)
+
+    @property
+    def produces(self) -> tuple[str, ...]:
+        """Content types of responses."""
+        if self.document == "version":
+            return (JSON,)
+        return STREAMED if "list" in self.action.uses else RESPONSES
+
+    @property
     def parameters(self) -> list[Object]:
         """The parameters of the path, then those of the query, as version 2 has them."""
         described = {"namespace": "Namespace that the object belongs to."}
         if self.kind:
             described["name"] = f"Name of the {self.kind[2]}."
-        shared = {"in": "path", "required": True, "type": "string", "uniqueItems": True}
-        found: list[Object] = [
-            {"name": name, "description": described[name], **shared}
+        places = [
+            (name, "string", described[name], {"in": "path", "required": True})
             for name in PATH_PARAMETER.findall(self.path)
         ]
-        for name, type_, uses, text in QUERY:
-            if not self.action.uses.isdisjoint(uses.split("|")):
-                place = {"name": name, "description": text, "in": "query"}
-                found.append({**place, "type": type_, "uniqueItems": True})
-        return found
+        own = set(self.action.uses.split("|"))
+        places += [
+            (name, type_, text, {"in": "query"})
+            for name, type_, uses, text in QUERY
+            if not own.isdisjoint(uses.split("|"))
+        ]
+        return [
+            {"name": name, "description": text, **place, "type": type_, "uniqueItems": True}
+            for name, type_, text, place in places
+        ]
 
 
 class Catalog(NamedTuple):
@@ -293,9 +304,7 @@ def _operations_of(kind: Kind, version: Version, listed: Struct) -> Iterator[Ope
 
 def _discovery_operations(discovery: Discovery) -> Iterator[Operation]:
     def get(document: str, name: str, tag: str, text: str, struct: Struct) -> Operation:
-        produces = (JSON,) if document == "version" else RESPONSES
-        action = Action("", "get", "get", (200,), produces=produces)
-        return Operation(action, document, f"/{document}/", f"get{name}", tag, text, struct)
+        return Operation(DISCOVER, document, f"/{document}/", f"get{name}", tag, text, struct)
 
     versions, group_list, groups, resources = (
         STRUCTS[name] for name in ("APIVersions", "APIGroupList", "APIGroup", "APIResourceList")

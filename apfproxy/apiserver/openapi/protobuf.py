@@ -21,8 +21,8 @@ Encode = Callable[[Any], bytes]
 """Makes the content of a message."""
 Write = Callable[[int, Any], bytes]
 """Makes a field of a number."""
-Fields = dict[str, tuple[int, Write]]
-"""Members of an object to their numbers."""
+Fields = dict[str, "int | tuple[int, Write]"]
+"""Members of an object to their numbers; `plain` writes those without a writer of their own."""
 
 METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
 """Numbers in a `PathItem`."""
@@ -43,14 +43,12 @@ def block(number: int, content: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
-def text(number: int, value: str) -> bytes:
-    """A field that holds a string."""
-    return block(number, value.encode())
-
-
-def truth(number: int, value: object) -> bytes:
-    """A field that holds a boolean, absent where it is false."""
-    return varint(number << 3) + b"\x01" if value else b""
+def plain(number: int, value: str | bool | list[str]) -> bytes:
+    """A field of a string, of several ones, or of a boolean, which is absent where it is false."""
+    if isinstance(value, bool):
+        return varint(number << 3) + b"\x01" if value else b""
+    texts = [value] if isinstance(value, str) else value
+    return b"".join(block(number, text.encode()) for text in texts)
 
 
 def within(encode: Encode, *numbers: int) -> Write:
@@ -74,7 +72,7 @@ def named(write: Write) -> Write:
     """Writes a map: a repeated field of messages of a name and a value."""
 
     def write_entries(number: int, values: Object) -> bytes:
-        entries = (text(1, name) + write(2, value) for name, value in values.items())
+        entries = (plain(1, name) + write(2, value) for name, value in values.items())
         return b"".join(block(number, entry) for entry in entries)
 
     return write_entries
@@ -82,15 +80,19 @@ def named(write: Write) -> Write:
 
 def members(fields: Fields, extension: int = 0) -> Encode:
     """Encodes members in the order of the fields, then those whose names begin with `x-`."""
+    writers = {
+        name: field if isinstance(field, tuple) else (field, plain)
+        for name, field in fields.items()
+    }
 
     def encode_members(described: Object) -> bytes:
         known = (
             write(number, described[name])
-            for name, (number, write) in fields.items()
+            for name, (number, write) in writers.items()
             if name in described
         )
         extensions = {name: value for name, value in described.items() if name.startswith("x-")}
-        return b"".join(known) + ANYTHING(extension, extensions)
+        return b"".join(known) + named(any_value)(extension, extensions)
 
     return encode_members
 
@@ -98,9 +100,8 @@ def members(fields: Fields, extension: int = 0) -> Encode:
 def parameter(described: Object) -> bytes:
     """A `Parameter`, which is a body or a `NonBodyParameter` of its place."""
     number, encode_parameter = PARAMETERS[described["in"]]
-    if described["in"] == "body":
-        return block(number, encode_parameter(described))
-    return block(2, block(number, encode_parameter(described)))
+    content = block(number, encode_parameter(described))
+    return content if described["in"] == "body" else block(2, content)
 
 
 def path_item(item: Object) -> bytes:
@@ -113,50 +114,38 @@ def schema(described: Object) -> bytes:
     return SCHEMA(described)
 
 
-any_value = within(lambda value: text(2, json.dumps(value, separators=(",", ":"))))
+any_value = within(lambda value: plain(2, json.dumps(value, separators=(",", ":"))))
 """Writes an `Any`: YAML, of which JSON is a part."""
-ANYTHING = named(any_value)
 SCHEMAS = within(partial(named(within(schema)), 1))
 SCHEMA = members(
     {
-        "$ref": (1, text),
-        "format": (2, text),
-        "description": (4, text),
-        "required": (19, each_of(text)),
+        "$ref": 1,
+        "format": 2,
+        "description": 4,
+        "required": 19,
         "enum": (20, each_of(any_value)),
         "additionalProperties": (21, within(schema, 1)),
-        "type": (22, within(partial(text, 1))),
+        "type": (22, within(partial(plain, 1))),
         "items": (23, within(schema, 1)),
         "properties": (25, SCHEMAS),
     },
     extension=31,
 )
-COMMON: Fields = {
-    "required": (1, truth),
-    "in": (2, text),
-    "description": (3, text),
-    "name": (4, text),
-}
-BODY: Fields = {
-    "name": (2, text),
-    "in": (3, text),
-    "required": (4, truth),
-    "schema": (5, within(schema)),
-}
+COMMON: Fields = {"required": 1, "in": 2, "description": 3, "name": 4}
 PARAMETERS = {
-    "body": (1, members(BODY)),
-    "query": (3, members({**COMMON, "type": (6, text), "uniqueItems": (20, truth)})),
-    "path": (4, members({**COMMON, "type": (5, text), "uniqueItems": (19, truth)})),
+    "body": (1, members({"name": 2, "in": 3, "required": 4, "schema": (5, within(schema))})),
+    "query": (3, members({**COMMON, "type": 6, "uniqueItems": 20})),
+    "path": (4, members({**COMMON, "type": 5, "uniqueItems": 19})),
 }
-RESPONSE = members({"description": (1, text), "schema": (2, within(schema, 1))})
+RESPONSE = members({"description": 1, "schema": (2, within(schema, 1))})
 OPERATION = members(
     {
-        "description": (3, text),
-        "operationId": (5, text),
-        "tags": (1, each_of(text)),
-        "produces": (6, each_of(text)),
-        "consumes": (7, each_of(text)),
-        "schemes": (10, each_of(text)),
+        "description": 3,
+        "operationId": 5,
+        "tags": 1,
+        "produces": 6,
+        "consumes": 7,
+        "schemes": 10,
         "parameters": (8, each_of(within(parameter, 1))),
         "responses": (9, within(partial(named(within(RESPONSE, 1)), 1))),
     },
@@ -164,8 +153,8 @@ OPERATION = members(
 )
 encode = members(
     {
-        "swagger": (1, text),
-        "info": (2, within(members({"title": (1, text), "version": (2, text)}))),
+        "swagger": 1,
+        "info": (2, within(members({"title": 1, "version": 2}))),
         "paths": (8, within(partial(named(within(path_item)), 2))),
         "definitions": (9, SCHEMAS),
     }
