@@ -193,8 +193,8 @@ def read(schema: Struct, raw: object) -> Read:
     left_out: list[bool] = []
     obj = _reader_of(schema)(raw, left_out)
     # The walk that finds paths is only made where there is something to find.
-    leaves = _walk(schema, raw, "", ()) if left_out else ()
-    unknown = dict.fromkeys(path for path, _, kind, _ in leaves if kind is None)
+    faults = _faults(schema, raw, "", (), has_wrong=False) if left_out else ()
+    unknown = dict.fromkeys(path for path, _ in faults)
     return Read(obj, tuple(unknown)[:MOST_UNKNOWN])
 
 
@@ -207,7 +207,9 @@ def read_in_order(schema: Struct, raw: object) -> Read:
     try:
         return read(schema, raw)
     except MismatchError as error:
-        found = [*islice(_mismatches(schema, raw), MOST_MISMATCHES), error]
+        faults = _faults(schema, raw, "", (), has_wrong=True)
+        wrong = (each for _, each in faults if each is not None)
+        found = [*islice(wrong, MOST_MISMATCHES), error]
         # What no value of a right type can stand for ends the parsing at once.
         raise next((each for each in found if each.kind is None), found[0]) from None
 
@@ -222,46 +224,37 @@ def canonical(schema: Struct, obj: Object) -> Object:
     return result
 
 
-Fields = tuple[tuple[Struct, str], ...]
-"""The fields that lead to a value, each with its struct."""
+def _faults(
+    kind: Type, raw: object, path: str, fields: tuple[tuple[Struct, str], ...], *, has_wrong: bool
+) -> Iterator[tuple[str, MismatchError | None]]:
+    """The path of each unknown field, with None, and of each wrong value, with its error.
 
-
-def _walk(
-    kind: Type, raw: object, path: str, fields: Fields
-) -> Iterator[tuple[str, Fields, Type | None, object]]:
-    """The leaves of JSON in the order of the document, but for nulls.
-
-    Returns:
-        Path, fields, type, and value; the type is None where the struct does not have the field.
+    They are in the order of the document; fields are those that lead to the value.
     """
     if isinstance(kind, Struct) and isinstance(raw, dict):
         for name, value in raw.items():
             at = f"{path}.{name}" if path else name
             field = kind.by_name.get(name)
             if field is not None:
-                yield from _walk(field.type, value, at, (*fields, (kind, name)))
+                within = (*fields, (kind, name))
+                yield from _faults(field.type, value, at, within, has_wrong=has_wrong)
             elif not kind.keeps_unknown:
-                yield at, fields, None, value
+                yield at, None
     elif isinstance(kind, Map) and isinstance(raw, dict):
         for key, value in raw.items():
-            yield from _walk(kind.value, value, f"{path}.{key}", fields)
+            yield from _faults(kind.value, value, f"{path}.{key}", fields, has_wrong=has_wrong)
     elif isinstance(kind, List) and isinstance(raw, list):
-        for index, value in enumerate(raw):
-            yield from _walk(kind.item, value, f"{path}[{index}]", fields)
-    elif raw is not None:
-        yield path, fields, kind, raw
-
-
-def _mismatches(schema: Struct, raw: object) -> Iterator[MismatchError]:
-    for _, fields, kind, value in _walk(schema, raw, "", ()):
-        if kind is None:
-            continue
+        if has_wrong or not isinstance(kind.item, Scalar):
+            for index, value in enumerate(raw):
+                at = f"{path}[{index}]"
+                yield from _faults(kind.item, value, at, fields, has_wrong=has_wrong)
+    elif has_wrong and raw is not None:
         try:
-            _reader_of(kind)(value, [])
+            _reader_of(kind)(raw, [])
         except MismatchError as error:
             for struct, name in reversed(fields):
                 error.within(struct, name)
-            yield error
+            yield path, error
 
 
 @cache
