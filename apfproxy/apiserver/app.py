@@ -23,9 +23,8 @@ from apfproxy.apiserver.discovery import (
     version_document,
 )
 from apfproxy.apiserver.errors import StatusError, method_not_allowed, no_such_resource
-from apfproxy.apiserver.handlers import Call
+from apfproxy.apiserver.handlers import Call, Paths
 from apfproxy.apiserver.openapi.documents import OpenAPI
-from apfproxy.apiserver.paths import Paths
 from apfproxy.apiserver.responses import JSON, failure
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.request.attributes import parse_query

@@ -5,14 +5,13 @@ Source: apiserver's `endpoints/handlers/{create,update,patch,rest}.go`, `runtime
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from apfproxy.apiserver.errors import StatusError, bad_request
 from apfproxy.apiserver.go_values import no_type, value_name
 from apfproxy.apiserver.kind import Change, nothing
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.responses import AVAILABLE, JSON, PROTOBUF, YAML
+from apfproxy.apiserver.responses import AVAILABLE, JSON, PROTOBUF, YAML, warn
 from apfproxy.apiserver.schema.body import BodyError, Parsed, parse_json, parse_yaml
 from apfproxy.apiserver.schema.protobuf import (
     LostFieldError,
@@ -34,7 +33,6 @@ LARGEST_BYTES = 3 * 1024 * 1024
 MOST_OBJECTS = 1 << 17
 """Objects and nulls in a body, nested ones included: each costs 20 us, and the largest body would
 hold a million.  Objects with more of them are too large to be stored."""
-
 MOST_SHOWN = 30
 """Bytes of a body that a message shows; Kubernetes' number."""
 
@@ -50,7 +48,7 @@ REGISTERED = frozenset(
     (kind.api_version(version.name), name)
     for kind in KINDS
     for version in kind.versions
-    for name in (kind.name, f"{kind.name}List")
+    for name in ((kind.name,) if kind.review else (kind.name, f"{kind.name}List"))
 ) | {("policy/v1", "Eviction"), ("policy/v1beta1", "Eviction"), ("v1", "Status")}
 """Versions and kinds that Kubernetes' messages know."""
 
@@ -61,23 +59,23 @@ STRICT = "Strict"
 IGNORE = "Ignore"
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What a body has to be; `set_defaults` gives absent fields their values."""
+class Expected(NamedTuple):
+    """The kind that a body has to be of; `set_defaults` gives absent fields their values."""
 
     kind: str
     api_version: str
     schema: Struct
     set_defaults: Change = nothing
 
-    @property
-    def version(self) -> str:
-        """The version without its group."""
-        return self.api_version.rpartition("/")[2]
+    def cannot_be_handled(self, kind: str, api_version: str, why: str) -> StatusError:
+        """400: an object of a kind and version is not what is expected."""
+        version = api_version.rpartition("/")[2]
+        message = f'{kind} in version "{version}" cannot be handled as a {self.kind}: {why}'
+        return bad_request(message)
 
 
 def expected_of(kind: Kind, version: Version) -> Expected:
-    """What bodies of objects of a kind have to be."""
+    """The kind that bodies of its objects have to be of."""
     return Expected(kind.name, kind.api_version(version.name), version.schema, version.set_defaults)
 
 
@@ -118,11 +116,6 @@ def versions(kind: str, schemas: Mapping[str, Struct]) -> SchemaFor:
     return schema_for
 
 
-def any_version(kind: str, schema: Struct) -> SchemaFor:
-    """Finds the struct of a kind that all groups and versions share."""
-    return lambda _api_version, own_kind: schema if own_kind in {"", kind} else None
-
-
 def parse(content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor) -> Parsed:
     """Parse a body; StatusError 400 or 415.
 
@@ -146,43 +139,44 @@ def parse(content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor)
             message = f"couldn't get version/kind; json parse error: {message}"
         if kind_name == OPTIONS_KIND:
             raise bad_request(message) from error
-        raise bad_request(unrecognized(kind_name, message, data)) from error
+        raise _unrecognized(kind_name, message, data) from error
 
 
-def unrecognized(kind_name: str, message: str, data: bytes) -> str:
-    """Kubernetes' message for a body whose kind is unknown."""
+def _unrecognized(kind_name: str, message: str, data: bytes) -> StatusError:
+    """400: the kind of a body is unknown."""
     shown = data[:MOST_SHOWN]
     text = shown.decode(errors="replace") if data.startswith(b"{") else shown.hex()
     text = f"{text} ..." if len(data) > MOST_SHOWN else text or "<empty>"
-    return f"the object provided is unrecognized (must be of type {kind_name}): {message} ({text})"
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind_name}): {message} ({text})"
+    )
 
 
-def decode(
-    expected: Expected, parsed: Parsed, validation: str, data: bytes = b""
-) -> tuple[Object, tuple[str, ...]]:
-    """Make a canonical object, and warnings of dropped fields, of a parsed body; StatusError 400.
+def decode(expected: Expected, parsed: Parsed, validation: str, data: bytes = b"") -> Object:
+    """Make a canonical object of a parsed body; StatusError 400.
 
     The validation, `Strict`, `Warn` or `Ignore`, says what becomes of unknown and repeated fields.
     """
     raw = {} if parsed.raw is None else parsed.raw  # null leaves Go's objects as they are
     check_type(expected, raw, data)
-    cannot = f'{expected.kind} in version "{expected.version}" cannot be handled as'
+    own = expected.kind, expected.api_version
     try:
         found = read_in_order(expected.schema, raw)
     except MismatchError as error:
-        raise bad_request(f"{cannot} a {expected.kind}: {error}") from error
+        raise expected.cannot_be_handled(*own, str(error)) from error
     # A repeated unknown field is reported as unknown only.
     duplicates = tuple(path for path in parsed.duplicates if path not in found.unknown)
     warnings = () if validation == IGNORE else dropped(duplicates, found.unknown)
     if warnings and validation == STRICT:
-        listed = ", ".join(warnings)
-        raise bad_request(f"{cannot} a {expected.kind}: strict decoding error: {listed}")
+        why = f"strict decoding error: {', '.join(warnings)}"
+        raise expected.cannot_be_handled(*own, why)
     obj = found.obj
-    obj["kind"] = expected.kind
-    obj["apiVersion"] = expected.api_version
+    obj["kind"], obj["apiVersion"] = own
     keep_reset(obj, raw)
     expected.set_defaults(obj)
-    return canonical(expected.schema, obj), warnings
+    obj = canonical(expected.schema, obj)
+    warn(warnings)
+    return obj
 
 
 def keep_reset(obj: Object, raw: object) -> None:
@@ -194,9 +188,9 @@ def keep_reset(obj: Object, raw: object) -> None:
 
 def dropped(duplicates: tuple[str, ...], unknown: tuple[str, ...]) -> tuple[str, ...]:
     """Kubernetes' messages for fields that are dropped."""
-    return tuple(
-        [f'duplicate field "{path}"' for path in duplicates]
-        + [f'unknown field "{path}"' for path in unknown]
+    return (
+        *(f'duplicate field "{path}"' for path in duplicates),
+        *(f'unknown field "{path}"' for path in unknown),
     )
 
 
@@ -218,25 +212,23 @@ def check_type(expected: Expected, raw: object, data: bytes = b"") -> None:
             )
     if wrong:
         message = f"couldn't get version/kind; json parse error: {wrong}"
-        raise bad_request(unrecognized(expected.kind, message, data))
+        raise _unrecognized(expected.kind, message, data)
     kind, version = found["kind"], found["apiVersion"]
     if (kind, version) == (expected.kind, expected.api_version):
         return
-    short = version.rpartition("/")[2]
-    group = expected.api_version.rpartition("/")[0].partition(".")[0]
-    reason = (
-        f"converting ({short}.{kind}) to ({group or 'core'}.{expected.kind}): unknown conversion"
-    )
     if (version, kind) not in REGISTERED:
-        reason = (
+        raise expected.cannot_be_handled(
+            kind,
+            version,
             f'no kind "{kind}" is registered for version "{version}" in scheme'
-            ' "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
+            ' "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"',
         )
-    elif kind == expected.kind:
+    if kind == expected.kind:
         raise bad_request(
             f"the API version in the data ({version}) does not match"
             f" the expected API version ({expected.api_version})"
         )
-    raise bad_request(
-        f'{kind} in version "{short}" cannot be handled as a {expected.kind}: {reason}'
-    )
+    short = version.rpartition("/")[2]
+    group = expected.api_version.rpartition("/")[0].partition(".")[0] or "core"
+    why = f"converting ({short}.{kind}) to ({group}.{expected.kind}): unknown conversion"
+    raise expected.cannot_be_handled(kind, version, why)

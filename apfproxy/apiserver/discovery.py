@@ -76,6 +76,8 @@ def version_document() -> Object:
 
 def verbs_of(kind: Kind) -> list[str]:
     """What clients may do with a kind's objects, in alphabetical order."""
+    if kind.review:
+        return ["create"]
     return [verb for verb in VERBS if verb != "deletecollection" or kind.resource != "namespaces"]
 
 
@@ -214,7 +216,7 @@ def _entries(kind: Kind) -> list[Object]:
         "kind": kind.name,
         "verbs": verbs_of(kind),
         **_names_for_kubectl(kind),
-        "storageVersionHash": kind.storage_hash,
+        **({} if kind.review else {"storageVersionHash": kind.storage_hash}),
     }
     subresources = (
         {

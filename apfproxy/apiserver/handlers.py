@@ -1,12 +1,18 @@
-"""Answers requests for resources: decodes them, carries them out, and writes the results.
+"""Answers requests for resources: finds what a path names, decodes, carries out, responds.
 
-Source: Kubernetes API reference; apiserver's `endpoints/handlers`.
+    /api/v1/...                                     the core group
+    /apis/GROUP/VERSION/...                         all others
+    .../RESOURCE[/NAME[/SUBRESOURCE]]               without a namespace, or in all of them
+    .../namespaces/NAMESPACE/RESOURCE[/NAME[/SUBRESOURCE]]
+    .../watch/...                                   any of the above, watched: deprecated
+
+Source: Kubernetes documentation, "API Concepts"; apiserver's `endpoints/handlers`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -18,7 +24,6 @@ from apfproxy.apiserver.bodies import (
     LARGEST_BYTES,
     OPTIONS_KIND,
     Expected,
-    any_version,
     check_media_type,
     check_number,
     decode,
@@ -28,9 +33,12 @@ from apfproxy.apiserver.bodies import (
     too_large,
     versions,
 )
+from apfproxy.apiserver.discovery import subresources_of
 from apfproxy.apiserver.errors import (
     bad_request,
+    invalid,
     method_not_allowed,
+    no_such_resource,
     not_found,
     object_details,
     success,
@@ -38,7 +46,7 @@ from apfproxy.apiserver.errors import (
 )
 from apfproxy.apiserver.go_values import printed
 from apfproxy.apiserver.lists import Selection, page, wait_until_visible
-from apfproxy.apiserver.outcomes import check_identity, compute, is_version, place
+from apfproxy.apiserver.outcomes import Write, check_identity, compute, is_version, place
 from apfproxy.apiserver.patches import (
     APPLY_PATCH,
     PATCH_TYPES,
@@ -46,10 +54,9 @@ from apfproxy.apiserver.patches import (
     applied,
     unsupported_patch_type,
 )
-from apfproxy.apiserver.paths import EVICTION, SCALE
 from apfproxy.apiserver.policy.eviction import evict
 from apfproxy.apiserver.policy.kinds import EVICTIONS
-from apfproxy.apiserver.registry import WriteOptions, selectable
+from apfproxy.apiserver.registry import NAMESPACES, WriteOptions, selectable
 from apfproxy.apiserver.rendering import Renderer
 from apfproxy.apiserver.responses import (
     ALL_SHAPES,
@@ -71,26 +78,114 @@ from apfproxy.apiserver.responses import (
     warn,
     yaml_list,
 )
+from apfproxy.apiserver.reviews import user_of
 from apfproxy.apiserver.scale import SCALE_KIND, scale_of, scaled
+from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.store.entries import Entry, entry_of
 from apfproxy.apiserver.watches import METER, Watch
+from apfproxy.objects.go_text import rfc3339
 from apfproxy.request.attributes import parse_query
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable, Iterable
 
     from apfproxy.apiserver.kind import Kind, Version
     from apfproxy.apiserver.lists import Page
-    from apfproxy.apiserver.options import ListOptions, WriteParameters
-    from apfproxy.apiserver.paths import Target
+    from apfproxy.apiserver.options import WriteParameters
     from apfproxy.apiserver.registry import DeleteOptions, Registry, Written
     from apfproxy.apiserver.schema.body import Parsed
     from apfproxy.apiserver.schema.protobuf import SchemaFor
+    from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.types import Object
 
 DELETED_AT_ONCE = 32
 """Objects of a collection deleted before other tasks run; takes some milliseconds."""
+
+OF_COLLECTION = frozenset({"GET", "POST", "DELETE"})
+OF_OBJECT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
+OF_SUBRESOURCE = {
+    "status": frozenset({"GET", "PUT", "PATCH"}),
+    "finalize": frozenset({"PUT"}),
+    "eviction": frozenset({"POST"}),
+    "scale": frozenset({"GET", "PUT", "PATCH"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The resource, object or subresource that a path names.
+
+    Attributes:
+        namespace: "" for a kind without, or for all of them.
+        name: Of one object; "" for the collection.
+        subresource: "" for the object itself.
+        is_watch: Whether the path is one that watches.
+    """
+
+    kind: Kind
+    version: Version
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    is_watch: bool = False
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """The methods that are allowed there."""
+        if self.is_watch:
+            return frozenset({"GET"})
+        if self.subresource:
+            return OF_SUBRESOURCE[self.subresource]
+        if self.name:
+            return OF_OBJECT
+        if self.kind.review:
+            return frozenset({"POST"})
+        if self.kind.is_namespaced and not self.namespace:
+            return frozenset({"GET"})
+        if self.kind.resource == NAMESPACES:
+            return OF_COLLECTION - {"DELETE"}
+        return OF_COLLECTION
+
+
+class Paths:
+    """All paths of the kinds that are served."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self._resources: dict[tuple[str, str], dict[str, tuple[Kind, Version]]] = {}
+        for kind in kinds:
+            for version in kind.versions:
+                group_version = self._resources.setdefault((kind.group, version.name), {})
+                group_version[kind.plural] = (kind, version)
+
+    def target(self, segments: list[str]) -> Target:
+        """Find the target of a path, whose decoded segments begin with `api` or `apis`.
+
+        StatusError 404 if there is no such thing; 400 if there can be none of that name.
+        """
+        group, rest = ("", segments[1:]) if segments[0] == "api" else (segments[1], segments[2:])
+        resources = self._resources.get((group, rest[0])) if rest else None
+        if resources is None or "" in rest:
+            raise no_such_resource()
+        is_watch = rest[1:2] == ["watch"]
+        namespace, rest = "", rest[2:] if is_watch else rest[1:]
+        if rest[:1] == [NAMESPACES] and rest[2:] and rest[2] not in {"status", "finalize"}:
+            namespace, rest = rest[1], rest[2:]
+        plural, name, subresource, *more = [*rest, "", "", ""]
+        if plural not in resources or any(more) or (is_watch and subresource):
+            raise no_such_resource()
+        kind, version = resources[plural]
+        if bool(namespace) != kind.is_namespaced and (namespace or name or kind.review):
+            raise no_such_resource()
+        if subresource and subresource not in {each for each, _, _ in subresources_of(kind)}:
+            raise no_such_resource()
+        if kind.review and (name or is_watch):
+            raise no_such_resource()
+        if name in {".", ".."} or "%" in name:
+            wrong = "may not contain '%'" if "%" in name else f"may not be '{name}'"
+            raise bad_request(f'Name parameter invalid: "{name}": {wrong}')
+        return Target(kind, version, namespace, name, subresource, is_watch)
 
 
 class Call:
@@ -111,7 +206,6 @@ class Call:
         self._user_agent = request.headers.get("User-Agent", "")
         self._pretty = parameters.pretty(self._query)
         self._chance = chance
-        self._collection = registry.store.collection(target.kind.collection)
 
     async def answer(self) -> web.StreamResponse:
         """Answer it, or raise a StatusError."""
@@ -120,17 +214,18 @@ class Call:
             raise method_not_allowed()
         if method == "PATCH" and media_type(self._content_type) not in PATCH_TYPES:
             raise unsupported_patch_type()
-        is_watchable = method == "GET" and (target.is_watch or not target.name)
-        check_route(self._accept, STREAMED if is_watchable else AVAILABLE)
+        is_list = method == "GET" and (target.is_watch or not target.name)
+        check_route(self._accept, STREAMED if is_list else AVAILABLE)
         if target.version.deprecation:
             warn([target.version.deprecation])
-        if target.subresource == EVICTION:
+        if target.subresource == "eviction":
             return await self._evict()
-        if target.subresource == SCALE:
+        if target.subresource == "scale":
             return await self._scale()
+        if is_list:
+            return await self._list_or_watch()
         if method == "GET":
-            is_one = target.name and not target.is_watch
-            return await (self._get() if is_one else self._list_or_watch())
+            return await self._get()
         if method == "POST":
             return await self._create()
         if method == "PUT":
@@ -140,78 +235,95 @@ class Call:
         return await (self._delete() if target.name else self._delete_collection())
 
     async def _get(self) -> web.StreamResponse:
-        """Read one object."""
         form = self._form()
         await wait_until_visible(self._store, parameters.asked_version(self._query))
         target, kind = self._target, self._kind
-        entry = self._collection.get(target.namespace, target.name)
+        entry = self._store.collection(kind.collection).get(target.namespace, target.name)
         if entry is None:
             raise not_found(kind.group, kind.plural, target.name)
         return await self._document(form, self._renderer(form).document(entry))
 
     async def _list_or_watch(self) -> web.StreamResponse:
-        """Read a collection, or follow it."""
-        target = self._target
-        is_watch = target.is_watch or parameters.is_watch(self._query)
+        is_watch = self._target.is_watch or parameters.is_watch(self._query)
         form = self._form()
-        options = parameters.list_options(
-            self._query, self._kind, is_watch=is_watch, served=self._version.name
-        )
-        selection = self._selection(options)
-        if is_watch:
-            return await self._watch(options, selection)
-        found = await page(self._store, self._collection, selection, options)
-        return await self._listed(form, found)
+        if not is_watch:
+            return await self._listed(form, await self._selected())
+        options, selection = self._selection(is_watch=True)
+        form = chosen(self._accept, shapes=ALL_SHAPES, streams=True)
+        collection = self._store.collection(self._kind.collection)
+        renderer = self._renderer(form)
+        watch = Watch(self._store, collection, selection, options, renderer, self._chance)
+        await watch.begin()
+
+        async def write(response: web.StreamResponse) -> None:
+            await watch.run(response.write, METER.get())
+
+        return await respond_in_parts(self._request, headers_for(form), write)
+
+    def _selection(self, *, is_watch: bool) -> tuple[parameters.ListOptions, Selection]:
+        """The options of a LIST or WATCH, and which objects of the collection they select."""
+        target, served = self._target, self._version.name
+        options = parameters.list_options(self._query, self._kind, is_watch=is_watch, served=served)
+        labels, fields = options.label_selector, options.field_selector
+        return options, Selection(target.namespace, target.name, labels, fields)
+
+    async def _selected(self) -> Page:
+        options, selection = self._selection(is_watch=False)
+        collection = self._store.collection(self._kind.collection)
+        return await page(self._store, collection, selection, options)
 
     async def _create(self) -> web.StreamResponse:
-        """Add an object."""
-        form = self._form()
+        kind, namespace = self._kind, self._target.namespace
+        form = self._form(has_table=kind.review is None)
         check_media_type(self._content_type)
         data = await self._body()
         options = parameters.write_parameters(self._query, self._user_agent, "CreateOptions")
         obj = await self._sent(data, options.field_validation)
+        if kind.review is not None:
+            return await self._review(form, obj, options)
         write = self._write_options(options, data)
-        written = await self._registry.create(self._kind, self._target.namespace, obj, write)
-        return await self._written(form, written)
+        return await self._written(form, await self._registry.create(kind, namespace, obj, write))
+
+    async def _review(
+        self, form: Form, obj: Object, options: WriteParameters
+    ) -> web.StreamResponse:
+        kind, now = self._kind, rfc3339(self._registry.clock())
+        assert kind.review is not None, "it is one"
+        place(obj["metadata"], self._target.namespace)
+        for field in ("uid", "creationTimestamp"):
+            obj["metadata"].pop(field, None)
+        obj = Write(kind, self._version, options.field_manager, now, "", warn).created(obj)
+        if errors := kind.rules.validate(obj):
+            raise invalid(kind.group, "", "", errors)  # Kubernetes has lost the kind here
+        made = kind.review(obj, user_of(self._request), now)
+        made = canonical(self._version.schema, made)
+        entry = Entry(kind.collection, "", "", 0, "", {}, {}, encode(made))
+        return await self._document(form, self._renderer(form).document(entry), status=201)
 
     async def _replace(self) -> web.StreamResponse:
-        """Put a whole object in place of what is there."""
         form = self._form()
         data = await self._body()
         options = parameters.write_parameters(self._query, self._user_agent, "UpdateOptions")
         obj = await self._sent(data, options.field_validation)
-        target = self._target
+        kind, target, write = self._kind, self._target, self._write_options(options, data)
         check_identity(obj, target.namespace, target.name)
-        uid = obj["metadata"].get("uid", "")
-        if self._is_creation():
-            write = self._write_options(options, data)
-            written = await self._registry.create(self._kind, target.namespace, obj, write)
+        is_there = self._store.head(kind.collection, target.namespace, target.name) is not None
+        if kind.rules.is_created_by_update and not target.subresource and not is_there:
+            written = await self._registry.create(kind, target.namespace, obj, write)
             return await self._written(form, written)
+        uid = obj["metadata"].get("uid", "")
         attempts = chain((obj,), iter(lambda: self._decoded(data, options.field_validation), None))
-        write = self._write_options(options, data)
-        written = await self._registry.update(
-            self._kind, target.namespace, target.name, lambda _: next(attempts), write, uid=uid
-        )
-        return await self._written(form, written)
-
-    def _is_creation(self) -> bool:
-        """Whether a replacement is to create the object, since there is none."""
-        kind, target = self._kind, self._target
-        if not kind.rules.is_created_by_update or target.subresource:
-            return False
-        return self._store.head(kind.collection, target.namespace, target.name) is None
+        return await self._updated(form, write, lambda _: next(attempts), uid)
 
     async def _patch(self) -> web.StreamResponse:
-        """Change parts of an object."""
         patch_type = media_type(self._content_type)
         form = self._form()
         data = await self._body()
-        options = parameters.patch_options(
-            self._query, self._user_agent, is_apply=patch_type == APPLY_PATCH
-        )
+        is_apply = patch_type == APPLY_PATCH
+        options = parameters.patch_options(self._query, self._user_agent, is_apply=is_apply)
         kind, version, target = self._kind, self._version, self._target
         write = self._write_options(options, data)
-        if patch_type == APPLY_PATCH:
+        if is_apply:
             read_configuration = partial(applied, kind, version, data, options.field_validation)
             configuration, warnings = await compute(len(data), read_configuration)
             warn(warnings)
@@ -229,11 +341,9 @@ class Call:
             warn(patch.warnings)
             return new
 
-        written = await self._registry.update(kind, target.namespace, target.name, patched, write)
-        return await self._written(form, written)
+        return await self._updated(form, write, patched)
 
     async def _delete(self) -> web.StreamResponse:
-        """Delete one object."""
         form = self._form()
         options = await self._delete_options()
         target, kind = self._target, self._kind
@@ -246,13 +356,9 @@ class Call:
         return await self._document(form, encode(success(details=details)))
 
     async def _delete_collection(self) -> web.StreamResponse:
-        """Delete all objects that are selected."""
         form = self._form()
         options = await self._delete_options()
-        selected = parameters.list_options(
-            self._query, self._kind, is_watch=False, served=self._version.name
-        )
-        found = await page(self._store, self._collection, self._selection(selected), selected)
+        found = await self._selected()
         kind = self._kind
         for index, entry in enumerate(found.entries):
             if index % DELETED_AT_ONCE == 0:
@@ -264,7 +370,6 @@ class Call:
         return await self._listed(form, found)
 
     async def _evict(self) -> web.StreamResponse:
-        """Delete a pod if the budgets of its namespace allow it."""
         form = self._form(has_table=False)
         check_media_type(self._content_type)
         data = await self._body()
@@ -275,8 +380,7 @@ class Call:
             api_version = "policy/v1"
         expected = Expected("Eviction", api_version, EVICTIONS[api_version])
         read_eviction = partial(decode, expected, parsed, options.field_validation, data)
-        eviction, warnings = await compute(len(data), read_eviction)
-        warn(warnings)
+        eviction = await compute(len(data), read_eviction)
         target = self._target
         place(eviction["metadata"], target.namespace)
         asked, wanted = list(self._query.get("dryRun", ())), eviction.get("deleteOptions") or {}
@@ -290,24 +394,23 @@ class Call:
         return await self._document(form, encode(status), status=201)
 
     async def _scale(self) -> web.StreamResponse:
-        """Read how many pods a controller wants, or change it."""
         form = self._form(has_table=False)
-        target, kind = self._target, self._kind
-        if self._request.method == "GET":
+        target, kind, method = self._target, self._kind, self._request.method
+        if method == "GET":
             obj = self._registry.get(kind, target.namespace, target.name)
             return await self._document(form, encode(scale_of(kind, obj)))
         patch_type = media_type(self._content_type)
-        is_patch = self._request.method == "PATCH"
-        if is_patch and patch_type == APPLY_PATCH:
+        if method == "PATCH" and patch_type == APPLY_PATCH:
             raise unsupported_patch_type()
         data = await self._body()
-        if is_patch:
+        if method == "PATCH":
             options = parameters.patch_options(self._query, self._user_agent, is_apply=False)
             validation = options.field_validation
             change = Patch(SCALE_KIND, SCALE_KIND.storage, patch_type, data, validation).change
         else:
             options = parameters.write_parameters(self._query, self._user_agent, "UpdateOptions")
-            sent = self._decoded_as(SCALE_KIND, SCALE_KIND.storage, data, options.field_validation)
+            expected = expected_of(SCALE_KIND, SCALE_KIND.storage)
+            sent = self._decoded(data, options.field_validation, expected)
 
             def change(live: Object) -> Object:  # noqa: ARG001 - as of a patch
                 return sent
@@ -318,7 +421,7 @@ class Call:
         return await self._document(form, encode(scale_of(kind, written.obj)))
 
     async def _listed(self, form: Form, found: Page) -> web.StreamResponse:
-        """Answer with many objects."""
+        """Respond with many objects."""
         chunks = self._renderer(form).list_chunks(found.entries, found.metadata)
         size = sum(len(entry.data) for entry in found.entries[:STREAMED_ITEMS])
         if len(found.entries) < STREAMED_ITEMS and size < STREAMED_BYTES:
@@ -331,39 +434,12 @@ class Call:
             chunks = chain(chunks, (b"\n",))
         return await stream(self._request, form, chunks)
 
-    async def _watch(self, options: ListOptions, selection: Selection) -> web.StreamResponse:
-        form = self._form(streams=True)
-        watch = Watch(
-            self._store,
-            self._collection,
-            selection,
-            options,
-            self._renderer(form),
-            self._chance,
-        )
-        await watch.begin()
-
-        async def write(response: web.StreamResponse) -> None:
-            await watch.run(response.write, METER.get())
-
-        return await respond_in_parts(self._request, headers_for(form), write)
-
-    def _form(self, *, has_table: bool = True, streams: bool = False) -> Form:
-        shapes = ALL_SHAPES if has_table else WITHOUT_TABLE
-        return chosen(self._accept, shapes=shapes, streams=streams)
+    def _form(self, *, has_table: bool = True) -> Form:
+        return chosen(self._accept, shapes=ALL_SHAPES if has_table else WITHOUT_TABLE)
 
     def _renderer(self, form: Form) -> Renderer:
         include = self._query.get("includeObject", ("",))[0]
         return Renderer(self._kind, self._version, form, include, self._registry.clock())
-
-    def _selection(self, options: ListOptions) -> Selection:
-        """Which objects of the collection the request selects."""
-        return Selection(
-            self._target.namespace,
-            self._target.name,
-            options.label_selector,
-            options.field_selector,
-        )
 
     async def _body(self) -> bytes:
         """The request's body; StatusError 413, or 400 for one that is not encoded as it says."""
@@ -386,34 +462,23 @@ class Call:
         return data
 
     async def _parsed(self, data: bytes, kind_name: str, schema_for: SchemaFor) -> Parsed:
-        """The request's body, parsed."""
-        return await compute(
-            len(data), partial(parse, self._content_type, data, kind_name, schema_for)
-        )
+        read = partial(parse, self._content_type, data, kind_name, schema_for)
+        return await compute(len(data), read)
 
     async def _sent(self, data: bytes, validation: str) -> Object:
         """The object in the request's body."""
         return await compute(len(data), partial(self._decoded, data, validation))
 
-    def _decoded(self, data: bytes, validation: str) -> Object:
-        return self._decoded_as(self._kind, self._version, data, validation)
-
-    def _decoded_as(self, kind: Kind, version: Version, data: bytes, validation: str) -> Object:
-        expected = expected_of(kind, version)
+    def _decoded(self, data: bytes, validation: str, expected: Expected | None = None) -> Object:
+        expected = expected or expected_of(self._kind, self._version)
         schemas = versions(expected.kind, {expected.api_version: expected.schema})
         parsed = parse(self._content_type, data, expected.kind, schemas)
-        obj, warnings = decode(expected, parsed, validation, data)
-        warn(warnings)
-        return obj
+        return decode(expected, parsed, validation, data)
 
     def _write_options(self, options: WriteParameters, data: bytes) -> WriteOptions:
+        manager, subresource = options.field_manager, self._target.subresource
         return WriteOptions(
-            options.field_manager,
-            options.is_dry_run,
-            self._version,
-            self._target.subresource,
-            len(data),
-            warn,
+            manager, options.is_dry_run, self._version, subresource, len(data), warn
         )
 
     async def _delete_options(self) -> DeleteOptions:
@@ -421,27 +486,32 @@ class Call:
         data = await self._body()
         raw = None
         if data:
-            schemas = any_version(OPTIONS_KIND, DELETE_OPTIONS)
-            parsed = await self._parsed(data, OPTIONS_KIND, schemas)
+            parsed = await self._parsed(data, OPTIONS_KIND, _delete_options_schema)
             # An empty body counts as one: then the parameters are ignored.
             raw = {} if parsed.raw is None else parsed.raw
         return parameters.delete_options(self._query, raw, self._user_agent)
 
-    async def _written(
-        self, form: Form, written: Written, status: int | None = None
+    async def _updated(
+        self, form: Form, write: WriteOptions, change: Callable[[Object], Object], uid: str = ""
     ) -> web.Response:
-        """Answer with the written object."""
-        body = self._renderer(form).document(stored(self._kind, written.obj))
-        if status is None:
-            status = 201 if written.is_created else 200
-        return await self._document(form, body, status=status)
+        """Respond with the object that a change makes."""
+        kind, namespace, name = self._kind, self._target.namespace, self._target.name
+        written = await self._registry.update(kind, namespace, name, change, write, uid=uid)
+        return await self._written(form, written)
+
+    async def _written(self, form: Form, written: Written, status: int = 200) -> web.Response:
+        """Respond with the written object; after a dry run it may have any version."""
+        kind, obj = self._kind, written.obj
+        text = obj["metadata"].get("resourceVersion", "")
+        resource_version = int(text) if is_version(text) else 0
+        entry = entry_of(kind.collection, obj, selectable(kind, obj), resource_version)
+        body = self._renderer(form).document(entry)
+        return await self._document(form, body, status=201 if written.is_created else status)
 
     async def _document(self, form: Form, body: bytes, *, status: int = 200) -> web.Response:
         return await document(self._request, form, body, status=status, pretty=self._pretty)
 
 
-def stored(kind: Kind, obj: Object) -> Entry:
-    """A written object as the store keeps it; after a dry run it may have any version."""
-    text = obj["metadata"].get("resourceVersion", "")
-    resource_version = int(text) if is_version(text) else 0
-    return entry_of(kind.collection, obj, selectable(kind, obj), resource_version)
+def _delete_options_schema(_api_version: str, kind: str) -> Struct | None:
+    """The struct of DeleteOptions, which all groups and versions share."""
+    return DELETE_OPTIONS if kind in {"", OPTIONS_KIND} else None

@@ -19,6 +19,7 @@ from apfproxy.objects.types import Object
 if TYPE_CHECKING:
     from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.field_errors import FieldError
+    from apfproxy.request.attributes import User
 
 Change = Callable[[Object], None]
 """Changes an object in place."""
@@ -27,6 +28,9 @@ ChangeFromOld = Callable[[Object, Object], None]
 Check = Callable[[Object], "list[FieldError]"]
 CheckFromOld = Callable[[Object, Object], "list[FieldError]"]
 """Judges the new object, the first argument, by what the old one has."""
+
+Review = Callable[[Object, "User", str], Object]
+"""Makes the response to a review that a user creates; the last argument is now, as text."""
 
 Path = tuple[str, ...]
 """Of a field, from the object's root: `("spec",)`."""
@@ -175,6 +179,7 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
             objects of their own.
         scale_selector: The selector of an object's pods as the subresource `scale` tells it; None
             for no such subresource.
+        review: Makes the response of a kind that is only created, never stored; None for others.
     """
 
     group: str
@@ -195,6 +200,7 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
     storage_hash: str = ""
     stored_as: Kind | None = None
     scale_selector: Callable[[Object], str] | None = None
+    review: Review | None = None
 
     def __repr__(self) -> str:
         return f"<Kind {self.name}.{self.group}>"
@@ -218,6 +224,11 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
     def collection(self) -> str:
         """The name of the collection that its objects are in."""
         return (self.stored_as or self).resource
+
+    @property
+    def has_collection(self) -> bool:
+        """Whether its objects are stored, and are its own."""
+        return self.stored_as is None and self.review is None
 
     @cached_property
     def storage(self) -> Version:

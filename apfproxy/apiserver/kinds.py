@@ -14,6 +14,7 @@ from apfproxy.apiserver.events import EVENT_OF_CORE, EVENT_OF_EVENTS
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
+from apfproxy.apiserver.reviews import REVIEWS
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.kind import Kind
@@ -31,6 +32,7 @@ KINDS: tuple[Kind, ...] = (
     EVENT_OF_CORE,
     *CONTROLLERS,
     EVENT_OF_EVENTS,
+    *REVIEWS,
     POD_DISRUPTION_BUDGET,
     LEASE,
     RESOURCE_SLICE,

@@ -146,7 +146,7 @@ class Registry:
         self, kinds: Iterable[Kind], store: Store, clock: Callable[[], float], chance: random.Random
     ) -> None:
         self.kinds = tuple(kinds)
-        self.stored_kinds = tuple(kind for kind in self.kinds if kind.stored_as is None)
+        self.stored_kinds = tuple(kind for kind in self.kinds if kind.has_collection)
         self.store = store
         self.clock = clock
         self._chance = chance

@@ -255,7 +255,7 @@ class ApiServerProcess:
         assert store is not None, "scrapes come after the start"
         resources = []
         for kind in KINDS:
-            if kind.stored_as is not None:
+            if not kind.has_collection:
                 continue
             found = store.collection(kind.collection)
             resources.append(ResourceState(kind.group, kind.plural, found.count(), found.watchers))

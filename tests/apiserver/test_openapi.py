@@ -484,7 +484,7 @@ def test_every_kind_has_one_definition() -> None:
         (kind.group, version.name, f"{kind.name}{suffix}")
         for kind in KINDS
         for version in kind.versions
-        for suffix in ("", "List")
+        for suffix in ("", "List")[: 1 if kind.review else 2]
     }
     assert set() == expected - set(named)
     assert len(set(named)) == len(named)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 BUDGETS_V1 = 21
 """From this minor version on budgets of policy/v1 are described; before, of a version long gone."""
+WHOAMI = 28
+"""From this minor version on `auth whoami` asks version 1."""
 WAIT_JSONPATH = 23
 """From this minor version on `wait` takes jsonpath."""
 
@@ -305,6 +307,25 @@ def test_what_is_not_there(targets: Targets, tmp_path: Path) -> None:
         assert "" == kubectl("get", "pod", "none", "--ignore-not-found")
 
     targets.play(scenario, tmp_path)
+
+
+def test_auth(targets: Targets, tmp_path: Path) -> None:
+    """Everybody may do everything, and is who the request says, in however many groups."""
+
+    def scenario(kubectl: Kubectl) -> None:
+        assert "yes\n" == kubectl("auth", "can-i", "delete", "pods", "-n", "kube-system")
+        assert ["*.*", "[]", "[]", "[*]"] in rows(kubectl("auth", "can-i", "--list"))
+        if kubectl.minor >= WHOAMI:
+            assert ["Username", "system:anonymous"] in rows(kubectl("auth", "whoami"))
+
+    targets.play(scenario, tmp_path)
+    direct = targets.clients(tmp_path)[0]
+    if direct.minor >= WHOAMI:
+        groups = [f"g{number}" for number in range(200)]
+        flags = ["--as=ann", "--as-uid=7", *(f"--as-group={group}" for group in groups)]
+        assert {"username": "ann", "uid": "7", "groups": [*groups, "system:authenticated"]} == (
+            direct.json("auth", "whoami", *flags)["status"]["userInfo"]
+        )
 
 
 def test_watch(targets: Targets, tmp_path: Path) -> None:

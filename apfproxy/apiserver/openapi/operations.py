@@ -252,7 +252,8 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
         for served in kind.versions:
             listed = list_struct(served.schema)
             describe(served.schema, kind.group, served.name, kind.name)
-            describe(listed, kind.group, served.name, f"{kind.name}List")
+            if not kind.review:
+                describe(listed, kind.group, served.name, f"{kind.name}List")
             found.operations.extend(_operations_of(kind, served, listed))
             if kind.resource == "pods":
                 describe(EVICTION, "policy", "v1", "Eviction")
@@ -285,6 +286,7 @@ def _operations_of(kind: Kind, version: Version, listed: Struct) -> Iterator[Ope
             subresource not in subresources
             or (start == "plural" and not kind.is_namespaced)
             or (action == "deletecollection" and action not in verbs_of(kind))
+            or (kind.review and action != "post")
         ):
             continue
         of = {"group": kind.group, "version": version.name, **subresources[subresource]}

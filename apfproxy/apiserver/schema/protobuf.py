@@ -192,12 +192,17 @@ def _part_of(field: Field) -> Part:
     is_list = isinstance(kind, List)
     item = kind.item if isinstance(kind, List) else kind
     if isinstance(kind, Map):
-        entry, reader = _own(name, key=Scalar.STRING, value=kind.value), _reader_of(kind.value)
+        # A map has no lists there, but messages with one.
+        has_lists = isinstance(kind.value, List)
+        inner = _own("Values", items=kind.value) if has_lists else kind.value
+        entry, reader = _own(name, key=Scalar.STRING, value=inner), _reader_of(inner)
         empty: Any = 0 if kind.value in NUMBERS else b""
 
         def put(obj: Object, content: Any) -> None:  # noqa: ANN401  bytes
             found = _message(entry, content)
-            value = found["value"] if "value" in found else reader(empty)
+            value: Any = found["value"] if "value" in found else reader(empty)
+            if has_lists:
+                value = value.get("items", [])
             obj.setdefault(name, {})[found.get("key", "")] = value
 
     elif isinstance(kind, Struct):

@@ -68,10 +68,10 @@ def field_of(own: int, kind: Type, value: Any) -> bytes:  # noqa: ANN401  any JS
     if isinstance(kind, List):
         return b"".join(field_of(own, kind.item, each) for each in value)
     if isinstance(kind, Map):
-        return b"".join(
-            block(own, block(1, key.encode()) + field_of(2, kind.value, each))
-            for key, each in value.items()
-        )
+        values = {key: field_of(2, kind.value, each) for key, each in value.items()}
+        if isinstance(kind.value, List):
+            values = {key: block(2, field_of(1, kind.value, each)) for key, each in value.items()}
+        return b"".join(block(own, block(1, key.encode()) + each) for key, each in values.items())
     if isinstance(kind, Struct):
         return block(own, message(kind, value))
     if kind in {Scalar.BOOLEAN, Scalar.INT32, Scalar.INT64}:

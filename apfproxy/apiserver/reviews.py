@@ -1,0 +1,275 @@
+"""Reviews: who sends a request, and what somebody may do; created only, and never stored.
+
+The server authenticates nobody and allows everything, so a user is who the request says: by the
+fields of a front proxy, and before those by the fields of impersonation.
+
+Source: Kubernetes 1.36, `api/{authentication,authorization}/v1/generated.proto`,
+`pkg/registry/{authentication,authorization}`, `pkg/apis/authorization/validation`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver.errors import bad_request
+from apfproxy.apiserver.kind import Kind, Rules, Version, all_right
+from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.shared_structs import META, SHARED
+from apfproxy.apiserver.selectors import validate_expression
+from apfproxy.authn.impersonation import effective
+from apfproxy.http.credential_fields import (
+    CredentialRules,
+    CredentialsError,
+    UnverifiedRules,
+    is_impersonation,
+    read_credentials,
+)
+from apfproxy.objects.field_errors import FieldError, invalid, required
+from apfproxy.request.attributes import ANONYMOUS, User, authenticated
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from apfproxy.apiserver.kind import Check, Review
+    from apfproxy.apiserver.schema.types import Struct
+    from apfproxy.objects.types import Object
+
+FRONT_PROXY = CredentialRules.of(
+    ("X-Remote-User",),
+    ("X-Remote-Uid",),
+    ("X-Remote-Group",),
+    ("X-Remote-Extra-",),
+    key_header="",
+    reads_basic=False,
+    unverified=UnverifiedRules(),
+)
+
+AUTHENTICATION = structs(
+    "io.k8s.api.authentication.v1",
+    """
+SelfSubjectReview +typed: Asks who sends the request.
+  1 metadata  ObjectMeta               Name, labels and the like.
+  2 status    SelfSubjectReviewStatus  Who sends the request.
+SelfSubjectReviewStatus: Who sends a request.
+  1 userInfo  UserInfo  The user, impersonated or not.
+TokenReview +typed: Asks whose token it is.
+  1 metadata  ObjectMeta                 Name, labels and the like.
+  2 spec      TokenReviewSpec +required  The token.
+  3 status    TokenReviewStatus          Whose it is.
+TokenReviewSpec: A token.
+  1 token      string    The bearer token.
+  2 audiences  []string  Servers that the token is to be for.
+TokenReviewStatus: Whose token it is.
+  1 authenticated  bool      Whether somebody is known by it.
+  2 user           UserInfo  Who that is.
+  4 audiences      []string  Servers of the request that the token is for.
+  3 error          string    Why the token could not be checked.
+UserInfo: A user.
+  1 username  string    The name, unique among all users.
+  2 uid       string    Tells users of one name apart over time.
+  3 groups    []string  Groups that the user is in.
+  4 extra     map[string][]string  Whatever else is known of the user.
+""",
+    SHARED,
+)
+
+REQUIREMENT = structs(
+    META,
+    """
+FieldSelectorRequirement: A condition on one field.
+  1 key       string +required  Path of the field.
+  2 operator  string +required  In, NotIn, Exists or DoesNotExist.
+  3 values    []string          What In and NotIn compare with; empty for the others.
+""",
+)
+
+AUTHORIZATION = structs(
+    "io.k8s.api.authorization.v1",
+    """
+SelfSubjectAccessReview +typed: Asks whether the sender of the request may do something.
+  1 metadata  ObjectMeta  Name, labels and the like.
+  2 spec      SelfSubjectAccessReviewSpec +required  The action.
+  3 status    SubjectAccessReviewStatus  Whether it is allowed.
+SelfSubjectAccessReviewSpec: An action, on a resource or on a path.
+  1 resourceAttributes     *ResourceAttributes     An action on a resource.
+  2 nonResourceAttributes  *NonResourceAttributes  An action on a path.
+SubjectAccessReview +typed: Asks whether a user may do something.
+  1 metadata  ObjectMeta  Name, labels and the like.
+  2 spec      SubjectAccessReviewSpec +required  User and action.
+  3 status    SubjectAccessReviewStatus  Whether it is allowed.
+LocalSubjectAccessReview +typed: Asks whether a user may do something in a namespace.
+  1 metadata  ObjectMeta  Name, labels and the like.
+  2 spec      SubjectAccessReviewSpec +required  User and action.
+  3 status    SubjectAccessReviewStatus  Whether it is allowed.
+SubjectAccessReviewSpec: A user and an action, on a resource or on a path.
+  1 resourceAttributes     *ResourceAttributes     An action on a resource.
+  2 nonResourceAttributes  *NonResourceAttributes  An action on a path.
+  3 user    string    Name of the user.
+  4 groups  []string  Groups of the user.
+  5 extra   map[string][]string  Whatever else is known of the user.
+  6 uid     string    Tells users of one name apart over time.
+SubjectAccessReviewStatus: Whether an action is allowed.
+  1 allowed          bool +required  Whether it is allowed.
+  4 denied           bool            Whether it is denied, and no other rule can allow it.
+  2 reason           string          Why.
+  3 evaluationError  string          What went wrong, if anything.
+ResourceAttributes: An action on a resource.
+  1 namespace      string  Of the resource; empty for none, or for all.
+  2 verb           string  What is done, or * for anything.
+  3 group          string  API group, or * for all.
+  4 version        string  API version, or * for all.
+  5 resource       string  Plural of the resource, or * for all.
+  6 subresource    string  Subresource, empty for none.
+  7 name           string  Name of the object, empty for all.
+  8 fieldSelector  *FieldSelectorAttributes  Objects by their fields.
+  9 labelSelector  *LabelSelectorAttributes  Objects by their labels.
+NonResourceAttributes: An action on a path.
+  1 path  string  Path of the URL.
+  2 verb  string  HTTP method in lower case.
+FieldSelectorAttributes: Objects by their fields, in one of two forms.
+  1 rawSelector   string  As a parameter of a query.
+  2 requirements  []FieldSelectorRequirement  All have to hold.
+LabelSelectorAttributes: Objects by their labels, in one of two forms.
+  1 rawSelector   string                      As a parameter of a query.
+  2 requirements  []LabelSelectorRequirement  All have to hold.
+SelfSubjectRulesReview +typed: Asks what the sender of the request may do in a namespace.
+  1 metadata  ObjectMeta  Name, labels and the like.
+  2 spec      SelfSubjectRulesReviewSpec +required  The namespace.
+  3 status    SubjectRulesReviewStatus  Everything that is allowed.
+SelfSubjectRulesReviewSpec: A namespace.
+  1 namespace  string  Name of the namespace, which is required.
+SubjectRulesReviewStatus: Everything that a user may do.
+  1 resourceRules     []ResourceRule +required     Actions on resources.
+  2 nonResourceRules  []NonResourceRule +required  Actions on paths.
+  3 incomplete        bool +required               Whether there may be more.
+  4 evaluationError   string                       What went wrong, if anything.
+ResourceRule: Actions on resources.
+  1 verbs          []string +required  What may be done, * for anything.
+  2 apiGroups      []string            API groups, * for all.
+  3 resources      []string            Resources, * for all.
+  4 resourceNames  []string            Names of objects; empty for all.
+NonResourceRule: Actions on paths.
+  1 verbs            []string +required  HTTP methods in lower case, * for all.
+  2 nonResourceURLs  []string            Paths, * for all.
+""",
+    SHARED,
+    REQUIREMENT,
+)
+
+
+def user_of(request: web.Request) -> User:
+    """The user that a request names; StatusError 400 if its fields contradict each other."""
+    fields = [(name.lower(), value) for name, value in request.raw_headers]
+    claims = [field for field in fields if FRONT_PROXY.is_claim(field[0])]
+    impersonations = [field for field in fields if is_impersonation(field[0])]
+    try:
+        found = read_credentials(FRONT_PROXY, claims, [], impersonations)
+    except CredentialsError as error:
+        raise bad_request(str(error)) from error
+    if found.impersonated is not None:
+        return effective(found.impersonated)
+    return ANONYMOUS if found.claimed is None else authenticated(found.claimed)
+
+
+def _who(_obj: Object, user: User, now: str) -> Object:
+    info: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
+    info["extra"] = {key: list(values) for key, values in user.extra}
+    return {"metadata": {"creationTimestamp": now}, "status": {"userInfo": info}}
+
+
+def _whose_token(obj: Object, _user: User, _now: str) -> Object:
+    if not obj["spec"].get("token"):
+        raise bad_request("token is required for TokenReview in authentication")
+    return {**obj, "status": {}}  # of a user whom nobody knows
+
+
+def _is_allowed(obj: Object, _user: User, _now: str) -> Object:
+    return {**obj, "status": {"allowed": True}}
+
+
+def _what_is_allowed(obj: Object, _user: User, _now: str) -> Object:
+    if not obj["spec"].get("namespace"):
+        raise bad_request("no namespace on request")
+    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    everywhere = {"verbs": ["*"], "nonResourceURLs": ["*"]}
+    return {"status": {"resourceRules": [everything], "nonResourceRules": [everywhere]}}
+
+
+def _check_selector(attributes: Object, name: str) -> list[FieldError]:
+    """Find the errors in a selector of a resource's attributes."""
+    path = f"spec.resourceAttributes.{name}"
+    if (selector := attributes.get(name)) is None:
+        return []
+    raw, requirements = selector.get("rawSelector", ""), selector.get("requirements") or ()
+    errors = []
+    if raw and requirements:
+        detail = "may not specified at the same time as requirements"
+        errors.append(invalid(f"{path}.rawSelector", raw, detail))
+    if not raw and not requirements:
+        detail = f"when {path} is specified, requirements or rawSelector is required"
+        errors.append(required(f"{path}.requirements", detail))
+    for index, requirement in enumerate(requirements):
+        at = f"{path}.requirements[{index}]"
+        wrong = validate_expression(requirement, at)
+        if name == "fieldSelector":
+            if not requirement["key"]:
+                errors.append(required(f"{at}.key", "must be specified"))
+            wrong = [error for error in wrong if error.field == f"{at}.values"]
+        # Kubernetes to come may know more operators.
+        errors += [error for error in wrong if error.field != f"{at}.operator"]
+    return errors
+
+
+def _check_access(obj: Object) -> list[FieldError]:
+    """Find the errors in any of the access reviews."""
+    spec, metadata, errors = obj["spec"], {**obj["metadata"]}, []
+    is_self, is_local = obj["kind"].startswith("Self"), obj["kind"].startswith("Local")
+    attributes, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if path is not None:
+        path = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}  # as Go has them
+    if attributes is not None and path is not None:
+        detail = "cannot be specified in combination with resourceAttributes"
+        errors.append(invalid("spec.nonResourceAttributes", path, detail))
+    if attributes is None and path is None:
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors.append(invalid("spec.resourceAttributes", None, detail))
+    if not is_self and not spec.get("user") and not spec.get("groups"):
+        errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
+    for name in ("fieldSelector", "labelSelector"):
+        errors += _check_selector(attributes or {}, name)
+    namespace = metadata.pop("namespace", "") if is_local else ""
+    metadata.pop("managedFields", None)
+    if metadata:
+        detail = "must be empty except for namespace" if is_local else "must be empty"
+        errors.append(invalid("metadata", obj["metadata"], detail))
+    own = (attributes or {}).get("namespace", "")
+    if is_local and attributes is not None and own != namespace:
+        wrong = invalid("spec.resourceAttributes.namespace", own, "must match metadata.namespace")
+        errors.append(wrong)
+    if is_local and path is not None:
+        detail = "disallowed on this kind of request"
+        errors.append(invalid("spec.nonResourceAttributes", path, detail))
+    return errors
+
+
+def _kind(group: dict[str, Struct], name: str, review: Review, check: Check = all_right) -> Kind:
+    struct = group[name]
+    return Kind(
+        group=f"{struct.package.split('.')[-2]}.k8s.io",
+        name=name,
+        versions=(Version("v1", struct),),
+        rules=Rules(validate=check, reset_fields=()),
+        is_namespaced=name.startswith("Local"),
+        has_status=False,
+        review=review,
+    )
+
+
+REVIEWS = (
+    _kind(AUTHENTICATION, "SelfSubjectReview", _who),
+    _kind(AUTHENTICATION, "TokenReview", _whose_token),
+    _kind(AUTHORIZATION, "LocalSubjectAccessReview", _is_allowed, _check_access),
+    _kind(AUTHORIZATION, "SelfSubjectAccessReview", _is_allowed, _check_access),
+    _kind(AUTHORIZATION, "SelfSubjectRulesReview", _what_is_allowed),
+    _kind(AUTHORIZATION, "SubjectAccessReview", _is_allowed, _check_access),
+)
