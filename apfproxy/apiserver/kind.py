@@ -54,7 +54,6 @@ class Version(msgspec.Struct, frozen=True):
     """One version of a kind.
 
     Attributes:
-        name: Such as `v1beta3`.
         schema: Structure of the whole object, `apiVersion`, `kind` and `metadata` included.
         set_defaults: Gives absent fields of this version's form their values.
         to_storage: From this version's form to the storage version's; may return its argument,
@@ -83,8 +82,6 @@ class Rules(msgspec.Struct, frozen=True):
         prepare_update: Resets what an update may not change; counts `generation` up if due.
         validate: All errors of an object to be created, metadata included.
         validate_update: All errors of a new object that replaces an old one.
-        prepare_status: As `prepare_update`, for the status subresource.
-        validate_status: As `validate_update`, for the status subresource.
         prepare_finalize: As `prepare_update`, for the finalize subresource; None for no such one.
         grace_s: Seconds that a deleted object gets to end; the second argument is what the client
             asked for, if it did.
@@ -157,10 +154,7 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     Attributes:
         group: API group; "" for core.
-        name: Such as `FlowSchema`.
         versions: The storage version first; it is also the preferred one.
-        rules: What happens to its objects.
-        columns: Of a Table.
         row: Gives all cells of an object's row, in place of the columns; the second argument is
             now, in seconds since 1970.
         row_conditions: What is to be known of an object's row as a whole, as Tables have it.
@@ -169,9 +163,6 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
             `metadata.namespace` apart.
         selectable_values: Gives the values of these fields, and of those that other kinds of the
             same objects name; None for what is at the paths.
-        is_namespaced: Whether its objects belong to a namespace.
-        short_names: For kubectl.
-        categories: For kubectl, such as `all`.
         has_status: Whether there is a status subresource.
         answers_deleted: Whether DELETE answers with the object and not with a Status.
         storage_hash: `storageVersionHash` in discovery.
@@ -207,12 +198,10 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def singular(self) -> str:
-        """For kubectl."""
         return self.name.lower()
 
     @cached_property
     def plural(self) -> str:
-        """Resource name, such as `flowschemas`."""
         return f"{self.singular}s"
 
     @cached_property

@@ -6,7 +6,6 @@ Sources: Kubernetes API reference, "Common Definitions"; Kubernetes API conventi
 from __future__ import annotations
 
 from apfproxy.apiserver.schema.language import structs
-from apfproxy.apiserver.schema.types import Field, List, ListType, Struct
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
@@ -74,37 +73,6 @@ Preconditions: What must be true of an object for an operation to take place.
   2 resourceVersion  *string  The resource version that it must have.
 """,
 )
-OBJECT_META, CONDITION, LABEL_SELECTOR = (
-    SHARED[name] for name in ("ObjectMeta", "Condition", "LabelSelector")
-)
-DELETE_OPTIONS = SHARED["DeleteOptions"]
+OBJECT_META, DELETE_OPTIONS = SHARED["ObjectMeta"], SHARED["DeleteOptions"]
 TYPE_META = DELETE_OPTIONS.fields[:2]
 """`kind` and `apiVersion`."""
-CONDITIONS = List(CONDITION, ListType.MAP, list_keys=("type",), merge_key="type", is_merged=True)
-"""Conditions as most kinds have them."""
-
-
-def struct(name: str, description: str, *fields: Field, is_atomic: bool = False) -> Struct:
-    """A struct of the group."""
-    return Struct(name, fields, META, description, is_atomic)
-
-
-def object_struct(
-    name: str,
-    package: str,
-    spec: Struct,
-    status: Struct | None,
-    description: str,
-    *,
-    is_required: bool = False,
-) -> Struct:
-    """The struct of a kind's objects, with the usual parts, of which the spec may be required."""
-    fields = [
-        *TYPE_META,
-        Field("metadata", OBJECT_META, "Name, labels and the like.", number=1),
-        Field("spec", spec, f"Desired state of the {name}.", is_required=is_required, number=2),
-    ]
-    if status is not None:
-        text = f"Observed state of the {name}, as controllers report it."
-        fields.append(Field("status", status, text, number=3))
-    return Struct(name, tuple(fields), package, description)

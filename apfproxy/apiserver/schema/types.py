@@ -52,12 +52,7 @@ class ListType(enum.StrEnum):
 
 
 class Map(msgspec.Struct, frozen=True):
-    """A JSON object with any keys.
-
-    Attributes:
-        value: The type of all values.
-        is_atomic: Whether server-side apply owns it as one.
-    """
+    """A JSON object with any keys; server-side apply owns an atomic one as one."""
 
     value: Type
     is_atomic: bool = False
@@ -85,12 +80,7 @@ class List(msgspec.Struct, frozen=True):
 
 
 class Union(msgspec.Struct, frozen=True):
-    """Fields of a struct of which only one has a value.
-
-    Attributes:
-        fields: Their names.
-        discriminator: The field that says which of them has it; "" for none.
-    """
+    """Fields of a struct of which only one has a value, as the discriminator, if any, says."""
 
     fields: tuple[str, ...]
     discriminator: str = ""
@@ -98,11 +88,9 @@ class Union(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class Struct:
-    """A JSON object with named fields.
+    """A JSON object with named fields, in the order of writing.
 
     Attributes:
-        name: As in Go and OpenAPI, such as `FlowSchemaSpec`.
-        fields: In the order of writing.
         package: Go package as OpenAPI names it, such as `io.k8s.api.flowcontrol.v1`.
         description: For `kubectl explain`.
         is_atomic: Whether server-side apply owns it as one.
@@ -136,8 +124,6 @@ class Field(msgspec.Struct, frozen=True):
 
     Attributes:
         name: In JSON.
-        type: Of its value.
-        description: For `kubectl explain`; a sentence or two of our own.
         is_pointer: Whether Go has a pointer there: an absent value differs from a zero one.
             (Maps and lists are absent when empty, in any case.)
         is_always_written: Whether Go writes it although it is empty (no `omitempty`): null for a
