@@ -119,7 +119,9 @@ async def test_new_objects_have_no_version() -> None:
     for version in ("0", "x"):
         await scene.create(FLOW_SCHEMA, flow_schema(f"f{version}", resourceVersion=version))
 
-    assert (500, "", 422) == (versioned.code, versioned.reason, invalid.code)
+    text = "resourceVersion should not be set on objects to be created"
+    assert (500, "", text) == (versioned.code, versioned.reason, versioned.message)
+    assert 422 == invalid.code
     assert ["f0", "fx"] == scene.names(FLOW_SCHEMA)
 
 

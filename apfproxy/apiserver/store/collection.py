@@ -209,16 +209,16 @@ class Watcher:
 
     def read(self, limit: int) -> list[Change]:
         """Changes that were not read yet, oldest first; TooOldError if the window is beyond."""
-        if self._next == self._window.end:
-            return []
-        try:
-            changes = self._window.read(self._next, limit)
-        except TooOldError as error:
-            raise TooOldError(self._known, error.floor) from None
-        self._next += len(changes)
-        # One that began at a resource version yet to come skips what is before it.
-        if changes and changes[0].resource_version <= self._known:
-            changes = [c for c in changes if c.resource_version > self._known]
+        changes: list[Change] = []
+        while not changes and self._next < self._window.end:
+            try:
+                changes = self._window.read(self._next, limit)
+            except TooOldError as error:
+                raise TooOldError(self._known, error.floor) from None
+            self._next += len(changes)
+            # One that began at a resource version yet to come skips what is before it.
+            if changes[0].resource_version <= self._known:
+                changes = [c for c in changes if c.resource_version > self._known]
         if changes:
             self._known = changes[-1].resource_version
         return changes

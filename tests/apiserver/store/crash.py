@@ -14,7 +14,6 @@ import json
 import random
 import sys
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,8 @@ from tests.forking import fork_for_each_line, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from apfproxy.apiserver.store.entries import Entry
 
 WINDOW = 800
 """Changes that the store keeps: more than one writer makes, fewer than all, so that it prunes."""
@@ -35,13 +36,7 @@ MOST_WRITES = 60
 
 @dataclass(frozen=True)
 class Write:
-    """A write that was answered, or that a watch tells of.
-
-    Attributes:
-        resource_version: What it got.
-        key: Of the object.
-        value: What the object says then; None for a deletion.
-    """
+    """A write that was answered, or that a watch tells of; the value is None for a deletion."""
 
     resource_version: int
     key: str
@@ -50,12 +45,7 @@ class Write:
 
 @dataclass
 class State:
-    """A store as its readers see it.
-
-    Attributes:
-        resource_version: The newest.
-        objects: Key to the last write to it.
-    """
+    """A store as its readers see it: the newest version, and by key the last writes."""
 
     resource_version: int
     objects: dict[str, Write] = field(default_factory=dict)
@@ -64,18 +54,9 @@ class State:
 def problems(
     before: State, answered: Sequence[Write], seen: Iterable[Write], after: State
 ) -> list[str]:
-    """What a crash did that it may not do.
-
-    Args:
-        before: The store when the writers began.
-        answered: The writes that they had an answer to.
-        seen: What a watch from `before` tells after the restart, in its order.
-        after: The store after the restart.
-    """
-    found = []
-    objects = dict(before.objects)
-    by_version = {}
-    version = before.resource_version
+    """What a crash did that it may not do, after which a watch from `before` tells what is seen."""
+    found, by_version = [], {}
+    objects, version = dict(before.objects), before.resource_version
     for write in seen:
         if write.resource_version != version + 1:
             found.append(f"watch goes from {version} to {write.resource_version}")
@@ -99,16 +80,19 @@ def problems(
     return found
 
 
-def value_of(data: bytes, resource_version: int) -> str:
-    """What an object says, whole and with the resource version that it should have."""
-    obj = json.loads(data)
-    name, value = obj["metadata"]["name"], str(obj["spec"]["value"])
-    expected = {
-        "metadata": {"name": name, "uid": name, "resourceVersion": str(resource_version)},
+def write_of(entry: Entry) -> Write:
+    """The write that led to a state, which has to be whole."""
+    obj = json.loads(entry.data)
+    value = str(obj["spec"]["value"])
+    assert obj == {
+        "metadata": {
+            "name": entry.name,
+            "uid": entry.name,
+            "resourceVersion": str(entry.resource_version),
+        },
         "spec": {"value": value, "filler": value * 40},
     }
-    assert expected == obj
-    return value
+    return Write(entry.resource_version, entry.name, value)
 
 
 def read_back(path: Path, since: int) -> tuple[list[Write], State]:
@@ -116,24 +100,18 @@ def read_back(path: Path, since: int) -> tuple[list[Write], State]:
     store = Store(window=WINDOW, backend=SqliteBackend(path))
     collection = store.collection("things")
     seen = [
-        Write(
-            change.resource_version,
-            change.entry.name,
-            None
-            if change.type == "DELETED"
-            else value_of(change.entry.data, change.resource_version),
-        )
+        Write(change.entry.resource_version, change.entry.name, None)
+        if change.type == "DELETED"
+        else write_of(change.entry)
         for change in collection.watch(since).read(10 * WINDOW)
     ]
-    state = State(store.resource_version)
-    for entry in collection.snapshot():
-        value = value_of(entry.data, entry.resource_version)
-        state.objects[entry.name] = Write(entry.resource_version, entry.name, value)
+    objects = {entry.name: write_of(entry) for entry in collection.snapshot()}
+    state = State(store.resource_version, objects)
     asyncio.run(store.close())
     return seen, state
 
 
-async def write_all(path: Path, seed: str) -> None:
+async def write_all(path: Path, seed: str) -> int:
     """Write at full speed, say what was answered, then wait to be killed."""
     store = Store(window=WINDOW, backend=SqliteBackend(path))
 
@@ -159,13 +137,8 @@ async def write_all(path: Path, seed: str) -> None:
 
     await asyncio.gather(*(write(number) for number in range(WRITERS)))
     await asyncio.Event().wait()
-
-
-def write_until_killed(path: Path, seed: str) -> int:
-    """Write in this process."""
-    asyncio.run(write_all(path, seed))
     return 0
 
 
 if __name__ == "__main__":
-    fork_for_each_line(partial(write_until_killed, Path(sys.argv[1])))
+    fork_for_each_line(lambda seed: asyncio.run(write_all(Path(sys.argv[1]), seed)))

@@ -64,32 +64,25 @@ def test_nothing_answered_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answered", "seen", "after", "count"),
+    ("answered", "seen", "kept", "count"),
     [
-        pytest.param([(6, "a", "x")], [(6, "a", "x")], (6, [(6, "a", "x")]), 0, id="kept"),
-        pytest.param([], [(6, "a", "x")], (6, [(6, "a", "x")]), 0, id="kept-unanswered"),
-        pytest.param([], [], (5, [(5, "a", "w")]), 0, id="nothing-happened"),
-        pytest.param([(6, "a", None)], [(6, "a", None)], (6, []), 0, id="deleted"),
-        pytest.param([(6, "a", "x")], [], (5, [(5, "a", "w")]), 1, id="lost"),
-        pytest.param([(6, "a", "x")], [(6, "a", "y")], (6, [(6, "a", "y")]), 1, id="other-value"),
-        pytest.param([], [(7, "a", "x")], (7, [(7, "a", "x")]), 1, id="gap"),
-        pytest.param([], [(6, "a", "x")], (7, [(6, "a", "x")]), 1, id="watch-too-short"),
-        pytest.param([], [(6, "a", "x")], (6, [(5, "a", "w")]), 1, id="not-applied"),
-        pytest.param([(4, "a", "x")], [], (5, [(5, "a", "w")]), 1, id="reused"),
+        pytest.param(None, Write(6, "a", "x"), Write(6, "a", "x"), 0, id="kept-unanswered"),
+        pytest.param(Write(6, "a", None), Write(6, "a", None), None, 0, id="deleted"),
+        pytest.param(Write(6, "a", "x"), None, Write(5, "a", "w"), 1, id="lost"),
         pytest.param(
-            [(6, "a", "x"), (6, "a", "x")], [(6, "a", "x")], (6, [(6, "a", "x")]), 1, id="twice"
+            Write(6, "a", "x"), Write(6, "a", "y"), Write(6, "a", "y"), 1, id="other-value"
         ),
+        pytest.param(None, Write(7, "a", "x"), Write(7, "a", "x"), 1, id="gap"),
+        pytest.param(None, Write(6, "a", "x"), Write(5, "a", "w"), 1, id="not-applied"),
+        pytest.param(Write(4, "a", "x"), None, Write(5, "a", "w"), 1, id="reused"),
     ],
 )
 def test_problems(
-    answered: list[tuple[int, str, str | None]],
-    seen: list[tuple[int, str, str | None]],
-    after: tuple[int, list[tuple[int, str, str]]],
-    count: int,
+    answered: Write | None, seen: Write | None, kept: Write | None, count: int
 ) -> None:
     """The check sees what it is there for."""
     before = State(5, {"a": Write(5, "a", "w")})
-    state = State(after[0], {key: Write(version, key, value) for version, key, value in after[1]})
-    found = problems(before, [Write(*w) for w in answered], [Write(*w) for w in seen], state)
+    after = State(seen.resource_version if seen else 5, {kept.key: kept} if kept else {})
+    found = problems(before, [answered] if answered else [], [seen] if seen else [], after)
 
     assert count == len(found), found
