@@ -120,38 +120,25 @@ async def page(
         is_paged = limit > 0 and not options.resource_version_match
         if options.resource_version_match == EXACT or is_paged:
             at = wanted
+    namespace, is_whole = selection.namespace or None, selection.is_whole
+    version = store.resource_version if at is None else at
+    metadata: Object = {"resourceVersion": str(version)}
+    most = limit + 1 if limit > 0 else None  # one more tells whether there are more
     try:
-        return _page_at(store.resource_version, collection, selection, limit, at, start)
+        entries = collection.snapshot(namespace, at, start, most if is_whole else None)
     except TooOldError as error:
         if start is None:
             raise expired(LIST_TOO_OLD) from error
         # With a token to go on without consistency.
         metadata = {"continue": _token(LATEST, start)}
         raise StatusError(410, "Expired", CONTINUE_TOO_OLD, metadata=metadata) from error
-
-
-def _page_at(
-    current: int,
-    collection: Collection,
-    selection: Selection,
-    limit: int,
-    at: int | None,
-    start: tuple[str, str] | None,
-) -> Page:
-    """Select the objects of a state, `current` for None; TooOldError if it is no longer kept."""
-    namespace = selection.namespace or None
-    metadata: Object = {"resourceVersion": str(current if at is None else at)}
-    most = limit + 1 if limit > 0 else None  # one more tells whether there are more
-    if selection.is_whole:
-        entries = collection.snapshot(namespace, at, start, most)
-    else:
-        found = collection.snapshot(namespace, at, start)
-        entries = list(islice(filter(selection.matches, found), most))
+    if not is_whole:
+        entries = list(islice(filter(selection.matches, entries), most))
     if 0 < limit < len(entries):
         del entries[limit:]
         last = (entries[-1].namespace, entries[-1].name)
-        metadata["continue"] = _token(current if at is None else at, last)
-        if selection.is_whole:
+        metadata["continue"] = _token(version, last)
+        if is_whole:
             metadata["remainingItemCount"] = collection.count(namespace, at, last)
     return Page(entries, metadata)
 

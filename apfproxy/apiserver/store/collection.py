@@ -211,10 +211,9 @@ class Watcher:
         """Changes that were not read yet, oldest first; TooOldError if the window is beyond."""
         changes: list[Change] = []
         while not changes and self._next < self._window.end:
-            try:
-                changes = self._window.read(self._next, limit)
-            except TooOldError as error:
-                raise TooOldError(self._known, error.floor) from None
+            if self._next < self._window.first:
+                raise TooOldError(self._known, self._window.floor)
+            changes = self._window.read(self._next, limit)
             self._next += len(changes)
             # One that began at a resource version yet to come skips what is before it.
             if changes[0].resource_version <= self._known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from bisect import bisect_right
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -122,6 +123,9 @@ def entry_of(
     )
 
 
+_version_of = attrgetter("resource_version")
+
+
 class Window:
     """The newest changes of one resource: what watches read and past snapshots are rebuilt from.
 
@@ -132,7 +136,7 @@ class Window:
     Attributes:
         floor: Resource version of the newest change that is no longer here, the oldest one to start
             from; 0 if all are here.
-        end: Position after the newest change.
+        first, end: Positions of the oldest change, and after the newest one.
     """
 
     def __init__(self, changes: int) -> None:
@@ -143,10 +147,9 @@ class Window:
         self._limit = changes
         self._changes: list[Change] = []
         self._bytes = 0
-        self._first = 0  # position of the first of them
         self._shared: deque[Change] = deque()  # those that keep what watchers encoded
         self._shared_bytes = 0
-        self.end = 0
+        self.first = self.end = 0
         self.floor = 0
 
     def append(self, change: Change) -> None:
@@ -170,18 +173,11 @@ class Window:
         """Where to read on after a resource version; TooOldError if the next change is gone."""
         if after < self.floor:
             raise TooOldError(after, self.floor)
-        return self._first + bisect_right(
-            self._changes, after, key=lambda change: change.resource_version
-        )
+        return self.first + bisect_right(self._changes, after, key=_version_of)
 
     def read(self, position: int, limit: int) -> list[Change]:
-        """As many changes from a position on, which is at most `end`, as there are, up to a limit.
-
-        The next position is as much further.  TooOldError if the change at the position is gone.
-        """
-        start = position - self._first
-        if start < 0:
-            raise TooOldError(0, self.floor)
+        """Changes from a position on, `first` to `end`; the next position is as much further."""
+        start = position - self.first
         return self._changes[start : start + limit]
 
     def since(self, resource_version: int) -> Iterator[Change]:
@@ -203,5 +199,5 @@ class Window:
             cut += 1
         if cut:
             self.floor = changes[cut - 1].resource_version
-            self._first += cut
+            self.first += cut
             del changes[:cut]

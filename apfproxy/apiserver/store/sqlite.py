@@ -314,12 +314,9 @@ def _create(path: Path) -> None:
 
 def _identity(path: Path) -> list[tuple[int, int] | None]:
     """Device and inode of the file and of its log; None for a missing one."""
-    found: list[tuple[int, int] | None] = []
-    for each in (path, path.with_name(f"{path.name}-wal")):
-        try:
+    found: list[tuple[int, int] | None] = [None, None]
+    for index, each in enumerate((path, path.with_name(f"{path.name}-wal"))):
+        with suppress(OSError):
             status = each.stat()
-        except OSError:
-            found.append(None)
-        else:
-            found.append((status.st_dev, status.st_ino))
+            found[index] = (status.st_dev, status.st_ino)
     return found
