@@ -13,7 +13,7 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from aiohttp import web, web_response
+from aiohttp import ClientConnectionResetError, web, web_response
 
 from apfproxy.admin.places import BACKLOG, IDLE_S, Ending, Place, Places
 from apfproxy.admin.responses import SAFETY
@@ -124,7 +124,10 @@ class WebListener:
         async def respond(request: web.BaseRequest) -> web.StreamResponse:
             if request.raw_path.partition("?")[0].count("/") > MAX_SLASHES:
                 return web.Response(text="404 page not found\n", status=404, headers=SAFETY)
-            return await find_page(request)
+            try:
+                return await find_page(request)
+            except ClientConnectionResetError:
+                return web.Response()  # which its client, that is gone, does not get
 
         server.request_handler = respond
         for listener in listeners:

@@ -146,6 +146,19 @@ async def test_heads_that_never_end(monkeypatch: pytest.MonkeyPatch, first: byte
     assert bool(first) == responses.count(b"HTTP/1.1 200 OK")
 
 
+async def test_clients_that_leave_before_they_continue(caplog: pytest.LogCaptureFixture) -> None:
+    """That is no error of the server's."""
+    async with listening_with(web.Application()) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        head = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n"
+        writer.write(head + b"\r\n")
+        writer.write_eof()
+        assert b"" == await reader.read()
+        writer.close()
+
+    assert [] == caplog.records
+
+
 async def test_no_access_without_a_place(tmp_path: Path) -> None:
     """A request whose connection had to make way gets nothing that it may not read."""
     tokens = tmp_path / "tokens"
