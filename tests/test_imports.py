@@ -11,7 +11,7 @@ LIGHT = {"aiohttp", "asyncio", "cryptography", "prometheus_client", "rich", "uvl
 """What only some commands need."""
 
 UNUSED = {
-    "cryptography", "jsonpatch", "jwt", "opentelemetry", "rich", "sqlite3", "watchfiles",
+    "cryptography", "jwt", "opentelemetry", "rich", "sqlite3", "watchfiles",
 }  # fmt: skip
 """What a proxy with default settings does not need."""
 

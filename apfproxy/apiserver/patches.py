@@ -11,10 +11,13 @@ from apfproxy.apiserver.bodies import IGNORE, STRICT, check_type, dropped, expec
 from apfproxy.apiserver.errors import StatusError, bad_request, invalid
 from apfproxy.apiserver.go_values import printed, value_name
 from apfproxy.apiserver.ownership.managed import copied, shown_kind
-from apfproxy.apiserver.patch.errors import PatchError
-from apfproxy.apiserver.patch.json_patch import json_patch, unknown_members
-from apfproxy.apiserver.patch.layout import laid_out, touched_by
-from apfproxy.apiserver.patch.merge import merge_patch
+from apfproxy.apiserver.patch.json_patch import (
+    json_patch,
+    laid_out,
+    merge_patch,
+    touched_by,
+    unknown_members,
+)
 from apfproxy.apiserver.patch.strategic import strategic_merge
 from apfproxy.apiserver.schema.body import BodyError, Parsed, parse_json, parse_yaml
 from apfproxy.apiserver.schema.reading import MismatchError, canonical, read
@@ -69,17 +72,13 @@ class Patch:
         """The patched object, canonical and with defaults; StatusError if the patch fails."""
         raw = copied(self._parsed.raw)  # what comes of it may share parts with it
         unknown_operations: tuple[str, ...] = ()
-        try:
-            if self._type == JSON_PATCH:
-                unknown_operations = unknown_members(raw)
-                patched = json_patch(live, raw)
-            elif self._type == MERGE_PATCH:
-                patched = merge_patch(live, raw)
-            else:
-                patched = strategic_merge(self._version.schema, live, raw)
-        except PatchError as error:
-            details: Object | None = {} if error.reason == "Invalid" else None
-            raise StatusError(error.code, error.reason, str(error), details) from error
+        if self._type == JSON_PATCH:
+            patched = json_patch(live, raw)
+            unknown_operations = unknown_members(self._parsed.raw)
+        elif self._type == MERGE_PATCH:
+            patched = merge_patch(live, raw)
+        else:
+            patched = strategic_merge(self._version.schema, live, raw)
         if self._type != STRATEGIC_MERGE_PATCH:
             # The kind in a strategic merge patch is ignored; the path decides.
             try:

@@ -1,88 +1,99 @@
-"""JSON patches: a list of operations.
+"""JSON patches, a list of operations, and merge patches, an object of what is to be changed.
 
-The operations are the library's; what is here is Kubernetes' own, which is more lenient in places:
+Kubernetes is more lenient than RFC 6902 in places:
 
-- `replace` of a member that is absent adds it.
+- `replace` of a member that is absent adds it; `copy` of one gives null.
 - `test` against null passes where a member is absent.
-- `copy` of a member that is absent gives null.
 - An operation without `value` has the value null.
 - The whole document may be tested and replaced, nothing else.
 - An index may have a sign and leading zeros; a negative one counts from the end.
 
-Sources: RFC 6902 and RFC 6901; gopkg.in/evanphx/json-patch.v4.
+Sources: RFC 6902, RFC 6901 and RFC 7386; gopkg.in/evanphx/json-patch.v4.
 """
 
 from __future__ import annotations
 
-import copy
+import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import jsonpatch
-import jsonpointer
 import msgspec
 
+from apfproxy.apiserver.errors import StatusError, bad_request
 from apfproxy.apiserver.go_values import value_name
-from apfproxy.apiserver.patch.errors import PatchError
-from apfproxy.apiserver.patch.merge import DEEPEST
+from apfproxy.apiserver.ownership.managed import copied
+from apfproxy.apiserver.schema.types import List, Map, Struct, Type
 from apfproxy.objects.documents import is_deep
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
-MOST_OPERATIONS = 10_000
+DEEPEST: Final = 200
+"""Levels of a patched object: far more than any has, far fewer than exhaust the stack."""
+MOST_OPERATIONS: Final = 10_000
 """Of one patch; Kubernetes' limit."""
-MOST_COPIED_BYTES = 3 * 1024 * 1024
+MOST_COPIED_BYTES: Final = 3 * 1024 * 1024
 """Of all `copy` operations of one patch, as JSON; Kubernetes' limit."""
 
-INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
-UNUSUAL_INDEX = re.compile(r"/(?:[+-][0-9]|0[0-9])")
-"""What RFC 6901 does not have for an index; a path without it is as the library wants it."""
+INDEX: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
-TEXT_MEMBERS = ("op", "path", "from")
-MEMBERS = frozenset({*TEXT_MEMBERS, "value"})
+OPERATIONS: Final = frozenset({"add", "copy", "move", "remove", "replace", "test"})
+TEXT_MEMBERS: Final = ("op", "path", "from")
+MEMBERS: Final = frozenset({*TEXT_MEMBERS, "value"})
+
+
+def rejected() -> StatusError:
+    """422: the patch does not fit the object, of which Kubernetes says no more."""
+    message = "the server rejected our request due to an error in our request"
+    return StatusError(422, "Invalid", message, {})
 
 
 def json_patch(obj: Object, operations: object) -> Object:
     """The object that a JSON patch makes of another, which is not changed and shares nothing.
 
+    The result may share parts with the values in the operations, which may be changed.
+
     Raises:
-        PatchError: The patch is none (400), too large (413), or does not fit the object (422).
+        StatusError: The patch is none (400), too large (413), or does not fit the object (422).
     """
     checked = _checked(operations)
-    patched: Any = copy.deepcopy(obj)
+    patched: Any = copied(obj)
     left_bytes = MOST_COPIED_BYTES
     try:
         for operation in checked:
-            adapted = _adapted(patched, operation)
-            if adapted is None:
+            kind, path, value = (operation.get(name) for name in ("op", "path", "value"))
+            if kind not in OPERATIONS or path is None:
+                raise rejected()
+            if not path and kind == "replace":
+                patched = value
                 continue
-            if adapted["op"] == "copy":
-                source = jsonpointer.JsonPointer(adapted["from"]).resolve(patched)
-                left_bytes -= len(msgspec.json.encode(source))
-                if left_bytes < 0:
-                    raise PatchError(422)
-            patched = jsonpatch.apply_patch(patched, [adapted], in_place=True)
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-        raise PatchError(422) from error
+            if kind in {"copy", "move"}:
+                source = _found(patched, operation.get("from") or "")
+                value = _value_at(*source)
+                if kind == "move":
+                    _remove(*source)
+                else:
+                    left_bytes -= len(msgspec.json.encode(value))
+                    value = copied(value)
+            if left_bytes < 0:
+                raise rejected()
+            if not path and kind == "test":
+                parent, name = {"": patched}, ""
+            else:
+                parent, name = _found(patched, path)
+            if kind == "remove":
+                _remove(parent, name)
+            elif kind == "replace":
+                parent[_place(parent, name)] = value
+            elif kind != "test":
+                _add(parent, name, value)
+            elif _as_text(_value_at(parent, name)) != _as_text(value):
+                raise rejected()
+        if not isinstance(patched, dict) or is_deep(patched, DEEPEST):
+            raise rejected()
     except RecursionError:
-        raise PatchError(422) from None
-    if not isinstance(patched, dict) or is_deep(patched, DEEPEST):
-        raise PatchError(422)
+        raise rejected() from None
     return patched
-
-
-def unknown_members(operations: object) -> tuple[str, ...]:
-    """The members of operations that JSON patches do not have, as warnings name them."""
-    if not isinstance(operations, list):
-        return ()
-    return tuple(
-        f'json patch unknown field "[{index}].{name}"'
-        for index, operation in enumerate(operations)
-        if isinstance(operation, dict)
-        for name in operation
-        if name not in MEMBERS
-    )
 
 
 def _checked(operations: object) -> list[Object]:
@@ -92,8 +103,9 @@ def _checked(operations: object) -> list[Object]:
     if not isinstance(operations, list):
         raise _mismatch(operations, "value of type []handlers.jsonPatchOp")
     if len(operations) > MOST_OPERATIONS:
-        raise PatchError(
+        raise StatusError(
             413,
+            "RequestEntityTooLarge",
             f"Request entity too large: The allowed maximum operations in a JSON patch is"
             f" {MOST_OPERATIONS}, got {len(operations)}",
         )
@@ -107,56 +119,138 @@ def _checked(operations: object) -> list[Object]:
     return [operation or {} for operation in operations]
 
 
-def _mismatch(found: object, wanted: str) -> PatchError:
-    """The error of a patch with a value of a wrong type."""
+def _mismatch(found: object, wanted: str) -> StatusError:
     cannot = f"json: cannot unmarshal {value_name(found)} into Go {wanted}"
-    return PatchError(400, f"error decoding patch: {cannot}")
+    return bad_request(f"error decoding patch: {cannot}")
 
 
-def _adapted(document: object, operation: Object) -> Object | None:
-    """The operation in the library's terms; None for one that has nothing left to do."""
-    kind, path, source = operation.get("op"), operation.get("path"), operation.get("from")
-    is_known = kind in jsonpatch.JsonPatch.operations
-    if not is_known or path is None or (path == "" and kind not in {"test", "replace"}):
-        raise PatchError(422)
-    value = operation.get("value")
-    path = _plain_path(document, path, is_addition=kind in {"add", "copy", "move"})
-    adapted = {"op": kind, "path": path, "value": value}
-    if kind in {"copy", "move"}:
-        if not source:
-            raise PatchError(422)
-        source = _plain_path(document, source, is_addition=False)
-        if kind == "copy" and _is_absent_member(document, source):
-            adapted["op"] = "add"
+def _found(document: Any, path: str) -> tuple[Any, str]:  # noqa: ANN401  any JSON
+    """The object or list that a path leads to, and the name of what it has or gets there."""
+    _, *names = path.split("/")
+    if not names:
+        raise rejected()
+    *parents, name = [part.replace("~1", "/").replace("~0", "~") for part in names]
+    for parent in parents:
+        document = _value_at(document, parent)
+    if not isinstance(document, dict | list):
+        raise rejected()
+    return document, name
+
+
+def _place(parent: Any, name: str, *, size: int = 0) -> Any:  # noqa: ANN401  a key or an index
+    """The key, or the index in a list that has so many items more."""
+    if not isinstance(parent, list):
+        return name
+    size += len(parent)
+    if not INDEX.fullmatch(name):
+        raise rejected()
+    index = int(name)
+    if not -size <= index < size:
+        raise rejected()
+    return index % size
+
+
+def _value_at(parent: Any, name: str) -> Any:  # noqa: ANN401  any JSON
+    """What is there; null for an absent member."""
+    if isinstance(parent, dict):
+        return parent.get(name)
+    if not isinstance(parent, list):
+        raise rejected()
+    return parent[_place(parent, name)]
+
+
+def _add(parent: Any, name: str, value: object) -> None:  # noqa: ANN401  an object or a list
+    if isinstance(parent, dict):
+        parent[name] = value
+    elif name == "-":
+        parent.append(value)
+    else:
+        parent.insert(_place(parent, name, size=1), value)
+
+
+def _remove(parent: Any, name: str) -> None:  # noqa: ANN401  an object or a list
+    place = _place(parent, name)
+    if isinstance(parent, dict) and place not in parent:
+        raise rejected()
+    del parent[place]
+
+
+def _as_text(value: object) -> str:
+    """The value as text, in which 1, 1.0 and true differ."""
+    return json.dumps(value, sort_keys=True)
+
+
+def unknown_members(operations: list[Object] | None) -> tuple[str, ...]:
+    """The members of valid operations that JSON patches do not have, as warnings name them."""
+    return tuple(
+        f'json patch unknown field "[{index}].{name}"'
+        for index, operation in enumerate(operations or ())
+        for name in operation
+        if name not in MEMBERS
+    )
+
+
+def merge_patch(obj: Object, patch: object) -> Object:
+    """The object that a merge patch makes of another, which is not changed.
+
+    It shares with both arguments what it has of only one of them.
+
+    Raises:
+        StatusError: 400, the patch is no object.
+    """
+    if patch is None:
+        raise bad_request("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        raise _mismatch(patch, "value of type map[string]interface {}")
+    return _merged(obj, patch)
+
+
+def _merged(old: object, patch: Object) -> Object:
+    """The object that the patch makes of a value; one that is no object counts as an empty one."""
+    new: dict[str, Any] = dict(old) if isinstance(old, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            new.pop(name, None)
         else:
-            adapted["from"] = source
-    elif kind == "replace" and _is_absent_member(document, path):
-        adapted["op"] = "add"
-    elif kind == "test" and value is None and _is_absent_member(document, path):
-        return None
-    return adapted
+            new[name] = _merged(new.get(name), value) if isinstance(value, dict) else value
+    return new
 
 
-def _plain_path(document: object, path: str, *, is_addition: bool) -> str:
-    """The path with the indices that RFC 6901 has, for others, which may be beyond their lists."""
-    if not UNUSUAL_INDEX.search(path):
-        return path
-    parts = jsonpointer.JsonPointer(path).parts
-    value: Any = document
-    for position, part in enumerate(parts):
-        if isinstance(value, list) and INDEX.fullmatch(part):
-            index = int(part)
-            if index < 0:
-                is_last = position == len(parts) - 1
-                index += len(value) + (is_addition and is_last)
-            parts[position] = str(index)
-            value = value[index] if 0 <= index < len(value) else None
-        else:
-            value = value.get(part) if isinstance(value, dict) else None
-    return str(jsonpointer.JsonPointer.from_parts(parts).path)
+def laid_out(type_: Type | None, value: Any, touched: object) -> Any:  # noqa: ANN401 - JSON
+    """A patched value with its members in the order in which Go writes it, for messages.
+
+    What a patch touches becomes a map, which is written in the order of its keys; the rest stays
+    text that was written from structs, in the order of their fields.
+
+    Args:
+        type_: Of the value; None for an unknown one.
+        value: The whole, or what is at a path.
+        touched: Names to what is touched below; anything but a dictionary for nothing.
+    """
+    below = touched if isinstance(touched, dict) else {}
+    if isinstance(value, list):
+        item = type_.item if isinstance(type_, List) else None
+        return [laid_out(item, each, below.get(str(at))) for at, each in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    fields = type_.by_name if isinstance(type_, Struct) else {}
+    names = list(value)
+    if isinstance(touched, dict) or isinstance(type_, Map):
+        names.sort()
+    elif fields:
+        places = {name: place for place, name in enumerate(fields)}
+        names.sort(key=lambda name: places.get(name, len(places)))
+    other = type_.value if isinstance(type_, Map) else None
+    types = {name: fields[name].type if name in fields else other for name in names}
+    return {name: laid_out(types[name], value[name], below.get(name)) for name in names}
 
 
-def _is_absent_member(document: object, path: str) -> bool:
-    """Whether the path names a member that its object, which is there, does not have."""
-    parent, name = jsonpointer.JsonPointer(path).to_last(document)
-    return isinstance(parent, dict) and name is not None and name not in parent
+def touched_by(operations: list[Object] | None) -> dict[str, Any]:
+    """What a valid JSON patch goes through: the parents of what its operations name."""
+    touched: dict[str, Any] = {}
+    for operation in operations or ():
+        for member in ("path", "from"):
+            below = touched
+            for part in str(operation.get(member, "")).split("/")[1:-1]:
+                below = below.setdefault(part.replace("~1", "/").replace("~0", "~"), {})
+    return touched

@@ -22,16 +22,14 @@ Sources: Kubernetes' contributor documentation, "Strategic Merge Patch"; apimach
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.apiserver.errors import StatusError, bad_request, unknown_error
 from apfproxy.apiserver.go_values import printed
-from apfproxy.apiserver.patch.errors import PatchError
-from apfproxy.apiserver.patch.merge import DEEPEST
 from apfproxy.apiserver.schema.types import List, Map, Scalar, Struct, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from apfproxy.objects.types import Object
 
 PATCH = "$patch"
@@ -46,11 +44,11 @@ BAD_DELETION = "invalid patch format of primitive list"
 LONGEST_SHOWN = 200
 """Characters of an object that a message shows."""
 
-Identity = tuple[type, object]
-"""What tells a value apart from others: 1, 1.0 and true differ."""
+Identify = Callable[[Any], tuple[type, object]]
+"""Gives what tells an item apart from others: 1, 1.0 and true differ."""
 
 
-def strategic_merge(schema: Struct, obj: Object, patch: Object) -> Object:
+def strategic_merge(schema: Type, obj: Object, patch: Object) -> Object:
     """The object that a strategic merge patch makes of another, which is not changed.
 
     It shares with both arguments what it has of only one of them.  Fields that the schema does not
@@ -58,25 +56,18 @@ def strategic_merge(schema: Struct, obj: Object, patch: Object) -> Object:
     to judge.
 
     Raises:
-        PatchError: The patch or one of its instructions is none (400), or cannot be followed.
+        StatusError: The patch or one of its instructions is none (400), or cannot be followed.
     """
-    return _merged_object(schema, obj, patch, DEEPEST)
-
-
-def _merged_object(schema: Type, old: Object, patch: Object, levels: int) -> Object:
-    """An object merged with a patch of it."""
-    if levels == 0:
-        raise PatchError(400, f"the patch has more than {DEEPEST} levels")
     if PATCH in patch:
         return _directed(patch)
-    new = dict(old)
+    new = dict(obj)
     if RETAIN_KEYS in patch:
         _retain_keys(new, patch)
     settled: set[str] = {RETAIN_KEYS}
     for key, order in patch.items():
         if key.startswith(ORDER_PREFIX):
             name = _list_name(key, ORDER_PREFIX, BAD_ORDER)
-            _merge_in_order(schema, new, patch, name, order, levels)
+            _merge_in_order(schema, new, patch, name, order)
             settled.update((key, name))
     for key, value in patch.items():
         if key in settled:
@@ -86,18 +77,15 @@ def _merged_object(schema: Type, old: Object, patch: Object, levels: int) -> Obj
         if value is None:
             new.pop(name, None)
         elif name not in new or type(new[name]) is not type(value):
-            if not is_deletion:
-                _put(new, name, value)
-        elif isinstance(value, dict) and _is_replaced(schema, name):
-            new[name] = value
-        elif isinstance(value, dict):
-            member_type = _member_type(schema, name)
-            new[name] = _merged_object(member_type, new[name], value, levels - 1)
+            if _is_instruction(value):
+                new.pop(name, None)
+            elif not is_deletion:
+                new[name] = _cleaned(value)
+        elif isinstance(value, dict) and not _is_replaced(schema, name):
+            new[name] = strategic_merge(_member_type(schema, name), new[name], value)
         elif isinstance(value, list):
-            member_type = _member_type(schema, name)
-            new[name] = _merged_list(
-                member_type, new[name], value, levels - 1, is_deletion=is_deletion
-            )
+            list_type = _member_type(schema, name)
+            new[name] = _merged_list(list_type, new[name], value, is_deletion=is_deletion)
         else:
             new[name] = value
     return new
@@ -110,19 +98,19 @@ def _directed(patch: Object) -> Object:
             return {name: value for name, value in patch.items() if name != PATCH}
         case "delete":
             return {}
-    raise PatchError(500, f"unknown patch type: {printed(patch[PATCH])} in map: {printed(patch)}")
+    raise unknown_error(f"unknown patch type: {printed(patch[PATCH])} in map: {printed(patch)}")
 
 
 def _retain_keys(new: Object, patch: Object) -> None:
     """Take away the members that are not to be retained."""
     retained = patch[RETAIN_KEYS]
     if not isinstance(retained, list):
-        raise PatchError(400, BAD_RETAIN_KEYS)
+        raise bad_request(BAD_RETAIN_KEYS)
     names = {name for name in retained if isinstance(name, str)}
     for name, value in patch.items():
         is_instruction = name == RETAIN_KEYS or name.startswith((DELETE_PREFIX, ORDER_PREFIX))
         if value is not None and not is_instruction and name not in names:
-            raise PatchError(400, BAD_RETAIN_KEYS)
+            raise bad_request(BAD_RETAIN_KEYS)
     for name in new.keys() - names:
         del new[name]
 
@@ -131,24 +119,15 @@ def _list_name(key: str, prefix: str, wrong: str) -> str:
     """The name of the list that an instruction is for."""
     found, _, name = key.partition("/")
     if found != prefix or not name:
-        raise PatchError(400, wrong)
+        raise bad_request(wrong)
     return name
 
 
-def _put(new: Object, name: str, value: object) -> None:
-    """Set a member to a value that is not merged with anything, without nulls or instructions."""
-    if _is_instruction(value):
-        new.pop(name, None)
-    else:
-        new[name] = _cleaned(value)
-
-
 def _is_instruction(value: object) -> bool:
-    """Whether a value is there for its instruction only."""
     return isinstance(value, dict) and PATCH in value
 
 
-def _cleaned(value: object) -> object:
+def _cleaned(value: Any) -> Any:  # noqa: ANN401  any JSON
     """The value without members that are null and without values that are instructions."""
     if isinstance(value, dict):
         return {
@@ -162,22 +141,17 @@ def _cleaned(value: object) -> object:
 
 
 def _member_type(schema: Type, name: str) -> Type:
-    """The type of a member.
-
-    Raises:
-        PatchError: There is no such member.
-    """
+    """The type of a member; 500 if there is no such member."""
     if isinstance(schema, Map):
         return schema.value
     if not isinstance(schema, Struct):
         return Scalar.ANY
-    field = schema.by_name.get(name)
-    if field is not None:
+    if field := schema.by_name.get(name):
         return field.type
     if schema.keeps_unknown:
         return Scalar.ANY
     message = f"unable to find api field in struct {schema.name} for the json field"
-    raise PatchError(500, f"{message} {_shown(name)}")
+    raise unknown_error(f"{message} {_shown(name)}")
 
 
 def _is_replaced(schema: Type, name: str) -> bool:
@@ -186,54 +160,45 @@ def _is_replaced(schema: Type, name: str) -> bool:
     return field is not None and field.is_replaced
 
 
-def _merge_in_order(
-    schema: Type, new: Object, patch: Object, name: str, order: object, levels: int
-) -> None:
+def _merge_in_order(schema: Type, new: Object, patch: Object, name: str, order: Any) -> None:  # noqa: ANN401  any JSON
     """Merge a list and give it the order that the patch asks for."""
-    if not isinstance(order, list):
-        raise PatchError(500, f"expected a []interface {{}}, but received a {_shown(order)}")
     old, change = new.get(name), patch.get(name)
-    for value in (old, change):
-        if value is not None and not isinstance(value, list):
-            raise PatchError(500, f"expected a []interface {{}}, but received a {_shown(value)}")
+    for value in (order, [] if old is None else old, [] if change is None else change):
+        if not isinstance(value, list):
+            raise unknown_error(f"expected a []interface {{}}, but received a {_shown(value)}")
     list_type = _member_type(schema, name)
     if not isinstance(list_type, List):
         # Nobody knows what identifies the items of a list that the schema does not have.
         if change is not None:
             new[name] = _cleaned(change)
         return
-    merge_key = list_type.merge_key
-    identify = _identifier(merge_key)
+    identify = _identifier(list_type.merge_key)
     if order and change:
         _check_order(change, order, identify)
-    if old is None and change is None:
-        return
-    if change is None:
-        merged = old
-    elif old is None:
-        merged = _cleaned(change)
+    if old is not None and change is not None:
+        merged = _merged_list(list_type, old, change)
     else:
-        merged = _merged_list(list_type, old, change, levels - 1)
-    new[name] = _arranged(merged or [], order, old or [], identify)
+        merged = old or _cleaned(change or [])
+    if old is not None or change is not None:
+        new[name] = _arranged(merged, order, old or [], identify)
 
 
-def _check_order(change: list[Any], order: list[Any], identify: Callable[[Any], Identity]) -> None:
+def _check_order(change: list[Any], order: list[Any], identify: Identify) -> None:
     """Check that the items of a patch are all in the order it asks for, and in that order."""
     left = iter([identify(item) for item in order])
     for item in change:
         # A membership test takes from the iterator up to the item, so the next is sought after it.
         if not _is_instruction(item) and identify(item) not in left:
-            raise PatchError(
-                500,
+            raise unknown_error(
                 f"The order in patch list:\n{_shown(change)}\n doesn't match {ORDER_PREFIX} list:\n"
-                f"{_shown(order)}\n",
+                f"{_shown(order)}\n"
             )
 
 
 def _merged_list(
-    list_type: Type, old: list[Any], patch: list[Any], levels: int, *, is_deletion: bool = False
+    list_type: Type, old: list[Any], patch: list[Any], *, is_deletion: bool = False
 ) -> list[Any]:
-    """A list merged with a patch of it, of so many levels at most, or without values that go."""
+    """A list merged with a patch of it, or without values that go."""
     if not isinstance(list_type, List) or not list_type.is_merged:
         return patch
     if not old and not patch:
@@ -246,34 +211,32 @@ def _merged_list(
         merged = list({identify(item): item for item in [*old, *patch]}.values())
         return _arranged(merged, patch, old, identify)
     if not list_type.merge_key:
-        raise PatchError(500, "cannot merge lists without merge key for type struct")
+        raise unknown_error("cannot merge lists without merge key for type struct")
     identify = _identifier(list_type.merge_key)
     old, patch = _directed_list(old, patch, identify)
     merged = list(old)
     places = _places(old, identify)
     for item in patch:
-        identity = identify(item)
-        if identity in places:
-            place = places[identity]
-            merged[place] = _merged_object(list_type.item, merged[place], item, levels - 1)
+        place = places.setdefault(identify(item), len(merged))
+        if place < len(merged):
+            merged[place] = strategic_merge(list_type.item, merged[place], item)
         else:
-            places[identity] = len(merged)
             merged.append(_cleaned(item))
     return _arranged(merged, patch, old, identify)
 
 
 def _directed_list(
-    old: list[Any], patch: list[Any], identify: Callable[[Any], Identity]
+    old: list[Any], patch: list[Any], identify: Identify
 ) -> tuple[list[Any], list[Any]]:
     """What is left of a list and of its patch when the patch's instructions are followed."""
     changes = [item for item in patch if PATCH not in item]
     instructions = [item for item in patch if PATCH in item]
     for item in instructions:
         if item[PATCH] == "merge":
-            raise PatchError(500, "merging lists cannot yet be specified in the patch")
+            raise unknown_error("merging lists cannot yet be specified in the patch")
         if item[PATCH] not in ("delete", "replace"):  # which may be of any type
             shown = _shown(item[PATCH])
-            raise PatchError(500, f"unknown patch type: {shown} in map: {_shown(item)}")
+            raise unknown_error(f"unknown patch type: {shown} in map: {_shown(item)}")
     deleted = {identify(item) for item in instructions if item[PATCH] == "delete"}
     if any(item[PATCH] == "replace" for item in instructions):
         return changes, []
@@ -281,45 +244,38 @@ def _directed_list(
 
 
 def _item_type(*lists: list[Any]) -> type:
-    """The one type of all items.
-
-    Raises:
-        PatchError: They are of several types, or lists.
-    """
+    """The one type of all items; 422 for lists, 500 for several types."""
     types = {type(item) for items in lists for item in items}
     if list in types:
-        raise PatchError(422, "lists of lists are not supported")
+        raise StatusError(422, "Invalid", "lists of lists are not supported", {})
     if len(types) > 1:
-        raise PatchError(500, f"list element types are not identical: {_shown(lists)}")
+        raise unknown_error(f"list element types are not identical: {_shown(lists)}")
     return types.pop()
 
 
-def _identifier(merge_key: str) -> Callable[[Any], Identity]:
+def _identifier(merge_key: str) -> Identify:
     """What tells items apart: their merge key, or they themselves if there is none."""
 
-    def identify(item: Any) -> Identity:  # noqa: ANN401  # any JSON
+    def identify(item: Any) -> tuple[type, object]:  # noqa: ANN401  any JSON
         if merge_key:
             if not isinstance(item, dict):
-                raise PatchError(
-                    500, f"expected a map[string]interface {{}}, but received a {_shown(item)}"
+                raise unknown_error(
+                    f"expected a map[string]interface {{}}, but received a {_shown(item)}"
                 )
             if merge_key not in item:
-                raise PatchError(
-                    500, f"map: {_shown(item)} does not contain declared merge key: {merge_key}"
+                raise unknown_error(
+                    f"map: {_shown(item)} does not contain declared merge key: {merge_key}"
                 )
             item = item[merge_key]
         if isinstance(item, dict | list):
-            raise PatchError(500, f"no value to compare items by: {_shown(item)}")
+            raise unknown_error(f"no value to compare items by: {_shown(item)}")
         return type(item), item
 
     return identify
 
 
 def _arranged(
-    items: list[Any],
-    wanted: list[Any],
-    before: list[Any],
-    identify: Callable[[Any], Identity],
+    items: list[Any], wanted: list[Any], before: list[Any], identify: Identify
 ) -> list[Any]:
     """The items in order.
 
@@ -350,9 +306,9 @@ def _arranged(
     return [*arranged, *reversed(others)]
 
 
-def _places(items: list[Any], identify: Callable[[Any], Identity]) -> dict[Identity, int]:
+def _places(items: list[Any], identify: Identify) -> dict[tuple[type, object], int]:
     """The first place of each item."""
-    places: dict[Identity, int] = {}
+    places: dict[tuple[type, object], int] = {}
     for place, item in enumerate(items):
         places.setdefault(identify(item), place)
     return places

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.ownership.field_set import FieldSet, Path, union
@@ -97,6 +98,13 @@ def of_paths(*paths: Path) -> FieldSet:
             node = {element: node}
         result = union(result, node)
     return result
+
+
+def rows(table: str) -> list[Any]:
+    """The cases of a table: a line a case, the name first; lines that begin with `|` go on."""
+    text = table.strip().replace("\n|", " |")
+    lines = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
+    return [pytest.param(*cells, id=name.replace(" ", "-")) for name, *cells in lines]
 
 
 texts = st.sampled_from(["", "a", "b", "c"])

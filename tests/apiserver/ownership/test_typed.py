@@ -31,7 +31,7 @@ from apfproxy.apiserver.ownership.typed import (
     wrong_types,
 )
 from apfproxy.apiserver.schema.types import Field, List, ListType, Map, Scalar, Struct, required
-from tests.apiserver.ownership.schemas import SPEC, THING, Object, configuration, specs, thing
+from tests.apiserver.ownership.schemas import SPEC, THING, Object, configuration, rows, specs, thing
 
 NODE = node_of(SPEC)
 TCP_ELEMENT = 'k:{"port":80,"protocol":"TCP"}'
@@ -43,12 +43,6 @@ ABBREVIATIONS = {
     ".ports[TCP] .ports[TCP].port .ports[TCP].protocol": ".ports<TCP>",
 }
 LONG = {"TCP": "{port: 80, protocol: TCP}", "UDP": "{port: 80, protocol: UDP}"}
-
-
-def rows(table: str) -> list[Any]:
-    """The cases of a table: a line a case, of which the first column is its name."""
-    lines = [[cell.strip() for cell in line.split("|")] for line in table.strip().splitlines()]
-    return [pytest.param(*cells, id=name.replace(" ", "-")) for name, *cells in lines]
 
 
 def read(cell: str) -> Any:  # noqa: ANN401  JSON
