@@ -239,86 +239,60 @@ def _warnings(new: Object, old: Object | None) -> list[str]:
     return [f"metadata.name: {surprise}; a DNS label is recommended: [{' '.join(wrong)}]"]
 
 
-class Summary:
-    """What the statuses of a pod's containers come to.
+def _summary(obj: Object) -> tuple[int, str, list[Object]]:
+    """How many containers are ready, what the status column shows, and whose restarts count."""
+    spec, status = obj["spec"], obj["status"]
+    reason: str = status.get("reason") or status.get("phase", "")
+    for condition in status.get("conditions", ()):
+        if (condition["type"], condition.get("reason")) == ("PodScheduled", "SchedulingGated"):
+            reason = "SchedulingGated"
+    ready, counted, is_initializing = 0, [], False
+    for index, container in enumerate(status.get("initContainerStatuses", ())):
+        counted.append(container)
+        state = container["state"]
+        if state.get("terminated", {}).get("exitCode") == 0:
+            continue
+        if container["name"] in _sidecars(spec) and container.get("started"):
+            ready += container["ready"]
+            continue
+        count = len(containers_of(spec, "initContainers"))
+        reason, is_initializing = f"Init:{_init_reason(state) or f'{index}/{count}'}", True
+        break
+    if is_initializing and not is_true(status, "Initialized"):
+        return ready, reason, counted
+    sidecars = [
+        each for each in status.get("initContainerStatuses", ()) if each["name"] in _sidecars(spec)
+    ]
+    running, reason = _containers(status, reason)
+    return ready + running, reason, [*sidecars, *status.get("containerStatuses", ())]
 
-    Attributes:
-        reason: What the status column shows.
-        ready: Containers that are ready.
-        restarts: Of the containers that count.
-        last_restart: When a container ended last and was restarted, RFC 3339 or "".
-        is_initializing: Whether an init container has yet to end well, or to start for good.
-    """
 
-    def __init__(self, obj: Object) -> None:
-        status = obj["status"]
-        self.reason: str = status.get("reason") or status.get("phase", "")
-        self.ready = self.restarts = 0
-        self.last_restart = ""
-        self.is_initializing = False
-        for condition in status.get("conditions", ()):
-            if (condition["type"], condition.get("reason")) == ("PodScheduled", "SchedulingGated"):
-                self.reason = "SchedulingGated"
-        sidecars = {
-            container["name"]
-            for container in containers_of(obj["spec"], "initContainers")
-            if container.get("restartPolicy") == "Always"
-        }
-        self.add_init_containers(obj, sidecars)
-        if not self.is_initializing or is_true(status, "Initialized"):
-            self.restarts, self.last_restart = 0, ""
-            for container in status.get("initContainerStatuses", ()):
-                if container["name"] in sidecars:
-                    self.count_restarts(container)
-            self.add_containers(status)
-        self.total = len(containers_of(obj["spec"])) + len(sidecars)
-        if "deletionTimestamp" in obj["metadata"]:
-            if status.get("reason") == "NodeLost":
-                self.reason = "Unknown"
-            elif status.get("phase") not in ENDED:
-                self.reason = "Terminating"
+def _sidecars(spec: Object) -> list[str]:
+    containers = containers_of(spec, "initContainers")
+    return [each["name"] for each in containers if each.get("restartPolicy") == "Always"]
 
-    def count_restarts(self, container: Object) -> None:
-        self.restarts += container["restartCount"]
-        ended = container["lastState"].get("terminated", {}).get("finishedAt")
-        self.last_restart = max(self.last_restart, ended or "")
 
-    def add_init_containers(self, obj: Object, sidecars: set[str]) -> None:
-        """Look at init containers up to the first that has yet to end well, or to start."""
-        for index, container in enumerate(obj["status"].get("initContainerStatuses", ())):
-            self.count_restarts(container)
-            state = container["state"]
-            ended, waiting = state.get("terminated"), state.get("waiting", {}).get("reason", "")
-            if ended is not None and ended["exitCode"] == 0:
-                continue
-            if container["name"] in sidecars and container.get("started"):
-                self.ready += container["ready"]
-                continue
-            if ended is not None:
-                self.reason = f"Init:{_end_of(ended)}"
-            elif waiting and waiting != "PodInitializing":
-                self.reason = f"Init:{waiting}"
-            else:
-                count = len(containers_of(obj["spec"], "initContainers"))
-                self.reason = f"Init:{index}/{count}"
-            self.is_initializing = True
-            return
+def _init_reason(state: Object) -> str:
+    if "terminated" in state:
+        return _end_of(state["terminated"])
+    waiting: str = state.get("waiting", {}).get("reason", "")
+    return "" if waiting == "PodInitializing" else waiting
 
-    def add_containers(self, status: Object) -> None:
-        """Look at the containers; what the first of them waits for or ended with is shown."""
-        is_running = False
-        for container in reversed(status.get("containerStatuses", ())):
-            self.count_restarts(container)
-            state = container["state"]
-            if state.get("waiting", {}).get("reason"):
-                self.reason = state["waiting"]["reason"]
-            elif "terminated" in state:
-                self.reason = _end_of(state["terminated"])
-            elif container["ready"] and "running" in state:
-                is_running = True
-                self.ready += 1
-        if self.reason == "Completed" and is_running:
-            self.reason = "Running" if is_true(status, "Ready") else "NotReady"
+
+def _containers(status: Object, reason: str) -> tuple[int, str]:
+    """How many run and are ready, and what the first that does not waits for or ended with."""
+    running = 0
+    for container in reversed(status.get("containerStatuses", ())):
+        state = container["state"]
+        if state.get("waiting", {}).get("reason"):
+            reason = state["waiting"]["reason"]
+        elif "terminated" in state:
+            reason = _end_of(state["terminated"])
+        elif container["ready"] and "running" in state:
+            running += 1
+    if reason == "Completed" and running:
+        reason = "Running" if is_true(status, "Ready") else "NotReady"
+    return running, reason
 
 
 def _end_of(ended: dict[str, Any]) -> str:
@@ -328,19 +302,24 @@ def _end_of(ended: dict[str, Any]) -> str:
 
 
 def _pod_cells(obj: Object, now_s: float) -> Sequence[object]:
-    spec, status = obj["spec"], obj["status"]
-    summary = Summary(obj)
-    restarts = str(summary.restarts)
-    if summary.restarts and summary.last_restart:
-        restarts = f"{restarts} ({age(summary.last_restart, now_s)} ago)"
+    spec, status, metadata = obj["spec"], obj["status"], obj["metadata"]
+    ready, reason, counted = _summary(obj)
+    if "deletionTimestamp" in metadata:
+        if status.get("reason") == "NodeLost":
+            reason = "Unknown"
+        elif status.get("phase") not in ENDED:
+            reason = "Terminating"
+    restarts = sum(each["restartCount"] for each in counted)
+    ends = [each["lastState"].get("terminated", {}).get("finishedAt") or "" for each in counted]
+    last = max(ends, default="")
     addresses = status.get("podIPs") or [{"ip": NONE}]
     gates = spec.get("readinessGates", ())
     are_true = sum(is_true(status, gate["conditionType"]) for gate in gates)
     return (
-        obj["metadata"]["name"],
-        f"{summary.ready}/{summary.total}",
-        summary.reason,
-        restarts,
+        metadata["name"],
+        f"{ready}/{len(containers_of(spec)) + len(_sidecars(spec))}",
+        reason,
+        f"{restarts} ({age(last, now_s)} ago)" if restarts and last else str(restarts),
         age_of(obj, now_s),
         addresses[0]["ip"],
         spec.get("nodeName") or NONE,
