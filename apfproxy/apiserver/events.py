@@ -66,9 +66,7 @@ NAMES = {core: name for name, core in CORE_NAMES.items()}
 FREE_NAMESPACES = frozenset({"default", "kube-system"})
 """Namespaces of events about objects without one."""
 
-REFERENCE_FIELDS = (
-    "kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath",
-)  # fmt: skip
+REFERENCE_FIELDS = tuple(CORE["ObjectReference"].by_name)
 
 
 def _check_event(obj: Object) -> list[FieldError]:

@@ -76,25 +76,20 @@ class Rules(msgspec.Struct, frozen=True):
     Attributes:
         admit_create: Adds what admission does before the other rules, owned by no field manager;
             returns why the object may not be created, "" if it may.
-        stamp: Gives absent times in an object that is to be written the second argument, now in
-            RFC 3339; called before `prepare_create` and `prepare_update`.
+        stamp: Gives absent times the second argument, now in RFC 3339, before the next two.
         prepare_create: Resets what a creation may not set; sets `generation` where the kind has it.
         prepare_update: Resets what an update may not change; counts `generation` up if due.
         validate: All errors of an object to be created, metadata included.
-        validate_update: All errors of a new object that replaces an old one.
         prepare_finalize: As `prepare_update`, for the finalize subresource; None for no such one.
-        grace_s: Seconds that a deleted object gets to end; the second argument is what the client
-            asked for, if it did.
+        grace_s: Seconds to end; the second argument is what the client asked for, if it did.
         is_held: Whether a deleted object has to stay for what finalizers stand for.
         mark_deleted: What else changes when a deletion begins that has to wait.
         objection: Why the object may not be deleted; "" if it may.
-        default_propagation: What becomes of dependents if nobody says it: `Orphan`; "" for their
-            deletion in the background.
+        default_propagation: Of deletions that say none: `Orphan`; "" for the background.
         warnings: Texts for the client, of the new object and the old one, if any.
         allows_unconditional_update: Whether a replacement may leave out the resource version.
         is_created_by_update: Whether a replacement of what is not there creates it.
         reset_fields: What a write to the main resource does not own.
-        reset_status_fields: What a write to the status subresource does not own.
     """
 
     admit_create: Callable[[Object], str] = lambda _obj: ""
@@ -164,12 +159,10 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
         selectable_values: Gives the values of these fields, and of those that other kinds of the
             same objects name; None for what is at the paths.
         has_status: Whether there is a status subresource.
-        answers_deleted: Whether DELETE answers with the object and not with a Status.
+        answers_deleted: Whether the response to DELETE is the object and not a Status.
         storage_hash: `storageVersionHash` in discovery.
-        stored_as: The kind of another group whose objects these are, in another form; None for
-            objects of their own.
-        scale_selector: The selector of an object's pods as the subresource `scale` tells it; None
-            for no such subresource.
+        stored_as: The kind of another group whose objects these are, in another form, if any.
+        scale_selector: The selector in the subresource `scale`; None for no such subresource.
         review: Makes the response of a kind that is only created, never stored; None for others.
     """
 

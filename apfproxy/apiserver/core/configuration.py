@@ -6,6 +6,7 @@ Source: Kubernetes 1.36, `pkg/apis/core/validation`.
 from __future__ import annotations
 
 from base64 import b64encode
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.core.structs import CORE
@@ -15,6 +16,8 @@ from apfproxy.apiserver.tables import AGE, NAME, Column
 from apfproxy.objects.field_errors import forbidden, invalid
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import Object
 
@@ -22,7 +25,7 @@ NO_STATUS = Rules(reset_fields=())
 IS_IMMUTABLE = "field is immutable when `immutable` is set"
 
 
-def _changes_of_fixed(new: Object, old: Object, *fields: str) -> list[FieldError]:
+def _changes_of_fixed(new: Object, old: Object, fields: Sequence[str]) -> list[FieldError]:
     if not old.get("immutable"):
         return []
     changed = [] if new.get("immutable") else ["immutable"]
@@ -30,15 +33,11 @@ def _changes_of_fixed(new: Object, old: Object, *fields: str) -> list[FieldError
     return [forbidden(field, IS_IMMUTABLE) for field in changed]
 
 
-def _changes_of_map(new: Object, old: Object) -> list[FieldError]:
-    return _changes_of_fixed(new, old, "data", "binaryData")
-
-
 def _changes_of_secret(new: Object, old: Object) -> list[FieldError]:
     errors = []
     if new["type"] != old["type"]:
         errors.append(invalid("type", new["type"], IMMUTABLE_DETAIL))
-    return errors + _changes_of_fixed(new, old, "data")
+    return errors + _changes_of_fixed(new, old, ["data"])
 
 
 def _complete_secret(obj: Object) -> None:
@@ -58,7 +57,7 @@ CONFIG_MAP = Kind(
     "",
     "ConfigMap",
     (Version("v1", CORE["ConfigMap"]),),
-    with_checks(NO_STATUS, check_change=_changes_of_map),
+    with_checks(NO_STATUS, check_change=partial(_changes_of_fixed, fields=("data", "binaryData"))),
     columns=(NAME, Column("Data", _entries_of, "How many entries it has."), AGE),
     short_names=("cm",),
     has_status=False,

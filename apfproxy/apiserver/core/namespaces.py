@@ -32,7 +32,7 @@ KUBERNETES_FINALIZER = "kubernetes"
 STANDARD_FINALIZERS = frozenset({KUBERNETES_FINALIZER, "foregroundDeletion", "orphan"})
 ACTIVE, TERMINATING = "Active", "Terminating"
 IMMORTAL_NAMESPACES = frozenset({"default", "kube-public", "kube-system"})
-"""Namespaces that cannot be deleted."""
+IMMORTAL = "this namespace may not be deleted"
 
 
 def _set_defaults(obj: Object) -> None:
@@ -58,11 +58,7 @@ def _prepare_create(obj: Object) -> None:
 
 def _prepare_update(new: Object, old: Object) -> None:
     copy_field("finalizers", new["spec"], old["spec"])
-    new["status"] = old["status"]
-
-
-def _prepare_finalize(new: Object, old: Object) -> None:
-    new["status"] = old["status"]
+    copy_field("status", new, old)
 
 
 def _is_held(obj: Object) -> bool:
@@ -76,11 +72,6 @@ def _mark_deleted(obj: Object) -> None:
     obj["metadata"].pop("deletionGracePeriodSeconds", None)
 
 
-def _objection(obj: Object) -> str:
-    is_immortal = obj["metadata"]["name"] in IMMORTAL_NAMESPACES
-    return "this namespace may not be deleted" if is_immortal else ""
-
-
 def _validate(obj: Object) -> list[FieldError]:
     """All errors of a new namespace."""
     errors = validate_stored(obj["metadata"], is_namespaced=False, check_name=check_dns_label)
@@ -90,10 +81,6 @@ def _validate(obj: Object) -> list[FieldError]:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
             errors.append(invalid("spec.finalizers", name, detail))
     return errors
-
-
-def _validate_update(new: Object, old: Object) -> list[FieldError]:
-    return [*_validate(new), *validate_core_update(new["metadata"], old["metadata"])]
 
 
 def _validate_status(new: Object, old: Object) -> list[FieldError]:
@@ -116,13 +103,16 @@ NAMESPACE = Kind(
         prepare_create=_prepare_create,
         prepare_update=_prepare_update,
         validate=_validate,
-        validate_update=_validate_update,
+        validate_update=lambda new, old: [
+            *_validate(new),
+            *validate_core_update(new["metadata"], old["metadata"]),
+        ],
         prepare_status=keep_spec,
         validate_status=_validate_status,
-        prepare_finalize=_prepare_finalize,
+        prepare_finalize=lambda new, old: copy_field("status", new, old),
         is_held=_is_held,
         mark_deleted=_mark_deleted,
-        objection=_objection,
+        objection=lambda obj: IMMORTAL if obj["metadata"]["name"] in IMMORTAL_NAMESPACES else "",
     ),
     columns=(
         NAME_IN_CLUSTER,

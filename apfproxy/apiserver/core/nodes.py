@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.core.structs import CORE
 from apfproxy.apiserver.kind import Kind, Rules, Version, with_checks
-from apfproxy.apiserver.metadata import find_condition, keep_spec
+from apfproxy.apiserver.metadata import copy_field, find_condition, keep_spec
 from apfproxy.apiserver.selectors import WRONG_OPERATOR, validate_expression, validate_words
 from apfproxy.apiserver.tables import AGE, NAME, NONE, UNKNOWN, Column, wide
 from apfproxy.objects.field_errors import FieldError, checked, invalid, required
@@ -35,10 +35,6 @@ def _set_defaults(obj: Object) -> None:
         status.setdefault("allocatable", dict(status["capacity"]))
     if "podCIDR" in spec:
         spec.setdefault("podCIDRs", [spec["podCIDR"]])
-
-
-def _prepare_update(new: Object, old: Object) -> None:
-    new["status"] = old["status"]
 
 
 def _state_of(obj: Object, _now_s: float) -> str:
@@ -78,7 +74,11 @@ NODE = Kind(
     "Node",
     (Version("v1", CORE["Node"], _set_defaults),),
     with_checks(
-        Rules(prepare_update=_prepare_update, prepare_status=keep_spec), is_namespaced=False
+        Rules(
+            prepare_update=lambda new, old: copy_field("status", new, old),
+            prepare_status=keep_spec,
+        ),
+        is_namespaced=False,
     ),
     columns=(
         NAME,
