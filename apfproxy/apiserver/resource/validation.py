@@ -7,6 +7,7 @@ that kube-apiserver 1.36 refuses; semver.org, specification 2.0.0, items 2, 9 an
 from __future__ import annotations
 
 import re
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -34,28 +35,19 @@ from apfproxy.objects.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from apfproxy.objects.types import Object
 
-MOST_DEVICES = 128
-MOST_ADVANCED_DEVICES = 64
-"""If any device has taints or consumes counters."""
-MOST_COUNTER_SETS = 8
-MOST_ATTRIBUTES_AND_CAPACITIES = 32
-MOST_TAINTS = 16
-MOST_CONSUMPTIONS = 2
-MOST_COUNTERS = 32
-"""Of a set, and of what a device consumes of one."""
-MOST_CONDITIONS = 4
-MOST_VALUES = 10
+MOST_DEVICES, MOST_ADVANCED_DEVICES = 128, 64
+"""The second if any device has taints or consumes counters."""
+MOST_ATTRIBUTES_AND_CAPACITIES, MOST_TAINTS, MOST_CONDITIONS, MOST_VALUES = 32, 16, 4, 10
+MOST_COUNTER_SETS, MOST_CONSUMPTIONS, MOST_COUNTERS = 8, 2, 32
 LONGEST_VALUE = 64
-LONGEST_DRIVER = 63
-"""Bytes; also of the domain of an attribute."""
-LONGEST_IDENTIFIER = 32
-"""Bytes of an attribute's name without its domain."""
+LONGEST_DRIVER, LONGEST_IDENTIFIER = 63, 32
+"""Bytes of an attribute's domain and of its name; the first also of a driver."""
 LONGEST_KEY = LONGEST_DRIVER + 1 + LONGEST_IDENTIFIER
-"""Bytes of an attribute's name that a path shows; of more, the middle is left out."""
+"""Bytes of both that a path shows; of more, the middle is left out."""
 ELLIPSIS = "..."
 EFFECTS = ("NoExecute", "NoSchedule", "None")
 
@@ -126,9 +118,12 @@ def _validate_spec(spec: Object, changes: Sequence[FieldError] = ()) -> list[Fie
     devices, counter_sets = spec.get("devices", []), spec.get("sharedCounters", [])
     if devices and counter_sets:
         errors.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
-    errors += _validate_devices(devices, chooses_nodes=bool(spec.get("perDeviceNodeSelection")))
+    is_advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    most = MOST_ADVANCED_DEVICES if is_advanced else MOST_DEVICES
+    check = partial(validate_device, chooses_nodes=bool(spec.get("perDeviceNodeSelection")))
+    errors += _each(devices, "spec.devices", most, check, "name")
     return errors + _validate_counter_sets(
-        counter_sets, "name", "spec.sharedCounters", MOST_COUNTER_SETS
+        counter_sets, "spec.sharedCounters", MOST_COUNTER_SETS, "name"
     )
 
 
@@ -180,32 +175,31 @@ def _validate_choice(
     return errors
 
 
-def _validate_counter_sets(sets: list[Any], name: str, path: str, most: int) -> list[FieldError]:
+def _each(
+    items: list[Any], path: str, most: int, check: Callable[[Any, str], list[FieldError]], name: str
+) -> list[FieldError]:
+    """Judge the items of a list, if there are not too many, then their names, if they have any."""
+    if len(items) > most:
+        return [too_many(path, len(items), most)]
+    errors = [
+        error for index, item in enumerate(items) for error in check(item, f"{path}[{index}]")
+    ]
+    return errors + repeated([item.get(name, "") for item in items], path) if name else errors
+
+
+def _validate_counter_sets(sets: list[Any], path: str, most: int, name: str) -> list[FieldError]:
     """Find the errors of sets of counters, whose names are in a field; their amounts may be any."""
-    if len(sets) > most:
-        return [too_many(path, len(sets), most)]
-    errors: list[FieldError] = []
-    for index, each in enumerate(sets):
-        at, counters = f"{path}[{index}].counters", each.get("counters", {})
-        errors += checked_name(f"{path}[{index}].{name}", each.get(name, ""), check_dns_label)
+
+    def check(counter_set: Object, path: str) -> list[FieldError]:
+        at, counters = f"{path}.counters", counter_set.get("counters", {})
+        errors = checked_name(f"{path}.{name}", counter_set.get(name, ""), check_dns_label)
         if not counters:
-            errors.append(required(at))
-        elif len(counters) > MOST_COUNTERS:
-            errors.append(too_many(at, len(counters), MOST_COUNTERS))
-        else:
-            errors += [error for key in counters for error in checked(at, key, check_dns_label)]
-    return errors + repeated([each.get(name, "") for each in sets], path)
+            return [*errors, required(at)]
+        if len(counters) > MOST_COUNTERS:
+            return [*errors, too_many(at, len(counters), MOST_COUNTERS)]
+        return errors + [error for key in counters for error in checked(at, key, check_dns_label)]
 
-
-def _validate_devices(devices: list[Any], *, chooses_nodes: bool) -> list[FieldError]:
-    is_advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
-    most = MOST_ADVANCED_DEVICES if is_advanced else MOST_DEVICES
-    if len(devices) > most:
-        return [too_many("spec.devices", len(devices), most)]
-    errors: list[FieldError] = []
-    for index, device in enumerate(devices):
-        errors += validate_device(device, f"spec.devices[{index}]", chooses_nodes=chooses_nodes)
-    return errors + repeated([device.get("name", "") for device in devices], "spec.devices")
+    return _each(sets, path, most, check, name)
 
 
 def validate_device(device: Object, path: str, *, chooses_nodes: bool) -> list[FieldError]:
@@ -227,9 +221,9 @@ def validate_device(device: Object, path: str, *, chooses_nodes: bool) -> list[F
         errors += _validate_key(key, f"{path}.capacity")
         at = f"{path}.capacity[{_shortened(key)}]"
         errors += _validate_capacity(capacity, at, is_shared=is_shared)
-    errors += _validate_taints(device.get("taints", []), f"{path}.taints")
+    errors += _each(device.get("taints", []), f"{path}.taints", MOST_TAINTS, _validate_taint, "")
     consumptions, at = device.get("consumesCounters", []), f"{path}.consumesCounters"
-    errors += _validate_counter_sets(consumptions, "counterSet", at, MOST_CONSUMPTIONS)
+    errors += _validate_counter_sets(consumptions, at, MOST_CONSUMPTIONS, "counterSet")
     errors += _validate_nodes(device, path, chooses_nodes=chooses_nodes)
     return errors + _validate_conditions(device, path)
 
@@ -277,18 +271,14 @@ def _validate_attribute(attribute: Object, path: str) -> list[FieldError]:
     return errors
 
 
-def _validate_taints(taints: list[Any], path: str) -> list[FieldError]:
-    if len(taints) > MOST_TAINTS:
-        return [too_many(path, len(taints), MOST_TAINTS)]
-    errors: list[FieldError] = []
-    for index, taint in enumerate(taints):
-        at, effect = f"{path}[{index}]", taint.get("effect", "")
-        errors += checked(f"{at}.key", taint.get("key", ""), check_qualified_name)
-        errors += checked(f"{at}.value", taint.get("value", ""), check_label_value)
-        if not effect:
-            errors.append(required(f"{at}.effect"))
-        elif effect not in EFFECTS:
-            errors.append(not_supported(f"{at}.effect", effect, EFFECTS))
+def _validate_taint(taint: Object, path: str) -> list[FieldError]:
+    errors = checked(f"{path}.key", taint.get("key", ""), check_qualified_name)
+    errors += checked(f"{path}.value", taint.get("value", ""), check_label_value)
+    effect = taint.get("effect", "")
+    if not effect:
+        errors.append(required(f"{path}.effect"))
+    elif effect not in EFFECTS:
+        errors.append(not_supported(f"{path}.effect", effect, EFFECTS))
     return errors
 
 
@@ -302,18 +292,17 @@ def _validate_nodes(device: Object, path: str, *, chooses_nodes: bool) -> list[F
     return errors + _validate_choice(device, ("allNodes",), path, ONE_CHOICE_RULE, ONE_CHOICE_RULE)
 
 
+def _validate_condition(name: str, path: str) -> list[FieldError]:
+    return checked(path, name, check_qualified_name)
+
+
 def _validate_conditions(device: Object, path: str) -> list[FieldError]:
     """Find the errors of a device's conditions for binding."""
     binding, failure = "bindingConditions", "bindingFailureConditions"
     names = {field: device.get(field, []) for field in (binding, failure)}
     errors: list[FieldError] = []
     for field, conditions in names.items():
-        at = f"{path}.{field}"
-        if len(conditions) > MOST_CONDITIONS:
-            errors.append(too_many(at, len(conditions), MOST_CONDITIONS))
-            continue
-        for index, name in enumerate(conditions):
-            errors += checked(f"{at}[{index}]", name, check_qualified_name)
+        errors += _each(conditions, f"{path}.{field}", MOST_CONDITIONS, _validate_condition, "")
     for field, conditions in names.items():
         errors += repeated(conditions, f"{path}.{field}")
     detail, forbidden_names = f"{failure} must not overlap with {binding}", set(names[binding])
