@@ -78,20 +78,29 @@ def generated_name(prefix: str, suffix: str) -> str:
     return prefix[: LONGEST_GENERATED_NAME - SUFFIX_LENGTH] + suffix
 
 
+def validate_named(
+    metadata: Object,
+    *,
+    is_namespaced: bool,
+    check_name: Callable[[str], list[str]] = check_path_segment,
+) -> list[FieldError]:
+    """Find the errors in canonical metadata that all kinds refuse, of an object that has its name.
+
+    `check_name` is from `names`.
+    """
+    errors = validate_metadata(metadata, is_namespaced=is_namespaced, check_name=check_name)
+    return errors + _validate_managed_fields(metadata)
+
+
 def validate_stored(
     metadata: Object,
     *,
     is_namespaced: bool,
     check_name: Callable[[str], list[str]] = check_dns_subdomain,
-    allows_bare_finalizers: bool = False,
 ) -> list[FieldError]:
-    """Find the errors in the metadata, canonical, of an object to be created that has its name.
-
-    `check_name` is from `names`; bare finalizers are of any name without a domain.
-    """
-    errors = validate_metadata(metadata, is_namespaced=is_namespaced, check_name=check_name)
-    errors += _validate_managed_fields(metadata)
-    return errors if allows_bare_finalizers else errors + validate_bare_finalizers(metadata)
+    """Find the same errors, and finalizers without a domain, which most kinds refuse, too."""
+    errors = validate_named(metadata, is_namespaced=is_namespaced, check_name=check_name)
+    return errors + validate_bare_finalizers(metadata)
 
 
 def validate_any_update(new: Object, old: Object, *, is_namespaced: bool) -> list[FieldError]:
@@ -99,13 +108,7 @@ def validate_any_update(new: Object, old: Object, *, is_namespaced: bool) -> lis
 
     The rules of its kind may find the same errors again: Kubernetes reports them twice, too.
     """
-    errors = validate_stored(
-        new,
-        is_namespaced=is_namespaced,
-        check_name=check_path_segment,
-        allows_bare_finalizers=True,
-    )
-    return errors + _validate_changes(new, old)
+    return validate_named(new, is_namespaced=is_namespaced) + _validate_changes(new, old)
 
 
 def validate_core_update(new: Object, old: Object) -> list[FieldError]:

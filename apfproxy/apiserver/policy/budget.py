@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition, is_true, set_condition
 from apfproxy.objects.go_text import parse_time, rfc3339
@@ -45,8 +44,7 @@ LONGEST_PERCENT = 19
 """Characters: Kubernetes cannot read a number that has more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Controller:
+class Controller(NamedTuple):
     """The controller that a pod names."""
 
     group: str
@@ -66,8 +64,7 @@ None for a controller of a kind that is not served; NoControllerError for one th
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PodState:
+class PodState(NamedTuple):
     """A pod as budgets see it: `is_ready` is its condition, `is_ending` that it is deleted."""
 
     name: str
@@ -99,13 +96,7 @@ def pod_state(pod: Object) -> PodState:
 def assess(
     budget: Object, pods: Collection[PodState], now_s: float, scale_of: ScaleOf
 ) -> tuple[Object, float | None]:
-    """Work out the status of a budget.
-
-    Args:
-        budget: The budget.
-        pods: All pods of its namespace that its selector matches.
-        now_s: Seconds since 1970.
-        scale_of: Knows how many pods controllers want.
+    """Work out the status of a budget from all pods that its selector matches.
 
     Returns:
         The new status, canonical, and when it has to be worked out again even if nothing changes,
@@ -128,22 +119,19 @@ def assess(
         "conditions": old.get("conditions", []),
     }
     set_disruption_allowed(status, rfc3339(now_s))
-    for name in ("observedGeneration", "disruptedPods"):
-        if not status[name]:
-            del status[name]
-    return status, recheck_s
+    optional = ("observedGeneration", "disruptedPods")
+    return {name: each for name, each in status.items() if each or name not in optional}, recheck_s
 
 
 def _expected_pods(spec: Object, pods: Collection[PodState], scale_of: ScaleOf) -> tuple[int, int]:
     """Count the pods that there should be, and those of them that have to be healthy."""
     maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable", 0)
-    if maximum is not None:
-        wanted = _wanted_pods(pods, scale_of)
-        return wanted, max(wanted - scaled(maximum, wanted), 0)
-    if isinstance(minimum, str):
-        wanted = _wanted_pods(pods, scale_of)
+    if maximum is None and isinstance(minimum, int):
+        return len(pods) if "minAvailable" in spec else 0, minimum
+    wanted = _wanted_pods(pods, scale_of)
+    if maximum is None:
         return wanted, scaled(minimum, wanted)
-    return len(pods) if "minAvailable" in spec else 0, minimum
+    return wanted, max(wanted - scaled(maximum, wanted), 0)
 
 
 def _wanted_pods(pods: Iterable[PodState], scale_of: ScaleOf) -> int:
@@ -171,13 +159,11 @@ def _still_disrupted(
     still: Object = {}
     deadlines = []
     for pod in pods if disrupted else ():
-        evicted_at = disrupted.get(pod.name)
-        if evicted_at is None or pod.is_ending:
-            continue
-        deadline_s = parse_time(evicted_at) + DELETION_TIMEOUT_S
-        if deadline_s > now_s:
-            still[pod.name] = evicted_at
-            deadlines.append(deadline_s)
+        if pod.name in disrupted and not pod.is_ending:
+            deadline_s = parse_time(disrupted[pod.name]) + DELETION_TIMEOUT_S
+            if deadline_s > now_s:
+                still[pod.name] = disrupted[pod.name]
+                deadlines.append(deadline_s)
     return still, min(deadlines, default=None)
 
 
@@ -208,18 +194,16 @@ def is_up_to_date(budget: Object, status: Object) -> bool:
 
     The message and the generation of the condition do not count: nothing is decided by them.
     """
-    return _decisive(budget["status"]) == _decisive(status)
-
-
-def _decisive(status: Object) -> list[object]:
-    condition = find_condition(status, DISRUPTION_ALLOWED) or {}
-    return [
-        *(status[name] for name in STATUS_NUMBERS),
-        status.get("observedGeneration", 0),
-        status.get("disruptedPods", {}),
-        condition.get("status"),
-        condition.get("reason"),
-    ]
+    one, other = (
+        (
+            *(each[name] for name in STATUS_NUMBERS),
+            each.get("observedGeneration", 0),
+            each.get("disruptedPods", {}),
+            *map((find_condition(each, DISRUPTION_ALLOWED) or {}).get, ("status", "reason")),
+        )
+        for each in (budget["status"], status)
+    )
+    return one == other
 
 
 def percentage(value: str) -> int | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.core.pods import ENDED, POD
@@ -41,6 +42,9 @@ RETRY_AFTER_S = 10
 UNSTARTED = "Pending"
 DISRUPTION_TARGET = "DisruptionTarget"
 VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
+TOO_MANY_DISRUPTED = (
+    "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+)
 SEVERAL_BUDGETS = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
     " support."
@@ -61,19 +65,28 @@ async def evict(
     if eviction["metadata"].get("name", "") != name:
         raise bad_request("name in URL does not match name in Eviction object")
     pod = await _delete_unprotected(registry, namespace, name, options)
-    if pod is None:
-        return success(code=201)
+    if pod is not None:
+        await _delete_protected(registry, pod, options)
+    return success(code=201)
+
+
+async def _delete_protected(registry: Registry, pod: Object, options: DeleteOptions) -> None:
+    """Delete a pod that its budget allows to go; one that is not healthy only as it was seen."""
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
     found = registry.objects(POD_DISRUPTION_BUDGET, namespace)
     budgets = [budget for budget in found if is_matched(budget, pod)]
     if len(budgets) > 1:
         raise unknown_error(SEVERAL_BUDGETS)
-    if budgets and spares_unhealthy(budgets[0], pod):
-        await _delete_unhealthy(registry, pod, budgets[0], options)
-        return success(code=201)
-    if budgets:
+    is_spared = bool(budgets) and spares_unhealthy(budgets[0], pod)
+    if budgets and not is_spared:
         await _count(registry, budgets[0], name, is_dry_run=options.is_dry_run)
-    await _delete(registry, namespace, name, options)
-    return success(code=201)
+    as_seen = _only_as_seen(pod, options) if is_spared else options
+    try:
+        await _delete(registry, namespace, name, as_seen)
+    except StatusError as error:
+        if is_spared and error.reason == "Conflict" and options.resource_version is None:
+            raise _unprocessed(budgets[0]) from error
+        raise
 
 
 async def _delete_unprotected(
@@ -94,20 +107,6 @@ async def _delete_unprotected(
         else:
             break
     return None
-
-
-async def _delete_unhealthy(
-    registry: Registry, pod: Object, budget: Object, options: DeleteOptions
-) -> None:
-    """Delete a pod that is not healthy, unless it has changed since."""
-    metadata = pod["metadata"]
-    as_seen = _only_as_seen(pod, options)
-    try:
-        await _delete(registry, metadata["namespace"], metadata["name"], as_seen)
-    except StatusError as error:
-        if error.reason == "Conflict" and options.resource_version is None:
-            raise _unprocessed(budget) from error
-        raise
 
 
 async def _count(registry: Registry, budget: Object, pod_name: str, *, is_dry_run: bool) -> None:
@@ -185,17 +184,15 @@ def charge(budget: Object, pod_name: str, now: str) -> None:
     """
     status, metadata = budget["status"], budget["metadata"]
     allowed, disrupted = status["disruptionsAllowed"], status.get("disruptedPods", {})
-    wrong = ""
+    refused = partial(forbidden, GROUP, POD_DISRUPTION_BUDGET.singular, metadata["name"])
     if status.get("observedGeneration", 0) < metadata.get("generation", 0):
         raise _unprocessed(budget)
     if allowed < 0:
-        wrong = "pdb disruptions allowed is negative"
-    elif len(disrupted) > MOST_DISRUPTED_PODS:
-        wrong = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-    elif allowed == 0:
+        raise refused("pdb disruptions allowed is negative")
+    if len(disrupted) > MOST_DISRUPTED_PODS:
+        raise refused(TOO_MANY_DISRUPTED)
+    if allowed == 0:
         raise _refused(_why_none(metadata["name"], status))
-    if wrong:
-        raise forbidden(GROUP, POD_DISRUPTION_BUDGET.singular, metadata["name"], wrong)
     status["disruptionsAllowed"] = allowed - 1
     if allowed == 1:
         set_disruption_allowed(status, now)

@@ -14,13 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.kind import Kind, Rules, Version, starts
-from apfproxy.apiserver.metadata import (
-    check_path_segment,
-    keep_spec,
-    keep_status,
-    validate_conditions,
-    validate_stored,
-)
+from apfproxy.apiserver.metadata import keep_spec, keep_status, validate_conditions, validate_named
 from apfproxy.apiserver.policy.budget import PERCENT, PERCENT_RULE, STATUS_NUMBERS, percentage
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
@@ -74,12 +68,7 @@ def _amount(name: str) -> Cell:
 
 
 def _validate(obj: Object) -> list[FieldError]:
-    return _validate_spec(obj["spec"]) or validate_stored(
-        obj["metadata"],
-        is_namespaced=True,
-        check_name=check_path_segment,
-        allows_bare_finalizers=True,
-    )
+    return _validate_spec(obj["spec"]) or validate_named(obj["metadata"], is_namespaced=True)
 
 
 def _validate_spec(spec: Object) -> list[FieldError]:
