@@ -44,6 +44,7 @@ from apfproxy.apiserver.errors import (
     success,
     unknown_error,
 )
+from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.go_values import printed
 from apfproxy.apiserver.lists import Selection, page, wait_until_visible
 from apfproxy.apiserver.outcomes import Write, check_identity, compute, is_version, place
@@ -54,8 +55,7 @@ from apfproxy.apiserver.patches import (
     applied,
     unsupported_patch_type,
 )
-from apfproxy.apiserver.policy.eviction import evict
-from apfproxy.apiserver.policy.kinds import EVICTIONS
+from apfproxy.apiserver.policy import EVICTIONS
 from apfproxy.apiserver.registry import NAMESPACES, WriteOptions, selectable
 from apfproxy.apiserver.rendering import Renderer
 from apfproxy.apiserver.responses import (

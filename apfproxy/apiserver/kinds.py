@@ -12,8 +12,8 @@ from apfproxy.apiserver.core.nodes import NODE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.events import EVENT_OF_CORE, EVENT_OF_EVENTS
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
+from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.resource import RESOURCE_SLICE
 from apfproxy.apiserver.reviews import REVIEWS
 
 if TYPE_CHECKING:

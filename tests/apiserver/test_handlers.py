@@ -13,7 +13,7 @@ from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.handlers import Paths
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.policy.kinds import EVICTIONS
+from apfproxy.apiserver.policy import EVICTIONS
 from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.responses import COMPRESSED_BYTES, PROTOBUF
 from apfproxy.apiserver.schema.protobuf import MAGIC

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
+from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.resource import RESOURCE_SLICE
 from apfproxy.apiserver.seeds import SeedCounts, Seeder
 from tests.apiserver.controllers.scene import Scene
 

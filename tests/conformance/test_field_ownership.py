@@ -13,8 +13,8 @@ from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.ownership.managed import Writer, apply, update_managed
-from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
+from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.resource import RESOURCE_SLICE
 from tests.conformance.vectors import load
 
 if TYPE_CHECKING:

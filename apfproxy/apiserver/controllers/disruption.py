@@ -18,9 +18,10 @@ import msgspec
 from apfproxy.apiserver.apps import CONTROLLERS, DEPLOYMENT, REPLICA_SET
 from apfproxy.apiserver.controllers.runner import Controller
 from apfproxy.apiserver.core.pods import ENDED, POD
+from apfproxy.apiserver.eviction import DISRUPTION_TARGET
 from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition
-from apfproxy.apiserver.policy.budget import Controller as PodController
-from apfproxy.apiserver.policy.budget import (
+from apfproxy.apiserver.policy import (
+    POD_DISRUPTION_BUDGET,
     NoControllerError,
     PodState,
     assess,
@@ -29,8 +30,7 @@ from apfproxy.apiserver.policy.budget import (
     is_up_to_date,
     pod_state,
 )
-from apfproxy.apiserver.policy.eviction import DISRUPTION_TARGET
-from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.policy import Controller as PodController
 from apfproxy.apiserver.selectors import NOTHING, LabelSelector, selector_of
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.go_text import parse_time, rfc3339

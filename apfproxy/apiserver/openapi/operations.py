@@ -24,7 +24,7 @@ from apfproxy.apiserver.openapi.structs import (
     WATCH_EVENT,
     list_struct,
 )
-from apfproxy.apiserver.policy.kinds import EVICTION
+from apfproxy.apiserver.policy import EVICTION
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import conflict
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, completed
 from apfproxy.apiserver.store.entries import Change, ChangeType
 from apfproxy.apiserver.store.store import Store

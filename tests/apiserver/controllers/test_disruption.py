@@ -11,7 +11,7 @@ from apfproxy.apiserver.apps import DEPLOYMENT, REPLICA_SET, STATEFUL_SET
 from apfproxy.apiserver.controllers.disruption import Disruption
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.metadata import find_condition
-from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
 from tests.apiserver.controllers.scene import NOW, Driver, Scene
 

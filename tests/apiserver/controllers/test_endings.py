@@ -11,7 +11,7 @@ from apfproxy.apiserver.controllers.endings import Namespaces, PodTermination
 from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError, forbidden
-from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
 from tests.apiserver.controllers.scene import Driver, Scene
 

@@ -17,7 +17,7 @@ from apfproxy.apiserver.controllers.garbage import GarbageCollector
 from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
 from tests.apiserver.controllers.scene import Driver, Scene, refuse
 

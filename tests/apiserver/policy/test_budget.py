@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.apiserver.policy.budget import (
+from apfproxy.apiserver.policy import (
     Controller,
     NoControllerError,
     PodState,

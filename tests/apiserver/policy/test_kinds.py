@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from tests.apiserver.policy.objects import budget
 
 RULES = POD_DISRUPTION_BUDGET.rules

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
+from apfproxy.apiserver.resource import RESOURCE_SLICE
 
 NOW = "2026-01-02T03:04:05Z"
 EARLIER = "2026-01-01T00:00:00Z"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.resource.validation import (
+from apfproxy.apiserver.resource import (
     integer,
     validate_device,
     validate_slice,

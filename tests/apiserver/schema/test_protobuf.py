@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.policy.kinds import EVICTIONS
+from apfproxy.apiserver.policy import EVICTIONS
 from apfproxy.apiserver.schema.body import BodyError, Parsed
 from apfproxy.apiserver.schema.protobuf import (
     MAGIC,

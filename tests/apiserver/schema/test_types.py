@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.policy.kinds import EVICTIONS
+from apfproxy.apiserver.policy import EVICTIONS
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.schema.types import (
     Field,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.apiserver.resource.kinds import RESOURCE_SLICE
+from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.resource import RESOURCE_SLICE
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.kind import Kind

@@ -19,8 +19,14 @@ from apfproxy.apiserver.core.pods import ENDED, POD
 from apfproxy.apiserver.errors import StatusError, bad_request, forbidden, success, unknown_error
 from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition, is_true, set_condition
 from apfproxy.apiserver.outcomes import check_preconditions
-from apfproxy.apiserver.policy.budget import DISRUPTION_ALLOWED, SYNC_FAILED, set_disruption_allowed
-from apfproxy.apiserver.policy.kinds import ALWAYS_ALLOW, GROUP, POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.policy import (
+    ALWAYS_ALLOW,
+    DISRUPTION_ALLOWED,
+    GROUP,
+    POD_DISRUPTION_BUDGET,
+    SYNC_FAILED,
+    set_disruption_allowed,
+)
 from apfproxy.apiserver.registry import WriteOptions
 from apfproxy.apiserver.selectors import selector_of
 from apfproxy.objects.go_text import rfc3339

@@ -8,8 +8,7 @@ import pytest
 
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError, conflict
-from apfproxy.apiserver.metadata import find_condition
-from apfproxy.apiserver.policy.eviction import (
+from apfproxy.apiserver.eviction import (
     ATTEMPTS,
     charge,
     evict,
@@ -18,7 +17,8 @@ from apfproxy.apiserver.policy.eviction import (
     may_start,
     spares_unhealthy,
 )
-from apfproxy.apiserver.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.metadata import find_condition
+from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
 from tests.apiserver.controllers.scene import Scene
 from tests.apiserver.policy.objects import NOW, budget, pod
@@ -45,7 +45,8 @@ def test_budgets_protect_pods_that_run(phase: str) -> None:
 def test_selectors() -> None:
     """An empty selector matches all pods; none, and one that makes no sense, matches none."""
     wrong = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
-    specs = [{"selector": each} for each in ({"matchLabels": {"app": "web"}}, {}, wrong)]
+    selectors = ({"matchLabels": {"app": "web"}}, {}, wrong)
+    specs: list[Object] = [{"selector": each} for each in selectors]
 
     found = [is_matched(budget(**spec), pod(labels={"app": "web"})) for spec in [*specs, {}]]
     assert [True, True, False, False] == found
@@ -98,7 +99,7 @@ def test_budgets_refuse(status: Object, code: int, told: str) -> None:
     if code == 403:
         assert f'poddisruptionbudget.policy "b" is forbidden: {told}' in found.message
     else:
-        (cause,) = found.details["causes"]
+        (cause,) = (found.details or {})["causes"]
         assert "DisruptionBudget" == cause["reason"]
         assert f"The disruption budget b{told}" in f"{cause['message']}."
 

@@ -1,1 +1,0 @@
-"""ResourceSlices: devices that drivers offer to pods."""
