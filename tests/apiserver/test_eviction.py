@@ -20,8 +20,8 @@ from apfproxy.apiserver.eviction import (
 from apfproxy.apiserver.metadata import find_condition
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
+from tests.apiserver.budgets import NOW, budget, pod
 from tests.apiserver.controllers.scene import Scene
-from tests.apiserver.policy.objects import NOW, budget, pod
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object
@@ -45,7 +45,7 @@ def test_budgets_protect_pods_that_run(phase: str) -> None:
 def test_selectors() -> None:
     """An empty selector matches all pods; none, and one that makes no sense, matches none."""
     wrong = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
-    selectors = ({"matchLabels": {"app": "web"}}, {}, wrong)
+    selectors: list[Object] = [{"matchLabels": {"app": "web"}}, {}, wrong]
     specs: list[Object] = [{"selector": each} for each in selectors]
 
     found = [is_matched(budget(**spec), pod(labels={"app": "web"})) for spec in [*specs, {}]]

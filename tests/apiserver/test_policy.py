@@ -1,4 +1,4 @@
-"""The arithmetic of disruption budgets."""
+"""Disruption budgets: their rules, and the arithmetic of what they allow."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.policy import (
+    POD_DISRUPTION_BUDGET,
     Controller,
     NoControllerError,
     PodState,
@@ -20,8 +21,10 @@ from apfproxy.apiserver.policy import (
     pod_state,
     scaled,
 )
-from tests.apiserver.policy.objects import NOW, budget, pod
+from tests.apiserver.budgets import NOW, budget, pod
 
+RULES = POD_DISRUPTION_BUDGET.rules
+SELECTOR = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
 NOW_S = 1000.0
 OWNER, OTHER = (Controller("apps", "ReplicaSet", name, name) for name in "rs")
 OWNERS = [
@@ -197,3 +200,49 @@ def test_other_texts_are_no_percentages(value: str) -> None:
 @settings(max_examples=50)
 def test_percentages_are_rounded_up(percent: int, total: int) -> None:
     assert math.ceil(percent * total / 100) == scaled(f"0{percent}%", total)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({}, ""),
+        ({"minAvailable": 0}, ""),
+        ({"maxUnavailable": "100%", "selector": {}}, ""),
+        ({"maxUnavailable": "9" * 5000 + "%", "unhealthyPodEvictionPolicy": "AlwaysAllow"}, ""),
+        ({"minAvailable": -1}, "minAvailable: Invalid value: -1: must be greater than or"),
+        ({"maxUnavailable": "5"}, 'maxUnavailable: Invalid value: "5": a valid percent'),
+        ({"minAvailable": "101%"}, 'minAvailable: Invalid value: "101%": must not be gr'),
+        ({"minAvailable": 1, "maxUnavailable": 1}, ': Invalid value: {"MinAvailable":1,"Selector"'),
+        ({"unhealthyPodEvictionPolicy": "No"}, 'unhealthyPodEvictionPolicy: Unsupported value: "'),
+        ({"selector": SELECTOR}, "selector.matchExpressions[0].operator: Invalid value"),
+    ],
+)
+def test_specifications(spec: dict[str, Any], message: str) -> None:
+    """One error for each wrong field, in Kubernetes' words; every field may be missing."""
+    found = [
+        str(wrong).removeprefix("spec").removeprefix(".")
+        for wrong in RULES.validate(budget(**spec))
+    ]
+
+    assert [message] * bool(message) == [each[: len(message)] for each in found]
+
+
+def test_metadata_is_judged_last() -> None:
+    """A new budget's metadata counts only if its specification is right."""
+    new = budget(minAvailable=-1)
+    new["metadata"].update(labels={"-": ""}, finalizers=["mine"])
+
+    assert ["spec.minAvailable"] == [wrong.field for wrong in RULES.validate(new)]
+    assert ["spec.minAvailable"] == [wrong.field for wrong in RULES.validate_update(new, budget())]
+    new["spec"] = {}
+    assert ["metadata.labels"] == [wrong.field for wrong in RULES.validate(new)]
+
+
+def test_statuses() -> None:
+    """No number of pods is negative, and conditions are whole."""
+    condition = {"type": "A", "status": "True", "lastTransitionTime": None, "reason": "R"}
+    new = budget(status={"currentHealthy": -1, "conditions": [{**condition, "message": ""}]})
+
+    found = [wrong.field for wrong in RULES.validate_status(new, budget())]
+
+    assert ["status.conditions[0].lastTransitionTime", "status.currentHealthy"] == found
