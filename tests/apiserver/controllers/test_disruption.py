@@ -40,101 +40,97 @@ def numbers(scene: Scene, name: str = "b") -> tuple[int, int, int, int]:
     )
 
 
-async def test_pods_come_and_go() -> None:
-    scene, driver = await started("p", "q")
-    await scene.budget("b", minAvailable=1)
-    await driver.settle()
-    assert (1, 2, 1, 2) == numbers(scene)
-
-    await scene.pod("r", ready="False")
-    await driver.settle()
-    assert (1, 2, 1, 3) == numbers(scene)
-
-    await scene.pod("s")
-    await scene.delete(POD, "p", "default")
-    await driver.settle()
-    assert (1, 2, 1, 4) == numbers(scene)
-
-    scene.now_s += 100
-    await scene.registry.delete(POD, "default", "p", GONE)
-    await driver.settle()
-    assert (1, 2, 1, 3) == numbers(scene)
-
-
-async def test_selectors_and_labels_change() -> None:
-    scene, driver = await started("p", "q")
-    await scene.budget("b", minAvailable=1, selector={"matchLabels": {"app": "web"}})
-    await driver.settle()
-
-    pod = scene.registry.get(POD, "default", "p")
-    metadata = {**pod["metadata"], "labels": {"app": "db"}}
-    await scene.change(POD, "p", {"metadata": metadata}, "default")
-    await driver.settle()
-    assert (0, 1, 1, 1) == numbers(scene)
-
-    budget = scene.registry.get(POD_DISRUPTION_BUDGET, "default", "b")
-    spec = {**budget["spec"], "selector": {"matchLabels": {"app": "db"}}, "minAvailable": 0}
-    await scene.change(POD_DISRUPTION_BUDGET, "b", {"spec": spec}, "default")
-    await driver.settle()
-    assert (1, 1, 0, 1) == numbers(scene)
+CASES = {
+    "numbers-follow-pods": """
+        pod p; pod q; budget b 1; = 1 2 1 2
+        pod r False; = 1 2 1 3
+        pod s; delete p; = 1 2 1 4
+        end p; = 1 2 1 3
+    """,
+    "a-pod-counts-while-the-selector-matches": """
+        pod p; pod q; budget b 1 web; = 1 2 1 2
+        label p db; = 0 1 1 1
+        select b 0 db; = 1 1 0 1
+    """,
+    "an-evicted-pod-counts-again-after-two-minutes": """
+        pod p; pod q; budget b 1; = 1 2 1 2
+        evicted b p; = 0 1 1 2; wait 119; = 0 1 1 2; wait 1; = 1 2 1 2
+    """,
+    "neither-its-own-write-nor-an-unimportant-change-makes-it-write": """
+        pod p; budget b 1; looks 2; restart; looks 1
+        annotate p; looks 0; writes 0
+    """,
+    "a-pod-concerns-the-budgets-that-match-it": """
+        pod p; budget b 1; budget c 1 db; looks 4
+        end p; looks 2; = 0 0 1 0
+        pod q; delete q; end q; looks 1
+        unbudget c; looks 0
+    """,
+    "nothing-is-kept-of-budgets-that-are-gone": """
+        pod p; budget b 1; looks 2; unbudget b; looks 0; end p; looks 0; empty
+    """,
+}
+"""`=` has the allowed disruptions of budget b, and its healthy, desired and expected pods; all pods
+are labelled `app=web`."""
 
 
-async def test_evicted_pods_are_spared_at_last() -> None:
-    scene, driver = await started("p", "q")
-    await scene.budget("b", minAvailable=1)
-    await driver.settle()
-    budget = scene.registry.get(POD_DISRUPTION_BUDGET, "default", "b")
-    disrupted = {"p": "2001-09-09T01:46:40Z"}
-    status = {**budget["status"], "disruptedPods": disrupted, "disruptionsAllowed": 0}
-    await scene.change(POD_DISRUPTION_BUDGET, "b", {"status": status}, "default", "status")
-    await driver.settle()
-    assert (0, 1, 1, 2) == numbers(scene)
-    assert scene.now_s + 120 == driver.queue.next_s
-
-    scene.now_s += 120
-    await driver.settle()
-    assert (1, 2, 1, 2) == numbers(scene)
-
-
-async def test_right_statuses_are_left_alone() -> None:
-    scene, driver = await started("p")
-    await scene.budget("b", minAvailable=1)
-    await driver.settle()
-    version, looks = scene.store.resource_version, driver.looks
-
-    pod = scene.registry.get(POD, "default", "p")
-    metadata = {**pod["metadata"], "annotations": {"a": "b"}}
-    await scene.change(POD, "p", {"metadata": metadata}, "default")
-    await driver.settle()
-
-    assert version + 1 == scene.store.resource_version
-    assert looks == driver.looks
+async def act(scene: Scene, step: list[str]) -> None:
+    match step:
+        case ["pod", name, *ready]:
+            await scene.pod(name, ready=ready[0] if ready else "True")
+        case ["budget", name, least, *apps]:
+            await scene.budget(name, minAvailable=int(least), selector=selector(apps))
+        case ["select", name, least, *apps]:
+            spec = {"minAvailable": int(least), "selector": selector(apps)}
+            await scene.change(POD_DISRUPTION_BUDGET, name, {"spec": spec}, "default")
+        case ["evicted", name, pod]:
+            status = scene.registry.get(POD_DISRUPTION_BUDGET, "default", name)["status"]
+            status = {**status, "disruptedPods": {pod: NOW}, "disruptionsAllowed": 0}
+            changes = {"status": status}
+            await scene.change(POD_DISRUPTION_BUDGET, name, changes, "default", "status")
+        case ["label" | "annotate" as verb, name, *app]:
+            changes = (
+                {"labels": {"app": app[0]}} if verb == "label" else {"annotations": {"a": "b"}}
+            )
+            metadata = {**scene.registry.get(POD, "default", name)["metadata"], **changes}
+            await scene.change(POD, name, {"metadata": metadata}, "default")
+        case ["delete", name]:
+            await scene.delete(POD, name, "default")
+        case ["end", name]:
+            await scene.registry.delete(POD, "default", name, GONE)
+        case ["unbudget", name]:
+            await scene.delete(POD_DISRUPTION_BUDGET, name, "default")
+        case ["wait", seconds]:
+            scene.now_s += int(seconds)
 
 
-async def test_other_budgets_are_left_alone() -> None:
+def selector(apps: list[str]) -> Object:
+    return {"matchLabels": {"app": apps[0]}} if apps else {}
+
+
+@pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
+async def test_budgets_and_pods(steps: str) -> None:
     scene, driver = await started()
-    await scene.budget("b", minAvailable=1, selector={"matchLabels": {"app": "db"}})
-    await driver.settle()
-    looks = driver.looks
-
-    await scene.pod("p")
-    await scene.delete(POD, "p", "default")
-    await driver.settle()
-
-    assert looks == driver.looks
-
-
-async def test_budgets_may_be_gone() -> None:
-    scene, driver = await started("p")
-    await scene.budget("b", minAvailable=1)
-    await driver.settle()
-    await scene.delete(POD_DISRUPTION_BUDGET, "b", "default")
-    assert await driver.look("default", "b") is None
-    await scene.registry.delete(POD, "default", "p", GONE)
-    await driver.settle()
-
-    assert await driver.look("default", "b") is None
-    assert "<Disruption in 0 namespaces>" == repr(driver.controller)
+    written = 0
+    for step in steps.strip().replace("\n", ";").split(";"):
+        match step.split():
+            case ["=", *expected]:
+                await driver.settle()
+                assert tuple(map(int, expected)) == numbers(scene), step
+            case ["looks", number]:
+                written = scene.store.resource_version
+                await driver.settle()
+                assert int(number) == driver.looks, step
+                driver.looks = 0
+            case ["writes", number]:
+                assert int(number) == scene.store.resource_version - written
+            case ["restart"]:
+                driver = Driver(Disruption(scene.registry), scene)
+            case ["empty"]:
+                assert "<Disruption in 0 namespaces>" == repr(driver.controller)
+                assert await driver.look("default", "b") is None
+            case words:
+                await act(scene, words)
 
 
 @pytest.mark.parametrize(
@@ -161,24 +157,6 @@ async def test_budgets_that_make_no_sense(spec: dict[str, Any], told: str) -> No
     (condition,) = status["conditions"]
     assert ("False", "SyncFailed") == (condition["status"], condition["reason"])
     assert told in condition["message"]
-
-
-async def test_some_of_many_budgets() -> None:
-    """A pod that goes concerns the budgets that it belonged to; a budget that goes none."""
-    scene, driver = await started("p")
-    await scene.budget("b", minAvailable=1)
-    await scene.budget("c", minAvailable=1, selector={"matchLabels": {"app": "db"}})
-    await driver.settle()
-    looks = driver.looks
-
-    await scene.registry.delete(POD, "default", "p", GONE)
-    await driver.settle()
-    assert looks + 2 == driver.looks  # one because of the pod, one because of its own write
-    await scene.delete(POD_DISRUPTION_BUDGET, "c", "default")
-    await driver.settle()
-
-    assert looks + 2 == driver.looks
-    assert (0, 0, 1, 0) == numbers(scene)
 
 
 async def disrupt(scene: Scene, name: str, **more: object) -> None:

@@ -154,50 +154,33 @@ async def test_namespaces_may_be_gone_or_stay() -> None:
     assert ["n"] == scene.names(NAMESPACE)
 
 
-async def with_pod() -> tuple[Scene, Driver]:
+@pytest.mark.parametrize(
+    ("grace_s", "finalizers", "is_left"),
+    [
+        pytest.param(30, [], False, id="at-its-time"),
+        pytest.param(5, [], False, id="sooner"),
+        pytest.param(30, ["a.b/c"], True, id="held"),
+    ],
+)
+async def test_pods_end_with_their_grace_period(
+    grace_s: int, finalizers: list[str], *, is_left: bool
+) -> None:
     scene = Scene()
     await scene.namespace()
-    await scene.pod("p", annotations={"deletionTimestamp": "a word"})
-    return scene, Driver(PodTermination(scene.registry), scene)
-
-
-async def test_pods_end_with_their_grace_period() -> None:
-    scene, driver = await with_pod()
+    await scene.pod("p", annotations={"deletionTimestamp": "a word"}, finalizers=finalizers)
+    driver = Driver(PodTermination(scene.registry), scene)
     await driver.settle()
-    assert ["p"] == scene.names(POD)
-
-    await scene.delete(POD, "p", "default")
+    assert driver.queue.next_s is None
+    for seconds in (30, grace_s):
+        options = DeleteOptions(grace_period_s=seconds)
+        await scene.registry.delete(POD, "default", "p", options)
+        await driver.settle()
+    scene.now_s += grace_s - 1
     await driver.settle()
-    assert scene.now_s + 30 == driver.queue.next_s
-    scene.now_s += 29
-    await driver.settle()
-    assert ["p"] == scene.names(POD)
+    before = scene.registry.get(POD, "default", "p")["metadata"]["deletionGracePeriodSeconds"]
     scene.now_s += 1
     await driver.settle()
-    assert [] == scene.names(POD)
 
-
-async def test_pods_may_have_to_end_sooner() -> None:
-    scene, driver = await with_pod()
-    await scene.delete(POD, "p", "default")
-    await driver.settle()
-    await scene.registry.delete(POD, "default", "p", DeleteOptions(grace_period_s=5))
-    await driver.settle()
-    scene.now_s += 5
-    await driver.settle()
-
-    assert [] == scene.names(POD)
-
-
-async def test_finalizers_hold_pods() -> None:
-    scene = Scene()
-    await scene.namespace()
-    await scene.pod("p", finalizers=["a.b/c"])
-    driver = Driver(PodTermination(scene.registry), scene)
-    await scene.delete(POD, "p", "default")
-    await driver.settle()
-    scene.now_s += 30
-    await driver.settle()
-
-    metadata = scene.registry.get(POD, "default", "p")["metadata"]
-    assert metadata["deletionGracePeriodSeconds"] == 0
+    left = [each["metadata"] for each in scene.registry.objects(POD)]
+    assert (grace_s, is_left) == (before, bool(left))
+    assert [0] * is_left == [each["deletionGracePeriodSeconds"] for each in left]

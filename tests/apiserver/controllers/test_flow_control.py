@@ -10,7 +10,8 @@ from apfproxy.apiserver.controllers.flow_control import AUTO_UPDATE, Bootstrap, 
 from apfproxy.apiserver.core.namespaces import NAMESPACE
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
-from tests.apiserver.controllers.scene import NOW, Driver, Scene
+from apfproxy.objects.go_text import parse_time
+from tests.apiserver.controllers.scene import NOW_S, Driver, Scene
 
 LEVELS = PRIORITY_LEVEL_CONFIGURATION
 
@@ -158,123 +159,69 @@ async def test_only_what_is_served() -> None:
     assert 8 == len(scene.names(LEVELS))
 
 
-LEVEL = {"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}
+TOLD = 'This FlowSchema references the PriorityLevelConfiguration object named "{}"'
+RULE = {
+    "subjects": [{"kind": "Group", "group": {"name": "g"}}],
+    "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}],
+}
+STEPS = """
+    + s l; + t l; = s NotFound l 0 t NotFound l 0; looks 4
+    level l; = s Found l 60 t Found l 60; looks 4
+    touch l; looks 0
+    - t; = s Found l 60; unlevel l; = s NotFound l 180; looks 2
+    level m; looks 0
+    change s m; = s Found m 300
+    unlevel m; level l; change s x; = s NotFound x 360
+    change s y; = s NotFound y 360
+    restart; looks 1; = s NotFound y 360
+    - s; unlevel l; =; looks 0
+"""
+"""Each line comes a minute after the one before.  `=` is what the schemas say of which level, and
+the second since when they do; `looks` is how often one was looked at since the last time."""
 
 
-def schema(name: str, level: str) -> dict[str, Any]:
-    rule = {
-        "subjects": [{"kind": "Group", "group": {"name": "g"}}],
-        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}],
-    }
-    spec = {"priorityLevelConfiguration": {"name": level}, "rules": [rule]}
-    return {"metadata": {"name": name}, "spec": spec}
-
-
-def dangling(scene: Scene, name: str) -> dict[str, Any]:
-    (condition,) = scene.registry.get(FLOW_SCHEMA, "", name)["status"]["conditions"]
-    found: dict[str, Any] = condition
-    return found
-
-
-async def test_levels_come_and_go() -> None:
+async def test_levels_and_schemas_come_and_go() -> None:
     scene = Scene()
     driver = Driver(Dangling(scene.registry), scene)
-    await scene.create(FLOW_SCHEMA, schema("s", "l"))
-    await driver.settle()
+    level = {"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}
 
-    told = 'This FlowSchema references the PriorityLevelConfiguration object named "l"'
-    missing = {
-        "type": "Dangling",
-        "status": "True",
-        "lastTransitionTime": NOW,
-        "reason": "NotFound",
-        "message": f"{told} but there is no such object",
-    }
-    assert missing == dangling(scene, "s")
+    def spec(name: str) -> dict[str, Any]:
+        return {
+            "priorityLevelConfiguration": {"name": name}, "rules": [RULE],
+            "matchingPrecedence": 1000,
+        }  # fmt: skip
 
-    scene.now_s += 60
-    await scene.create(PRIORITY_LEVEL_CONFIGURATION, {"metadata": {"name": "l"}, **LEVEL})
-    await driver.settle()
-    assert {
-        **missing,
-        "status": "False",
-        "lastTransitionTime": "2001-09-09T01:47:40Z",
-        "reason": "Found",
-        "message": f"{told} and it exists",
-    } == dangling(scene, "s")
-
-    await scene.delete(PRIORITY_LEVEL_CONFIGURATION, "l")
-    await driver.settle()
-    assert dangling(scene, "s")["reason"] == "NotFound"
-
-
-async def test_schemas_turn_to_other_levels() -> None:
-    """The time stays while the status does; the level that was left does not matter."""
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, schema("s", "l"))
-    driver = Driver(Dangling(scene.registry), scene)
-    await driver.settle()
-    scene.now_s += 60
-    await scene.change(
-        FLOW_SCHEMA, "s", {"spec": {**schema("s", "m")["spec"], "matchingPrecedence": 1000}}
-    )
-    await driver.settle()
-
-    assert NOW == dangling(scene, "s")["lastTransitionTime"]
-    assert '"m"' in dangling(scene, "s")["message"]
-    await scene.create(PRIORITY_LEVEL_CONFIGURATION, {"metadata": {"name": "l"}, **LEVEL})
-    await driver.settle()
-    assert dangling(scene, "s")["status"] == "True"
-
-
-async def test_right_statuses_are_left_alone() -> None:
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, schema("s", "l"))
-    await Driver(Dangling(scene.registry), scene).settle()
-    version = scene.store.resource_version
-
-    await Driver(Dangling(scene.registry), scene).settle()
-
-    assert version == scene.store.resource_version
-
-
-async def test_schemas_may_be_gone() -> None:
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, schema("s", "l"))
-    controller = Dangling(scene.registry)
-    driver = Driver(controller, scene)
-    await scene.delete(FLOW_SCHEMA, "s")
-
-    await controller.look(("s",))
-    await driver.settle()
-
-    assert [] == scene.names(FLOW_SCHEMA)
-
-
-async def test_levels_may_change() -> None:
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, schema("s", "l"))
-    await scene.create(PRIORITY_LEVEL_CONFIGURATION, {"metadata": {"name": "l"}, **LEVEL})
-    driver = Driver(Dangling(scene.registry), scene)
-    await driver.settle()
-    looks = driver.looks
-
-    metadata = scene.registry.get(PRIORITY_LEVEL_CONFIGURATION, "", "l")["metadata"]
-    labelled = {"metadata": {**metadata, "labels": {"a": "b"}}}
-    await scene.change(PRIORITY_LEVEL_CONFIGURATION, "l", labelled)
-    await driver.settle()
-
-    assert looks == driver.looks
-
-
-async def test_levels_are_shared() -> None:
-    scene = Scene()
-    for name in ("s", "t"):
-        await scene.create(FLOW_SCHEMA, schema(name, "l"))
-    driver = Driver(Dangling(scene.registry), scene)
-    await driver.settle()
-    await scene.delete(FLOW_SCHEMA, "s")
-    await scene.create(PRIORITY_LEVEL_CONFIGURATION, {"metadata": {"name": "l"}, **LEVEL})
-    await driver.settle()
-
-    assert "Found" == dangling(scene, "t")["reason"]
+    for step in STEPS.strip().replace("\n", "; minute; ").split("; "):
+        match step.split():
+            case ["minute"]:
+                scene.now_s += 60
+            case ["+", name, of]:
+                await scene.create(FLOW_SCHEMA, {"metadata": {"name": name}, "spec": spec(of)})
+            case ["change", name, of]:
+                await scene.change(FLOW_SCHEMA, name, {"spec": spec(of)})
+            case ["-", name]:
+                await scene.delete(FLOW_SCHEMA, name)
+            case ["level", name]:
+                await scene.create(LEVELS, {"metadata": {"name": name}, **level})
+            case ["touch", name]:
+                found = scene.registry.get(LEVELS, "", name)["metadata"]
+                await scene.change(LEVELS, name, {"metadata": {**found, "labels": {"a": "b"}}})
+            case ["unlevel", name]:
+                await scene.delete(LEVELS, name)
+            case ["restart"]:
+                driver = Driver(Dangling(scene.registry), scene)
+            case ["looks", number]:
+                await driver.settle()
+                assert int(number) == driver.looks, step
+                driver.looks = 0
+            case ["=", *expected]:
+                await driver.settle()
+                told = []
+                for schema in scene.registry.objects(FLOW_SCHEMA):
+                    (condition,) = schema["status"]["conditions"]
+                    of = schema["spec"]["priorityLevelConfiguration"]["name"]
+                    assert condition["message"].startswith(TOLD.format(of))
+                    since_s = parse_time(condition["lastTransitionTime"]) - NOW_S
+                    told += [schema["metadata"]["name"], condition["reason"], of, f"{since_s:.0f}"]
+                assert expected == told, step
+    assert await driver.look("gone") is None
