@@ -88,3 +88,10 @@ async def test_closed_stores(site: Site) -> None:
     await site.store.close()
 
     assert (500, "InternalError") == (await site.send("POST", SCHEMAS, flow_schema())).summary
+
+
+async def test_no_custom_resources(site: Site) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+    assert [] == (await site.get(path)).body["items"]
+    assert 404 == (await site.send("POST", path, {})).status

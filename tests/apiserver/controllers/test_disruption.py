@@ -180,10 +180,13 @@ def target(scene: Scene, name: str) -> tuple[str, str, str]:
 
 
 async def test_disruptions_that_do_not_come() -> None:
-    scene, driver = await started("p", "q", "gone", "ending")
+    scene, driver = await started("p", "q", "gone", "ending", "ended")
     for name in ("p", "gone", "ending"):
         await disrupt(scene, name)
     await disrupt(scene, "q", reason="TerminationByKubelet")
+    await disrupt(scene, "ended")
+    status = {**scene.registry.get(POD, "default", "ended")["status"], "phase": "Succeeded"}
+    await scene.change(POD, "ended", {"status": status}, "default", "status")
     await driver.settle()
     scene.now_s += 119
     await driver.settle()
@@ -196,7 +199,8 @@ async def test_disruptions_that_do_not_come() -> None:
     later = "2001-09-09T01:48:40Z"
     assert ("False", "EvictionByEvictionAPI", later) == target(scene, "p")
     assert ("True", "TerminationByKubelet", NOW) == target(scene, "q")
-    assert ("True", "EvictionByEvictionAPI", NOW) == target(scene, "ending")
+    for name in ("ending", "ended"):
+        assert ("True", "EvictionByEvictionAPI", NOW) == target(scene, name)
 
 
 async def controlled(scene: Scene, name: str, kind: Kind, raw: Object, above: str = "") -> str:
