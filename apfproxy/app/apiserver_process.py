@@ -253,12 +253,11 @@ class ApiServerProcess:
         """What the store has now, for a scrape."""
         store = self.store
         assert store is not None, "scrapes come after the start"
-        resources = []
-        for kind in KINDS:
-            if not kind.has_collection:
-                continue
-            found = store.collection(kind.collection)
-            resources.append(ResourceState(kind.group, kind.plural, found.count(), found.watchers))
+        kinds = [(kind, store.collection(kind.collection)) for kind in KINDS if kind.has_collection]
+        resources = [
+            ResourceState(kind.group, kind.plural, found.count(), found.watchers)
+            for kind, found in kinds
+        ]
         return StoreState(resources, store.pending, store.resource_version)
 
 

@@ -58,15 +58,9 @@ class Metadata(msgspec.Struct):
     finalizers: tuple[str, ...] = ()
     deletion_time: str = msgspec.field(name="deletionTimestamp", default="")
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the object is deleted as soon as its dependents are gone."""
-        return bool(self.deletion_time) and FOREGROUND in self.finalizers
-
-    @property
-    def is_orphaning(self) -> bool:
-        """Whether the object is deleted as soon as no dependent names it."""
-        return bool(self.deletion_time) and ORPHAN in self.finalizers
+    def ends_by(self, finalizer: str) -> bool:
+        """Whether it is deleted as soon as its dependents are done with, and so the finalizer."""
+        return bool(self.deletion_time) and finalizer in self.finalizers
 
 
 class OnlyMetadata(msgspec.Struct):
@@ -125,9 +119,9 @@ class GarbageCollector(Controller):
             return self._note_owners(key, ()) if key in self._owners else ()
         metadata = _metadata_of(entry)
         concerned = self._note_owners(key, metadata.owners)
-        if metadata.is_orphaning:
+        if metadata.ends_by(ORPHAN):
             concerned.append(key)
-        if metadata.is_waiting and entry.uid not in self._waiting:
+        if metadata.ends_by(FOREGROUND) and entry.uid not in self._waiting:
             self._waiting[entry.uid] = key
             concerned += [*self._dependents_of(entry.uid).keys, key]
         return concerned
@@ -172,9 +166,9 @@ class GarbageCollector(Controller):
         if entry is None:
             return
         metadata = _metadata_of(entry)
-        if metadata.is_orphaning:
+        if metadata.ends_by(ORPHAN):
             await self._orphan_dependents(kind, entry)
-        elif metadata.is_waiting:
+        elif metadata.ends_by(FOREGROUND):
             if not self._dependents_of(entry.uid).blocking:
                 await self._rewrite(kind, entry, _without_finalizer(FOREGROUND))
         elif not metadata.deletion_time and metadata.owners:
@@ -192,7 +186,7 @@ class GarbageCollector(Controller):
             namespace = entry.namespace if owner_kind.is_namespaced else ""
             owner = self._head(owner_kind, namespace, reference.name)
             if owner is not None and owner.uid == reference.uid:
-                if not _metadata_of(owner).is_waiting:
+                if not _metadata_of(owner).ends_by(FOREGROUND):
                     has_solid = True
                     continue
                 is_awaited = True
