@@ -70,7 +70,13 @@ async def test_namespaces_come_back() -> None:
     scene.store.delete(NAMESPACE.resource, obj, {})
     await driver.settle()
 
-    assert "kube-node-lease" in scene.names(NAMESPACE)
+    assert ["default", "kube-node-lease", "kube-public", "kube-system"] == scene.names(NAMESPACE)
+    for kind, name, manager in (
+        (NAMESPACE, "kube-node-lease", "kube-apiserver"),
+        (LEVELS, "exempt", "api-priority-and-fairness-config-producer-v1"),
+    ):
+        (managed,) = scene.registry.get(kind, "", name)["metadata"]["managedFields"]
+        assert manager == managed["manager"]
 
 
 @pytest.mark.parametrize(
