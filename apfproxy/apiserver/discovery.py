@@ -65,10 +65,7 @@ def version_document() -> Object:
         "minCompatibilityMajor": MAJOR,
         "minCompatibilityMinor": str(int(MINOR) - 1),
         "gitVersion": f"v{MAJOR}.{MINOR}.0+apfproxy-{__version__}",
-        "gitCommit": "",
-        "gitTreeState": "",
-        "buildDate": "",
-        "goVersion": "",
+        **dict.fromkeys(("gitCommit", "gitTreeState", "buildDate", "goVersion"), ""),
         "compiler": sys.implementation.name,
         "platform": f"{system}/{machine}",
     }

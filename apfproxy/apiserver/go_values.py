@@ -75,7 +75,8 @@ def number(value: float) -> str:
     """A number; one that is no integer of 64 bits is a float, as in decoded JSON."""
     if isinstance(value, int) and value in INT64:
         return str(value)
-    exact = Decimal(repr(float(value))).normalize()
+    # Twice, since what is too large for a float is infinite then, and no error.
+    exact = Decimal(repr(float(Decimal(value)))).normalize()
     power = exact.adjusted()
     if not exact or power in PLAIN_EXPONENTS:
         return f"{exact:f}"

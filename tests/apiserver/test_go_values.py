@@ -11,6 +11,7 @@ from apfproxy.apiserver.go_values import number, parse_uint64, source
     ("value", "expected"),
     [
         (2**63, "9.223372036854776e+18"),
+        (10**400, "Infinity"),
         (0.0, "0"),
         (-0.5, "-0.5"),
         (100000.5, "100000.5"),

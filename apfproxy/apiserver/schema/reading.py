@@ -44,9 +44,9 @@ TYPE_NAMES = dict(
     BasicDevice.capacity=map[{}.QualifiedName]{}.DeviceCapacity
     BasicDevice.nodeAllocatableResourceMappings=map[v1.ResourceName]{}.NodeAllocatableResourceMapping
     Condition.status={}.ConditionStatus Container.imagePullPolicy={}.PullPolicy
-    Container.restartPolicy={}.ContainerRestartPolicy ContainerPort.protocol={}.Protocol
+    Container.restartPolicy={}.ContainerRestartPolicy
     Container.terminationMessagePolicy={}.TerminationMessagePolicy
-    DeleteOptions.propagationPolicy={}.DeletionPropagation
+    ContainerPort.protocol={}.Protocol DeleteOptions.propagationPolicy={}.DeletionPropagation
     Device.attributes=map[{}.QualifiedName]{}.DeviceAttribute
     Device.capacity=map[{}.QualifiedName]{}.DeviceCapacity
     Device.nodeAllocatableResourceMappings=map[v1.ResourceName]{}.NodeAllocatableResourceMapping
@@ -62,16 +62,17 @@ TYPE_NAMES = dict(
     NodeAllocatableResourceMapping.capacityKey={}.QualifiedName
     NodeSelectorRequirement.operator={}.NodeSelectorOperator ObjectMeta.uid=types.UID
     OwnerReference.uid=types.UID PodCondition.status={}.ConditionStatus
-    PodCondition.type={}.PodConditionType PodReadinessGate.conditionType={}.PodConditionType
+    PodCondition.type={}.PodConditionType
     PodDisruptionBudgetSpec.unhealthyPodEvictionPolicy={}.UnhealthyPodEvictionPolicyType
-    PodSpec.dnsPolicy={}.DNSPolicy PodSpec.preemptionPolicy={}.PreemptionPolicy
-    PodSpec.restartPolicy={}.RestartPolicy PodStatus.phase={}.PodPhase
-    PodStatus.qosClass={}.PodQOSClass Preconditions.uid=types.UID
+    PodReadinessGate.conditionType={}.PodConditionType PodSpec.dnsPolicy={}.DNSPolicy
+    PodSpec.preemptionPolicy={}.PreemptionPolicy PodSpec.restartPolicy={}.RestartPolicy
+    PodStatus.phase={}.PodPhase PodStatus.qosClass={}.PodQOSClass Preconditions.uid=types.UID
     PriorityLevelConfigurationCondition.status={}.ConditionStatus
     PriorityLevelConfigurationCondition.type={}.PriorityLevelConfigurationConditionType
-    PriorityLevelConfigurationSpec.type={}.PriorityLevelEnablement Subject.kind={}.SubjectKind
+    PriorityLevelConfigurationSpec.type={}.PriorityLevelEnablement
     ResourceRequirements.limits=v1.ResourceList ResourceRequirements.requests=v1.ResourceList
-    Toleration.effect={}.TaintEffect Toleration.operator={}.TolerationOperator
+    Subject.kind={}.SubjectKind Toleration.effect={}.TaintEffect
+    Toleration.operator={}.TolerationOperator
     """.split()  # noqa: SIM905  a list of strings would take three times as many lines
 )
 """Go's types of fields that are not called as in the schema; `{}` is the struct's package."""
