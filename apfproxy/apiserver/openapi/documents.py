@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.openapi.operations import Catalog, Operation
-    from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.types import Object
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -152,7 +151,8 @@ def _paths_of(operations: Iterable[Operation], definitions: Definitions) -> Obje
 def _v2_operation(operation: Operation, definitions: Definitions) -> Object:
     parameters = operation.parameters
     if body := operation.body:
-        place = {"name": "body", "in": "body", **_must_be_sent(body)}
+        must_be_sent = {"required": True} if body is not DELETE_OPTIONS else {}
+        place = {"name": "body", "in": "body", **must_be_sent}
         parameters.append({**place, "schema": definitions.reference(body)})
     described = {
         "consumes": list(operation.consumes),
@@ -166,24 +166,16 @@ def _v2_operation(operation: Operation, definitions: Definitions) -> Object:
 def _v3_operation(operation: Operation, definitions: Definitions) -> Object:
     described: Object = {}
     if parameters := operation.parameters:
-        described["parameters"] = [_in_v3(each) for each in parameters]
+        for each in parameters:
+            each["schema"] = {name: each.pop(name) for name in ("type", "uniqueItems")}
+        described["parameters"] = parameters
     if body := operation.body:
+        must_be_sent = {"required": True} if body is not DELETE_OPTIONS else {}
         content = {type_: {"schema": definitions.reference(body)} for type_ in operation.consumes}
-        described["requestBody"] = {"content": content, **_must_be_sent(body)}
+        described["requestBody"] = {"content": content, **must_be_sent}
     response = {"schema": definitions.reference(operation.response)}
     content = dict.fromkeys(operation.produces, response)
     return {**described, "responses": _responses(operation, content=content)}
-
-
-def _in_v3(parameter: Object) -> Object:
-    """The parameter with its type in a schema."""
-    schema = {name: parameter.pop(name) for name in ("type", "uniqueItems")}
-    return {**parameter, "schema": schema}
-
-
-def _must_be_sent(body: Struct) -> Object:
-    """Whether a body is required: that of a deletion is not."""
-    return {} if body is DELETE_OPTIONS else {"required": True}
 
 
 def _responses(operation: Operation, **content: Object) -> Object:

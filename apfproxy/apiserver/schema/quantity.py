@@ -29,7 +29,6 @@ LARGEST_EXPONENT = 1_000
 LARGEST_BINARY = 2**63 - 1
 NANO_EXPONENT = -9
 NANO = 10**9
-"""Nanos in one."""
 SMALLEST_BINARY = 1024
 """Nearer to zero than this, a binary quantity is written in decimal."""
 MOST_QUICK_DIGITS = 18
@@ -42,9 +41,8 @@ FORMAT_RULE = (
 )
 
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-"""Suffix to power of ten."""
 BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-"""Suffix to power of 1024."""
+"""Suffixes to powers of ten, and of 1024."""
 DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in DECIMAL.items()}
 BINARY_SUFFIXES = {0: "", **{power: suffix for suffix, power in BINARY.items()}}
 

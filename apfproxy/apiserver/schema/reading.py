@@ -13,7 +13,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import date
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -263,10 +263,8 @@ def _reader_of(kind: Type) -> Reader:
     """The reader of values of a type."""
     if isinstance(kind, Struct):
         return _struct_reader(kind)
-    if isinstance(kind, List):
-        return _list_reader(kind)
-    if isinstance(kind, Map):
-        return _map_reader(kind)
+    if isinstance(kind, List | Map):
+        return _list_reader(kind) if isinstance(kind, List) else _map_reader(kind)
     return SCALARS[kind].read
 
 
@@ -334,10 +332,8 @@ def zero_of(kind: Type) -> object:
 
 def _null_maker(kind: Type) -> Callable[[], object]:
     if isinstance(kind, Struct):
-        reader = _reader_of(kind)
-        return lambda: reader({}, [])
-    zero = zero_of(kind)
-    return lambda: zero
+        return partial(_reader_of(kind), {}, [])
+    return partial(zero_of, kind)
 
 
 def _list_reader(kind: List) -> Reader:
