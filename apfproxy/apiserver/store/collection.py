@@ -33,6 +33,8 @@ class Signal:
 
     def wake(self) -> None:
         """Wake all that wait now."""
+        if not self._waiting:
+            return
         waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():

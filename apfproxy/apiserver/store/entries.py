@@ -144,7 +144,7 @@ class Window:
 
         Fewer are kept if they weigh more than `MOST_BYTES`; the newest always is.
         """
-        self._limit = changes
+        self._limit, self._most = changes, changes + changes // 8
         self._changes: list[Change] = []
         self._bytes = 0
         self._shared: deque[Change] = deque()  # those that keep what watchers encoded
@@ -154,19 +154,19 @@ class Window:
 
     def append(self, change: Change) -> None:
         """Add the newest change; older ones may leave."""
-        self._changes.append(change)
+        changes, shared = self._changes, self._shared
+        changes.append(change)
         self.end += 1
         self._bytes += change.weight
-        shared = self._shared
         shared.append(change)
         self._shared_bytes += len(change.entry.data)
-        while len(shared) > 1 and (
-            len(shared) > SHARED_CHANGES or self._shared_bytes > SHARED_BYTES
+        while len(shared) > SHARED_CHANGES or (
+            self._shared_bytes > SHARED_BYTES and len(shared) > 1
         ):
             oldest = shared.popleft()
             oldest.encoded = None
             self._shared_bytes -= len(oldest.entry.data)
-        if len(self._changes) > self._limit + self._limit // 8 or self._bytes > MOST_BYTES:
+        if len(changes) > self._most or self._bytes > MOST_BYTES:
             self._cut()
 
     def position(self, after: int) -> int:

@@ -207,12 +207,17 @@ class Store:
     def _hand_over(self, change: Change) -> asyncio.Future[Entry]:
         self._assigned = change.resource_version
         future: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
-        pending = (change, future)
-        if self._backend is None:
-            self._publish([pending])
+        entry = change.entry
+        if self._backend is None:  # as `_publish`, for one change, 1.5 us of 11 less
+            collection = self.collection(entry.resource)
+            collection.apply(change)
+            self.resource_version = change.resource_version
+            future.set_result(entry)
+            collection.changed.wake()
+            self._published.wake()
             return future
-        self._heads[change.entry.resource, change.entry.key] = change
-        self._queue.append(pending)
+        self._heads[entry.resource, entry.key] = change
+        self._queue.append((change, future))
         if self._drained.is_set():
             # All writes of one turn of the event loop share a batch.
             self._drained.clear()
@@ -261,7 +266,7 @@ class Store:
             entry = change.entry
             collection = touched[entry.resource] = self.collection(entry.resource)
             collection.apply(change)
-            if self._heads and self._heads.get((entry.resource, entry.key)) is change:
+            if self._heads.get((entry.resource, entry.key)) is change:
                 del self._heads[entry.resource, entry.key]
         self.resource_version = batch[-1][0].resource_version
         for change, future in batch:
