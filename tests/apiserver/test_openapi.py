@@ -15,7 +15,7 @@ from apfproxy.apiserver.discovery import Discovery, version_document
 from apfproxy.apiserver.kind import Rules, nothing
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.openapi.definitions import Definitions, Style, full_name
-from apfproxy.apiserver.openapi.documents import V2_PROTOBUF, OpenAPI
+from apfproxy.apiserver.openapi.documents import OpenAPI
 from apfproxy.apiserver.openapi.operations import ACTIONS, Operation, catalog, tag_of
 from apfproxy.apiserver.openapi.protobuf import METHODS, varint
 from apfproxy.apiserver.openapi.structs import STRUCTS, VERSION_INFO
@@ -307,7 +307,8 @@ DOCUMENT = decoder(
 
 def test_protobuf() -> None:
     """The protobuf form says the same as the JSON form."""
-    assert V2_PROTOBUF == OPENAPI.v2_protobuf.content_type
+    type_ = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    assert type_ == OPENAPI.v2_protobuf.content_type
     assert V2 == DOCUMENT(OPENAPI.v2_protobuf.data)
 
 
@@ -401,6 +402,11 @@ def test_operations_for_clients() -> None:
     parameters = [each["name"] for each in item["patch"]["parameters"]]
     assert ["namespace", "name", "dryRun"] == parameters[:3]
     assert "required" not in item["delete"]["parameters"][-1]
+    patches = ("apply-patch+yaml", "json-patch+json", "merge-patch+json")
+    expected = [f"application/{each}" for each in (*patches, "strategic-merge-patch+json")]
+    assert expected == item["patch"]["consumes"]
+    described = {code: each["description"] for code, each in item["patch"]["responses"].items()}
+    assert {"200": "OK", "201": "Created", "401": "Unauthorized"} == described
 
 
 def test_every_kind_has_one_definition() -> None:

@@ -14,7 +14,6 @@ from apfproxy.apiserver.policy import EVICTIONS
 from apfproxy.apiserver.schema.body import BodyError, Parsed
 from apfproxy.apiserver.schema.protobuf import (
     MAGIC,
-    NOT_PROTOBUF,
     LostFieldError,
     MessageError,
     parse_protobuf,
@@ -42,6 +41,9 @@ OF_KUBECTL = (
     b'"\x00*\x002\x008\x00B\x00\x12\x00\x1a\x02\n\x00\x1a\x00"\x00'
 )
 """What `kubectl create namespace x` sends."""
+
+
+MESSAGE = "a protobuf message, expected prefix"
 
 
 def schema_for(api_version: str, kind: str) -> Struct | None:
@@ -195,7 +197,7 @@ def test_bad_messages(message: bytes, expected: str) -> None:
     ("body", "expected"),
     [
         (b"", "empty data"),
-        (b"{}", NOT_PROTOBUF),
+        (b"{}", f"provided data does not appear to be {MESSAGE} [107 56 115 0]"),
         (MAGIC + b"\x0a\x05\x0a", "unexpected EOF"),
         (MAGIC + number(2, 1), "proto: wrong wireType = 0 for field Raw"),
     ],
