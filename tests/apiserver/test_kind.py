@@ -75,6 +75,17 @@ def test_rows(kind: Kind) -> None:
     assert all(isinstance(value, str) for value in kind.selectable(obj).values())
 
 
+def test_selectable_values() -> None:
+    """Absent flags are false, absent numbers are 0, for selectors."""
+    found = [
+        value
+        for kind in KINDS
+        for path, value in kind.selectable(canonical(kind.storage.schema, {})).items()
+        if path in {"spec.unschedulable", "spec.hostNetwork", "status.replicas"}
+    ]
+    assert ["false", "false", "0"] == found
+
+
 def test_controllers() -> None:
     """What is not said of a strategy is completed; the template's labels are the selector."""
     for kind, field, type_ in (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.apiserver.tables import DAY_S, HOUR_S, MINUTE_S, YEAR_S, age, duration
+from apfproxy.apiserver.tables import age, duration
+
+MINUTE_S, HOUR_S, DAY_S, YEAR_S = 60, 3600, 24 * 3600, 365 * 24 * 3600
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,19 @@ def test_updates_keep_what_they_are_not_for() -> None:
     assert {"phase": "Running", "qosClass": "Burstable"} == new["status"]
 
 
+def test_creation() -> None:
+    """A new pod with gates says that it waits; a name that no host can have is warned of."""
+    obj = pod(schedulingGates=[{"name": "a.b/c"}], status={"phase": "Running"})
+    POD.rules.prepare_create(obj)
+    assert ("Pending", "SchedulingGated") == (
+        obj["status"]["phase"],
+        POD.cells(obj, NOW_S)[2],
+    )
+    assert [] == POD.rules.warnings(obj, None)
+    dotted = {"metadata": {"name": "a.b"}}
+    assert [False, True] == [POD.rules.warnings(dotted, old) == [] for old in (None, dotted)]
+
+
 @pytest.mark.parametrize(
     ("spec", "phase", "asked_s", "expected"),
     [
