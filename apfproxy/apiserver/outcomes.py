@@ -123,7 +123,7 @@ class Write:
             new = read(version.schema, merged).obj
         except MismatchError as error:
             shown = shown_kind(patch["apiVersion"], patch["kind"])
-            own_namespace = patch.get("metadata", {}).get("namespace", "")
+            own_namespace = (patch.get("metadata") or {}).get("namespace", "")
             raise unknown_error(
                 f"failed to convert new object ({own_namespace}/{name}; {shown}) to proper"
                 f" version: unable to convert unstructured object to {shown}: {error.restored}"

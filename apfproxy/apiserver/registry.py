@@ -223,7 +223,10 @@ class Registry:
             if entry is None:
                 if options.subresource:
                     raise not_found(kind.group, kind.plural, name)
-                check_uid(kind, namespace, name, None, patch.get("metadata", {}).get("uid", ""))
+                metadata = patch.get("metadata")
+                uid = metadata.get("uid", "") if isinstance(metadata, dict) else ""
+                if isinstance(uid, str):  # else it is refused for its type
+                    check_uid(kind, namespace, name, None, uid)
             write = self._write(kind, options)
             return write.applied(entry, namespace, name, patch, force=force)
 

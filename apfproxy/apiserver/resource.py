@@ -552,9 +552,9 @@ def _validate_range(
         ]
     if "step" in value_range:
         step = parse(value_range["step"])
-        # Kubernetes 1.36 divides by it without a look; later versions say this.
-        rules.append(("step", step, step.nano <= 0, "must be greater than zero"))
-        if step.nano > 0:
+        # Kubernetes 1.36 divides by it without a look.
+        rules.append(("step", step, step.nano == 0, "must not be zero"))
+        if step.nano:
             detail = f"one step {least + step} is larger than capacity value: {whole}"
             rules.append(("step", step, least + step > whole, detail))
             detail = f"value is not a multiple of a given step ({step}) from ({least})"

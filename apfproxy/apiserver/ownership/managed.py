@@ -346,7 +346,7 @@ def apply(writer: Writer, live: Object | None, patch: Object, *, force: bool = F
     except FieldSetError as error:
         raise unknown_error(f"failed to compare objects: {error}") from error
     result: Object = copied(new)
-    metadata = result.setdefault("metadata", {})
+    metadata = result["metadata"] = result.get("metadata") or {}
     metadata.pop("managedFields", None)
     if writer.manager == KUBECTL:
         renew(result, patch)

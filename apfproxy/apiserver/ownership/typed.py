@@ -421,7 +421,7 @@ def wrong_items(list_: List, items: object, path: str) -> Iterator[str]:
                 element = node.element(item)
             except FieldSetError as error:
                 yield f"{path}: element {position}: {error}"
-                continue
+                return
             shown = shown_element(element)
             if element in seen:
                 yield f"{path}: duplicate entries for key {shown}"
