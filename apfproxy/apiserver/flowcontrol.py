@@ -141,11 +141,10 @@ def _validate(kind: str, obj: Object, _old: Object | None = None) -> list[FieldE
 
 
 def _validate_status(new: Object, _old: Object | None = None) -> list[FieldError]:
-    return validate_conditions(new["status"], _validate_condition)
+    def check(condition: Object, field: str) -> list[FieldError]:
+        return [] if condition.get("type") else [required(f"{field}.type")]
 
-
-def _validate_condition(condition: Object, field: str) -> list[FieldError]:
-    return [] if condition.get("type") else [required(f"{field}.type")]
+    return validate_conditions(new["status"], check)
 
 
 def _warnings(kind: str, new: Object, _old: Object | None) -> list[str]:
@@ -175,10 +174,7 @@ def _rules(kind: str) -> Rules:
     )
 
 
-def _deprecation(kind: str) -> str:
-    return f"{GROUP}/{V1BETA3} {kind} is deprecated in v1.29+, unavailable in v1.32+"
-
-
+DEPRECATED = f"{GROUP}/{V1BETA3} {{}} is deprecated in v1.29+, unavailable in v1.32+"
 UNIQUE_NAME = msgspec.structs.replace(NAME, description="Unique among the objects of the kind.")
 LEVEL = "spec.priorityLevelConfiguration.name"
 QUEUING = "spec.limited.limitResponse.queuing"
@@ -192,7 +188,7 @@ FLOW_SCHEMA = Kind(
             V1BETA3,
             V1BETA3_STRUCTS["FlowSchema"],
             set_defaults=default_flow_schema,
-            deprecation=_deprecation("FlowSchema"),
+            deprecation=DEPRECATED.format("FlowSchema"),
         ),
     ),
     rules=_rules("FlowSchema"),
@@ -230,7 +226,7 @@ PRIORITY_LEVEL_CONFIGURATION = Kind(
             set_defaults=default_priority_level_v1beta3,
             to_storage=level_to_v1,
             from_storage=level_to_v1beta3,
-            deprecation=_deprecation("PriorityLevelConfiguration"),
+            deprecation=DEPRECATED.format("PriorityLevelConfiguration"),
         ),
     ),
     rules=_rules("PriorityLevelConfiguration"),

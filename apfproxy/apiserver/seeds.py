@@ -78,9 +78,7 @@ class Seeder:
     ) -> int:
         """Create the missing objects; returns how many.
 
-        Args:
-            counts: How many there are to be.
-            on_progress: Called after each batch with the number of objects that are there.
+        After each batch `on_progress` is called with the number of objects that are there.
 
         Raises:
             StatusError: The registry refuses one.

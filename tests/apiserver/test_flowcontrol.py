@@ -132,39 +132,6 @@ def test_annotations_without_effect(
     assert all(told.endswith("; without effect") for told in found)
 
 
-@pytest.mark.parametrize("given", [None, 0, 7])
-@pytest.mark.parametrize("version", ["v1", "v1beta3"])
-def test_precedence(version: str, given: int | None) -> None:
-    """A FlowSchema without one gets 1000."""
-    obj = sample(FLOW_SCHEMA, version, {"matchingPrecedence": given})
-
-    assert (given or 1000) == obj["spec"]["matchingPrecedence"]
-
-
-@pytest.mark.parametrize(
-    ("version", "given", "annotations", "expected"),
-    [
-        ("v1", None, {}, 30),
-        ("v1", 0, {}, 0),
-        ("v1beta3", None, {}, 30),
-        ("v1beta3", 0, {}, 30),
-        ("v1beta3", 5, {PRESERVE_ZERO: ""}, 5),
-        ("v1beta3", 0, {PRESERVE_ZERO: "x", "a": "b"}, 0),
-        ("v1beta3", None, {PRESERVE_ZERO: ""}, 0),
-    ],
-)
-def test_shares(
-    version: str, given: int | None, annotations: dict[str, str], expected: int
-) -> None:
-    """Zero shares mean the default in v1beta3, unless the annotation says otherwise."""
-    kind, spec = PRIORITY_LEVEL_CONFIGURATION, {"type": "Limited", "limited": {SHARES: given}}
-    obj = sample(kind, version, spec, annotations=annotations)
-
-    assert expected == obj["spec"]["limited"][SHARES]
-    stored = kind.versions[1].to_storage(obj)["metadata"].get("annotations", {})
-    assert {key: value for key, value in annotations.items() if key == "a"} == stored
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     spec=st.none() | st.integers(0, 50).map(lambda shares: {"limited": {SHARES: shares}}),
