@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({"same-origin", "none"})
 """Values of `Sec-Fetch-Site` that requests of foreign pages do not have."""
-SCHEME = "bearer "
 UNAUTHORIZED = StatusError(401, "Unauthorized", "Unauthorized")
 NO_TOKEN = StatusError(
     500,
@@ -79,18 +78,18 @@ class WriteGuard:
             token = self._current_token(self._token)
             if token is None:
                 return NO_TOKEN
-            return None if has_token(request, token) else UNAUTHORIZED
+            return None if _has_token(request, token) else UNAUTHORIZED
         if not self._is_local():
-            return refused(
+            return _refused(
                 "this listener can be reached from other machines;"
                 " start the proxy with --admin-token-file, or with --admin on a loopback address"
             )
         if "Origin" in request.headers:
-            return refused("it comes from a web page (Origin)")
+            return _refused("it comes from a web page (Origin)")
         if not OWN_SITES.issuperset(request.headers.getall("Sec-Fetch-Site", [])):
-            return refused("it comes from a web page (Sec-Fetch-Site)")
+            return _refused("it comes from a web page (Sec-Fetch-Site)")
         if self._checks_host and not is_local(name_in_host(request.headers.get("Host", ""))):
-            return refused(
+            return _refused(
                 "its Host is no name of this machine, such as 127.0.0.1 or localhost;"
                 " use --admin-token-file to allow others"
             )
@@ -108,15 +107,14 @@ class WriteGuard:
         return found
 
 
-def has_token(request: web.Request, token: bytes) -> bool:
+def _has_token(request: web.Request, token: bytes) -> bool:
     """Whether the client sends the token; compared in constant time."""
     shown = request.headers.getall("Authorization", [])
-    if len(shown) != 1 or not shown[0].lower().startswith(SCHEME):
+    if len(shown) != 1 or not shown[0].lower().startswith("bearer "):
         return False
-    text = shown[0][len(SCHEME) :].strip()
+    text = shown[0].partition(" ")[2].strip()
     return hmac.compare_digest(text.encode("utf-8", "surrogateescape"), token)
 
 
-def refused(reason: str) -> StatusError:
-    """403: writing is not allowed this way."""
+def _refused(reason: str) -> StatusError:
     return StatusError(403, "Forbidden", f"forbidden: writing is not allowed: {reason}", {})
