@@ -193,9 +193,9 @@ def read(schema: Struct, raw: object) -> Read:
     """
     left_out: list[bool] = []
     obj = _reader_of(schema)(raw, left_out)
-    # The walk that finds paths is only made where there is something to find.
-    faults = _faults(schema, raw, "", (), has_wrong=False) if left_out else ()
-    unknown = dict.fromkeys(path for path, _ in faults)
+    if not left_out:
+        return Read(obj, ())
+    unknown = dict.fromkeys(path for path, _ in _faults(schema, raw, "", (), has_wrong=False))
     return Read(obj, tuple(unknown)[:MOST_UNKNOWN])
 
 
