@@ -177,13 +177,7 @@ def parse(raw: object) -> FieldSet:
 
 
 def parse_below(raw: object, depth: int, budget: list[int]) -> FieldSet:
-    """Read the part of a set below a path.
-
-    Args:
-        raw: As sent.
-        depth: Elements that paths may have from here on.
-        budget: Elements that may still come, in the one item of the list.
-    """
+    """Read the part of a set below a path, of so many levels, and elements in all of the set."""
     if raw is None:
         return {}
     if not isinstance(raw, dict):

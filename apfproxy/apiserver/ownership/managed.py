@@ -15,6 +15,7 @@ apimachinery, package managedfields, with its `lastapplied*`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from dataclasses import dataclass
@@ -127,10 +128,6 @@ class Writer:
         """The identity of the entry that this write is recorded in."""
         version = "" if operation == APPLY else self.api_version
         return Identity(self.manager or "unknown", operation, version, self.subresource)
-
-    def entry(self, operation: str, fields: FieldSet, time: str) -> Object:
-        """The entry of this write."""
-        return entry_of(self.identity(operation), self.api_version, time, fields)
 
 
 class Identity(NamedTuple):
@@ -256,7 +253,10 @@ def update_managed(writer: Writer, live: Object | None, new: Object) -> None:
     metadata = new.setdefault("metadata", {})
     sent = metadata.pop("managedFields", None)
     stored = live.get("metadata", {}).get("managedFields") or [] if live is not None else []
-    managers = managers_before(stored, sent, is_subresource=bool(writer.subresource))
+    managers = managers_of(stored)
+    if not writer.subresource and sent is not None and sent != stored:
+        with contextlib.suppress(FieldSetError):
+            managers = {} if sent in ([], [{}]) else sent_managers(sent) or managers
     if managers or live is None:
         forget_unknown(writer, managers)
         try:
@@ -279,18 +279,6 @@ def forget_unknown(writer: Writer, managers: Managers) -> None:
                 del managers[key]
 
 
-def managers_before(stored: list[Object], sent: object, *, is_subresource: bool) -> Managers:
-    """Who owns what before a write: what the client says if that is valid, else what is stored."""
-    if is_subresource or sent is None or (sent and sent == stored):
-        return managers_of(stored)
-    if sent in ([], [{}]):
-        return {}
-    try:
-        return sent_managers(sent) or managers_of(stored)
-    except FieldSetError:
-        return managers_of(stored)
-
-
 def take(writer: Writer, managers: Managers, old: Object, new: Object) -> None:
     """Give the writer of an update what he changed, and take it from the others."""
     changed, removed = differences(writer.node, old, new)
@@ -300,7 +288,7 @@ def take(writer: Writer, managers: Managers, old: Object, new: Object) -> None:
         key = writer.identity(UPDATE)
         if key in managers:
             own = union(own, managers[key]["fieldsV1"])
-        managers[key] = writer.entry(UPDATE, own, writer.time)
+        managers[key] = entry_of(key, writer.api_version, writer.time, own)
     cap_updaters(managers)
 
 
@@ -394,7 +382,7 @@ def applied(
     if fields:
         # An apply that changes nothing is as old as the one before.
         time = writer.time if new != base else last.get("time") or ""
-        managers[applier] = writer.entry(APPLY, fields, time)
+        managers[applier] = entry_of(applier, writer.api_version, time, fields)
     return new, managers
 
 
@@ -455,14 +443,11 @@ def renew(obj: Object, applied: Object) -> None:
     annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
     if not annotations.get(ANNOTATION):
         return
-    configuration = dict(applied)
-    metadata: dict[str, Any] = dict(configuration.get("metadata") or {})
+    metadata: dict[str, Any] = dict(applied.get("metadata") or {})
     if metadata.get("annotations") is not None:
-        metadata["annotations"] = {
-            name: value for name, value in metadata["annotations"].items() if name != ANNOTATION
-        }
-    configuration["metadata"] = metadata
-    annotations[ANNOTATION] = as_json(configuration) + "\n"
+        kept = metadata["annotations"].items()
+        metadata["annotations"] = {name: text for name, text in kept if name != ANNOTATION}
+    annotations[ANNOTATION] = as_json({**applied, "metadata": metadata}) + "\n"
     size = sum(len(name.encode()) + len(text.encode()) for name, text in annotations.items())
     if size > MOST_ANNOTATIONS:
         del annotations[ANNOTATION]

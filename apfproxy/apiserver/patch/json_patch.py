@@ -219,13 +219,8 @@ def _merged(old: object, patch: Object) -> Object:
 def laid_out(type_: Type | None, value: Any, touched: object) -> Any:  # noqa: ANN401 - JSON
     """A patched value with its members in the order in which Go writes it, for messages.
 
-    What a patch touches becomes a map, which is written in the order of its keys; the rest stays
-    text that was written from structs, in the order of their fields.
-
-    Args:
-        type_: Of the value; None for an unknown one.
-        value: The whole, or what is at a path.
-        touched: Names to what is touched below; anything but a dictionary for nothing.
+    What a patch touches, names to what is touched below, becomes a map, which is written in the
+    order of its keys; the rest stays text that was written from structs, in the order of fields.
     """
     below = touched if isinstance(touched, dict) else {}
     if isinstance(value, list):

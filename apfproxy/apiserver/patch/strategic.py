@@ -38,8 +38,10 @@ DELETE_PREFIX = "$deleteFromPrimitiveList"
 ORDER_PREFIX = "$setElementOrder"
 
 BAD_RETAIN_KEYS = "invalid patch format of retainKeys"
-BAD_ORDER = "invalid patch format of setElementOrder list"
-BAD_DELETION = "invalid patch format of primitive list"
+BAD_LISTS = {
+    ORDER_PREFIX: "invalid patch format of setElementOrder list",
+    DELETE_PREFIX: "invalid patch format of primitive list",
+}
 
 LONGEST_SHOWN = 200
 """Characters of an object that a message shows."""
@@ -63,17 +65,18 @@ def strategic_merge(schema: Type, obj: Object, patch: Object) -> Object:
     new = dict(obj)
     if RETAIN_KEYS in patch:
         _retain_keys(new, patch)
+    fields = schema.by_name if isinstance(schema, Struct) else {}
     settled: set[str] = {RETAIN_KEYS}
     for key, order in patch.items():
         if key.startswith(ORDER_PREFIX):
-            name = _list_name(key, ORDER_PREFIX, BAD_ORDER)
+            name = _list_name(key, ORDER_PREFIX)
             _merge_in_order(schema, new, patch, name, order)
             settled.update((key, name))
     for key, value in patch.items():
         if key in settled:
             continue
         is_deletion = key.startswith(DELETE_PREFIX)
-        name = _list_name(key, DELETE_PREFIX, BAD_DELETION) if is_deletion else key
+        name = _list_name(key, DELETE_PREFIX) if is_deletion else key
         if value is None:
             new.pop(name, None)
         elif name not in new or type(new[name]) is not type(value):
@@ -81,7 +84,7 @@ def strategic_merge(schema: Type, obj: Object, patch: Object) -> Object:
                 new.pop(name, None)
             elif not is_deletion:
                 new[name] = _cleaned(value)
-        elif isinstance(value, dict) and not _is_replaced(schema, name):
+        elif isinstance(value, dict) and not (name in fields and fields[name].is_replaced):
             new[name] = strategic_merge(_member_type(schema, name), new[name], value)
         elif isinstance(value, list):
             list_type = _member_type(schema, name)
@@ -115,11 +118,11 @@ def _retain_keys(new: Object, patch: Object) -> None:
         del new[name]
 
 
-def _list_name(key: str, prefix: str, wrong: str) -> str:
+def _list_name(key: str, prefix: str) -> str:
     """The name of the list that an instruction is for."""
     found, _, name = key.partition("/")
     if found != prefix or not name:
-        raise bad_request(wrong)
+        raise bad_request(BAD_LISTS[prefix])
     return name
 
 
@@ -144,20 +147,13 @@ def _member_type(schema: Type, name: str) -> Type:
     """The type of a member; 500 if there is no such member."""
     if isinstance(schema, Map):
         return schema.value
-    if not isinstance(schema, Struct):
-        return Scalar.ANY
-    if field := schema.by_name.get(name):
+    field = schema.by_name.get(name) if isinstance(schema, Struct) else None
+    if field:
         return field.type
-    if schema.keeps_unknown:
+    if not isinstance(schema, Struct) or schema.keeps_unknown:
         return Scalar.ANY
     message = f"unable to find api field in struct {schema.name} for the json field"
     raise unknown_error(f"{message} {_shown(name)}")
-
-
-def _is_replaced(schema: Type, name: str) -> bool:
-    """Whether a member that is an object is replaced as a whole."""
-    field = schema.by_name.get(name) if isinstance(schema, Struct) else None
-    return field is not None and field.is_replaced
 
 
 def _merge_in_order(schema: Type, new: Object, patch: Object, name: str, order: Any) -> None:  # noqa: ANN401  any JSON
@@ -277,16 +273,9 @@ def _identifier(merge_key: str) -> Identify:
 def _arranged(
     items: list[Any], wanted: list[Any], before: list[Any], identify: Identify
 ) -> list[Any]:
-    """The items in order.
+    """The items: those that are wanted in an order have that one, all others the one before.
 
-    Those that are wanted in an order have that one, all others the one they had before.  The two
-    are interleaved as they were before, as far as both orders allow it.
-
-    Args:
-        items: All of them.
-        wanted: In the order that is asked for; may have others, too.
-        before: In the order that was.
-        identify: Tells them apart.
+    The two are interleaved as they were before, as far as both orders allow it.
     """
     wanted_places, places = _places(wanted, identify), _places(before, identify)
     nowhere = len(places)

@@ -6,6 +6,7 @@ import copy
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 
@@ -36,7 +37,7 @@ from tests.apiserver.ownership.schemas import (
     VERSION,
     Object,
     configuration,
-    of_paths,
+    rows,
     specs,
     thing,
 )
@@ -48,6 +49,18 @@ SENT = {
     "fieldsType": "FieldsV1",
     "fieldsV1": {"f:spec": {"f:title": {}}},
 }
+
+
+INVALID: dict[str, Any] = {
+    "none": None,
+    "no-list": {},
+    "no-entry": [1],
+    "operation": [{**SENT, "operation": "x"}],
+    "version": [{**SENT, "apiVersion": ""}],
+    "type": [SENT, {**SENT, "fieldsType": "V2"}],
+    "fields": [{**SENT, "fieldsV1": []}],
+}
+"""Entries that a client cannot send."""
 
 
 def writer(manager: str, **how: Any) -> Writer:  # noqa: ANN401  any option
@@ -68,20 +81,30 @@ def applied(live: Object | None, patch: Object, manager: str = "m", **how: Any) 
     return apply(writer(manager, **how), live, patch, force=force)
 
 
-def owners(obj: Object) -> dict[str, str]:
-    """Manager to the names of the fields of the spec that it owns."""
-    return {
-        entry["manager"]: " ".join(entry["fieldsV1"].get("f:spec", {})).replace("f:", "")
+def owners(obj: Object) -> str:
+    """Owners with the second of their entries and the names of their fields of the spec."""
+    return " ".join(
+        f"{entry['manager']}@{entry.get('time', '')[17:-1]}:"
+        + ",".join(entry["fieldsV1"].get("f:spec", {})).replace("f:", "")
         for entry in obj["metadata"].get("managedFields", [])
-    }
+    )
 
 
-def times(obj: Object) -> dict[str, str]:
-    """Manager to time; "" for none."""
-    return {
-        entry["manager"]: entry.get("time", "")
-        for entry in obj["metadata"].get("managedFields", [])
-    }
+def written(steps: str) -> Object:
+    """What writes leave, each a second after the last: `update`, `apply`, `force`, `disown`."""
+    obj: Object | None = None
+    for second, step in enumerate(steps.split(";")):
+        action, manager, text = step.split(maxsplit=2)
+        spec, time = msgspec.yaml.decode(text), f"2026-01-01T00:00:{second:02}Z"
+        if action in {"update", "disown"}:
+            obj = updated(obj, thing(**spec), manager, time=time)
+            if action == "disown":
+                del obj["metadata"]["managedFields"]
+        else:
+            patch = configuration(**spec)
+            obj = applied(obj, patch, manager, time=time, force=action == "force")
+    assert obj is not None
+    return obj
 
 
 def all_owned(obj: Object) -> list[FieldSet]:
@@ -94,46 +117,93 @@ def with_entries(obj: Object, entries: object) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "managedFields": entries}}
 
 
-def test_who_creates_owns_what_differs_from_nothing() -> None:
-    """Structs that are always there, and zero values, belong to nobody."""
-    new = updated(None, {"spec": thing(size=1, maybe={}, ports=None)["spec"]}, "")
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    rows("""
+creation     | update a {size: 1, maybe: {}, always: {}}         | a@00:maybe,size
+nothing      | update a {}                                       |
+takes        | update a {size: 1, title: x}; update b {size: 2, title: x} | a@00:title b@01:size
+takes all    | update a {size: 1}; update b {size: 2}            | b@01:size
+grows        | update a {size: 1}; update a {size: 1, title: x}  | a@01:size,title
+no change    | update a {size: 1}; update b {size: 1}            | a@00:size
+disowned     | disown a {size: 1}; update b {size: 2}            |
+no keys      | update a {size: 1}; update b {size: 2, ports: [{name: x}]} | a@00:size
+applies      | apply a {size: 0, limits: {x: 1}}                 | a@00:limits,size
+again        | apply a {size: 1}; apply a {size: 1}              | a@00:size
+both         | apply a {size: 1}; apply b {size: 1}              | a@00:size b@:size
+gives up     | apply a {size: 1, title: x}; apply a {title: x}   | a@01:title
+gives all    | apply a {size: 1}; apply b {size: 1}; apply a {}  | b@:size
+keeps others | apply a {size: 1, title: x}; apply b {size: 1}; apply a {title: x}
+| b@:size a@00:title
+forces       | apply a {size: 1, title: x}; force b {size: 2, title: x} | a@00:title b@01:size,title
+first apply  | disown a {size: 1, title: x}; apply b {size: 1}
+| b@:size before-first-apply@01:size,title
+"""),
+)
+def test_owners_after_writes(steps: str, expected: str) -> None:
+    """Who updates takes what he changes, who applies owns what he says."""
+    assert sorted(expected.split()) == sorted(owners(written(steps)).split())
 
-    assert {"unknown": "maybe size"} == owners(new)
-    assert {"unknown": TIME} == times(new)
-    assert thing() == updated(None, thing())
+
+def test_what_is_no_longer_applied_goes() -> None:
+    """Unless somebody else owns it."""
+    new = written(
+        "apply a {size: 1, title: x, limits: {x: 1, y: 1}}; apply b {title: x};"
+        "apply a {limits: {y: 1}}"
+    )
+
+    assert {"title": "x", "limits": {"y": 1}, "always": {}, "ports": None} == new["spec"]
 
 
-def test_who_updates_takes_what_he_changes() -> None:
-    """The others keep the rest, lose what is gone, and are listed while they own anything."""
-    first = updated(None, thing(size=1, title="a", isOn=True), "one")
-    second = updated(first, thing(size=2, title="a"), "two", time=LATER)
-    third = updated(second, thing(size=2, title="b"), "two", time=LATER)
-
-    assert {"one": "title", "two": "size"} == owners(second)
-    assert {"one": TIME, "two": LATER} == times(second)
-    assert {"two": "size title"} == owners(third)
-    assert first == updated(first, thing(size=1, title="a", isOn=True), "two", time=LATER)
-
-
-def test_entries_of_subresources_and_versions_are_apart() -> None:
-    """The same manager has an entry for each; unknown versions are forgotten."""
+def test_entries_of_versions_and_subresources_are_apart() -> None:
+    """The same manager has an entry for each; those of unknown versions are forgotten."""
     first = updated(None, thing(size=1))
     second = updated(first, thing(size=1, title="a"), api_version="example.com/v2")
     last = {**thing(size=1, title="a"), "status": {"phase": "x"}}
     third = updated(second, last, subresource="status")
-
-    entries = third["metadata"]["managedFields"]
-    assert [(VERSION, None), (VERSION, "status"), ("example.com/v2", None)] == [
-        (entry["apiVersion"], entry.get("subresource")) for entry in entries
-    ]
     known = frozenset({"example.com/v2"})
-    assert {"m": "title", "x": "size"} == owners(
-        updated(third, {**last, "spec": {**last["spec"], "size": 2}}, "x", known=known)
-    ) | {"x": "size"}
-    assert ["example.com/v2"] == [
-        entry["apiVersion"]
-        for entry in applied(third, configuration(), known=known)["metadata"]["managedFields"]
-    ]
+    patch = {**configuration(), "status": {"phase": "y"}}
+
+    assert 3 == len(all_owned(third))
+    assert "m@00:title" == owners(updated(third, last, known=known))
+    assert "m@00:title" == owners(applied(third, configuration(), known=known))
+    with pytest.raises(StatusError, match='with "m" with subresource "status" using example'):
+        applied(third, patch)
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        pytest.param([SENT], "sent@:title m@00:isOn", id="valid"),
+        *(
+            pytest.param(each, "m@00:isOn one@00:size,title", id=name)
+            for name, each in INVALID.items()
+        ),
+        pytest.param([], "", id="empty-resets"),
+        pytest.param([{}], "", id="empty-entry-resets"),
+    ],
+)
+def test_clients_may_send_managed_fields(sent: object, expected: str) -> None:
+    """What a client says counts, if all of it is valid; an object without any stays so."""
+    live = updated(None, thing(size=1, title="a"), "one")
+    new = with_entries(thing(size=1, title="a", isOn=True), sent)
+    stored = live["metadata"]["managedFields"]
+
+    assert expected == owners(updated(live, new))
+    assert "m@00:isOn one@00:size,title" == owners(updated(live, new, subresource="scale"))
+    assert "m@00:size one@00:title" == owners(
+        updated(live, with_entries(thing(size=2, title="a"), stored))
+    )
+
+
+def test_creations_may_send_managed_fields() -> None:
+    """A creation's entries lose what is set now; without metadata there is an owner, too."""
+    new = thing(size=1, title="a")
+
+    assert "m@00:size,title" == owners(updated(None, with_entries(new, [SENT])))
+    assert "m@00:size,title" == owners(updated(None, with_entries(new, [{}])))
+    assert "unknown@00:size,title" == owners(updated(None, {"spec": new["spec"]}, ""))
+    assert "" == owners(applied(None, {**configuration(), "metadata": {}}))
 
 
 def test_reset_fields_are_neither_owned_nor_taken() -> None:
@@ -142,69 +212,11 @@ def test_reset_fields_are_neither_owned_nor_taken() -> None:
     reset = (("spec", "size"), ("status",))
     patch = {**configuration(size=1, title="a"), "status": {"phase": "x"}}
 
-    assert {"one": "size", "two": "isOn title"} == owners(
+    assert "one@00:size two@00:isOn,title" == owners(
         updated(first, thing(size=2, title="b", isOn=True), "two", reset=reset)
     )
     assert owners(first) == owners(updated(first, thing(size=2), "two", reset=(("spec",),)))
     assert [{"f:spec": {"f:title": {}}}] == all_owned(applied(None, patch, reset=reset))
-
-
-@pytest.mark.parametrize(
-    ("sent", "how", "expected"),
-    [
-        pytest.param([SENT], {}, {"sent": "title", "m": "isOn"}, id="valid"),
-        pytest.param(
-            [{**SENT, "operation": "x"}], {}, {"one": "size title", "m": "isOn"}, id="invalid"
-        ),
-        pytest.param(
-            [SENT],
-            {"subresource": "scale"},
-            {"one": "size title", "m": "isOn"},
-            id="subresource",
-        ),
-        pytest.param([], {}, {}, id="empty-resets"),
-        pytest.param([{}], {}, {}, id="empty-entry-resets"),
-        pytest.param(None, {}, {"one": "size title", "m": "isOn"}, id="none"),
-    ],
-)
-def test_clients_may_send_managed_fields(
-    sent: list[Object] | None, how: dict[str, Any], expected: dict[str, str]
-) -> None:
-    """What a client says counts, if it is valid; an object without any stays so."""
-    live = updated(None, thing(size=1, title="a"), "one")
-    new = updated(live, with_entries(thing(size=1, title="a", isOn=True), sent), **how)
-
-    assert expected == owners(new)
-
-
-def test_entries_of_creations_and_those_that_come_back() -> None:
-    """A creation's entries lose what is set now; stored entries that are sent again are kept."""
-    live = updated(None, thing(size=1), "one")
-    again = updated(live, with_entries(thing(size=2), live["metadata"]["managedFields"]))
-
-    assert {"m": "size"} == owners(again)
-    assert {"m": "size title"} == owners(
-        updated(None, with_entries(thing(size=1, title="a"), [SENT]))
-    )
-    assert {"m": "size"} == owners(updated(None, with_entries(thing(size=1), [{}])))
-    assert {} == owners(updated(thing(), thing(size=1)))
-    assert owners(live) == owners(updated(live, thing(size=2, ports=[{"name": "a"}])))
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        pytest.param({}, id="no-list"),
-        pytest.param([1], id="no-entry"),
-        pytest.param([{**SENT, "apiVersion": ""}], id="version"),
-        pytest.param([SENT, {**SENT, "fieldsType": "V2"}], id="type"),
-        pytest.param([{**SENT, "fieldsV1": []}], id="fields"),
-    ],
-)
-def test_invalid_entries_are_refused(raw: object) -> None:
-    """What a client sends is checked: all of it counts, or nothing."""
-    with pytest.raises(ValueError, match=r"must be|an entry has no"):
-        sent_managers(raw)
 
 
 def test_entries_are_read_and_written_in_order() -> None:
@@ -285,40 +297,6 @@ def test_the_oldest_updaters_are_merged(managers: Managers, count: int, ancient:
     assert ancient == " ".join(shown).replace("f:", "")
 
 
-def test_who_applies_owns_what_he_says() -> None:
-    """An apply of nothing owns nothing; the same again changes nothing, times included."""
-    patch = configuration(size=0, limits={"a": "1"}, ports=[{"port": 80}])
-    obj = applied(None, patch)
-
-    assert thing(limits={"a": "1"}, ports=[{"port": 80}])["spec"] == obj["spec"]
-    assert {"m": "limits ports size"} == owners(obj)
-    assert obj == applied(obj, patch, time=LATER)
-    assert "managedFields" not in applied(None, configuration())["metadata"]
-    assert {} == owners(applied(None, {**configuration(), "metadata": {}}))
-
-
-def test_others_may_apply_the_same() -> None:
-    """Both own it; an entry that changes nothing in the object has no time."""
-    first = applied(None, configuration(size=1, title="a"), "one")
-    second = applied(first, configuration(size=1), "two", time=LATER)
-    third = applied(second, configuration(title="a"), "one", time=LATER)
-
-    assert {"one": TIME, "two": ""} == times(second)
-    assert second["spec"] == third["spec"]
-    assert {"one": "title", "two": "size"} == owners(third)
-    assert {"two": "size"} == owners(applied(second, configuration(), "one"))
-
-
-def test_what_is_no_longer_applied_goes() -> None:
-    """Unless somebody else owns it."""
-    live = applied(None, configuration(size=1, title="a", limits={"a": "1", "b": "1"}), "one")
-    live = applied(live, configuration(title="a"), "two")
-    new = applied(live, configuration(limits={"b": "1"}), "one", time=LATER)
-
-    assert {"title": "a", "limits": {"b": "1"}, "always": {}, "ports": None} == new["spec"]
-    assert {"one": "limits", "two": "title"} == owners(new)
-
-
 def test_changing_what_others_own_is_a_conflict() -> None:
     """Every field is named with its owner, and how he wrote it; force takes what is changed."""
     live = applied(None, configuration(size=1, limits={"a": "1"}, isOn=True), "one")
@@ -333,30 +311,6 @@ def test_changing_what_others_own_is_a_conflict() -> None:
         f'conflicts with "two" using {VERSION}:\n- .spec.title'
     ) == caught.value.message
     assert 409 == caught.value.code
-    forced = applied(live, patch, "three", force=True, time=LATER)
-    assert {"one": "isOn", "three": "isOn limits size title"} == owners(forced)
-    assert {"one": TIME, "three": LATER} == times(forced)
-
-
-def test_subresources_are_told_in_conflicts() -> None:
-    """The owner of a status is named with it."""
-    live = {**thing(size=1), "status": {"phase": "x"}}
-    live = updated(updated(None, thing(size=1)), live, "s", subresource="status")
-    patch = {**configuration(), "status": {"phase": "y"}}
-
-    with pytest.raises(StatusError, match='with "s" with subresource "status" using example'):
-        applied(live, patch)
-
-
-def test_what_was_there_before_the_first_apply_has_an_owner() -> None:
-    """An object without managed fields is taken to have been written by one manager."""
-    live = thing(size=1, title="a")
-
-    assert {"before-first-apply": "size title", "m": "size"} == owners(
-        applied(live, configuration(size=1))
-    )
-    with pytest.raises(StatusError, match="before-first-apply"):
-        applied(live, configuration(size=2))
 
 
 def annotated(text: str, **spec: object) -> Object:
@@ -477,19 +431,25 @@ def test_what_cannot_be_applied_is_refused(
     assert (code, message) == (caught.value.code, caught.value.message)
 
 
-@given(specs, specs)
-def test_times_are_kept_where_nothing_has_changed(one: Object, two: Object) -> None:
+@pytest.mark.parametrize(
+    ("change", "second"),
+    [
+        pytest.param({}, "00", id="nothing"),
+        pytest.param({"metadata": {"resourceVersion": "2"}}, "00", id="version"),
+        pytest.param({"metadata": {"labels": {"a": "b"}}}, "01", id="metadata"),
+        pytest.param({"spec": {}}, "01", id="spec"),
+        pytest.param({"entry": {"manager": "x"}}, "01", id="owner"),
+    ],
+)
+def test_times_are_kept_where_nothing_has_changed(change: dict[str, Any], second: str) -> None:
     """A write that came to nothing is none; any other change has its time."""
-    old = updated(None, thing(**one))
-    new = {**copy.deepcopy(old), "spec": thing(**two)["spec"]}
-    new["metadata"]["resourceVersion"] = "2"
-    for entry in new["metadata"].get("managedFields", []):
-        entry["time"] = LATER
+    old = applied(None, configuration(size=1))
+    new = {**copy.deepcopy(old), "spec": change.get("spec", old["spec"])}
+    new["metadata"].update(change.get("metadata", {}))
+    new["metadata"]["managedFields"][0].update({"time": LATER} | change.get("entry", {}))
     keep_times(new, old)
 
-    assert (TIME if old["spec"] == new["spec"] else LATER) == times(new).get("m", LATER) or (
-        not times(old)
-    )
+    assert f"@{second}:" in owners(new)
 
 
 @given(specs, specs, specs)
@@ -514,14 +474,3 @@ def test_writes_keep_account(one: Object, two: Object, three: Object) -> None:
     again["metadata"].clear()
     again["spec"].clear()
     assert before == third
-
-
-def test_times_of_owners() -> None:
-    """Another owner is a change, too."""
-    old = applied(None, configuration(size=1))
-    new = copy.deepcopy(old)
-    new["metadata"]["managedFields"][0].update(time=LATER, manager="x")
-    keep_times(new, old)
-
-    assert {"x": LATER} == times(new)
-    assert of_paths(("f:spec", "f:size")) == all_owned(new)[0]
