@@ -21,7 +21,7 @@ from apfproxy.apiserver.metadata import (
     validate_manager,
     validate_stored,
 )
-from apfproxy.objects.validation import LARGEST_ANNOTATIONS_BYTES, drop_repeated_owners
+from apfproxy.objects.validation import LARGEST_ANNOTATIONS_BYTES
 from tests.apiserver.causes import causes
 
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"}
@@ -167,16 +167,6 @@ def test_generation(old: dict[str, int], spec: int, expected: dict[str, int]) ->
     count_generation(new, {"metadata": old, "spec": 1})
 
     assert expected == new["metadata"]
-
-
-def test_repeated_owners() -> None:
-    """Owner references that equal an earlier one are dropped, with a warning."""
-    other = {**OWNER, "controller": True}
-    metadata = {"ownerReferences": [OWNER, other, dict(reversed(OWNER.items())), other]}
-
-    assert [True] == [each.endswith("observed: 1, 1") for each in drop_repeated_owners(metadata)]
-    assert [OWNER, other] == metadata["ownerReferences"]
-    assert [] == drop_repeated_owners(metadata)
 
 
 def test_every_character_that_cannot_be_printed_is_told() -> None:

@@ -127,19 +127,15 @@ def test_any_label_selector(text: str) -> None:
     assert selector.is_everything == (not selector.requirements)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "app", "!none", "app=web,n>4", "none!=web", "app in (a,web)", "app notin (a,b)", "n<6"],
-)
+MATCHING = ["", "app", "!none", "app=web,n>4", "none!=web", "app in (a,web)", "app notin (a,b)"]
+OTHERS = ["!app", "none", "app!=web", "none=", "n>5", "n<5", "app>5", "none<5", "app=web,n=4"]
+
+
+@pytest.mark.parametrize("text", [*MATCHING, "n<6", *OTHERS])
 def test_labels_that_match(text: str) -> None:
-    assert parse_label_selector(text).matches({"app": "web", "n": "5"})
+    found = parse_label_selector(text).matches({"app": "web", "n": "5"})
 
-
-@pytest.mark.parametrize(
-    "text", ["!app", "none", "app!=web", "none=", "n>5", "n<5", "app>5", "none<5", "app=web,n=4"]
-)
-def test_labels_that_do_not_match(text: str) -> None:
-    assert not parse_label_selector(text).matches({"app": "web", "n": "5"})
+    assert found is (text not in OTHERS)
 
 
 def test_objects() -> None:
@@ -176,26 +172,6 @@ def test_expressions(expressions: list[object], text: str, causes: list[str]) ->
     assert [f"s.matchExpressions[0]{each}" for each in causes] == [
         f"{error.field} {error.message.partition(':')[0]}" for error in found
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("", None),
-        ("n=a", "a"),
-        ("n==a", "a"),
-        ("n=", ""),
-        ("n!=a", None),
-        ("x=b,,n=a,", "a"),
-        ("n=b,n=a", "a"),
-        ("n=a,n==b", "b"),
-        (r"n=a\,b\=c\\", "a,b=c\\"),
-        ("=a", None),
-    ],
-)
-def test_required_fields(text: str, value: str | None) -> None:
-    """The value of the first term on the field counts."""
-    assert value == required_value(text, "n")
 
 
 INVALID = "invalid field selector: "
