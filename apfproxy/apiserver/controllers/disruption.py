@@ -1,7 +1,6 @@
 """Keeps the status of disruption budgets.
 
-A changed pod is compared with the selectors of its namespace's budgets; a budget that is concerned
-walks the pods of its namespace.
+Of a pod only what a count needs is kept, and only by the budgets that select it.
 
 The controller also removes the mark of a disruption that does not happen.
 
@@ -11,7 +10,7 @@ Source: Kubernetes, `pkg/controller/disruption`.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,13 +30,13 @@ from apfproxy.apiserver.policy import (
     pod_state,
 )
 from apfproxy.apiserver.policy import Controller as PodController
-from apfproxy.apiserver.selectors import NOTHING, LabelSelector, selector_of
+from apfproxy.apiserver.selectors import NOTHING, selector_of
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.go_text import parse_time, rfc3339
 from apfproxy.objects.selectors import SelectorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from apfproxy.apiserver.controllers.runner import Key
     from apfproxy.apiserver.kind import Kind
@@ -57,11 +56,27 @@ STALE = "stale"
 """Third part of the keys that stand for pods; those for budgets have two."""
 
 
-class Chosen(NamedTuple):
-    """The pods that a budget selects; if its selector means nothing, why."""
+class Budget:
+    """A budget's selector, and the pods that it selects, by name; `error` if it means nothing."""
 
-    selector: LabelSelector
-    error: str = ""
+    def __init__(self, described: Object | None, pods: Iterable[Entry]) -> None:
+        self.described = described
+        self._selector, self.error = NOTHING, ""
+        try:
+            self._selector = selector_of(described)
+        except SelectorError as error:
+            self.error = str(error)
+        self.pods: dict[str, PodState] = {}
+        for pod in pods:
+            self.note(pod.name, pod)
+
+    def note(self, name: str, pod: Entry | None) -> bool:
+        """Note the state of a pod, None if it is gone; returns whether the counts may change."""
+        if pod is None or not self._selector.matches(pod.labels):
+            return self.pods.pop(name, None) is not None
+        former = self.pods.get(name)
+        self.pods[name] = pod_state(msgspec.json.decode(pod.data))
+        return self.pods[name] != former
 
 
 class Disruption(Controller):
@@ -72,51 +87,66 @@ class Disruption(Controller):
 
     def __init__(self, registry: Registry) -> None:
         super().__init__(registry)
-        self._chosen: dict[str, dict[str, Chosen]] = {}
+        self._pods = registry.store.collection(POD.collection)
+        self._budgets: dict[str, dict[str, Budget]] = {}
 
     def __repr__(self) -> str:
-        return f"<Disruption in {len(self._chosen)} namespaces>"
+        return f"<Disruption in {len(self._budgets)} namespaces>"
 
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
-        entry, is_gone = change.entry, change.type is ChangeType.DELETED
-        namespace, name = entry.namespace, entry.name
-        budgets = self._chosen.get(namespace, {})
+        entry, namespace, name = change.entry, change.entry.namespace, change.entry.name
         if kind is POD:
-            return _concerned(change, budgets)
+            return self._note_pod(namespace, name)
         if kind is not POD_DISRUPTION_BUDGET:
-            return [(namespace, each) for each in budgets]
-        if not is_gone:
-            self._chosen.setdefault(namespace, {})[name] = _chosen(entry)
-            return [(namespace, name)]
-        budgets.pop(name, None)
-        if not budgets:
-            self._chosen.pop(namespace, None)
-        return ()
+            return [(namespace, each) for each in self._budgets.get(namespace, ())]
+        budgets = self._budgets.setdefault(namespace, {})
+        if change.type is ChangeType.DELETED:
+            budgets.pop(name, None)
+            if not budgets:
+                del self._budgets[namespace]
+            return ()
+        described = msgspec.json.decode(entry.data)["spec"].get("selector")
+        if name not in budgets or budgets[name].described != described:
+            budgets[name] = Budget(described, self._pods.snapshot(namespace))
+        return [(namespace, name)]
+
+    def _note_pod(self, namespace: str, name: str) -> list[Key]:
+        """The keys of the budgets that a change of a pod concerns, and of the pod if it is marked.
+
+        The pod is noted as it is now: a new budget may have read a later state than the change's.
+        """
+        pod = self._pods.get(namespace, name)
+        concerned: list[Key] = []
+        if pod is not None and MARK in pod.data and _disrupted_at(msgspec.json.decode(pod.data)):
+            concerned.append((namespace, name, STALE))
+        for each, budget in self._budgets.get(namespace, {}).items():
+            if budget.note(name, pod):
+                concerned.append((namespace, each))
+        return concerned
 
     async def look(self, key: Key) -> float | None:
         if key[2:]:
             return await self._undisrupt(*key[:2])
         namespace, name = place = key[0], key[1]
-        chosen = self._chosen.get(namespace, {}).get(name)
-        if chosen is None:
+        known = self._budgets.get(namespace, {}).get(name)
+        if known is None:
             return None
         budget = self._registry.get(POD_DISRUPTION_BUDGET, namespace, name)
-        status, recheck_s = self._status(budget, chosen)
+        status, recheck_s = self._status(budget, known)
         if not is_up_to_date(budget, status):
             await self._update(
                 POD_DISRUPTION_BUDGET, place, lambda each: {**each, "status": status}, "status"
             )
         return recheck_s
 
-    def _status(self, budget: Object, chosen: Chosen) -> tuple[Object, float | None]:
+    def _status(self, budget: Object, known: Budget) -> tuple[Object, float | None]:
         """The right status of a budget, and when it may change without an event."""
-        now_s, namespace = self._registry.clock(), budget["metadata"]["namespace"]
-        if chosen.error:
-            return failed_status(budget, chosen.error, now_s), None
-        pods = self._registry.store.collection(POD.collection).snapshot(namespace)
-        states = [_state_of(pod) for pod in pods if chosen.selector.matches(pod.labels)]
+        now_s = self._registry.clock()
+        if known.error:
+            return failed_status(budget, known.error, now_s), None
+        scale_of = partial(self._scale_of, budget["metadata"]["namespace"])
         try:
-            return assess(budget, states, now_s, partial(self._scale_of, namespace))
+            return assess(budget, known.pods.values(), now_s, scale_of)
         except ValueError as error:
             return failed_status(budget, str(error), now_s), None
 
@@ -146,38 +176,6 @@ class Disruption(Controller):
         condition = {"type": DISRUPTION_TARGET, "status": FALSE, "lastTransitionTime": time}
         await self._apply_condition(POD, (namespace, name), condition, POD_MANAGER)
         return None
-
-
-def _state_of(entry: Entry) -> PodState:
-    return pod_state(msgspec.json.decode(entry.data))
-
-
-def _concerned(change: Change, budgets: Mapping[str, Chosen]) -> list[Key]:
-    """The keys of the budgets that a change of a pod concerns, and of the pod if it is marked."""
-    entry, old = change.entry, change.old
-    namespace, is_gone = entry.namespace, change.type is ChangeType.DELETED
-    concerned: list[Key] = []
-    if MARK in entry.data and not is_gone and _disrupted_at(msgspec.json.decode(entry.data)):
-        concerned.append((namespace, entry.name, STALE))
-    if not budgets:
-        return concerned
-    all_labels = [entry.labels]
-    if old is not None and not is_gone:
-        if old.labels != entry.labels:
-            all_labels.append(old.labels)
-        elif _state_of(old) == _state_of(entry):
-            return concerned
-    for name, chosen in budgets.items():
-        if any(chosen.selector.matches(labels) for labels in all_labels):
-            concerned.append((namespace, name))
-    return concerned
-
-
-def _chosen(entry: Entry) -> Chosen:
-    try:
-        return Chosen(selector_of(msgspec.json.decode(entry.data)["spec"].get("selector")))
-    except SelectorError as error:
-        return Chosen(NOTHING, str(error))
 
 
 def _disrupted_at(pod: Object) -> str:

@@ -63,7 +63,8 @@ CASES = {
     "a-pod-concerns-the-budgets-that-match-it": """
         pod p; budget b 1; budget c 1 db; looks 4
         end p; looks 2; = 0 0 1 0
-        pod q; delete q; end q; looks 1
+        pod q; delete q; end q; looks 0
+        pod r; looks 2; delete r; end r; looks 2
         unbudget c; looks 0
     """,
     "nothing-is-kept-of-budgets-that-are-gone": """
