@@ -23,9 +23,8 @@ from apfproxy.apiserver.app import EXTERNAL_ADDRESS, Api, no_such_path
 from apfproxy.apiserver.controllers.control import CONTROLLERS, Controllers
 from apfproxy.apiserver.counters import ApiServerCounters
 from apfproxy.apiserver.discovery import Discovery
-from apfproxy.apiserver.gate import Gate
+from apfproxy.apiserver.gate import Gate, Load, LoadSettings
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.load import Load, LoadSettings
 from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.responses import JSON, UNCACHED
 from apfproxy.apiserver.seeds import SeedCounts, Seeder

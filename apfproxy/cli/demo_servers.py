@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import aiohttp
 import uvloop
 
-from apfproxy.apiserver.load import EVERY_VERB, Latency, LoadSettings, Shape
+from apfproxy.apiserver.gate import EVERY_VERB, Latency, LoadSettings, Shape
 from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.log import configure_logging

@@ -12,18 +12,18 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from apfproxy.apiserver.counters import ApiServerCounters, RequestLabels
-from apfproxy.apiserver.gate import Gate
-from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.load import (
+from apfproxy.apiserver.gate import (
     DEFAULT_SERVICE_S,
     EVERY_VERB,
     LONGEST_S,
     Fault,
+    Gate,
     Latency,
     Load,
     LoadSettings,
     Shape,
 )
+from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.watches import METER
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 import yarl
 from prometheus_client.parser import text_string_to_metric_families
 
-from apfproxy.apiserver.load import EVERY_VERB, Fault, Latency, LoadSettings, Shape
+from apfproxy.apiserver.gate import EVERY_VERB, Fault, Latency, LoadSettings, Shape
 from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.apiserver.controllers.control import CONTROLLERS
-from apfproxy.apiserver.load import Fault, Latency, LoadSettings, Shape
+from apfproxy.apiserver.gate import Fault, Latency, LoadSettings, Shape
 from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.app import running
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings

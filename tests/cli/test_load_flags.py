@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.apiserver.load import EVERY_VERB, Fault, Latency, Shape
+from apfproxy.apiserver.gate import EVERY_VERB, Fault, Latency, Shape
 from apfproxy.apiserver.seeds import SeedCounts
-from apfproxy.cli.load_flags import parse_faults, parse_latencies, parse_latency, parse_seeds
+from apfproxy.cli.apiserver import parse_faults, parse_latencies, parse_latency, parse_seeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
