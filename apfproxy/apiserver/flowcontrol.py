@@ -88,19 +88,17 @@ def _models_in(model: type[Model]) -> Iterator[type[Model]]:
 
 
 def _declared(model: type[Model]) -> str:
-    """Declare the struct of a model, in the language of `schema.language`."""
     lines = [f"{model.__name__}{UNIONS.get(model.__name__, '')}: {model.__doc__}"]
     for name, member in members_of(model).items():
         type_ = SCALARS.get(member.type, member.type.__name__)
         shown = f"{'*' * member.is_pointer}{'[]' * member.is_list}{type_}"
         wire = member.wire
-        marks = {
-            "+required": wire.is_required,
-            "+written" if wire.is_written else "+omitempty": True,
-            "+set": shown == "[]string",
-        }
-        told = " ".join(mark for mark, is_given in marks.items() if is_given)
-        lines.append(f"  {wire.number} {name} {shown} {told} {wire.text}")
+        marks = (
+            f"{' +required' if wire.is_required else ''}"
+            f" {'+written' if wire.is_written else '+omitempty'}"
+            f"{' +set' if shown == '[]string' else ''}"
+        )
+        lines.append(f"  {wire.number} {name} {shown}{marks} {wire.text}")
     return "\n".join(lines)
 
 
@@ -116,7 +114,6 @@ V1_STRUCTS, V1BETA3_STRUCTS = _structs(V1, {}), _structs(V1BETA3, V1BETA3_FIELDS
 
 
 def _typed(kind: str, obj: Object) -> FlowControlObject:
-    """Make the typed object of an object of v1 in canonical form with its defaults."""
     content = {"metadata": obj["metadata"], "spec": obj["spec"]}
     return msgspec.convert(without_nulls(content), MODELS[kind])
 
@@ -141,10 +138,10 @@ def _validate(kind: str, obj: Object, _old: Object | None = None) -> list[FieldE
 
 
 def _validate_status(new: Object, _old: Object | None = None) -> list[FieldError]:
-    def check(condition: Object, field: str) -> list[FieldError]:
-        return [] if condition.get("type") else [required(f"{field}.type")]
-
-    return validate_conditions(new["status"], check)
+    return validate_conditions(
+        new["status"],
+        lambda condition, field: [] if condition.get("type") else [required(f"{field}.type")],
+    )
 
 
 def _warnings(kind: str, new: Object, _old: Object | None) -> list[str]:
@@ -156,9 +153,8 @@ def _warnings(kind: str, new: Object, _old: Object | None) -> list[str]:
 
 
 def _missing_level(obj: Object, _now_s: float) -> str:
-    """Tell whether a FlowSchema's priority level does not exist: the status of the condition."""
-    missing = find_condition(obj["status"], DANGLING)
-    return "?" if missing is None else str(missing.get("status", ""))
+    condition = find_condition(obj["status"], DANGLING) or {"status": "?"}
+    return str(condition.get("status", ""))
 
 
 def _rules(kind: str) -> Rules:
@@ -176,7 +172,7 @@ def _rules(kind: str) -> Rules:
 
 DEPRECATED = f"{GROUP}/{V1BETA3} {{}} is deprecated in v1.29+, unavailable in v1.32+"
 UNIQUE_NAME = msgspec.structs.replace(NAME, description="Unique among the objects of the kind.")
-LEVEL = "spec.priorityLevelConfiguration.name"
+LEVEL, METHOD = "spec.priorityLevelConfiguration.name", "spec.distinguisherMethod.type"
 QUEUING = "spec.limited.limitResponse.queuing"
 
 FLOW_SCHEMA = Kind(
@@ -200,12 +196,7 @@ FLOW_SCHEMA = Kind(
             "spec.matchingPrecedence",
             "Of the FlowSchemas that match a request, the one with the lowest is used.",
         ),
-        Column(
-            "DistinguisherMethod",
-            "spec.distinguisherMethod.type",
-            "How flows are told apart.",
-            absent=NONE,
-        ),
+        Column("DistinguisherMethod", METHOD, "How flows are told apart.", absent=NONE),
         AGE,
         Column("MissingPL", _missing_level, "Whether the priority level does not exist."),
     ),

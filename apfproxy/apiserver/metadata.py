@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from apfproxy.objects.field_errors import (
     checked,
@@ -34,14 +34,10 @@ if TYPE_CHECKING:
     from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import Object
 
-IMMUTABLE = (
-    "name",
-    "namespace",
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-)
+    CheckName = Callable[[str], list[str]]
+
+TIMESTAMPS = ("creationTimestamp", "deletionTimestamp")
+IMMUTABLE = ("name", "namespace", "uid", *TIMESTAMPS, "deletionGracePeriodSeconds")
 IMMUTABLE_DETAIL = "field is immutable"
 
 LONGEST_GENERATED_NAME = 63
@@ -49,14 +45,12 @@ LONGEST_GENERATED_NAME = 63
 SUFFIX_LENGTH = 5
 """Characters that Kubernetes adds to `generateName`."""
 
-OPERATIONS: Final = frozenset({"Apply", "Update"})
-LONGEST_MANAGER: Final = 128
-"""Bytes of a field manager's name."""
-LONGEST_SUBRESOURCE: Final = 256
+LONGEST_MANAGER, LONGEST_SUBRESOURCE = 128, 256
+"""Bytes of the names of a field manager and of a subresource."""
 
-TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
-LONGEST_REASON = 1024
-LONGEST_MESSAGE = 32 * 1024
+TRUE, FALSE = "True", "False"
+STATUSES = (TRUE, FALSE, "Unknown")
+LONGEST_REASON, LONGEST_MESSAGE = 1024, 32 * 1024
 REASON = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 REASON_RULE = (
     "a condition reason must start with alphabetic character, optionally followed by a string of"
@@ -79,10 +73,7 @@ def generated_name(prefix: str, suffix: str) -> str:
 
 
 def validate_named(
-    metadata: Object,
-    *,
-    is_namespaced: bool,
-    check_name: Callable[[str], list[str]] = check_path_segment,
+    metadata: Object, *, is_namespaced: bool, check_name: CheckName = check_path_segment
 ) -> list[FieldError]:
     """Find the errors in canonical metadata that all kinds refuse, of an object that has its name.
 
@@ -93,10 +84,7 @@ def validate_named(
 
 
 def validate_stored(
-    metadata: Object,
-    *,
-    is_namespaced: bool,
-    check_name: Callable[[str], list[str]] = check_dns_subdomain,
+    metadata: Object, *, is_namespaced: bool, check_name: CheckName = check_dns_subdomain
 ) -> list[FieldError]:
     """Find the same errors, and finalizers without a domain, which most kinds refuse, too."""
     errors = validate_named(metadata, is_namespaced=is_namespaced, check_name=check_name)
@@ -127,8 +115,7 @@ def _validate_changes(new: Object, old: Object) -> list[FieldError]:
         )
         errors.append(forbidden(f"{FIELD}.finalizers", detail))
     if not new.get("resourceVersion"):
-        detail = "must be specified for an update"
-        errors.append(invalid(f"{FIELD}.resourceVersion", "", detail))
+        errors.append(invalid(f"{FIELD}.resourceVersion", "", "must be specified for an update"))
     generation = new.get("generation", 0)
     if generation < old.get("generation", 0):
         errors.append(invalid(f"{FIELD}.generation", generation, "must not be decremented"))
@@ -145,7 +132,7 @@ def _validate_managed_fields(metadata: Object) -> list[FieldError]:
     for position, entry in enumerate(metadata.get("managedFields", ())):
         path = f"{FIELD}.managedFields[{position}]"
         operation, fields_type = entry.get("operation", ""), entry.get("fieldsType", "")
-        if operation not in OPERATIONS:
+        if operation not in {"Apply", "Update"}:
             errors.append(invalid(f"{path}.operation", operation, "must be `Apply` or `Update`"))
         if fields_type not in {"", "FieldsV1"}:
             errors.append(invalid(f"{path}.fieldsType", fields_type, "must be `FieldsV1`"))
@@ -178,7 +165,7 @@ def carry_over(new: Object, old: Object) -> None:
         copy_field("uid", new, old)
     if new.get("resourceVersion") in {None, "", "0"}:
         copy_field("resourceVersion", new, old)
-    for name in ("creationTimestamp", "deletionTimestamp"):
+    for name in TIMESTAMPS:
         if name in old:
             new[name] = old[name]
     if "deletionGracePeriodSeconds" not in new:
@@ -202,7 +189,6 @@ def keep_metadata(new: Object, old: Object) -> None:
 
 
 def keep_spec(new: Object, old: Object) -> None:
-    """Let a new object's specification be the old one's."""
     new["spec"] = old["spec"]
 
 
@@ -224,13 +210,11 @@ def count_generation(new: Object, old: Object) -> None:
 
 
 def find_condition(status: Object, type_: str) -> Object | None:
-    """Find the condition of a type in a status; None if it has none."""
     found: Iterable[Object] = status.get("conditions", ())
     return next((condition for condition in found if condition["type"] == type_), None)
 
 
 def is_true(status: Object, type_: str) -> bool:
-    """Tell whether the condition of a type is true."""
     condition = find_condition(status, type_)
     return condition is not None and condition["status"] == TRUE
 
@@ -242,22 +226,21 @@ def set_condition(status: Object, condition: Object, now: str) -> None:
     where the condition's status is, and `now` else.
     """
     old = find_condition(status, condition["type"])
-    is_same = old is not None and old["status"] == condition["status"]
-    changed_at = old["lastTransitionTime"] if old is not None and is_same else now
-    new = {**condition, "lastTransitionTime": changed_at}
     conditions = status.get("conditions", [])
+    new = {**condition, "lastTransitionTime": now}
     if old is None:
         status["conditions"] = [*conditions, new]
-    else:
-        status["conditions"] = [new if item is old else item for item in conditions]
+        return
+    if old["status"] == condition["status"]:
+        new["lastTransitionTime"] = old["lastTransitionTime"]
+    status["conditions"] = [new if item is old else item for item in conditions]
 
 
 def validate_condition(condition: Object, field: str) -> list[FieldError]:
-    """Find the errors in a condition (`metav1.Condition`)."""
+    """Find the errors in a `metav1.Condition`."""
     wrong = checked(f"{field}.type", condition["type"], check_qualified_name)
-    if condition["status"] not in {TRUE, FALSE, UNKNOWN}:
-        supported = (TRUE, FALSE, UNKNOWN)
-        wrong.append(not_supported(f"{field}.status", condition["status"], supported))
+    if condition["status"] not in STATUSES:
+        wrong.append(not_supported(f"{field}.status", condition["status"], STATUSES))
     generation = condition.get("observedGeneration", 0)
     if generation < 0:
         detail = "must be greater than or equal to zero"
@@ -276,7 +259,6 @@ def validate_condition(condition: Object, field: str) -> list[FieldError]:
 def validate_conditions(
     status: Object, check: Callable[[Object, str], list[FieldError]] = validate_condition
 ) -> list[FieldError]:
-    """Find repeated types in the conditions of a status, and the errors of each by itself."""
     wrong: list[FieldError] = []
     seen: set[str] = set()
     for number, condition in enumerate(status.get("conditions", ())):

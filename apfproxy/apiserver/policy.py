@@ -14,16 +14,16 @@ hold it.  The disruption controller then works out what a budget allows:
 One deviation: of a controller of a kind that is not served, as many pods are expected as there are
 that name it, where Kubernetes would fail the budget (`SyncFailed`).
 
-Sources: Kubernetes API reference, `policy/v1` and `policy/v1beta1`; `generated.proto` of 1.36;
-`pkg/apis/policy/validation`, `pkg/registry/policy/poddisruptionbudget`,
-`pkg/controller/disruption`, `component-helpers/apps/poddisruptionbudget`; apimachinery's
-`util/intstr` and `util/validation`.
+Sources: Kubernetes API reference, `policy/v1` and `policy/v1beta1`; of Kubernetes 1.36,
+`generated.proto`, `pkg/apis/policy/validation`, `pkg/registry/policy/poddisruptionbudget`,
+`pkg/controller/disruption` and apimachinery's `util/intstr`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from apfproxy.apiserver.kind import Kind, Rules, Version, starts
@@ -67,7 +67,6 @@ LONGEST_PERCENT = 19
 """Characters: Kubernetes cannot read a number that has more."""
 
 GROUP = "policy"
-AMOUNTS = ("minAvailable", "maxUnavailable")
 ALWAYS_ALLOW = "AlwaysAllow"
 UNHEALTHY_POD_EVICTION_POLICIES = (ALWAYS_ALLOW, "IfHealthyBudget")
 HIGHEST_PERCENTAGE = 100
@@ -112,19 +111,18 @@ def _validate(obj: Object) -> list[FieldError]:
 
 
 def _validate_spec(spec: Object) -> list[FieldError]:
-    wrong = []
-    given = [name for name in AMOUNTS if name in spec]
+    wrong: list[FieldError] = []
+    given = [name for name in ("minAvailable", "maxUnavailable") if name in spec]
     if len(given) > 1:
         # As Kubernetes shows the whole of it.
         names = STRUCTS["PodDisruptionBudgetSpec"].by_name
         shown = {name[0].upper() + name[1:]: spec.get(name) for name in names}
-        detail = "minAvailable and maxUnavailable cannot be both set"
-        wrong.append(invalid("spec", shown, detail))
+        wrong = [invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set")]
     for name in given:
         wrong += _validate_amount(spec[name], f"spec.{name}")
-    wrong += validate_label_selector(spec.get("selector"), "spec.selector")
+    wrong += validate_label_selector(spec.get("selector") or {}, "spec.selector")
     policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy is not None and policy not in UNHEALTHY_POD_EVICTION_POLICIES:
+    if policy not in (None, *UNHEALTHY_POD_EVICTION_POLICIES):
         field = "spec.unhealthyPodEvictionPolicy"
         wrong.append(not_supported(field, policy, UNHEALTHY_POD_EVICTION_POLICIES))
     return wrong
@@ -180,8 +178,6 @@ POD_DISRUPTION_BUDGET = Kind(
 
 
 class Controller(NamedTuple):
-    """The controller that a pod names."""
-
     group: str
     kind: str
     name: str
@@ -209,7 +205,6 @@ class PodState(NamedTuple):
 
 
 def controller_of(metadata: Object) -> Controller | None:
-    """Find the controller that an object's metadata names; None for none."""
     for owner in metadata.get("ownerReferences", ()):
         if owner.get("controller"):
             group = owner["apiVersion"].rpartition("/")[0]
@@ -218,7 +213,6 @@ def controller_of(metadata: Object) -> Controller | None:
 
 
 def pod_state(pod: Object) -> PodState:
-    """See a pod as budgets do."""
     metadata = pod["metadata"]
     return PodState(
         name=metadata["name"],
@@ -271,17 +265,14 @@ def _expected_pods(spec: Object, pods: Collection[PodState], scale_of: ScaleOf) 
 
 def _wanted_pods(pods: Iterable[PodState], scale_of: ScaleOf) -> int:
     wanted: dict[str, int] = {}
-    scales: dict[Controller, tuple[str, int] | None] = {}
+    cached_scale_of = cache(scale_of)
     for pod in pods:
-        controller = pod.controller
-        if controller is None:
+        if (controller := pod.controller) is None:
             continue
-        if controller not in scales:
-            try:
-                scales[controller] = scale_of(controller)
-            except NoControllerError:
-                raise ValueError(f'found no controllers for pod "{pod.name}"') from None
-        scale = scales[controller]
+        try:
+            scale = cached_scale_of(controller)
+        except NoControllerError:
+            raise ValueError(f'found no controllers for pod "{pod.name}"') from None
         uid, number = scale or (controller.uid, wanted.get(controller.uid, 0) + 1)
         wanted[uid] = number
     return sum(wanted.values())
@@ -306,12 +297,8 @@ def set_disruption_allowed(status: Object, now: str, failure: str = "") -> None:
     """Let the condition say what `disruptionsAllowed` does, or a failure to tell; in place."""
     is_allowed = status["disruptionsAllowed"] > 0
     reason = SYNC_FAILED if failure else "SufficientPods" if is_allowed else "InsufficientPods"
-    condition = {
-        "type": DISRUPTION_ALLOWED,
-        "status": TRUE if is_allowed else FALSE,
-        "reason": reason,
-        "message": failure,
-    }
+    value = TRUE if is_allowed else FALSE
+    condition = {"type": DISRUPTION_ALLOWED, "status": value, "reason": reason, "message": failure}
     if status.get("observedGeneration"):
         condition["observedGeneration"] = status["observedGeneration"]
     set_condition(status, condition, now)

@@ -42,7 +42,7 @@ DEVICES_PER_SLICE = 3
 
 @dataclass(frozen=True, slots=True)
 class SeedCounts:
-    """How many objects there are to be.
+    """The numbers of objects that there are to be.
 
     Attributes:
         slices: ResourceSlices of about 1 KiB, one of a node each.
@@ -56,13 +56,11 @@ class SeedCounts:
 
     @property
     def namespaces(self) -> int:
-        if not self.pods and not self.budgets:
-            return 0
-        return max(1, math.ceil(self.pods / PODS_PER_NAMESPACE))
+        return max(min(self.budgets, 1), math.ceil(self.pods / PODS_PER_NAMESPACE))
 
     @property
     def applications(self) -> int:
-        """Count those of each namespace; a budget selects one."""
+        """The number of them in each namespace; a budget selects the pods of one."""
         return max(1, math.ceil(self.budgets / max(1, self.namespaces)))
 
 
@@ -100,12 +98,10 @@ class Seeder:
     async def _create(
         self, kind: Kind, namespace: str, name: str, make: Callable[[], Object]
     ) -> bool:
-        """Create an object if it is missing; returns whether it was."""
         if self._registry.store.head(kind.collection, namespace, name) is not None:
             return False
         raw = make()
-        raw["metadata"] = {"name": name, **raw.get("metadata", {})}
-        obj = completed(kind, raw)
+        obj = completed(kind, {**raw, "metadata": {"name": name, **raw.get("metadata", {})}})
         await self._registry.create(kind, namespace, obj, OPTIONS)
         return True
 
@@ -117,11 +113,9 @@ class Seeder:
         index, namespace = divmod(number, counts.namespaces)
         name = f"app-{index}"
         # A number: a percentage counts only pods that have a controller.
-        available = max(1, counts.pods // max(1, counts.namespaces * counts.applications * 2))
-        spec = {"minAvailable": available, "selector": {"matchLabels": {"app": name}}}
-        return await self._create(
-            POD_DISRUPTION_BUDGET, f"load-{namespace}", name, lambda: {"spec": spec}
-        )
+        available = max(1, counts.pods // (counts.namespaces * counts.applications * 2))
+        raw = {"spec": {"minAvailable": available, "selector": {"matchLabels": {"app": name}}}}
+        return await self._create(POD_DISRUPTION_BUDGET, f"load-{namespace}", name, raw.copy)
 
     async def _pod(self, number: int, counts: SeedCounts) -> bool:
         index, namespace = divmod(number, counts.namespaces)
@@ -132,13 +126,8 @@ class Seeder:
         if not await self._create(POD, *place, make):
             return False
         if is_ready:
-            status = _ready_status(rfc3339(self._registry.clock()))
-
-            def ready(pod: Object) -> Object:
-                pod["status"] = {**pod["status"], **status}
-                return canonical(POD.storage.schema, pod)
-
-            await self._registry.update(POD, *place, ready, STATUS_OPTIONS)
+            make_ready = partial(_ready, rfc3339(self._registry.clock()))
+            await self._registry.update(POD, *place, make_ready, STATUS_OPTIONS)
         return True
 
 
@@ -175,9 +164,10 @@ def _pod_of(app: str, node: str) -> Object:
     }
 
 
-def _ready_status(started: str) -> Object:
-    """Make the status that a kubelet reports of a ready pod."""
+def _ready(started: str, pod: Object) -> Object:
+    """Give a pod the status that a kubelet reports of a ready one."""
     condition = {"status": "True", "lastProbeTime": None, "lastTransitionTime": started}
     types = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
     conditions = [{**condition, "type": type_} for type_ in types]
-    return {"phase": "Running", "startTime": started, "conditions": conditions}
+    reported = {"phase": "Running", "startTime": started, "conditions": conditions}
+    return canonical(POD.storage.schema, {**pod, "status": {**pod["status"], **reported}})

@@ -52,13 +52,7 @@ NAMESPACE = "metadata.namespace"
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on the labels of an object.
-
-    Attributes:
-        operator: `=`, `in`, `notin`, `exists`, `!`, `<` or `>`.
-        values: Of the first three; sorted.
-        bound: Of `<` and `>`.
-    """
+    """A condition on labels; `in`, `=` and `notin` have sorted values, `<` and `>` a bound."""
 
     key: str
     operator: str
@@ -90,19 +84,12 @@ class Requirement:
                 return self.key
             case "!":
                 return f"!{self.key}"
-            case "=":
-                return f"{self.key}={self.values[0]}"
-        return f"{self.key}{self.operator}{self.bound}"
+        return f"{self.key}{self.operator}{self.values[0] if self.values else self.bound}"
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """Conditions that all have to be met.
-
-    Attributes:
-        requirements: Sorted by key.
-        is_nothing: Whether no labels match whatsoever.
-    """
+    """Conditions that all have to be met, sorted by key; no labels match if it `is_nothing`."""
 
     requirements: tuple[Requirement, ...] = ()
     is_nothing: bool = False
@@ -112,9 +99,7 @@ class LabelSelector:
         return not self.requirements and not self.is_nothing
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        if self.is_nothing:
-            return False
-        return all(requirement.matches(labels) for requirement in self.requirements)
+        return not self.is_nothing and all(each.matches(labels) for each in self.requirements)
 
 
 NOTHING = LabelSelector(is_nothing=True)
@@ -125,11 +110,7 @@ def _selector(requirements: list[Requirement]) -> LabelSelector:
 
 
 def parse_label_selector(text: str) -> LabelSelector:
-    """Parse the text of a selector.
-
-    Raises:
-        SelectorError: Kubernetes cannot parse it.
-    """
+    """Parse a selector; SelectorError if Kubernetes cannot."""
     tokens: list[str] = []
     position = 0
     while match := TOKEN.match(text, position):
@@ -137,8 +118,7 @@ def parse_label_selector(text: str) -> LabelSelector:
         position = match.end()
     if not tokens:
         return LabelSelector()
-    tokens.append(END)
-    tokens.reverse()  # the next one is last
+    tokens = [END, *reversed(tokens)]  # the next one is last
     requirements = []
     wanted = "!, identifier, or 'end of string'"
     while True:
@@ -165,7 +145,6 @@ def _unexpected(piece: str, wanted: str) -> SelectorError:
 
 
 def _take_requirement(tokens: list[str]) -> Requirement:
-    """Take one requirement from the end of the tokens."""
     key = tokens.pop()
     is_negated = key == "!"
     if is_negated:
@@ -188,27 +167,21 @@ def _take_requirement(tokens: list[str]) -> Requirement:
 
 
 def _comparison(key: str, operator: str, values: set[str]) -> Requirement:
-    """Make the requirement that compares a label with values.
-
-    Raises:
-        SelectorError: A value cannot be that of a label, or no number where one is compared.
-    """
     ordered = tuple(sorted(values))
     is_numeric = operator in {"<", ">"}
     bound = 0
-    errors: list[FieldError] = []
+    errors: list[str] = []
     if is_numeric:
         try:
             bound = parse_int64(ordered[0])
         except ValueError:
             detail = "for 'Gt', 'Lt' operators, the value must be an integer"
-            errors.append(invalid("values[0]", ordered[0], detail))
+            errors.append(str(invalid("values[0]", ordered[0], detail)))
     for index, value in enumerate(ordered):
         if wrong := check_label_value(value):
-            errors.append(invalid(f"values[{index}][{key}]", value, "; ".join(wrong)))
+            errors.append(str(invalid(f"values[{index}][{key}]", value, "; ".join(wrong))))
     if errors:
-        texts = [str(error) for error in errors]
-        raise SelectorError(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+        raise SelectorError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
     return Requirement(key, operator, () if is_numeric else ordered, bound)
 
 
@@ -286,10 +259,8 @@ def selector_text(label_selector: Object | None) -> str:
         return ""
 
 
-def validate_label_selector(label_selector: Object | None, path: str) -> list[FieldError]:
-    """Find the errors in a LabelSelector object in canonical form; None is right."""
-    if label_selector is None:
-        return []
+def validate_label_selector(label_selector: Object, path: str) -> list[FieldError]:
+    """Find the errors in a LabelSelector object in canonical form."""
     errors = validate_labels(label_selector.get("matchLabels", {}), f"{path}.matchLabels")
     for index, expression in enumerate(label_selector.get("matchExpressions", ())):
         errors += validate_expression(expression, f"{path}.matchExpressions[{index}]")
@@ -313,7 +284,6 @@ def validate_expression(expression: Object, path: str) -> list[FieldError]:
 
 
 def validate_words(expression: Object, path: str) -> list[FieldError]:
-    """Find the errors in the key and the values of a condition."""
     errors = checked(f"{path}.key", expression.get("key", ""), check_qualified_name)
     for index, value in enumerate(expression.get("values") or ()):
         errors += checked(f"{path}.values[{index}]", value, check_label_value)
@@ -322,11 +292,9 @@ def validate_words(expression: Object, path: str) -> list[FieldError]:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """Conditions on fields that all have to be met.
+    """Conditions that all have to be met: a field's path, a value, whether it must not have it.
 
-    Attributes:
-        requirements: Path of a field, value, and whether the field must not have it; in Kubernetes'
-            order, which sorts terms.
+    They are in Kubernetes' order, which sorts terms.
     """
 
     requirements: tuple[tuple[str, str, bool], ...] = ()
@@ -336,19 +304,11 @@ class FieldSelector:
         return not self.requirements
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Tell whether fields meet all conditions; one that is absent has the value ""."""
-        return all(
-            (fields.get(field, "") == value) != is_negated
-            for field, value, is_negated in self.requirements
-        )
+        return all((fields.get(field, "") == value) != no for field, value, no in self.requirements)
 
 
 def parse_field_selector(text: str) -> FieldSelector:
-    """Parse the text of a selector.
-
-    Raises:
-        SelectorError: Kubernetes cannot parse it.
-    """
+    """Parse a selector; SelectorError if Kubernetes cannot."""
     requirements = []
     for term in sorted(TERM.findall(text)):
         operator = FIELD_OPERATOR.search(term)
@@ -363,19 +323,14 @@ def parse_field_selector(text: str) -> FieldSelector:
 def check_fields(
     selector: FieldSelector, selectable: Collection[str], *, is_namespaced: bool, kind: str = ""
 ) -> None:
-    """Check that a kind has all fields that a selector names.
-
-    Raises:
-        SelectorError: It does not have one of them.
-    """
+    """Check that a kind has all fields that a selector names; SelectorError if it has not."""
     known = {NAME, *selectable}
     if is_namespaced or not selectable:
         known.add(NAMESPACE)
-    for field, _, _ in selector.requirements:
-        if field in known:
-            continue
-        if selectable:
-            told = f" for {kind}" if kind else ""
-            raise SelectorError(f"field label not supported{told}: {field}")
-        shown = json.dumps(field, ensure_ascii=False)
-        raise SelectorError(f'{shown} is not a known field selector: only "{NAME}", "{NAMESPACE}"')
+    field = next((field for field, _, _ in selector.requirements if field not in known), None)
+    if field is None:
+        return
+    if selectable:
+        raise SelectorError(f"field label not supported{kind and f' for {kind}'}: {field}")
+    shown = json.dumps(field, ensure_ascii=False)
+    raise SelectorError(f'{shown} is not a known field selector: only "{NAME}", "{NAMESPACE}"')

@@ -3,7 +3,8 @@
 The classes are those of v1, the version used inside.  Each field has its name, its type and, as
 `Wire`, what else Kubernetes says of it; a class's docstring is its text in OpenAPI.  `reading`
 decodes by this description, and the embedded API server derives from it what it needs for
-protobuf, OpenAPI, patches and server-side apply.
+protobuf, OpenAPI, patches and server-side apply.  Metadata has numbers and texts only there, in
+`schema.shared_structs`: here it is what `reading` has to know.
 
 Sources: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1 and "Common Definitions"; for the
 numbers, Kubernetes 1.36, `api/flowcontrol/v1/generated.proto`.
@@ -48,11 +49,11 @@ class Wire(msgspec.Struct, frozen=True):
         is_required: Whether OpenAPI calls it _required.
         is_written: Whether Go writes it although it is empty: null for a missing list or pointer,
             else the zero value.
-        format: `int64` of an integer that has not 32 bits, `date-time` of a text.
+        format: `int64` of an integer that has not 32 bits.
     """
 
-    number: int
-    text: str
+    number: int = 0
+    text: str = ""
     is_required: bool = False
     is_written: bool = False
     format: str = ""
@@ -60,6 +61,7 @@ class Wire(msgspec.Struct, frozen=True):
 
 _written = partial(Wire, is_written=True)
 _required = partial(_written, is_required=True)
+RequiredText = Annotated[str, _required()]
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -69,55 +71,33 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 class OwnerReference(Model, frozen=True):
     """Names an object that this one belongs to, in the same namespace or in none."""
 
-    api_version: Annotated[str, _required(5, "Group and version of the owner.")] = ""
-    kind: Annotated[str, _required(1, "Kind of the owner.")] = ""
-    name: Annotated[str, _required(3, "Name of the owner.")] = ""
-    uid: Annotated[str, _required(4, "UID of the owner.")] = ""
-    controller: Annotated[Flag, Wire(6, "Whether the owner is the managing controller.")] = None
-    block_owner_deletion: Annotated[
-        Flag, Wire(7, "Whether foreground deletion of the owner waits until this object is gone.")
-    ] = None
+    api_version: RequiredText = ""
+    kind: RequiredText = ""
+    name: RequiredText = ""
+    uid: RequiredText = ""
+    controller: Flag = None
+    block_owner_deletion: Flag = None
 
 
 class ObjectMeta(Model, frozen=True):
     """The metadata that make a difference to requests."""
 
-    name: Annotated[str, Wire(1, "Unique within the namespace. Cannot be changed.")] = ""
-    uid: Annotated[str, Wire(5, "Unique in time and space. Set by the server.")] = ""
-    annotations: Annotated[
-        dict[str, str], Wire(12, "Keys and values that tools store with the object.")
-    ] = {}
+    name: str = ""
+    uid: str = ""
+    annotations: dict[str, str] = {}
 
 
 class WrittenMeta(ObjectMeta, frozen=True):
-    """What every stored object carries beside its content."""
+    """The metadata that is read: of other fields, any value is let through."""
 
-    generate_name: Annotated[
-        str, Wire(2, "Prefix of the name that the server makes up if there is no name.")
-    ] = ""
-    namespace: Annotated[str, Wire(3, "The space within which the name is unique.")] = ""
-    resource_version: Annotated[
-        str, Wire(6, "Opaque version of the object, which changes with every write.")
-    ] = ""
-    generation: Annotated[
-        int,
-        Wire(
-            7,
-            "Number of the desired state, counted up by the server as it changes.",
-            format="int64",
-        ),
-    ] = 0
-    creation_timestamp: Annotated[
-        str, Wire(8, "When the server created the object.", format="date-time")
-    ] = ""
-    labels: Annotated[dict[str, str], Wire(11, "Keys and values to select objects by.")] = {}
-    owner_references: Annotated[
-        tuple[OwnerReference, ...],
-        Wire(
-            13, "The objects that this one depends on. It is collected when all of them are gone."
-        ),
-    ] = ()
-    finalizers: Annotated[Texts, Wire(14, "What has to be done before the object is removed.")] = ()
+    generate_name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    generation: Annotated[int, Wire(format="int64")] = 0
+    creation_timestamp: str = ""
+    labels: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: Texts = ()
 
 
 class PriorityLevelConfigurationReference(Model, frozen=True):
@@ -347,7 +327,8 @@ def members_of(model: type[Model]) -> dict[str, Member]:
     """The members of a model by their names on the wire."""
     found = {}
     for field in msgspec.structs.fields(model):
-        kind, wire = get_args(field.type)
+        is_described = get_origin(field.type) is Annotated
+        kind, wire = get_args(field.type) if is_described else (field.type, Wire())
         is_pointer = isinstance(kind, UnionType)
         kind = get_args(kind)[0] if is_pointer else kind
         is_list = get_origin(kind) is tuple
