@@ -22,7 +22,7 @@ from apfproxy.apiserver.schema.protobuf import (
 from apfproxy.apiserver.schema.reading import MismatchError, canonical, read_in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
 
     from apfproxy.apiserver.kind import Kind, Version
     from apfproxy.apiserver.schema.types import Struct
@@ -49,7 +49,10 @@ REGISTERED = frozenset(
     for kind in KINDS
     for version in kind.versions
     for name in ((kind.name,) if kind.review else (kind.name, f"{kind.name}List"))
-) | {("policy/v1", "Eviction"), ("policy/v1beta1", "Eviction"), ("v1", "Status")}
+) | {
+    *((f"{kind.group}/v1beta1", kind.name) for kind in KINDS if kind.review),
+    *(("policy/v1", "Eviction"), ("policy/v1beta1", "Eviction"), ("v1", "Status")),
+}
 """Versions and kinds that Kubernetes' messages know."""
 
 OPTIONS_KIND = "DeleteOptions"
@@ -106,20 +109,13 @@ def check_media_type(content_type: str) -> None:
         raise StatusError(415, "UnsupportedMediaType", message)
 
 
-def versions(kind: str, schemas: Mapping[str, Struct]) -> SchemaFor:
-    """Finds the struct of a kind by `apiVersion`; the first where a body does not name it."""
-    default = next(iter(schemas))
-
-    def schema_for(api_version: str, own_kind: str) -> Struct | None:
-        return schemas.get(api_version or default) if own_kind in {"", kind} else None
-
-    return schema_for
-
-
-def parse(content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor) -> Parsed:
+def parse(
+    content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor, api_version: str = ""
+) -> Parsed:
     """Parse a body; StatusError 400 or 415.
 
-    `schema_for` knows the structs that it may have: protobuf cannot be read without.
+    `schema_for` knows the structs that it may have: protobuf cannot be read without.  The
+    `apiVersion` is that of a body that does not name one.
     """
     check_media_type(content_type)
     try:
@@ -129,7 +125,7 @@ def parse(content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor)
         raise StatusError(415, "UnsupportedMediaType", message) from error
     except MessageError as error:
         own_kind = error.kind or kind_name
-        version = error.api_version.rpartition("/")[2]
+        version = (error.api_version or api_version).rpartition("/")[2]
         raise bad_request(
             f'{own_kind} in version "{version}" cannot be handled as a {kind_name}: {error}'
         ) from error
@@ -152,11 +148,26 @@ def _unrecognized(kind_name: str, message: str, data: bytes) -> StatusError:
     )
 
 
-def decode(expected: Expected, parsed: Parsed, validation: str, data: bytes = b"") -> Object:
-    """Make a canonical object of a parsed body; StatusError 400.
+def decode(
+    expectations: Sequence[Expected], content_type: str, data: bytes, validation: str
+) -> Object:
+    """Make a canonical object of a body; StatusError 400 or 415.
 
-    The validation, `Strict`, `Warn` or `Ignore`, says what becomes of unknown and repeated fields.
+    The expectations are versions of one kind, of which the first counts unless the body names
+    another.  The validation, `Strict`, `Warn` or `Ignore`, says what becomes of unknown and
+    repeated fields.
     """
+    expected = expectations[0]
+    schemas = {each.api_version: each.schema for each in expectations}
+
+    def schema_for(api_version: str, kind: str) -> Struct | None:
+        known = kind in {"", expected.kind}
+        return schemas.get(api_version or expected.api_version) if known else None
+
+    parsed = parse(content_type, data, expected.kind, schema_for, expected.api_version)
+    if isinstance(parsed.raw, dict):
+        sent = parsed.raw.get("apiVersion")
+        expected = next((each for each in expectations if each.api_version == sent), expected)
     raw = {} if parsed.raw is None else parsed.raw  # null leaves Go's objects as they are
     check_type(expected, raw, data)
     own = expected.kind, expected.api_version

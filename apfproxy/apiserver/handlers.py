@@ -31,7 +31,6 @@ from apfproxy.apiserver.bodies import (
     media_type,
     parse,
     too_large,
-    versions,
 )
 from apfproxy.apiserver.discovery import subresources_of
 from apfproxy.apiserver.errors import (
@@ -47,7 +46,7 @@ from apfproxy.apiserver.errors import (
 from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.go_values import printed
 from apfproxy.apiserver.lists import Selection, page, wait_until_visible
-from apfproxy.apiserver.outcomes import Write, check_identity, compute, is_version, place
+from apfproxy.apiserver.outcomes import Write, check_identity, compute, decoded, is_version, place
 from apfproxy.apiserver.patches import (
     APPLY_PATCH,
     PATCH_TYPES,
@@ -55,8 +54,8 @@ from apfproxy.apiserver.patches import (
     applied,
     unsupported_patch_type,
 )
-from apfproxy.apiserver.policy import EVICTIONS
-from apfproxy.apiserver.registry import NAMESPACES, WriteOptions, selectable
+from apfproxy.apiserver.policy import EVICTIONS as EVICTION_STRUCTS
+from apfproxy.apiserver.registry import NAMESPACES
 from apfproxy.apiserver.rendering import Renderer
 from apfproxy.apiserver.responses import (
     ALL_SHAPES,
@@ -82,7 +81,7 @@ from apfproxy.apiserver.reviews import user_of
 from apfproxy.apiserver.scale import SCALE_KIND, scale_of, scaled
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
-from apfproxy.apiserver.store.entries import Entry, entry_of
+from apfproxy.apiserver.store.entries import Entry
 from apfproxy.apiserver.watches import METER, Watch
 from apfproxy.objects.go_text import rfc3339
 from apfproxy.request.attributes import parse_query
@@ -93,10 +92,7 @@ if TYPE_CHECKING:
 
     from apfproxy.apiserver.kind import Kind, Version
     from apfproxy.apiserver.lists import Page
-    from apfproxy.apiserver.options import WriteParameters
-    from apfproxy.apiserver.registry import DeleteOptions, Registry, Written
-    from apfproxy.apiserver.schema.body import Parsed
-    from apfproxy.apiserver.schema.protobuf import SchemaFor
+    from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, Written
     from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.types import Object
 
@@ -111,6 +107,10 @@ OF_SUBRESOURCE = {
     "eviction": frozenset({"POST"}),
     "scale": frozenset({"GET", "PUT", "PATCH"}),
 }
+OTHER_KINDS = frozenset({"eviction", "scale"})
+"""Subresources with objects of a kind of their own."""
+EVICTIONS = tuple(Expected("Eviction", *each) for each in EVICTION_STRUCTS.items())
+TYPE_FIELDS = frozenset({"apiVersion", "kind"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,33 +206,32 @@ class Call:
         self._user_agent = request.headers.get("User-Agent", "")
         self._pretty = parameters.pretty(self._query)
         self._chance = chance
+        self._is_scale = target.subresource == "scale"
+        self._shown = (
+            (SCALE_KIND, SCALE_KIND.storage) if self._is_scale else (self._kind, self._version)
+        )
 
     async def answer(self) -> web.StreamResponse:
         """Answer it, or raise a StatusError."""
         target, method = self._target, self._request.method
         if method not in target.methods:
             raise method_not_allowed()
-        if method == "PATCH" and media_type(self._content_type) not in PATCH_TYPES:
-            raise unsupported_patch_type()
+        if method == "PATCH":
+            patch_type = media_type(self._content_type)
+            if patch_type not in PATCH_TYPES or (patch_type == APPLY_PATCH and self._is_scale):
+                raise unsupported_patch_type()
         is_list = method == "GET" and (target.is_watch or not target.name)
         check_route(self._accept, STREAMED if is_list else AVAILABLE)
         if target.version.deprecation:
             warn([target.version.deprecation])
-        if target.subresource == "eviction":
-            return await self._evict()
-        if target.subresource == "scale":
-            return await self._scale()
-        if is_list:
-            return await self._list_or_watch()
-        if method == "GET":
-            return await self._get()
-        if method == "POST":
-            return await self._create()
-        if method == "PUT":
-            return await self._replace()
-        if method == "PATCH":
-            return await self._patch()
-        return await (self._delete() if target.name else self._delete_collection())
+        handlers = {
+            "GET": self._list_or_watch if is_list else self._get,
+            "POST": self._create,
+            "PUT": self._replace,
+            "PATCH": self._patch,
+            "DELETE": self._delete if target.name else self._delete_collection,
+        }
+        return await handlers[method]()
 
     async def _get(self) -> web.StreamResponse:
         form = self._form()
@@ -241,6 +240,8 @@ class Call:
         entry = self._store.collection(kind.collection).get(target.namespace, target.name)
         if entry is None:
             raise not_found(kind.group, kind.plural, target.name)
+        if self._is_scale:
+            return await self._object(form, decoded(kind, entry))
         return await self._document(form, self._renderer(form).document(entry))
 
     async def _list_or_watch(self) -> web.StreamResponse:
@@ -274,66 +275,76 @@ class Call:
 
     async def _create(self) -> web.StreamResponse:
         kind, namespace = self._kind, self._target.namespace
-        form = self._form(has_table=kind.review is None)
+        form = self._form()
         check_media_type(self._content_type)
         data = await self._body()
-        options = parameters.write_parameters(self._query, self._user_agent, "CreateOptions")
-        obj = await self._sent(data, options.field_validation)
+        options = self._write_options(data, "CreateOptions")
+        obj = await self._sent(data, options)
+        if self._target.subresource:
+            return await self._evicted(form, obj, options)
         if kind.review is not None:
-            return await self._review(form, obj, options)
-        write = self._write_options(options, data)
-        return await self._written(form, await self._registry.create(kind, namespace, obj, write))
+            return await self._reviewed(form, obj, options.manager)
+        return await self._written(form, await self._registry.create(kind, namespace, obj, options))
 
-    async def _review(
-        self, form: Form, obj: Object, options: WriteParameters
-    ) -> web.StreamResponse:
-        kind, now = self._kind, rfc3339(self._registry.clock())
+    async def _reviewed(self, form: Form, obj: Object, manager: str) -> web.Response:
+        kind, schema, now = self._kind, self._version.schema, rfc3339(self._registry.clock())
         assert kind.review is not None, "it is one"
         place(obj["metadata"], self._target.namespace)
         for field in ("uid", "creationTimestamp"):
             obj["metadata"].pop(field, None)
-        obj = Write(kind, self._version, options.field_manager, now, "", warn).created(obj)
+        made = Write(kind, self._version, manager, now, "", warn).created(obj)
+        obj = canonical(schema, made)  # with the namespace in its place
         if errors := kind.rules.validate(obj):
             raise invalid(kind.group, "", "", errors)  # Kubernetes has lost the kind here
         made = kind.review(obj, user_of(self._request), now)
-        made = canonical(self._version.schema, made)
-        entry = Entry(kind.collection, "", "", 0, "", {}, {}, encode(made))
-        return await self._document(form, self._renderer(form).document(entry), status=201)
+        return await self._object(form, canonical(schema, made), 201)
+
+    async def _evicted(self, form: Form, eviction: Object, options: WriteOptions) -> web.Response:
+        target = self._target
+        place(eviction["metadata"], target.namespace)
+        asked, wanted = list(self._query.get("dryRun", ())), eviction.get("deleteOptions") or {}
+        inner = wanted.get("dryRun")
+        if asked and inner and asked != inner:
+            both = f"{printed(asked)} and {printed(inner)}"
+            raise unknown_error(f"Non-matching dry-run options in request and content: {both}")
+        how = parameters.delete_options({}, wanted)
+        how = replace(how, is_dry_run=how.is_dry_run or options.is_dry_run)
+        status = await evict(self._registry, target.namespace, target.name, eviction, how)
+        return await self._document(form, encode(status), status=201)
 
     async def _replace(self) -> web.StreamResponse:
         form = self._form()
         data = await self._body()
-        options = parameters.write_parameters(self._query, self._user_agent, "UpdateOptions")
-        obj = await self._sent(data, options.field_validation)
-        kind, target, write = self._kind, self._target, self._write_options(options, data)
+        options = self._write_options(data, "UpdateOptions")
+        obj = await self._sent(data, options)
+        kind, target = self._kind, self._target
         check_identity(obj, target.namespace, target.name)
         is_there = self._store.head(kind.collection, target.namespace, target.name) is not None
         if kind.rules.is_created_by_update and not target.subresource and not is_there:
-            written = await self._registry.create(kind, target.namespace, obj, write)
+            written = await self._registry.create(kind, target.namespace, obj, options)
             return await self._written(form, written)
         uid = obj["metadata"].get("uid", "")
-        attempts = chain((obj,), iter(lambda: self._decoded(data, options.field_validation), None))
-        return await self._updated(form, write, lambda _: next(attempts), uid)
+        attempts = chain((obj,), iter(lambda: self._decoded(data, options), None))
+        return await self._updated(form, options, lambda _: next(attempts), uid)
 
     async def _patch(self) -> web.StreamResponse:
         patch_type = media_type(self._content_type)
         form = self._form()
         data = await self._body()
         is_apply = patch_type == APPLY_PATCH
-        options = parameters.patch_options(self._query, self._user_agent, is_apply=is_apply)
-        kind, version, target = self._kind, self._version, self._target
-        write = self._write_options(options, data)
+        options = self._write_options(data, "PatchOptions", is_apply=is_apply)
+        kind, target, validation = self._kind, self._target, options.field_validation
         if is_apply:
-            read_configuration = partial(applied, kind, version, data, options.field_validation)
+            read_configuration = partial(applied, kind, self._version, data, validation)
             configuration, warnings = await compute(len(data), read_configuration)
             warn(warnings)
             written = await self._registry.apply(
-                kind, target.namespace, target.name, configuration, write, force=options.force
+                kind, target.namespace, target.name, configuration, options
             )
             return await self._written(form, written)
         if self._store.head(kind.collection, target.namespace, target.name) is None:
             raise not_found(kind.group, kind.plural, target.name)
-        read_patch = partial(Patch, kind, version, patch_type, data, options.field_validation)
+        read_patch = partial(Patch, *self._shown, patch_type, data, validation)
         patch = await compute(len(data), read_patch)
 
         def patched(live: Object) -> Object:
@@ -341,7 +352,7 @@ class Call:
             warn(patch.warnings)
             return new
 
-        return await self._updated(form, write, patched)
+        return await self._updated(form, options, patched)
 
     async def _delete(self) -> web.StreamResponse:
         form = self._form()
@@ -369,57 +380,6 @@ class Call:
         # The objects as they were found, not as they ended.
         return await self._listed(form, found)
 
-    async def _evict(self) -> web.StreamResponse:
-        form = self._form(has_table=False)
-        check_media_type(self._content_type)
-        data = await self._body()
-        options = parameters.write_parameters(self._query, self._user_agent, "CreateOptions")
-        parsed = await self._parsed(data, "Eviction", versions("Eviction", EVICTIONS))
-        api_version = parsed.raw.get("apiVersion") if isinstance(parsed.raw, dict) else None
-        if api_version not in EVICTIONS:
-            api_version = "policy/v1"
-        expected = Expected("Eviction", api_version, EVICTIONS[api_version])
-        read_eviction = partial(decode, expected, parsed, options.field_validation, data)
-        eviction = await compute(len(data), read_eviction)
-        target = self._target
-        place(eviction["metadata"], target.namespace)
-        asked, wanted = list(self._query.get("dryRun", ())), eviction.get("deleteOptions") or {}
-        inner = wanted.get("dryRun")
-        if asked and inner and asked != inner:
-            both = f"{printed(asked)} and {printed(inner)}"
-            raise unknown_error(f"Non-matching dry-run options in request and content: {both}")
-        how = parameters.delete_options({}, wanted, self._user_agent)
-        how = replace(how, is_dry_run=how.is_dry_run or options.is_dry_run)
-        status = await evict(self._registry, target.namespace, target.name, eviction, how)
-        return await self._document(form, encode(status), status=201)
-
-    async def _scale(self) -> web.StreamResponse:
-        form = self._form(has_table=False)
-        target, kind, method = self._target, self._kind, self._request.method
-        if method == "GET":
-            obj = self._registry.get(kind, target.namespace, target.name)
-            return await self._document(form, encode(scale_of(kind, obj)))
-        patch_type = media_type(self._content_type)
-        if method == "PATCH" and patch_type == APPLY_PATCH:
-            raise unsupported_patch_type()
-        data = await self._body()
-        if method == "PATCH":
-            options = parameters.patch_options(self._query, self._user_agent, is_apply=False)
-            validation = options.field_validation
-            change = Patch(SCALE_KIND, SCALE_KIND.storage, patch_type, data, validation).change
-        else:
-            options = parameters.write_parameters(self._query, self._user_agent, "UpdateOptions")
-            expected = expected_of(SCALE_KIND, SCALE_KIND.storage)
-            sent = self._decoded(data, options.field_validation, expected)
-
-            def change(live: Object) -> Object:  # noqa: ARG001 - as of a patch
-                return sent
-
-        write = self._write_options(options, data)
-        made = scaled(kind, target.name, change)
-        written = await self._registry.update(kind, target.namespace, target.name, made, write)
-        return await self._document(form, encode(scale_of(kind, written.obj)))
-
     async def _listed(self, form: Form, found: Page) -> web.StreamResponse:
         """Respond with many objects."""
         chunks = self._renderer(form).list_chunks(found.entries, found.metadata)
@@ -434,12 +394,13 @@ class Call:
             chunks = chain(chunks, (b"\n",))
         return await stream(self._request, form, chunks)
 
-    def _form(self, *, has_table: bool = True) -> Form:
+    def _form(self) -> Form:
+        has_table = self._kind.review is None and self._target.subresource not in OTHER_KINDS
         return chosen(self._accept, shapes=ALL_SHAPES if has_table else WITHOUT_TABLE)
 
     def _renderer(self, form: Form) -> Renderer:
         include = self._query.get("includeObject", ("",))[0]
-        return Renderer(self._kind, self._version, form, include, self._registry.clock())
+        return Renderer(*self._shown, form, include, self._registry.clock())
 
     async def _body(self) -> bytes:
         """The request's body; StatusError 413, or 400 for one that is not encoded as it says."""
@@ -461,52 +422,56 @@ class Call:
         check_number(data)
         return data
 
-    async def _parsed(self, data: bytes, kind_name: str, schema_for: SchemaFor) -> Parsed:
-        read = partial(parse, self._content_type, data, kind_name, schema_for)
-        return await compute(len(data), read)
-
-    async def _sent(self, data: bytes, validation: str) -> Object:
+    async def _sent(self, data: bytes, options: WriteOptions) -> Object:
         """The object in the request's body."""
-        return await compute(len(data), partial(self._decoded, data, validation))
+        return await compute(len(data), partial(self._decoded, data, options))
 
-    def _decoded(self, data: bytes, validation: str, expected: Expected | None = None) -> Object:
-        expected = expected or expected_of(self._kind, self._version)
-        schemas = versions(expected.kind, {expected.api_version: expected.schema})
-        parsed = parse(self._content_type, data, expected.kind, schemas)
-        return decode(expected, parsed, validation, data)
+    def _decoded(self, data: bytes, options: WriteOptions) -> Object:
+        is_eviction = self._target.subresource == "eviction"
+        expected = EVICTIONS if is_eviction else (expected_of(*self._shown),)
+        return decode(expected, self._content_type, data, options.field_validation)
 
-    def _write_options(self, options: WriteParameters, data: bytes) -> WriteOptions:
-        manager, subresource = options.field_manager, self._target.subresource
-        return WriteOptions(
-            manager, options.is_dry_run, self._version, subresource, len(data), warn
+    def _write_options(self, data: bytes, name: str, *, is_apply: bool = False) -> WriteOptions:
+        return replace(
+            parameters.write_options(self._query, self._user_agent, name, is_apply=is_apply),
+            version=self._version,
+            subresource=self._target.subresource,
+            sent_bytes=len(data),
+            warn=warn,
         )
 
     async def _delete_options(self) -> DeleteOptions:
         """The options of the deletion, from the body or the query."""
-        data = await self._body()
         raw = None
-        if data:
-            parsed = await self._parsed(data, OPTIONS_KIND, _delete_options_schema)
+        if data := await self._body():
+            read = partial(parse, self._content_type, data, OPTIONS_KIND, _delete_options_schema)
             # An empty body counts as one: then the parameters are ignored.
-            raw = {} if parsed.raw is None else parsed.raw
-        return parameters.delete_options(self._query, raw, self._user_agent)
+            raw = (await compute(len(data), read)).raw
+            raw = {} if raw is None else raw
+        return parameters.delete_options(self._query, raw)
 
     async def _updated(
         self, form: Form, write: WriteOptions, change: Callable[[Object], Object], uid: str = ""
     ) -> web.Response:
         """Respond with the object that a change makes."""
         kind, namespace, name = self._kind, self._target.namespace, self._target.name
+        if self._is_scale:
+            change = scaled(kind, name, change)
         written = await self._registry.update(kind, namespace, name, change, write, uid=uid)
         return await self._written(form, written)
 
     async def _written(self, form: Form, written: Written, status: int = 200) -> web.Response:
-        """Respond with the written object; after a dry run it may have any version."""
-        kind, obj = self._kind, written.obj
+        return await self._object(form, written.obj, 201 if written.is_created else status)
+
+    async def _object(self, form: Form, obj: Object, status: int = 200) -> web.Response:
+        """Respond with an object that may not be stored; after a dry run it has any version."""
+        if self._is_scale:
+            obj = scale_of(self._kind, obj)
         text = obj["metadata"].get("resourceVersion", "")
-        resource_version = int(text) if is_version(text) else 0
-        entry = entry_of(kind.collection, obj, selectable(kind, obj), resource_version)
-        body = self._renderer(form).document(entry)
-        return await self._document(form, body, status=201 if written.is_created else status)
+        version = int(text) if is_version(text) else 0
+        data = encode({name: part for name, part in obj.items() if name not in TYPE_FIELDS})
+        body = self._renderer(form).document(Entry("", "", "", version, "", {}, {}, data))
+        return await self._document(form, body, status=status)
 
     async def _document(self, form: Form, body: bytes, *, status: int = 200) -> web.Response:
         return await document(self._request, form, body, status=status, pretty=self._pretty)

@@ -18,7 +18,7 @@ from apfproxy.apiserver.errors import bad_request, unknown_error
 from apfproxy.apiserver.errors import invalid as invalid_object
 from apfproxy.apiserver.go_values import no_type, parse_uint64
 from apfproxy.apiserver.metadata import LONGEST_MANAGER, validate_manager
-from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.apiserver.registry import WARN, DeleteOptions, WriteOptions
 from apfproxy.apiserver.responses import META_GROUP
 from apfproxy.apiserver.schema.reading import MismatchError, read
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
@@ -56,7 +56,6 @@ ANY_VERSION = frozenset({"", "0"})
 """Resource versions that mean any."""
 
 FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
-WARN = "Warn"
 PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
 UNKNOWN_MANAGER = "unknown"
 TRUTHS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -85,22 +84,6 @@ class ListOptions:
     allow_watch_bookmarks: bool = False
     send_initial_events: bool | None = None
     timeout_s: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class WriteParameters:
-    """How to create, replace or patch.
-
-    Attributes:
-        field_manager: Who writes; never "".
-        field_validation: `Strict`, `Warn` or `Ignore`: what becomes of unknown fields.
-        force: Whether an applied configuration takes fields from others.
-    """
-
-    field_manager: str
-    is_dry_run: bool = False
-    field_validation: str = WARN
-    force: bool = False
 
 
 NO_LIST_OPTIONS = ListOptions()
@@ -183,42 +166,35 @@ def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") 
     )
 
 
-def write_parameters(
-    query: Query, user_agent: str, kind: str, found: Sequence[FieldError] = ()
-) -> WriteParameters:
+def write_options(
+    query: Query, user_agent: str, kind: str, *, is_apply: bool = False
+) -> WriteOptions:
     """Decode the parameters of a write, which Kubernetes' messages call `kind`.
 
-    StatusError if they are not allowed, with the errors that were found before.
+    An applied configuration may be forced, and has to say whose it is.  StatusError if they are not
+    allowed.
     """
     manager, validation = first(query, "fieldManager"), first(query, "fieldValidation")
     dry_run = query.get("dryRun", ())
-    errors = [*found, *validate_manager(manager), *_validate_dry_run(dry_run)]
+    errors: list[FieldError] = []
+    if is_apply and not manager:
+        errors.append(required("fieldManager", "is required for apply patch"))
+    if kind == "PatchOptions" and not is_apply and "force" in query:
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    errors += [*validate_manager(manager), *_validate_dry_run(dry_run)]
     if validation not in FIELD_VALIDATIONS:
         errors.append(not_supported("fieldValidation", validation, FIELD_VALIDATIONS))
     if errors:
         raise invalid_object(META_GROUP, kind, "", errors)
-    return WriteParameters(
+    return WriteOptions(
         manager or manager_of(user_agent),
         bool(dry_run),
-        validation or WARN,
-        _boolean(query, "force") or False,
+        field_validation=validation or WARN,
+        force=_boolean(query, "force") or False,
     )
 
 
-def patch_options(query: Query, user_agent: str, *, is_apply: bool) -> WriteParameters:
-    """Decode the parameters of a patch; StatusError if they are not allowed.
-
-    An applied configuration may be forced, and has to say whose it is.
-    """
-    errors: list[FieldError] = []
-    if is_apply and not first(query, "fieldManager"):
-        errors.append(required("fieldManager", "is required for apply patch"))
-    if not is_apply and "force" in query:
-        errors.append(forbidden("force", "may not be specified for non-apply patch"))
-    return write_parameters(query, user_agent, "PatchOptions", errors)
-
-
-def delete_options(query: Query, raw: object, user_agent: str) -> DeleteOptions:
+def delete_options(query: Query, raw: object) -> DeleteOptions:
     """Decode how to delete: the parsed body, or the parameters where that is None.
 
     StatusError if it cannot be decoded, or makes no sense.
@@ -248,7 +224,6 @@ def delete_options(query: Query, raw: object, user_agent: str) -> DeleteOptions:
         resource_version=preconditions.get("resourceVersion"),
         propagation=policy or "",
         is_cascading=orphans is False,
-        manager=manager_of(user_agent),
     )
 
 

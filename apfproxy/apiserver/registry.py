@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
 NAMESPACES = "namespaces"
+WARN = "Warn"
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
@@ -96,6 +97,8 @@ class WriteOptions:
         sent_bytes: How much the client sent.
         warn: Gets what the client is to be warned of, even if the write fails then; a thread may
             call it.
+        field_validation: `Strict`, `Warn` or `Ignore`: what becomes of unknown fields.
+        force: Whether an applied configuration takes fields from others.
     """
 
     manager: str
@@ -104,6 +107,8 @@ class WriteOptions:
     subresource: str = ""
     sent_bytes: int = 0
     warn: Warn = ignore
+    field_validation: str = WARN
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,6 @@ class DeleteOptions:
         grace_period_s: Seconds that the object gets to end; None for the kind's default.
         uid, resource_version: The object must have them; None for any.
         propagation: `Background`, `Foreground`, `Orphan`, or "" for the kind's default.
-        manager: Field manager.
         is_cascading: Whether the client said so in the old way, `orphanDependents: false`.
     """
 
@@ -123,7 +127,6 @@ class DeleteOptions:
     uid: str | None = None
     resource_version: str | None = None
     propagation: str = ""
-    manager: str = "unknown"
     is_cascading: bool = False
 
 
@@ -203,20 +206,13 @@ class Registry:
         return await self._computed(kind, namespace, name, options.sent_bytes, make, hand_over)
 
     async def apply(
-        self,
-        kind: Kind,
-        namespace: str,
-        name: str,
-        patch: Object,
-        options: WriteOptions,
-        *,
-        force: bool,
+        self, kind: Kind, namespace: str, name: str, patch: Object, options: WriteOptions
     ) -> Written:
         """Make an object have the fields that `options.manager` wants to own; create it if need be.
 
         Raises:
             StatusError: It may not become that, or other managers own fields with other values,
-                and `force` is not set.
+                and `options.force` is not set.
         """
 
         def make(entry: Entry | None) -> Object | Replacement:
@@ -228,7 +224,7 @@ class Registry:
                 if isinstance(uid, str):  # else it is refused for its type
                     check_uid(kind, namespace, name, None, uid)
             write = self._write(kind, options)
-            return write.applied(entry, namespace, name, patch, force=force)
+            return write.applied(entry, namespace, name, patch, force=options.force)
 
         def hand_over(made: Object | Replacement) -> Awaitable[Written]:
             if isinstance(made, Replacement):

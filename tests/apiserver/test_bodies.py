@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.bodies import (
-    MOST_OBJECTS,
-    check_number,
-    decode,
-    expected_of,
-    parse,
-    versions,
-)
+from apfproxy.apiserver.bodies import MOST_OBJECTS, check_number, decode, expected_of
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.responses import PROTOBUF, WARNINGS
@@ -22,13 +15,12 @@ from tests.apiserver.schema.protobuf_writer import block, document
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 EXPECTED = expected_of(FLOW_SCHEMA, FLOW_SCHEMA.storage)
-SCHEMAS = versions("FlowSchema", {EXPECTED.api_version: EXPECTED.schema})
 
 
 def sent(data: bytes, validation: str = "Warn", content_type: str = "") -> dict[str, Any]:
     """What comes of a body."""
     WARNINGS.set([])
-    return decode(EXPECTED, parse(content_type, data, "FlowSchema", SCHEMAS), validation)
+    return decode((EXPECTED,), content_type, data, validation)
 
 
 @pytest.mark.parametrize("api_version", [EXPECTED.api_version, ""])
@@ -64,7 +56,7 @@ def test_protobuf_objects(api_version: str, kind: str) -> None:
         ),
         pytest.param(
             b"k8s\x00" + block(2, b"\x0a"),
-            'FlowSchema in version "" cannot be handled as a FlowSchema: unexpected EOF',
+            'FlowSchema in version "v1" cannot be handled as a FlowSchema: unexpected EOF',
             id="cut-and-nameless",
         ),
         pytest.param(

@@ -105,6 +105,6 @@ def test_exports_are_refused(query: bytes) -> None:
 )
 def test_delete_options(query: bytes, raw: object, options: dict[str, Any]) -> None:
     """The body counts; the parameters count where there is none."""
-    expected = DeleteOptions(manager="kubectl", **options)
+    expected = DeleteOptions(**options)
 
-    assert expected == delete_options(parse_query(query), raw, AGENT)
+    assert expected == delete_options(parse_query(query), raw)

@@ -152,7 +152,7 @@ async def test_nobody_hears_of_dry_runs_or_of_no_change() -> None:
     assert created.is_created
     assert "resourceVersion" not in created.obj["metadata"]
     patch = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", **flow_schema()}
-    applied = await scene.registry.apply(FLOW_SCHEMA, "", "f", patch, DRY, force=False)
+    applied = await scene.registry.apply(FLOW_SCHEMA, "", "f", patch, DRY)
     assert applied.is_created
     assert ([], []) == (scene.names(FLOW_SCHEMA), follower.seen())
     await scene.create(FLOW_SCHEMA, flow_schema(**HELD))
@@ -439,7 +439,7 @@ async def test_two_large_configurations_of_a_new_object() -> None:
     scene = Scene()
     patch = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", **flow_schema()}
     first, second = await asyncio.gather(
-        *(scene.registry.apply(FLOW_SCHEMA, "", "f", patch, LARGE, force=False) for _ in range(2))
+        *(scene.registry.apply(FLOW_SCHEMA, "", "f", patch, LARGE) for _ in range(2))
     )
 
     assert (True, False) == (first.is_created, second.is_created)

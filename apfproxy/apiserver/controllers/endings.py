@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.store.entries import Change
     from apfproxy.objects.types import Object
 
-OPTIONS = DeleteOptions(propagation="Background", manager=Controller.manager)
+OPTIONS = DeleteOptions(propagation="Background")
 ENDING = "deletionTimestamp"
 MARK = b'"deletionTimestamp"'
 """In the JSON of each object that is being deleted, and of hardly any other."""
@@ -186,6 +186,6 @@ class PodTermination(Controller):
         deadline_s = parse_time(metadata[ENDING])
         if deadline_s > self._registry.clock():
             return deadline_s
-        options = DeleteOptions(grace_period_s=0, uid=metadata["uid"], manager="kubelet")
+        options = DeleteOptions(grace_period_s=0, uid=metadata["uid"])
         await self._registry.delete(POD, namespace, name, options)
         return None

@@ -183,7 +183,7 @@ class Bootstrap(Controller):
         metadata = entry_metadata(entry)
         annotation = metadata.get("annotations", {}).get(AUTO_UPDATE, "")
         if BOOLEANS.get(annotation) and "deletionTimestamp" not in metadata:
-            options = DeleteOptions(uid=metadata["uid"], manager=self.manager)
+            options = DeleteOptions(uid=metadata["uid"])
             await self._registry.delete(kind, "", name, options)
 
 

@@ -211,7 +211,7 @@ class GarbageCollector(Controller):
             propagation = "Orphan"
         else:
             propagation = "Foreground" if FOREGROUND in metadata.finalizers else "Background"
-        options = DeleteOptions(uid=entry.uid, propagation=propagation, manager=self.manager)
+        options = DeleteOptions(uid=entry.uid, propagation=propagation)
         await self._registry.delete(kind, entry.namespace, entry.name, options)
 
     async def _orphan_dependents(self, kind: Kind, owner: Entry) -> None:

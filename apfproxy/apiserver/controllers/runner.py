@@ -137,8 +137,8 @@ class Controller:
         self, kind: Kind, place: Place, condition: Object, manager: str
     ) -> None:
         patch = {"metadata": {"name": place[1]}, "status": {"conditions": [condition]}}
-        options = WriteOptions(manager, subresource="status")
-        await self._registry.apply(kind, *place, patch, options, force=True)
+        options = WriteOptions(manager, subresource="status", force=True)
+        await self._registry.apply(kind, *place, patch, options)
 
 
 class Runner:

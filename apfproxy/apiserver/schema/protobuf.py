@@ -90,6 +90,8 @@ def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
     """
     if not data.startswith(MAGIC):
         raise BodyError(NOT_PROTOBUF if data else "empty data")
+    if data == MAGIC:
+        raise BodyError("empty body")
     envelope = _message(ENVELOPE, data[len(MAGIC) :])
     obj: Object = {name: text for name, text in envelope.get("typeMeta", {}).items() if text}
     api_version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
