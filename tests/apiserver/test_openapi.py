@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from apfproxy.apiserver.discovery import Discovery, version_document
 from apfproxy.apiserver.kind import Rules, nothing
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.openapi.definitions import Definitions, Style, full_name
-from apfproxy.apiserver.openapi.documents import OpenAPI
-from apfproxy.apiserver.openapi.operations import ACTIONS, Operation, catalog, tag_of
-from apfproxy.apiserver.openapi.protobuf import METHODS, varint
-from apfproxy.apiserver.openapi.structs import STRUCTS, VERSION_INFO
+from apfproxy.apiserver.openapi.documents import Definitions, OpenAPI, Style
+from apfproxy.apiserver.openapi.operations import (
+    ACTIONS,
+    STRUCTS,
+    Operation,
+    catalog,
+    full_name,
+    tag_of,
+)
+from apfproxy.apiserver.openapi.protobuf import encode
 from apfproxy.apiserver.schema.types import (
     Field,
     List,
@@ -29,9 +32,10 @@ from apfproxy.apiserver.schema.types import (
     required,
 )
 from tests.apiserver import kinds as small
+from tests.apiserver.schema.protobuf_writer import block, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from apfproxy.apiserver.schema.types import Type
     from apfproxy.objects.types import Object
@@ -188,135 +192,91 @@ def test_a_document_has_the_definitions_that_it_needs(name: str) -> None:
     assert references(V3[name]) == V3[name]["components"]["schemas"].keys()
 
 
-def wire(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a protobuf message: numbers, and bytes or an integer."""
-    at = 0
-
-    def number() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte, at = data[at], at + 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if not byte & 0x80:
-                return value
-
-    while at < len(data):
-        field, kind = divmod(number(), 8)
-        size = number()
-        if kind:
-            assert 2 == kind
-            at += size
-            yield field, data[at - size : at]
-        else:
-            yield field, bool(size)
-
-
-Decode = dict[int, tuple[str, Any]]
-text = bytes.decode
-
-
-def decoder(fields: Decode) -> Callable[[bytes], Object]:
-    """Decodes a message: [] behind a name is a repeated field, * stands for extensions."""
-
-    def decode(data: bytes) -> Object:
-        found: Object = {}
-        for number, value in wire(data):
-            name, read = fields[number]
-            if name == "*":
-                entry = dict(wire(value))
-                found[entry[1].decode()] = read(entry[2])
-            elif name.endswith("[]"):
-                found.setdefault(name[:-2], []).append(read(value))
-            else:
-                found[name] = read(value)
-        return found
-
-    return decode
-
-
-def first(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """Decodes the only field of a message."""
-    return lambda data: read(next(wire(data))[1])
-
-
-def mapping(read: Callable[[bytes], Any]) -> Callable[[bytes], Object]:
-    """Decodes a map, the only field of a message."""
-    return lambda data: {
-        entry[1].decode(): read(entry[2]) for entry in (dict(wire(each)) for _, each in wire(data))
-    }
-
-
-def any_value(data: bytes) -> object:
-    return json.loads(dict(wire(data))[2])
-
-
-def parameter(data: bytes) -> Object:
-    number, body = next(wire(data))
-    if number == 1:
-        names = {2: ("name", text), 3: ("in", text), 4: ("required", bool), 5: ("schema", schema)}
-        return decoder(names)(body)
-    number, value = next(wire(body))
-    type_, unique = {4: (5, 19), 3: (6, 20)}[number]
-    own = {1: ("required", bool), 2: ("in", text), 3: ("description", text), 4: ("name", text)}
-    return decoder({**own, type_: ("type", text), unique: ("uniqueItems", bool)})(value)
-
-
-def schema(data: bytes) -> Object:
-    return decoder(
-        {
-            1: ("$ref", text),
-            2: ("format", text),
-            4: ("description", text),
-            19: ("required[]", text),
-            20: ("enum[]", any_value),
-            21: ("additionalProperties", first(schema)),
-            22: ("type", first(text)),
-            23: ("items", first(schema)),
-            25: ("properties", mapping(schema)),
-            31: ("*", any_value),
-        }
-    )(data)
-
-
-RESPONSE = decoder({1: ("description", text), 2: ("schema", first(schema))})
-OPERATION = decoder(
-    {
-        1: ("tags[]", text),
-        3: ("description", text),
-        5: ("operationId", text),
-        6: ("produces[]", text),
-        7: ("consumes[]", text),
-        8: ("parameters[]", first(parameter)),
-        9: ("responses", mapping(first(RESPONSE))),
-        10: ("schemes[]", text),
-        13: ("*", any_value),
-    }
-)
-ITEM = decoder({number: (method, OPERATION) for method, number in METHODS.items()})
-DOCUMENT = decoder(
-    {
-        1: ("swagger", text),
-        2: ("info", decoder({1: ("title", text), 2: ("version", text)})),
-        8: ("paths", mapping(ITEM)),
-        9: ("definitions", mapping(schema)),
-    }
-)
+def named(number_: int, name: bytes, content: bytes) -> bytes:
+    """An entry of a map."""
+    return block(number_, block(1, name) + block(2, content))
 
 
 def test_protobuf() -> None:
-    """The protobuf form says the same as the JSON form."""
+    """Fields have the numbers of gnostic; what no message has is refused."""
+    ref = {"$ref": "#/d"}
+    place = {"description": "D", "name": "n", "type": "string", "uniqueItems": True}
+    operation = {
+        "x-k": {"b": [1]},
+        "responses": {"200": {"description": "OK", "schema": ref}},
+        "parameters": [
+            {"in": "body", "name": "b", "required": True, "schema": ref},
+            {"in": "path", "required": True, **place},
+            {"in": "query", "required": False, **place},
+        ],
+        **{each: ["a", "b"] for each in ("tags", "produces", "consumes", "schemes")},
+        **dict.fromkeys(("description", "operationId"), "t"),
+    }
+    schema = {
+        "x-k": True,
+        "enum": ["A"],
+        "required": ["a", "b"],
+        "properties": {"p": ref},
+        **dict.fromkeys(("additionalProperties", "items"), ref),
+        **dict.fromkeys(("type", "format", "description"), "t"),
+    }
+    methods = {"delete": {}, "get": operation, "patch": {}, "post": {}, "put": {}}
+    document = {
+        "definitions": {"d": schema},
+        "paths": {"/p": methods},
+        "info": {"title": "T", "version": "1"},
+        "swagger": "2.0",
+    }
+    to_schema = block(1, b"#/d")
+    placed = block(3, b"D") + block(4, b"n")
+    parameters = [
+        block(1, block(2, b"b") + block(3, b"body") + number(4, 1) + block(5, to_schema)),
+        block(
+            2,
+            block(
+                4,
+                number(1, 1) + block(2, b"path") + placed + block(5, b"string") + number(19, 1),
+            ),
+        ),
+        block(2, block(3, block(2, b"query") + placed + block(6, b"string") + number(20, 1))),
+    ]
+    written_operation = (
+        block(3, b"t")
+        + block(5, b"t")
+        + b"".join(block(each, text) for each in (1, 6, 7, 10) for text in (b"a", b"b"))
+        + b"".join(block(8, block(1, each)) for each in parameters)
+        + block(9, named(1, b"200", block(1, block(1, b"OK") + block(2, block(1, to_schema)))))
+        + named(13, b"x-k", block(2, b'{"b":[1]}'))
+    )
+    written_schema = (
+        block(2, b"t")
+        + block(4, b"t")
+        + block(19, b"a")
+        + block(19, b"b")
+        + block(20, block(2, b'"A"'))
+        + block(21, block(1, to_schema))
+        + block(22, block(1, b"t"))
+        + block(23, block(1, to_schema))
+        + block(25, named(1, b"p", to_schema))
+        + named(31, b"x-k", block(2, b"true"))
+    )
+    written_methods = block(5, b"") + block(2, written_operation) + b"\x42\0\x22\0\x1a\0"
+    expected = (
+        block(1, b"2.0")
+        + block(2, block(1, b"T") + block(2, b"1"))
+        + block(8, named(2, b"/p", written_methods))
+        + block(9, named(1, b"d", written_schema))
+    )
+
+    assert expected == encode(document)
+    with pytest.raises(AssertionError):
+        encode({**document, "host": "h"})
+
+
+def test_protobuf_has_the_whole_document() -> None:
     type_ = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-    assert type_ == OPENAPI.v2_protobuf.content_type
-    assert V2 == DOCUMENT(OPENAPI.v2_protobuf.data)
 
-
-@given(number=st.integers(0, 2**64 - 1))
-def test_varint(number: int) -> None:
-    tag = varint(number << 3)
-
-    assert [(number, True)] == list(wire(tag + b"\x01"))
+    assert (type_, encode(V2)) == (OPENAPI.v2_protobuf.content_type, OPENAPI.v2_protobuf.data)
 
 
 OPERATIONS = """
@@ -375,7 +335,7 @@ SELECT |= {"resourceVersionMatch", "sendInitialEvents", "shardSelector", "timeou
 )
 def test_actions(action: str, codes: str, query: set[str]) -> None:
     """An action has these responses, and these parameters in queries, sorted by name."""
-    found = Operation(ACTIONS[action], "", "", "", "", "", VERSION_INFO)
+    found = Operation(ACTIONS[action], "", "", "", "", "", STRUCTS["Info"])
 
     assert codes == found.action.codes
     assert sorted({*query, "pretty"}) == [each["name"] for each in found.parameters]
@@ -478,7 +438,7 @@ DISCOVERY = Discovery(small.KINDS)
 @pytest.mark.parametrize(
     ("struct", "document"),
     [
-        (VERSION_INFO, version_document()),
+        (STRUCTS["Info"], version_document()),
         (STRUCTS["APIVersions"], DISCOVERY.api_versions("x:1")),
         (STRUCTS["APIGroupList"], DISCOVERY.api_group_list()),
         (STRUCTS["APIGroup"], DISCOVERY.api_group("widgets.example.com")),

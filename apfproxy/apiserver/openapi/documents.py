@@ -13,6 +13,7 @@ Sources: OpenAPI 2.0 and 3.0; Kubernetes documentation, "OpenAPI V3".
 
 from __future__ import annotations
 
+import enum
 import gzip
 import hashlib
 import json
@@ -21,16 +22,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.discovery import MAJOR, MINOR
-from apfproxy.apiserver.openapi.definitions import Definitions, Style, kind_entry
-from apfproxy.apiserver.openapi.operations import JSON, catalog
+from apfproxy.apiserver.openapi.operations import JSON, catalog, full_name
 from apfproxy.apiserver.openapi.protobuf import encode
-from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
+from apfproxy.apiserver.schema.reading import zero_of
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS, META
+from apfproxy.apiserver.schema.types import List, Map, Scalar, Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from apfproxy.apiserver.kind import Kind
-    from apfproxy.apiserver.openapi.operations import Catalog, Operation
+    from apfproxy.apiserver.openapi.operations import Catalog, GroupVersionKind, Operation
+    from apfproxy.apiserver.schema.types import Field, Type, Union
     from apfproxy.objects.types import Object
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -38,6 +41,176 @@ V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 which is no valid content type."""
 INFO = {"title": "Kubernetes", "version": f"{MAJOR}.{MINOR}"}
 STATUSES = {"200": "OK", "201": "Created", "202": "Accepted", "401": "Unauthorized"}
+
+
+class Style(enum.Enum):
+    """A version of OpenAPI; the value is what references to definitions begin with."""
+
+    V2 = "#/definitions/"
+    V3 = "#/components/schemas/"
+
+
+STRING: Object = {"type": "string"}
+OBJECT: Object = {"type": "object"}
+TIME = {"format": "date-time", **STRING}
+FORMAT = {"format": "int-or-string"}
+PLAIN: dict[Scalar, Object] = {
+    Scalar.STRING: STRING,
+    Scalar.BOOLEAN: {"type": "boolean"},
+    Scalar.INT32: {"type": "integer", "format": "int32"},
+    Scalar.INT64: {"type": "integer", "format": "int64"},
+    Scalar.BASE64: {**STRING, "format": "byte"},
+}
+"""Scalars that are described where they are used."""
+NAMED: dict[Scalar, tuple[str, str, Object, Object]] = {
+    Scalar.QUANTITY: (
+        "io.k8s.apimachinery.pkg.api.resource.Quantity",
+        "A number with an optional suffix, such as 100m, 1.5, 2k or 4Gi.",
+        STRING,
+        {"oneOf": [STRING, {"type": "number"}]},
+    ),
+    Scalar.INT_OR_STRING: (
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        "An integer, or a string such as a percentage.",
+        {**FORMAT, **STRING},
+        {"oneOf": [{"type": "integer"}, STRING], **FORMAT},
+    ),
+    Scalar.TIME: (f"{META}.Time", "A time as RFC 3339 writes it, in whole seconds.", TIME, TIME),
+    Scalar.MICRO_TIME: (
+        f"{META}.MicroTime",
+        "A time as RFC 3339 writes it, with microseconds.",
+        TIME,
+        TIME,
+    ),
+    Scalar.ANY: (
+        "io.k8s.apimachinery.pkg.runtime.RawExtension",
+        "An object of any kind.",
+        OBJECT,
+        OBJECT,
+    ),
+}
+"""Scalars that have a definition: its name, description, and type in versions 2 and 3, of which
+the first cannot express several JSON types."""
+FIELDS = (
+    f"{META}.FieldsV1",
+    (
+        "A set of fields as a tree: keys are f: with a field's name, k: with the keys of an item, "
+        "v: with a value, i: with an index, or a dot for the parent itself."
+    ),
+    OBJECT,
+    OBJECT,
+)
+
+
+def kind_entry(kind: GroupVersionKind) -> dict[str, str]:
+    group, version, name = kind
+    return {"group": group, "kind": name, "version": version}
+
+
+class Definitions:
+    """The definitions that one document needs, by name; `kinds` are what each describes."""
+
+    def __init__(self, style: Style, kinds: Mapping[str, Sequence[GroupVersionKind]]) -> None:
+        self.style = style
+        self.kinds = kinds
+        self.schemas: dict[str, Object] = {}
+
+    def reference(self, struct: Struct) -> Object:
+        """A reference to a struct's definition, which is added with all that it needs."""
+        name = full_name(struct)
+        if name not in self.schemas:
+            self.schemas[name] = {}  # Ends the recursion of structs that contain themselves.
+            self.schemas[name] = self.definition(struct, name)
+        return {"$ref": self.style.value + name}
+
+    def definition(self, struct: Struct, name: str) -> Object:
+        return _present(
+            {
+                "description": struct.description,
+                "properties": {field.name: self.property(field) for field in struct.fields},
+                "required": [field.name for field in struct.fields if field.is_required],
+                "type": "object",
+                "x-kubernetes-group-version-kind": list(map(kind_entry, self.kinds.get(name, ()))),
+                "x-kubernetes-preserve-unknown-fields": struct.keeps_unknown,
+                "x-kubernetes-map-type": "atomic" * struct.is_atomic,
+                "x-kubernetes-unions": [_union_entry(struct.union)] if struct.union else [],
+            }
+        )
+
+    def property(self, field: Field) -> Object:
+        type_ = field.type
+        schema = self.named(*FIELDS) if field.name == "fieldsV1" else self.type_schema(type_)
+        values = {"enum": list(field.enum)} if field.enum else {}
+        extra = _present({"description": field.description})
+        if isinstance(type_, List):
+            schema["items"].update(values)
+            extra |= _list_extensions(type_)
+        else:
+            extra |= values
+        default = _default_of(field)
+        if default is not None and self.style is Style.V3:
+            extra["default"] = default
+        if isinstance(type_, Map) and type_.is_atomic:
+            extra["x-kubernetes-map-type"] = "atomic"
+        if field.is_replaced:
+            extra["x-kubernetes-patch-strategy"] = "replace"
+        if extra and "$ref" in schema and self.style is Style.V3:
+            return {"allOf": [schema], **extra}  # version 3 forbids siblings of references
+        return {**schema, **extra}
+
+    def type_schema(self, type_: Type) -> Object:
+        if isinstance(type_, Struct):
+            return self.reference(type_)
+        if isinstance(type_, List):
+            return {"type": "array", "items": self.type_schema(type_.item)}
+        if isinstance(type_, Map):
+            return {"type": "object", "additionalProperties": self.type_schema(type_.value)}
+        if type_ in NAMED:
+            return self.named(*NAMED[type_])
+        return dict(PLAIN[type_])
+
+    def named(self, name: str, description: str, v2: Object, v3: Object) -> Object:
+        """A reference to a scalar's definition, which is added."""
+        type_ = v2 if self.style is Style.V2 else v3
+        self.schemas[name] = {"description": description, **type_}
+        return {"$ref": self.style.value + name}
+
+
+def _default_of(field: Field) -> object:
+    """The default of a field, which is what Go has in the place of an absent one; None for none.
+
+    An empty object is named even where it is none that the struct takes, as Kubernetes does.
+    """
+    if field.default is not None:
+        return field.default
+    if field.is_pointer:
+        return None
+    if isinstance(field.type, Struct):
+        return {}
+    return zero_of(field.type) if field.is_always_written and field.type in PLAIN else None
+
+
+def _union_entry(union: Union) -> Object:
+    """Fields of which only one has a value, each with its name in Go."""
+    fields = {name: name[0].upper() + name[1:] for name in union.fields}
+    discriminator = {"discriminator": union.discriminator} if union.discriminator else {}
+    return {**discriminator, "fields-to-discriminateBy": fields}
+
+
+def _list_extensions(list_: List) -> Object:
+    strategies = ["merge"] * list_.is_merged + ["retainKeys"] * list_.retains_keys
+    return _present(
+        {
+            "x-kubernetes-list-map-keys": list(list_.list_keys),
+            "x-kubernetes-list-type": list_.list_type and list_.list_type.value,
+            "x-kubernetes-patch-merge-key": list_.merge_key,
+            "x-kubernetes-patch-strategy": ",".join(strategies),
+        }
+    )
+
+
+def _present(members: Object) -> Object:
+    return {name: value for name, value in members.items() if value}
 
 
 @dataclass(frozen=True)
@@ -59,15 +232,22 @@ class Document:
 
 
 class OpenAPI:
-    """The OpenAPI documents of some kinds."""
-
     def __init__(self, kinds: Sequence[Kind]) -> None:
-        """Describe the kinds; each document is made when it is first used."""
         self._kinds = tuple(kinds)
 
     @cached_property
+    def _catalog(self) -> Catalog:
+        return catalog(self._kinds)
+
+    @cached_property
     def _swagger(self) -> Object:
-        return swagger(catalog(self._kinds))
+        definitions = Definitions(Style.V2, self._catalog.kinds)
+        return {
+            "swagger": "2.0",
+            "info": INFO,
+            "paths": _paths_of(self._catalog.operations, definitions),
+            "definitions": dict(sorted(definitions.schemas.items())),
+        }
 
     @cached_property
     def v2_json(self) -> Document:
@@ -82,9 +262,8 @@ class OpenAPI:
     @cached_property
     def v3_documents(self) -> dict[str, Document]:
         """By path below `/openapi/v3/`, such as `apis/policy/v1`."""
-        found = catalog(self._kinds)
-        names = sorted({operation.document for operation in found.operations})
-        return {name: _in_json(_v3_document(name, found)) for name in names}
+        names = sorted({operation.document for operation in self._catalog.operations})
+        return {name: _in_json(_v3_document(name, self._catalog)) for name in names}
 
     @cached_property
     def v3_index(self) -> Document:
@@ -102,17 +281,6 @@ class OpenAPI:
 
 def _in_json(document: Object) -> Document:
     return Document(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode())
-
-
-def swagger(catalog: Catalog) -> Object:
-    """The document of version 2 about all operations."""
-    definitions = Definitions(Style.V2, catalog.kinds)
-    return {
-        "swagger": "2.0",
-        "info": INFO,
-        "paths": _paths_of(catalog.operations, definitions),
-        "definitions": dict(sorted(definitions.schemas.items())),
-    }
 
 
 def _v3_document(name: str, catalog: Catalog) -> Object:

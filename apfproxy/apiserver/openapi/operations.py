@@ -14,18 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from apfproxy.apiserver.apps import SCALE
 from apfproxy.apiserver.discovery import Discovery, subresources_of, verbs_of
-from apfproxy.apiserver.openapi.definitions import GroupVersionKind, full_name
-from apfproxy.apiserver.openapi.structs import (
-    DISCOVERED,
-    PATCH,
-    STATUS,
-    STRUCTS,
-    VERSION_INFO,
-    WATCH_EVENT,
-    list_struct,
-)
 from apfproxy.apiserver.policy import EVICTION
-from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
+from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS, META
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +25,112 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.types import Object
 
+GroupVersionKind = tuple[str, str, str]
 
-def _rows(text: str) -> list[list[str]]:
+STRUCTS = structs(
+    META,
+    """
+Patch: A change to an object; its content type says of which sort.
+APIVersions +typed: The versions of the core.
+  versions                    []string +required                     The versions of the core.
+  serverAddressByClientCIDRs  []ServerAddressByClientCIDR +required  Where the server is.
+ServerAddressByClientCIDR: Where some clients can reach the server.
+  clientCIDR     string +required  The clients that this is for.
+  serverAddress  string +required  Host and port.
+APIGroup +typed: A group and its versions.
+  name                        string +required                      The group.
+  versions                    []GroupVersionForDiscovery +required  Its versions.
+  preferredVersion            GroupVersionForDiscovery              The version to use.
+  serverAddressByClientCIDRs  []ServerAddressByClientCIDR           Where the server is.
+GroupVersionForDiscovery: A version of a group.
+  groupVersion  string +required  Group and version, with a slash between them.
+  version       string +required  The version alone.
+APIGroupList +typed: All groups but the core.
+  groups  []APIGroup +required  The groups.
+APIResourceList +typed: The resources of a version of a group.
+  groupVersion  string +required         Group and version of the list.
+  resources     []APIResource +required  The resources.
+APIResource: A resource or a subresource.
+  name          string +required  Plural; with a slash and a subresource behind for such.
+  singularName  string +required  Singular.
+  namespaced    bool +required    Whether objects belong to a namespace.
+  group         string            Group of the objects; empty for that of the list.
+  version       string            Version of the objects; empty for that of the list.
+  kind          string +required  Kind of the objects.
+  verbs         []string +required +untyped  What clients may do.
+  shortNames    []string          Abbreviations.
+  categories    []string          Groups of resources to ask for at once.
+  storageVersionHash  string      Equal for resources that are stored as one.
+ListMeta: What lists, and other answers that are not stored, carry.
+  selfLink            string      No longer set by servers.
+  resourceVersion     string      The state of the store that the list shows.
+  continue            string      Token for the next part of the list, if there is one.
+  remainingItemCount  *int64      Number of items that follow, where it is known.
+  shardInfo           *ShardInfo  Set if the list shows one part of the collection.
+ShardInfo: Which part of a collection a list shows.
+  selector  string +required  The shard selector of the request.
+Status +typed: The answer of an operation that returns no object.
+  metadata  ListMeta        As of lists.
+  status    string          Success or Failure.
+  message   string          What happened, for people.
+  reason    string          Why it failed, as a word for programs.
+  details   *StatusDetails  More about the reason.
+  code      int32           HTTP status.
+StatusDetails: More about an answer, for programs.
+  name               string         Name of the object concerned.
+  group              string         Its group.
+  kind               string         Its kind or resource.
+  uid                string         Its UID.
+  causes             []StatusCause  Causes of the failure, one by one.
+  retryAfterSeconds  int32          Seconds to wait before trying again.
+StatusCause: One of the causes of a failure.
+  reason   string  What is wrong, as a word for programs.
+  message  string  What is wrong, for people.
+  field    string  Path of the field that is at fault.
+WatchEvent: One change that a watch reports.
+  type    string +required  ADDED, MODIFIED, DELETED, BOOKMARK or ERROR.
+  object  any +required     The object, or a Status of type ERROR.
+""",
+)
+STRUCTS |= structs(
+    "io.k8s.apimachinery.pkg.version",
+    """
+Info: What a server is.
+  major                  string +required  Major version of Kubernetes.
+  minor                  string +required  Minor version of Kubernetes.
+  emulationMajor         string            Major version whose behaviour it has.
+  emulationMinor         string            Minor version whose behaviour it has.
+  minCompatibilityMajor  string            Oldest version beside which it can run.
+  minCompatibilityMinor  string            The same, its minor part.
+  gitVersion             string +required  Both, with the version of this server behind.
+  gitCommit              string +required  The commit that was built.
+  gitTreeState           string +required  Whether it was built with changes.
+  buildDate              string +required  When it was built.
+  goVersion              string +required  The Go that it was built with; empty for none.
+  compiler               string +required  What runs it.
+  platform               string +required  System and machine that it runs on.
+""",
+)
+STATUS, WATCH_EVENT = STRUCTS["Status"], STRUCTS["WatchEvent"]
+
+
+def list_struct(item: Struct) -> Struct:
+    """The struct of lists of an object, such as `FlowSchemaList`."""
+    name = f"{item.name}List"
+    text = f"""
+{name} +typed: A list of {item.name} objects.
+  metadata  ListMeta                         Where the list stands in the history of the store.
+  items     []{item.name} +required +untyped  The objects.
+"""
+    return structs(item.package, text, STRUCTS, {item.name: item})[name]
+
+
+def full_name(struct: Struct) -> str:
+    """The name of a struct's definition, such as `io.k8s.api.policy.v1.PodDisruptionBudget`."""
+    return f"{struct.package}.{struct.name}" if struct.package else struct.name
+
+
+def rows(text: str) -> list[list[str]]:
     """The cells of a table, with two spaces between; a row goes on where a line is indented."""
     return [re.split(" {2,}", line) for line in re.sub("\n {8}", " ", text.strip()).splitlines()]
 
@@ -48,7 +143,7 @@ PATCHES = ("apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic
 """Content types of patches, below `application/`."""
 
 
-QUERY = _rows(
+QUERY = rows(
     """
 allowWatchBookmarks  boolean  list  Whether a watch may send events of type BOOKMARK, which carry
         nothing but a resource version to go on from.
@@ -109,7 +204,7 @@ class Action(NamedTuple):
 DISCOVER = Action("", "get", "get", "200", "")
 ACTIONS = {
     name: Action(name, *cells)
-    for name, *cells in _rows(
+    for name, *cells in rows(
         """
 delete            delete  delete   200 202      delete
 deletecollection  delete  delete   200          delete|select
@@ -124,7 +219,7 @@ watchlist         get     watch    200          list|select
     )
 }
 DEPRECATED = " Deprecated: use the parameter watch with a list operation instead."
-OPERATIONS = _rows(
+OPERATIONS = rows(
     """
 deletecollection  items  Collection+  status  options  Delete {0} objects together.
 list  items  +  list  -  List or watch {0} objects.
@@ -218,7 +313,6 @@ class Catalog(NamedTuple):
 
 
 def _title(name: str) -> str:
-    """A word of an operation's name, such as `Apiserver`."""
     return name[:1].upper() + name[1:]
 
 
@@ -238,12 +332,11 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
     discovery = Discovery(kinds)
     found = Catalog(list(_discovery_operations(discovery)), {})
 
-    def describe(struct: Struct, *kind: str) -> None:
-        group, version, name = kind
-        found.kinds.setdefault(full_name(struct), []).append((group, version, name))
+    def describe(struct: Struct, *kind: *GroupVersionKind) -> None:
+        found.kinds.setdefault(full_name(struct), []).append(kind)
 
-    for struct in (STATUS, *map(STRUCTS.__getitem__, DISCOVERED)):
-        describe(struct, "", "v1", struct.name)
+    for name in ("Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"):
+        describe(STRUCTS[name], "", "v1", name)
     for group in ("", *discovery.groups):
         for version in discovery.versions(group):
             describe(DELETE_OPTIONS, group, version, "DeleteOptions")
@@ -269,7 +362,7 @@ def _operations_of(kind: Kind, version: Version, listed: Struct) -> Iterator[Ope
         "deleted": version.schema if kind.answers_deleted else STATUS,
         "status": STATUS,
         "options": DELETE_OPTIONS,
-        "patch": PATCH,
+        "patch": STRUCTS["Patch"],
         "scale": SCALE,
         "eviction": EVICTION,
         "event": WATCH_EVENT,
@@ -305,21 +398,18 @@ def _operations_of(kind: Kind, version: Version, listed: Struct) -> Iterator[Ope
 
 
 def _discovery_operations(discovery: Discovery) -> Iterator[Operation]:
-    def get(document: str, name: str, tag: str, text: str, struct: Struct) -> Operation:
-        return Operation(DISCOVER, document, f"/{document}/", f"get{name}", tag, text, struct)
+    def get(document: str, name: str, tag: str, text: str, struct: str) -> Operation:
+        path = f"/{document}/"
+        return Operation(DISCOVER, document, path, f"get{name}", tag, text, STRUCTS[struct])
 
-    versions, group_list, groups, resources = (
-        STRUCTS[name] for name in ("APIVersions", "APIGroupList", "APIGroup", "APIResourceList")
-    )
-    yield get("api", "CoreAPIVersions", "core", "Tell the versions of the core.", versions)
-    yield get("apis", "APIVersions", "apis", "Tell all groups.", group_list)
-    yield get("version", "CodeVersion", "version", "Tell the version.", VERSION_INFO)
+    yield get("api", "CoreAPIVersions", "core", "Tell the versions of the core.", "APIVersions")
+    yield get("apis", "APIVersions", "apis", "Tell all groups.", "APIGroupList")
+    yield get("version", "CodeVersion", "version", "Tell the version.", "Info")
     for group in ("", *discovery.groups):
         name, root = group_title(group), f"apis/{group}" if group else "api"
         if group:
             text = "Tell the versions of the group."
-            yield get(root, f"{name}APIGroup", tag_of(group), text, groups)
+            yield get(root, f"{name}APIGroup", tag_of(group), text, "APIGroup")
         for version in discovery.versions(group):
-            own_name = f"{name}{_title(version)}APIResources"
-            tag = tag_of(group, version)
-            yield get(f"{root}/{version}", own_name, tag, "Tell the resources.", resources)
+            own, tag = f"{name}{_title(version)}APIResources", tag_of(group, version)
+            yield get(f"{root}/{version}", own, tag, "Tell the resources.", "APIResourceList")
