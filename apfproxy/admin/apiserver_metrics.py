@@ -14,7 +14,6 @@ from apfproxy.admin.metrics import PREFIX, PROCESS, ScrapedPage, by, itself, of,
 from apfproxy.admin.state import NS_PER_S, Times
 from apfproxy.apiserver.counters import (
     COMMIT_BOUNDS_S,
-    EVENT_BOUNDS,
     REQUEST_BOUNDS_S,
     RESPONSE_BOUNDS,
 )
@@ -117,15 +116,10 @@ def _response_sizes(state: ApiServerState) -> Labelled:
         yield _without_dry_runs(labels), times(sizes)
 
 
-def _events(state: ApiServerState) -> Iterator[tuple[Labels, Times]]:
-    for resource, sizes in sorted(state.counters.event_bytes.items()):
-        if any(sizes.counts):
-            yield dict(zip(("group", "version", "resource"), resource, strict=True)), times(sizes)
-
-
-def _event_counts(state: ApiServerState) -> Labelled:
-    for labels, sizes in _events(state):
-        yield labels, sum(sizes.counts)
+def _events(state: ApiServerState) -> Labelled:
+    for (group, version, resource), events in sorted(state.counters.watch_events.items()):
+        if events.count:
+            yield {"group": group, "version": version, "resource": resource}, events.count
 
 
 def _deprecated(state: ApiServerState) -> Labelled:
@@ -164,8 +158,7 @@ TABLE: Final = (
          "Most requests at once in the last second, without watches that have their initial events"
         ),
         ("requested_deprecated_apis", _deprecated, "Deprecated versions that were asked for"),
-        ("watch_events_total", _event_counts, "Events that watches were sent"),
-        ("watch_events_sizes", _events, EVENT_BOUNDS, 1, "Bytes of an event of a watch"),
+        ("watch_events_total", _events, "Events that watches were sent"),
         ("request_sli_duration_seconds", _sli, REQUEST_BOUNDS_S[FINER_BOUNDS:], NS_PER_S,
          "Time from a request's head to the end of its answer, without dry runs"),
         ("resource_objects", _of_resources("objects"), "Stored objects, by group and resource"),

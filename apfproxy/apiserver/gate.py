@@ -227,7 +227,7 @@ class Gate:
         code, response = 0, None
         if attributes.long_running:
             counters.long_running[by_attributes(labels, attributes)] += 1
-            METER.set(WatchMeter(share.leave, counters.event_bytes[labels[1:4]]))
+            METER.set(WatchMeter(share.leave, counters.watch_events[labels[1:4]]))
             code = 200  # what the client of a watch has seen if it leaves
         try:
             response = await self._answer(request, attributes, labels)

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from apfproxy.apiserver.counters import EVENT_BOUNDS, WatchMeter
+from apfproxy.apiserver.counters import Tally, WatchMeter
 from apfproxy.apiserver.errors import StatusError, expired
 from apfproxy.apiserver.lists import wait_until_visible
 from apfproxy.apiserver.options import ANY_VERSION
 from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError
-from apfproxy.flowcontrol.meters import Histogram
 
 if TYPE_CHECKING:
     import random
@@ -68,6 +67,7 @@ class Watch:
         self._store = store
         self._collection = collection
         self._selection = selection
+        self._is_of_all = selection.is_whole and not selection.namespace
         self._options = options
         self._renderer = renderer
         self._duration_s = options.timeout_s or chance.uniform(SHORTEST_S, LONGEST_S)
@@ -75,7 +75,7 @@ class Watch:
         self._unwritten: deque[Change] = deque()
         self._position = 0
         self._failure: StatusError | None = None
-        self._sizes = Histogram(EVENT_BOUNDS)
+        self._events = Tally()
 
     async def begin(self) -> None:
         """Find where to begin, before the answer starts."""
@@ -99,7 +99,7 @@ class Watch:
     async def run(self, write: Write, meter: WatchMeter | None = None) -> None:
         """Write events until the time is over, the server stops or the client leaves."""
         if meter is not None:
-            self._sizes = meter.sizes
+            self._events = meter.events
         if self._failure is not None:
             await self._write_error(write, self._failure)
             return
@@ -142,7 +142,7 @@ class Watch:
             return
         event = partial(self._renderer.event, ChangeType.ADDED)
         while self._initial:
-            await write(_taken(self._initial, event, self._sizes))
+            await write(_taken(self._initial, event, self._events))
             # Writing to a fast client never waits, so let other tasks run.
             await asyncio.sleep(0)
         self._initial = None
@@ -152,23 +152,23 @@ class Watch:
     async def _write_changes(self, write: Write) -> None:
         """Write what was read; the next call writes what a timeout left."""
         while self._unwritten:
-            if lines := _taken(self._unwritten, self._line, self._sizes):
+            if lines := _taken(self._unwritten, self._line, self._events):
                 await write(lines)
 
     async def _write_bookmark(
         self, write: Write, position: int, *, is_end_of_initial: bool = False
     ) -> None:
-        line = self._renderer.bookmark(position, is_end_of_initial=is_end_of_initial)
-        self._sizes.observe(len(line))
-        await write(line)
+        self._events.count += 1
+        await write(self._renderer.bookmark(position, is_end_of_initial=is_end_of_initial))
 
     async def _write_error(self, write: Write, error: StatusError) -> None:
-        line = msgspec.json.encode({"type": "ERROR", "object": error.status()}) + b"\n"
-        self._sizes.observe(len(line))
-        await write(line)
+        self._events.count += 1
+        await write(msgspec.json.encode({"type": "ERROR", "object": error.status()}) + b"\n")
 
     def _line(self, change: Change) -> bytes:
         """The event of a change; empty if the client does not select it."""
+        if self._is_of_all:
+            return self._shared(change)
         matched = change.old is not None and self._selection.matches(change.old)
         if change.type is ChangeType.DELETED:
             return self._shared(change) if matched else b""
@@ -193,15 +193,15 @@ class Watch:
         return encoded[key]
 
 
-def _taken(items: deque[T], line: Callable[[T], bytes], sizes: Histogram) -> bytes:
+def _taken(items: deque[T], line: Callable[[T], bytes], events: Tally) -> bytes:
     """The lines of as many items as are written at once, which leave the queue and are counted."""
     lines: list[bytes] = []
     size = 0
     while items and size < WRITTEN_BYTES:
         if text := line(items.popleft()):
-            sizes.observe(len(text))
             lines.append(text)
             size += len(text)
+    events.count += len(lines)
     return b"".join(lines)
 
 

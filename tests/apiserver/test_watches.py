@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.apiserver.counters import EVENT_BOUNDS, WatchMeter
+from apfproxy.apiserver.counters import Tally, WatchMeter
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.lists import Selection
 from apfproxy.apiserver.options import ListOptions
@@ -18,7 +18,6 @@ from apfproxy.apiserver.rendering import Renderer
 from apfproxy.apiserver.responses import AS_JSON
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.watches import Watch
-from apfproxy.flowcontrol.meters import Histogram
 from tests.apiserver.controllers.scene import NOW_S, Scene
 from tests.apiserver.site import MERGE, NAMESPACES, SCHEMAS, TABLE, YAML, flow_schema
 
@@ -203,7 +202,7 @@ class Client:
         self.then = deque(then)
         self.events: list[Any] = []
         self.heard: list[str] = []
-        self.sizes = Histogram(EVENT_BOUNDS)
+        self.tally = Tally()
 
     async def write(self, data: bytes) -> None:
         self.events.append(json.loads(data))
@@ -213,7 +212,7 @@ class Client:
 
     async def run(self) -> None:
         await self.watch.begin()
-        meter = WatchMeter(lambda: self.heard.append("through"), self.sizes)
+        meter = WatchMeter(lambda: self.heard.append("through"), self.tally)
         await self.watch.run(self.write, meter)
 
 
@@ -263,7 +262,7 @@ async def test_initial_events_are_told(scene: Scene) -> None:
     await running
 
     assert ["ADDED", "through", "ADDED"] == client.heard
-    assert 2 == sum(client.sizes.counts)
+    assert 2 == client.tally.count
 
 
 @pytest.mark.parametrize("version", ["", "1"])
