@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from apfproxy.apiserver.errors import StatusError, bad_request
-from apfproxy.apiserver.go_values import no_type, value_name
+from apfproxy.apiserver.go_values import mismatch
 from apfproxy.apiserver.kind import Change, nothing
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.responses import AVAILABLE, JSON, PROTOBUF, YAML, warn
@@ -207,7 +207,7 @@ def dropped(duplicates: tuple[str, ...], unknown: tuple[str, ...]) -> tuple[str,
 
 def check_type(expected: Expected, raw: object, data: bytes = b"") -> None:
     """Raise 400 unless a parsed body is of the kind and version that the path has."""
-    wrong = "" if isinstance(raw, dict) else no_type(raw)
+    wrong = "" if isinstance(raw, dict) else mismatch(raw)
     found = {"kind": expected.kind, "apiVersion": expected.api_version}
     for key, value in raw.items() if isinstance(raw, dict) else ():
         # Names match in any case of letters; the last one counts.
@@ -217,10 +217,7 @@ def check_type(expected: Expected, raw: object, data: bytes = b"") -> None:
         if isinstance(value, str):
             found[name] = value
         elif not wrong:
-            wrong = (
-                f"json: cannot unmarshal {value_name(value)} into Go struct field"
-                f" .{name} of type string"
-            )
+            wrong = mismatch(value, f"struct field .{name} of type string")
     if wrong:
         message = f"couldn't get version/kind; json parse error: {wrong}"
         raise _unrecognized(expected.kind, message, data)

@@ -14,11 +14,11 @@ PLAIN_EXPONENTS = range(-4, 6)
 """Floats beyond are written with an exponent."""
 INT64 = range(-(1 << 63), 1 << 63)
 NAMES = ((bool, "bool"), (str, "string"), (dict, "object"), (list, "array"))
-GO_TYPES = {"object": "map[string]interface {}", "array": "[]interface {}"}
-NO_TYPE = (
-    "json: cannot unmarshal {} into Go value of type struct"
-    r' {{ APIVersion string "json:\"apiVersion,omitempty\"";'
-    r' Kind string "json:\"kind,omitempty\"" }}'
+MAP = "map[string]interface {}"
+GO_TYPES = {"object": MAP, "array": "[]interface {}"}
+TYPE_META = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\"";'
+    r' Kind string "json:\"kind,omitempty\"" }'
 )
 
 
@@ -47,7 +47,7 @@ def source(value: Any) -> str:  # noqa: ANN401  any JSON value
         return f"[]interface {{}}{{{', '.join(map(source, value))}}}"
     if isinstance(value, dict):
         members = (f"{quoted(key)}:{source(value[key])}" for key in sorted(value))
-        return f"map[string]interface {{}}{{{', '.join(members)}}}"
+        return f"{MAP}{{{', '.join(members)}}}"
     return printed(value)
 
 
@@ -66,13 +66,13 @@ def value_name(value: object) -> str:
     return next((name for type_, name in NAMES if isinstance(value, type_)), "number")
 
 
-def no_type(value: object) -> str:
-    """The message about a value that has neither kind nor version, since it is no object."""
-    return NO_TYPE.format(value_name(value))
+def mismatch(value: object, wanted: str = f"value of type {TYPE_META}") -> str:
+    """Say that a JSON value is not what is wanted, by default an object that has a kind."""
+    return f"json: cannot unmarshal {value_name(value)} into Go {wanted}"
 
 
 def number(value: float) -> str:
-    """A number; one that is no integer of 64 bits is a float, as in decoded JSON."""
+    """The number as text; one that is no integer of 64 bits is a float, as in decoded JSON."""
     if isinstance(value, int) and value in INT64:
         return str(value)
     # Twice, since what is too large for a float is infinite then, and no error.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.errors import bad_request, unknown_error
 from apfproxy.apiserver.errors import invalid as invalid_object
-from apfproxy.apiserver.go_values import no_type, parse_uint64
+from apfproxy.apiserver.go_values import mismatch, parse_uint64
 from apfproxy.apiserver.metadata import LONGEST_MANAGER, validate_manager
 from apfproxy.apiserver.registry import WARN, DeleteOptions, WriteOptions
 from apfproxy.apiserver.responses import META_GROUP
@@ -320,7 +320,7 @@ def _sent_delete_options(query: Query) -> Object:
 def _read_delete_options(raw: object) -> Object:
     """The options in the body of a deletion; StatusError if it has none."""
     if not isinstance(raw, dict):
-        raise bad_request(f"couldn't get version/kind; json parse error: {no_type(raw)}")
+        raise bad_request(f"couldn't get version/kind; json parse error: {mismatch(raw)}")
     try:
         options = read(DELETE_OPTIONS, raw).obj
     except MismatchError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.bodies import IGNORE, STRICT, check_type, dropped, expected_of, keep_reset
 from apfproxy.apiserver.errors import StatusError, bad_request, invalid
-from apfproxy.apiserver.go_values import printed, value_name
+from apfproxy.apiserver.go_values import MAP, mismatch, printed
 from apfproxy.apiserver.ownership.managed import copied, shown_kind
 from apfproxy.apiserver.patch.json_patch import (
     json_patch,
@@ -36,14 +36,11 @@ PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 
 
 def unsupported_patch_type() -> StatusError:
-    """415: unknown type of patch."""
     return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 class Patch:
     """A patch of one request, other than an applied configuration, in the form of a version.
-
-    The validation, `Strict`, `Warn` or `Ignore`, says what becomes of unknown and repeated fields.
 
     Raises:
         StatusError: 400, the body is no such patch.
@@ -66,19 +63,20 @@ class Patch:
             if self._parsed.raw is None:
                 self._parsed = Parsed({})
             if not isinstance(self._parsed.raw, dict):
-                raise bad_request(not_a_map(self._parsed.raw))
+                raise bad_request(mismatch(self._parsed.raw, f"value of type {MAP}"))
 
     def change(self, live: Object) -> Object:
         """The patched object, canonical and with defaults; StatusError if the patch fails."""
+        schema = self._version.schema
         raw = copied(self._parsed.raw)  # what comes of it may share parts with it
         unknown_operations: tuple[str, ...] = ()
-        if self._type == JSON_PATCH:
-            patched = json_patch(live, raw)
-            unknown_operations = unknown_members(self._parsed.raw)
+        if self._type == STRATEGIC_MERGE_PATCH:
+            patched = strategic_merge(schema, live, raw)
         elif self._type == MERGE_PATCH:
             patched = merge_patch(live, raw)
         else:
-            patched = strategic_merge(self._version.schema, live, raw)
+            patched = json_patch(live, raw)
+            unknown_operations = unknown_members(self._parsed.raw)
         if self._type != STRATEGIC_MERGE_PATCH:
             # The kind in a strategic merge patch is ignored; the path decides.
             try:
@@ -88,23 +86,21 @@ class Patch:
                 reason = error.message.rpartition(f"cannot be handled as a {self._expected.kind}: ")
                 raise self._refused(patched, reason[2]) from error
         try:
-            found = read(self._version.schema, patched)
+            found = read(schema, patched)
         except MismatchError as error:
             is_restored = self._type == STRATEGIC_MERGE_PATCH
             raise self._refused(patched, error.restored if is_restored else str(error)) from error
         if self._validation != IGNORE:
-            # Members of what a patch merges are in the order of their keys.
+            # Members that a patch has merged are in the order of their keys.
             unknown = found.unknown if self._type == JSON_PATCH else tuple(sorted(found.unknown))
             self.warnings = unknown_operations + dropped(self._parsed.duplicates, unknown)
         if self.warnings and self._validation == STRICT:
             raise self._refused(patched, f"strict decoding error: {', '.join(self.warnings)}")
-        obj = found.obj
-        keep_reset(obj, patched)
-        self._version.set_defaults(obj)
-        return canonical(self._version.schema, obj)
+        keep_reset(found.obj, patched)
+        self._version.set_defaults(found.obj)
+        return canonical(schema, found.obj)
 
     def _refused(self, patched: Object, reason: str) -> StatusError:
-        """422: the result of the patch is no valid object of the kind."""
         raw = self._parsed.raw
         if self._type == STRATEGIC_MERGE_PATCH:
             text = printed(raw)
@@ -112,13 +108,6 @@ class Patch:
             touched = touched_by(raw) if self._type == JSON_PATCH else raw
             text = as_json(laid_out(self._version.schema, patched, touched))
         return invalid("", "", "", [invalid_field("patch", text, reason)])
-
-
-def not_a_map(raw: object) -> str:
-    """Go's message for a value that is no object."""
-    return (
-        f"json: cannot unmarshal {value_name(raw)} into Go value of type map[string]interface {{}}"
-    )
 
 
 def applied(kind: Kind, version: Version, data: bytes, validation: str) -> tuple[Object, list[str]]:
@@ -133,8 +122,8 @@ def applied(kind: Kind, version: Version, data: bytes, validation: str) -> tuple
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from error
     raw = {} if parsed.raw is None else parsed.raw
     if not isinstance(raw, dict):
-        wrong = f"error unmarshaling JSON: while decoding JSON: {not_a_map(raw)}"
-        raise bad_request(f"error decoding YAML: {wrong}")
+        wrong = f"while decoding JSON: {mismatch(raw, f'value of type {MAP}')}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: {wrong}")
     sent = raw.get("apiVersion") or "", raw.get("kind") or ""
     if sent != (kind.api_version(version.name), kind.name):
         raise bad_request(f"invalid object type: {shown_kind(*sent)}")

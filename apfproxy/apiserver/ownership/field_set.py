@@ -9,7 +9,7 @@ A set is a tree of dictionaries whose keys are path elements:
 
 A path belongs to the set when the dictionary at its end is empty or holds the key `.`.  The root
 stands for no path: an empty root is the empty set.  No function changes its arguments; results
-share parts with them, so that nobody may change a set that he has not made himself.
+share parts with them, so that only a set that one has made oneself may be changed.
 
 Sources: Kubernetes API reference, "FieldsV1"; structured-merge-diff v6, package fieldpath.
 """
@@ -27,26 +27,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FieldSet = dict[str, Any]
-"""A set of field paths, or the part of one below a path."""
-
 Path = tuple[str, ...]
-"""Path elements, from the object's root."""
 
 SELF: Final = "."
-"""The key that makes a path with members below it a member too."""
-
 DEEPEST: Final = 100
 """Elements of the longest path that clients may send: real objects have about twenty."""
-
 MOST_ELEMENTS: Final = 100_000
 """Path elements in one set that clients may send; etcd's limit of 1.5 MiB allows no more either."""
-
 ELEMENT_TYPES: Final = ".fkvi"
 """First letters of path elements, in the order of writing."""
 
 
 class FieldSetError(ValueError):
-    """What should be a set of field paths is none.  At fault: who sent it."""
+    """A client has sent something that should be a set of field paths and is none."""
+
+
+def as_json(value: object) -> str:
+    """The value as Go writes it: compact, sorted, and safe inside HTML."""
+    return html_safe(msgspec.json.encode(value, order="sorted").decode())
 
 
 def is_member(node: FieldSet) -> bool:
@@ -55,7 +53,6 @@ def is_member(node: FieldSet) -> bool:
 
 
 def union(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The paths that are in either set."""
     if not right:
         return left
     result = dict(left)
@@ -74,9 +71,9 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
     """The paths of `left` that are not in `right`; `left` itself if that is all of them.
 
-    A path is a path: taking away a parent leaves its children, and the other way round.
+    Taking away a parent leaves its children, and the other way round.
     """
-    result: FieldSet | None = None
+    result = left
     for element, theirs in right.items():
         ours = left.get(element)
         if ours is None or element == SELF:
@@ -86,25 +83,24 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
         stays = was_member and not is_member(theirs)
         if below is ours and stays == was_member:
             continue
-        if result is None:
+        if result is left:
             result = dict(left)
         below = {name: node for name, node in below.items() if name != SELF}
-        if below:
-            result[element] = {SELF: {}, **below} if stays else below
-        elif stays:
-            result[element] = {}
+        if below and stays:
+            below = {SELF: {}, **below}
+        if below or stays:
+            result[element] = below
         else:
             del result[element]
-    return left if result is None else result
+    return result
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The paths that are in both sets."""
     return difference(left, difference(left, right))
 
 
 def paths(whole: FieldSet) -> Iterator[Path]:
-    """All paths of the set, in its order; a path comes before those below it."""
+    """All paths, in the order of the set; a path comes before those below it."""
     for element, node in whole.items():
         if element != SELF:
             if is_member(node):
@@ -114,7 +110,6 @@ def paths(whole: FieldSet) -> Iterator[Path]:
 
 
 def in_order(whole: FieldSet) -> FieldSet:
-    """The set with its elements in the order that Kubernetes writes."""
     elements = sorted(whole)
     # Text order is right for names, and what has a name comes before what has not.
     if len(elements) > 1 and elements[-1] >= "i":
@@ -124,7 +119,6 @@ def in_order(whole: FieldSet) -> FieldSet:
 
 @functools.lru_cache(maxsize=4096)
 def rank(element: str) -> tuple[int, object]:
-    """What path elements below one node are sorted by."""
     order = ELEMENT_TYPES.index(element[0])
     if element[0] in ".f":
         return order, element
@@ -135,17 +129,11 @@ def rank(element: str) -> tuple[int, object]:
 
 
 def rank_of(value: object) -> tuple[int, Any]:
-    """What values are sorted by: numbers, then text, then the rest."""
     if isinstance(value, bool):
         return 2, value
     if isinstance(value, int | float):
         return 0, value
     return (1, value) if isinstance(value, str) else (3, as_json(value))
-
-
-def as_json(value: object) -> str:
-    """The value as Go writes it: compact, sorted, and safe inside HTML."""
-    return html_safe(msgspec.json.encode(value, order="sorted").decode())
 
 
 def shown(path: Path) -> str:
@@ -154,7 +142,6 @@ def shown(path: Path) -> str:
 
 
 def shown_element(element: str) -> str:
-    """One path element as messages name it."""
     kind, text = element[0], element[2:]
     if kind == "f":
         return f".{text}"
@@ -165,39 +152,33 @@ def shown_element(element: str) -> str:
 
 
 def parse(raw: object) -> FieldSet:
-    """Read a set that a client sent, the value of `fieldsV1`.
-
-    Elements of a type that nobody knows are left out.
+    """Read the value of `fieldsV1` that a client sent, without elements of unknown types.
 
     Raises:
-        FieldSetError: It is no object of known path elements, or too deep or too large.
+        FieldSetError: It is no object of path elements, or too deep or too large.
     """
     result = parse_below(raw, DEEPEST, [MOST_ELEMENTS])
     return in_order({element: node for element, node in result.items() if element != SELF})
 
 
 def parse_below(raw: object, depth: int, budget: list[int]) -> FieldSet:
-    """Read the part of a set below a path, of so many levels, and elements in all of the set."""
     if raw is None:
         return {}
     if not isinstance(raw, dict):
         raise FieldSetError(f"must be an object, not {msgspec.json.encode(raw)[:100].decode()}")
     budget[0] -= len(raw)
     if depth == 0 or budget[0] < 0:
-        limits = f"{DEEPEST} levels or {MOST_ELEMENTS} elements"
-        raise FieldSetError(f"must not have more than {limits}")
+        raise FieldSetError(f"must not have more than {DEEPEST} levels or {MOST_ELEMENTS} elements")
     result: FieldSet = {}
     for text, below in raw.items():
         element = None if text == SELF else parse_element(text)
-        if element is not None:
+        if element:
             found = {element: parse_below(below, depth - 1, budget)}
-            known = {element: result[element]} if element in result else {}
-            result |= union(known, found)
+            result |= union({element: result[element]}, found) if element in result else found
     return {SELF: {}, **result} if result and SELF in raw else result
 
 
 def parse_element(text: str) -> str | None:
-    """The path element in its one form; None for a type that nobody knows."""
     if len(text) < 2:  # noqa: PLR2004  a letter and a colon
         raise FieldSetError(f"key must be 2 characters long: {text}")
     if text[1] != ":":

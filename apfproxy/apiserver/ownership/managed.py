@@ -1,13 +1,12 @@
 """Keeping account of who owns which fields, on every write.
 
-Who updates an object owns what he changed and takes it from whoever owned it.  Who applies a
-configuration owns exactly what it says: what others own and he would change is a conflict, unless
-he forces it; what he applied before and does no more goes away, unless somebody else owns it.
+An update owns what it changes and takes it from other managers.  A manager that applies a
+configuration owns exactly what it says: to change what others own is a conflict, unless forced;
+what it applied before and does no more goes away, unless others own it.
 
 `metadata.managedFields` has one entry for each manager, operation, API version (but for applying)
-and subresource.  Objects are compared in the form of the request's version; what entries of other
-versions own is compared by path, as it is.  Entries are never changed in place, so that objects may
-share them.
+and subresource.  Objects are compared in the form of the request's version, entries of other
+versions by path.  Entries are never changed in place, so that objects may share them.
 
 Sources: Kubernetes documentation, "Server-Side Apply"; structured-merge-diff v6, package merge;
 apimachinery, package managedfields, with its `lastapplied*`.
@@ -58,23 +57,17 @@ APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 
 KUBECTL: Final = "kubectl"
-"""The field manager for whom the annotation of client-side apply counts."""
-
+"""The field manager for which the annotation of client-side apply counts."""
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 """Manager of what was there before an object without managed fields was first applied to."""
-
 ANCIENT: Final = "ancient-changes"
 """Manager of the entries that the oldest updates are merged into."""
-
 MOST_UPDATERS: Final = 10
 """Entries of updates in one object, as in Kubernetes; more are merged, the oldest first."""
-
 EPOCH: Final = "1970-01-01T00:00:00Z"
-"""When an entry without a time was made, for sorting."""
-
+"""Entries without a time are sorted by this one."""
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""What client-side `kubectl apply` leaves."""
-
+"""Client-side `kubectl apply` leaves it."""
 MOST_ANNOTATIONS: Final = 256 * 1024
 """Bytes that all keys and values of annotations may have together, as in Kubernetes."""
 
@@ -84,17 +77,13 @@ STRIPPED_METADATA: Final = (
     "creationTimestamp",
     "selfLink",
     "uid",
-    "clusterName",
     "generation",
     "managedFields",
     "resourceVersion",
 )
-STRIPPED: Final[tuple[Path, ...]] = (
-    ("apiVersion",),
-    ("kind",),
-    *(("metadata", name) for name in STRIPPED_METADATA),
-)
-"""Fields of every object that nobody owns."""
+METADATA: Final[tuple[Path, ...]] = tuple(("metadata", name) for name in STRIPPED_METADATA)
+STRIPPED: Final[tuple[Path, ...]] = (("apiVersion",), ("kind",), *METADATA)
+"""Fields of every object that have no owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +93,9 @@ class Writer:
     Attributes:
         manager: Field manager; "" for `unknown`.
         schema: Of the object, in the version of the request.
-        api_version: Of the request, such as `flowcontrol.apiserver.k8s.io/v1`.
         time: Now, RFC 3339 in whole seconds, UTC.
-        subresource: That is written; "" for the object itself.
         reset: Fields that this kind of write does not own, by name from the root.
-        known: The API versions of the object's kind; nobody owns fields in any other. None for all.
+        known: API versions of the object's kind, outside which no field has an owner; None for all.
     """
 
     manager: str
@@ -125,7 +112,7 @@ class Writer:
         return node_of(self.schema, STRIPPED + self.reset)
 
     def identity(self, operation: str) -> Identity:
-        """The identity of the entry that this write is recorded in."""
+        """The entry that this write is recorded in."""
         version = "" if operation == APPLY else self.api_version
         return Identity(self.manager or "unknown", operation, version, self.subresource)
 
@@ -140,14 +127,14 @@ class Identity(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As Kubernetes writes it; what entries of the same age are sorted by."""
+        """The form in which Kubernetes writes it, which sorts entries of the same age."""
         names = ("manager", "operation", "apiVersion", "subresource")
         parts = zip(names, self, strict=True)
         return ",".join(f"{as_json(name)}:{as_json(part)}" for name, part in parts if part)
 
     @property
     def shown(self) -> str:
-        """As messages about conflicts name it."""
+        """The name in messages about conflicts."""
         name = as_json(self.manager)
         if self.subresource:
             name = f"{name} with subresource {as_json(self.subresource)}"
@@ -155,11 +142,9 @@ class Identity(NamedTuple):
 
 
 Managers = dict[Identity, "Object"]
-"""The entries, each of which owns something."""
 
 
 def entry_of(key: Identity, api_version: str, time: str, fields: FieldSet) -> Object:
-    """The entry that says what somebody owns, as Go writes it."""
     entry = {
         "manager": key.manager,
         "operation": key.operation,
@@ -173,7 +158,6 @@ def entry_of(key: Identity, api_version: str, time: str, fields: FieldSet) -> Ob
 
 
 def managers_of(entries: Iterable[Object]) -> Managers:
-    """Read valid entries."""
     managers: Managers = {}
     for entry in entries:
         version = "" if entry["operation"] == APPLY else entry["apiVersion"]
@@ -183,11 +167,7 @@ def managers_of(entries: Iterable[Object]) -> Managers:
 
 
 def sent_managers(entries: object) -> Managers:
-    """Read entries that a client has sent.
-
-    Raises:
-        FieldSetError: One of them is no valid entry.
-    """
+    """Read what a client has sent; FieldSetError if it is no list of valid entries."""
     if not isinstance(entries, list):
         raise FieldSetError("managedFields must be a list")
     for entry in entries:
@@ -207,22 +187,17 @@ def sent_managers(entries: object) -> Managers:
 
 
 def age(entry: Object) -> tuple[str, ...]:
-    """What entries are sorted by, in the order of Kubernetes: appliers first, then age and name."""
     names = ("operation", "time", "manager", "apiVersion", "subresource")
     return tuple(entry.get(name) or (EPOCH if name == "time" else "") for name in names)
 
 
 def record(metadata: Object, managers: Managers) -> None:
-    """Set the managed fields in an object's metadata, unless there are none."""
     if managers:
         metadata["managedFields"] = sorted(managers.values(), key=age)
 
 
 def cap_updaters(managers: Managers) -> None:
-    """Merge the oldest entries of updates until there are no more than `MOST_UPDATERS`.
-
-    Only entries of the same API version are merged, into one of the manager `ANCIENT`.
-    """
+    """Merge the oldest updaters of an API version until there are at most `MOST_UPDATERS`."""
     updaters = [key for key in managers if key.operation == UPDATE]
     excess = len(updaters) - MOST_UPDATERS
     if excess <= 0:
@@ -236,8 +211,7 @@ def cap_updaters(managers: Managers) -> None:
         bucket = Identity(ANCIENT, UPDATE, key.api_version, "")
         is_bucket_older = bucket in managers and bucket != key
         into = managers.pop(bucket if is_bucket_older else first)
-        # The entry that goes is the younger one.
-        entry = managers.pop(key)
+        entry = managers.pop(key)  # the younger one
         fields = union(entry["fieldsV1"], into["fieldsV1"])
         managers[bucket] = entry_of(bucket, key.api_version, entry.get("time") or "", fields)
         excess -= 1
@@ -258,29 +232,22 @@ def update_managed(writer: Writer, live: Object | None, new: Object) -> None:
         with contextlib.suppress(FieldSetError):
             managers = {} if sent in ([], [{}]) else sent_managers(sent) or managers
     if managers or live is None:
-        forget_unknown(writer, managers)
+        managers = of_known_versions(writer, managers)
         try:
             take(writer, managers, empty(writer.schema) if live is None else live, new)
         except FieldSetError:
             # An item of a list has not the keys that it must have: who owns it cannot be told.
-            managers = managers_of(stored)
-            forget_unknown(writer, managers)
+            managers = of_known_versions(writer, managers_of(stored))
     record(metadata, managers)
 
 
-def forget_unknown(writer: Writer, managers: Managers) -> None:
-    """Drop who owns fields in a version that the kind does not have, such as another group's.
-
-    Kubernetes cannot convert those, and forgets them at the next write.
-    """
-    if writer.known is not None:
-        for key, entry in list(managers.items()):
-            if entry["apiVersion"] not in writer.known:
-                del managers[key]
+def of_known_versions(writer: Writer, managers: Managers) -> Managers:
+    """Leave out versions that the kind does not have, which Kubernetes cannot convert."""
+    known = writer.known
+    return {key: each for key, each in managers.items() if not known or each["apiVersion"] in known}
 
 
 def take(writer: Writer, managers: Managers, old: Object, new: Object) -> None:
-    """Give the writer of an update what he changed, and take it from the others."""
     changed, removed = differences(writer.node, old, new)
     lose(managers, changed, removed)
     own = difference(changed, removed)
@@ -293,7 +260,6 @@ def take(writer: Writer, managers: Managers, old: Object, new: Object) -> None:
 
 
 def lose(managers: Managers, changed: FieldSet, removed: FieldSet) -> None:
-    """Take from everybody what has changed or gone."""
     for key, entry in list(managers.items()) if changed or removed else ():
         fields = difference(difference(entry["fieldsV1"], changed), removed)
         if not fields:
@@ -305,15 +271,9 @@ def lose(managers: Managers, changed: FieldSet, removed: FieldSet) -> None:
 def apply(writer: Writer, live: Object | None, patch: Object, *, force: bool = False) -> Object:
     """Merge an applied configuration into an object, and set its managed fields.
 
-    Args:
-        writer: Who applies.
-        live: What is stored, in the canonical form of the request's version; None for a creation.
-        patch: The configuration as parsed: what it does not say is not owned.
-        force: Whether to take what others own.
-
-    Returns:
-        The merged object, to be decoded and given defaults again: it has what the patch has, nulls
-        included, and nulls where nothing is left.  It shares nothing with the others.
+    The live object is in the canonical form of the request's version, None for a creation.  The
+    result, which shares nothing with the others, is to be decoded and given defaults again: it has
+    what the patch has, nulls included, and nulls where nothing is left.
 
     Raises:
         StatusError: 400, the patch has managed fields.  409, others own what would change, and it
@@ -357,13 +317,13 @@ def applied(
         FieldSetError: An item of a list has not its keys.
         StatusError: 409, others own what would change, and it is not forced.
     """
-    stored = live["metadata"].get("managedFields") or [] if live is not None else []
-    managers = managers_of(stored)
-    base = empty(writer.schema) if live is None else live
-    if not managers and live is not None:
-        first = dataclasses.replace(writer, manager=BEFORE_FIRST_APPLY)
-        take(first, managers, empty(writer.schema), live)
-    forget_unknown(writer, managers)
+    base, managers = empty(writer.schema), Managers()
+    if live is not None:
+        base, managers = live, managers_of(live["metadata"].get("managedFields") or [])
+        if not managers:
+            first = dataclasses.replace(writer, manager=BEFORE_FIRST_APPLY)
+            take(first, managers, empty(writer.schema), live)
+    managers = of_known_versions(writer, managers)
     applier = writer.identity(APPLY)
     last = managers.pop(applier, {})
     whole = node_of(writer.schema)
@@ -389,14 +349,7 @@ def applied(
 def check_conflicts(
     writer: Writer, managers: Managers, changed: FieldSet, live: Object | None
 ) -> None:
-    """Check that nobody else owns what an apply would change.
-
-    `kubectl` may change what its own client-side apply has set: the annotation that this leaves
-    says what it was.
-
-    Raises:
-        StatusError: 409, somebody does.
-    """
+    # `kubectl` may change what its own client-side apply has set, as the annotation of that says.
     conflicts = {key: intersection(entry["fieldsV1"], changed) for key, entry in managers.items()}
     if writer.manager == KUBECTL and live is not None and any(conflicts.values()):
         allowed = still_as_applied(live, writer.schema, writer.api_version)
@@ -411,19 +364,18 @@ def check_conflicts(
         for manager, fields in listed.items()
         for path in fields
     ]
+    lines = ["\n- ".join((f"conflicts with {name}:", *each)) for name, each in listed.items()]
+    text = f"{len(causes)} conflicts: " + "\n".join(lines)
     if len(causes) == 1:
         text = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
-    else:
-        lines = ["\n- ".join((f"conflicts with {name}:", *each)) for name, each in listed.items()]
-        text = f"{len(causes)} conflicts: " + "\n".join(lines)
     if causes:
         raise StatusError(409, "Conflict", f"Apply failed with {text}", {"causes": causes})
 
 
 def still_as_applied(live: Object, schema: Struct, api_version: str) -> FieldSet:
-    """What client-side apply has set in this version and nobody has changed since.
+    """The fields that client-side apply has set in this version and that are as it set them.
 
-    Empty if that cannot be told.
+    The set is empty if that cannot be told.
     """
     text = (live["metadata"].get("annotations") or {}).get(ANNOTATION)
     try:
@@ -439,7 +391,6 @@ def still_as_applied(live: Object, schema: Struct, api_version: str) -> FieldSet
 
 
 def renew(obj: Object, applied: Object) -> None:
-    """Let the annotation say what has been applied now, if the result has it; in place."""
     annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
     if not annotations.get(ANNOTATION):
         return
@@ -463,11 +414,7 @@ def copied(value: Any) -> Any:  # noqa: ANN401  any JSON
 
 
 def keep_times(new: Object, old: Object) -> None:
-    """Take the times of managed fields back where nothing else has changed.
-
-    Without that, a write that changes nothing but passes through defaults or other normal forms
-    would be a change of its own.
-    """
+    """Let a write that changes nothing else keep the times of managed fields."""
     entries = old["metadata"].get("managedFields")
     sent = new["metadata"].get("managedFields")
     if entries and entries != sent and timeless(new) == timeless(old):
@@ -475,7 +422,6 @@ def keep_times(new: Object, old: Object) -> None:
 
 
 def timeless(obj: Object) -> Object:
-    """The object without what a write that changes nothing changes."""
     entries = obj["metadata"].get("managedFields") or []
     times = {"managedFields": [{**entry, "time": ""} for entry in entries], "resourceVersion": ""}
     return {**obj, "metadata": {**obj["metadata"], **times}}

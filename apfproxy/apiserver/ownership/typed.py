@@ -1,8 +1,8 @@
 """Comparing, merging and cutting objects by what is owned as one and what is not.
 
-Of a type only this matters: what is owned as one (a leaf), what is owned by its fields or keys, and
-what tells the items of a list apart.  A tree of nodes says it, made once from the description of
-the type.  Absent is not null here: a field with null is there.  `ABSENT` stands for no value.
+A tree of nodes, made once from the description of a type, says what is owned as one (a leaf), what
+by its fields or keys, and what tells the items of a list apart.  Absent is not null here: a field
+with null is there.  `ABSENT` stands for no value.
 
 Source: structured-merge-diff v6, package typed.
 """
@@ -37,13 +37,10 @@ if TYPE_CHECKING:
 
 Value = Any
 """JSON that fits its type, null included; in some places `ABSENT`."""
-
 ABSENT: Final[Value] = object()
-"""No value, not even null."""
 
 LONGEST_SHOWN: Final = 64 * 1024
 """Characters of a wrong value that a message shows."""
-
 NOT_IN_SETS: Final[dict[type, str]] = {
     list: "not supported: associative list with lists as elements",
     dict: "associative list without keys has an element that's a map type",
@@ -58,9 +55,8 @@ class Node:
     Attributes:
         fields: Of a struct: name to path element and what is there; None if that is not owned.
         other: What is at every other key, or what every item is; None if nothing may be there.
-        is_list: Whether the value is a list.
         keys: Fields that tell items apart, sorted; none for a set of scalars.
-        defaults: Of keys: their values where an item leaves them out.
+        defaults: Of keys that an item leaves out.
     """
 
     fields: dict[str, tuple[str, Node] | None]
@@ -111,7 +107,7 @@ UNTYPED.other = UNTYPED
 
 @functools.cache
 def node_of(type_: Type, unowned: tuple[Path, ...] = ()) -> Node:
-    """The node of a type, without fields that are not owned, by names from here on."""
+    """The node of a type, without fields that are not owned, by their names from here on."""
     if isinstance(type_, Scalar):
         return UNTYPED if type_ is Scalar.ANY else LEAF
     if isinstance(type_, List):
@@ -121,32 +117,30 @@ def node_of(type_: Type, unowned: tuple[Path, ...] = ()) -> Node:
     if isinstance(type_, Map):
         return Node({}, node_of(type_.value))
     node = Node({}, UNTYPED if type_.keeps_unknown else None)
-    for field in type_.fields:
-        inside = tuple(path[1:] for path in unowned if path[0] == field.name)
-        below = None if () in inside else (f"f:{field.name}", node_of(field.type, inside))
-        node.fields[field.name] = below
+    for name, field in type_.by_name.items():
+        inside = tuple(path[1:] for path in unowned if path[0] == name)
+        node.fields[name] = None if () in inside else (f"f:{name}", node_of(field.type, inside))
     return node
 
 
 def node_of_list(list_: List) -> Node:
-    """The node of a list that is owned by its items."""
     defaults: dict[str, object] = {}
-    known = list_.item.by_name if isinstance(list_.item, Struct) else {}
-    for field in (known[key] for key in list_.list_keys if key in known):
+    for name, field in list_.item.by_name.items() if isinstance(list_.item, Struct) else ():
+        if name not in list_.list_keys:
+            continue
         if field.default is not None:
-            defaults[field.name] = field.default
+            defaults[name] = field.default
         elif field.is_always_written and not field.is_pointer and isinstance(field.type, Scalar):
-            defaults[field.name] = zero_of(field.type)  # what Go writes where it is absent
+            defaults[name] = zero_of(field.type)  # what Go writes where it is absent
     keys = tuple(sorted(list_.list_keys))
     return Node({}, node_of(list_.item), is_list=True, keys=keys, defaults=defaults)
 
 
 @functools.cache
 def empty(struct: Struct) -> Object:
-    """What Go writes for an object of this type in which nothing is set; not to be changed.
+    """The object in which nothing is set, as Go writes it; not to be changed.
 
-    A creation is an update of it: so nobody owns a struct that is always there, or a zero value
-    that is always written.
+    A creation is an update of it: structs and zero values that are always written have no owner.
     """
     return canonical(struct, {})
 
@@ -159,9 +153,7 @@ def resolved(node: Node, *values: Value) -> Node:
 
 
 def parts(node: Node, value: Value) -> Iterator[tuple[Any, str, Node, Value]]:
-    """Key or index, path element, node and value of what is in a value.
-
-    The path element is "" for what is not owned.
+    """Each key or index with path element ("" for what is not owned), node and value.
 
     Raises:
         FieldSetError: An item of a list has no path element.
@@ -172,12 +164,10 @@ def parts(node: Node, value: Value) -> Iterator[tuple[Any, str, Node, Value]]:
             yield index, node.element(item), node.other, item
         return
     for key, child in value.items():
-        element, below = node.at(key) or ("", LEAF)
-        yield key, element, below, child
+        yield key, *(node.at(key) or ("", LEAF)), child
 
 
 def everything(node: Node, value: Value) -> FieldSet:
-    """The set of a value and all that is in it, itself included."""
     found = fields_of(node, value, is_whole=True)
     return {SELF: {}, **found} if found else {}
 
@@ -185,18 +175,15 @@ def everything(node: Node, value: Value) -> FieldSet:
 def fields_of(node: Node, value: Value, *, is_whole: bool = False) -> FieldSet:
     """The set of an applied value: its leaves, and the items and keys that are in it.
 
-    Named fields with fields of their own are not in it: who applies a field of a struct does not
-    own the struct.  Nor are lists owned by their items, empty ones included.  All of these are in
-    the set of a value that is whole.
+    Named fields with fields of their own are only in the set of a value that is whole: who applies
+    a field of a struct does not own the struct.  So are lists owned by their items, even if empty.
 
     Raises:
         FieldSetError: An item of a list has no path element.
     """
     node = resolved(node, value)
     result: FieldSet = {}
-    if node is LEAF or not value:
-        return result
-    for key, element, below, child in parts(node, value):
+    for key, element, below, child in parts(node, value) if node is not LEAF and value else ():
         if not element:
             continue
         # What is there twice is owned as one.
@@ -211,7 +198,7 @@ def fields_of(node: Node, value: Value, *, is_whole: bool = False) -> FieldSet:
 
 
 def differences(node: Node, before: Value, after: Value) -> tuple[FieldSet, FieldSet]:
-    """What is added or modified between two values owned by their parts, and what is removed."""
+    """The sets of what is added or modified between two values, and of what is removed."""
     changed: FieldSet = {}
     removed: FieldSet = {}
     if not node.is_list:
@@ -231,7 +218,7 @@ def differences(node: Node, before: Value, after: Value) -> tuple[FieldSet, Fiel
             # Items that are not unique are owned as one.
             if new[0] is not ABSENT:
                 changed[element] = everything(node.other if len(new) == 1 else LEAF, new[0])
-            if old[0] is not ABSENT and (len(old) == 1 or len(new) == 1):
+            if old[0] is not ABSENT and 1 in {len(old), len(new)}:
                 removed[element] = everything(node.other if len(old) == 1 else LEAF, old[0])
     return changed, removed
 
@@ -239,7 +226,6 @@ def differences(node: Node, before: Value, after: Value) -> tuple[FieldSet, Fiel
 def compare(
     changed: FieldSet, removed: FieldSet, element: str, node: Node, before: Value, after: Value
 ) -> None:
-    """Add to both sets what differs between two values at a path element."""
     if before == after:
         return
     if after is ABSENT:
@@ -257,7 +243,7 @@ def compare(
 
 
 def by_element(node: Node, items: list[Any]) -> dict[str, list[Any]]:
-    """The items by path element, in order; more than one only where keys are not unique."""
+    """The items by path element, more than one only where keys are not unique."""
     result: dict[str, list[Any]] = {}
     for item in items:
         result.setdefault(node.element(item), []).append(item)
@@ -265,7 +251,6 @@ def by_element(node: Node, items: list[Any]) -> dict[str, list[Any]]:
 
 
 def with_named_fields(node: Node, fields: FieldSet) -> FieldSet:
-    """The set with all named fields that have members below them."""
     result: FieldSet = {}
     for element, inside in fields.items():
         result[element] = inside
@@ -320,35 +305,26 @@ def merged_items(node: Node, live: list[Any], applied: list[Any]) -> list[Any]:
     assert node.other
     new = {node.element(item): item for item in applied}
     old = by_element(node, live)
-    order = list(new)
-    ends = {element: end for end, element in enumerate(order, 1)}
-    shared = iter([element for element in order if element in old])
+    shared, left = iter([element for element in new if element in old]), iter(new.items())
     result: list[Any] = []
-    placed, awaited = 0, next(shared, None)
+    awaited = next(shared, None)
     for item in [*live, ABSENT]:
         element = None if item is ABSENT else node.element(item)
         if element is None or element == awaited:
-            end = ends[element] if element else len(order)
-            for each in order[placed:end]:
+            for each, value in left:
                 olds = old.get(each, [])
                 # Of items that are not unique, none can be told to be the one that is applied.
-                one = olds[0] if len(olds) == 1 else ABSENT
-                result.append(merged(node.other, one, new[each]))
-            placed, awaited = end, next(shared, None)
+                result.append(merged(node.other, olds[0] if len(olds) == 1 else ABSENT, value))
+                if each == element:
+                    break
+            awaited = next(shared, None)
         elif element not in new:
             result.append(item)
     return result
 
 
 def pruned(node: Node, value: Value, last: FieldSet, owned: FieldSet) -> Value:
-    """The merged value without what its applier no longer applies and nobody owns.
-
-    Args:
-        node: Of the value.
-        value: The live value with the applied one merged into it.
-        last: What the applier owned before.
-        owned: What anybody owns now, the applier included.
-    """
+    """The merged value without what was owned by the last apply and is owned no more."""
     if not difference(last, owned):
         return value
     last = with_named_fields(node, last)
@@ -356,18 +332,13 @@ def pruned(node: Node, value: Value, last: FieldSet, owned: FieldSet) -> Value:
     kept = with_named_fields(node, fields_of(node, without(node, value, last)))
     kept = union(kept, with_named_fields(node, owned))
     smaller = without(node, value, difference(all_fields, kept))
-    # What nobody owns stays, as long as the applier never owned it either.
+    # What has no owner stays, as long as the applier never owned it either.
     kept = with_named_fields(node, fields_of(node, smaller))
     return without(node, value, intersection(difference(all_fields, kept), last))
 
 
 def wrong_types(type_: Type, value: object, path: str = "") -> Iterator[str]:
-    """Everything in an applied value that does not fit its type, keys of items included.
-
-    What is applied never becomes a whole object of its own, so that no decoder reads it.
-
-    Source: structured-merge-diff v6, validation of typed values.
-    """
+    """Find everything in an applied value, which no decoder reads, that does not fit its type."""
     if value is None:
         return
     if isinstance(type_, Scalar):
@@ -389,7 +360,7 @@ def wrong_types(type_: Type, value: object, path: str = "") -> Iterator[str]:
 
 
 def wrong_scalar(scalar: Scalar, value: object) -> tuple[str, str] | None:
-    """What should be there instead of a value, and the value in Go's words; None if it fits."""
+    """Say what is expected and what is found, in Go's words; None if the value fits."""
     if scalar is Scalar.STRING:
         found = f"&value.valueUnstructured{{Value:{source(value)}}}"
         return None if isinstance(value, str) else ("string", found)
@@ -403,27 +374,23 @@ def wrong_scalar(scalar: Scalar, value: object) -> tuple[str, str] | None:
 
 
 def boxed(value: object) -> str:
-    """A value in the struct that Go keeps it in."""
     return f"&{{{printed(value)}}}"
 
 
 def wrong_items(list_: List, items: object, path: str) -> Iterator[str]:
-    """Everything in a list that does not fit, its items' keys included."""
     if not isinstance(items, list):
         yield f"{path}: expected list, got {boxed(items)[:LONGEST_SHOWN]}"
         return
     node = node_of(list_)
     seen = set()
     for position, item in enumerate(items):
-        shown = f"[{position}]"
-        if node is not LEAF:
-            try:
-                element = node.element(item)
-            except FieldSetError as error:
-                yield f"{path}: element {position}: {error}"
-                return
-            shown = shown_element(element)
-            if element in seen:
-                yield f"{path}: duplicate entries for key {shown}"
-            seen.add(element)
+        try:
+            element = f"i:{position}" if node is LEAF else node.element(item)
+        except FieldSetError as error:
+            yield f"{path}: element {position}: {error}"
+            return
+        shown = shown_element(element)
+        if element in seen:
+            yield f"{path}: duplicate entries for key {shown}"
+        seen.add(element)
         yield from wrong_types(list_.item, item, f"{path}{shown}")

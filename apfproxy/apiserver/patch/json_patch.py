@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from apfproxy.apiserver.errors import StatusError, bad_request
-from apfproxy.apiserver.go_values import value_name
+from apfproxy.apiserver.go_values import MAP, mismatch
 from apfproxy.apiserver.ownership.managed import copied
 from apfproxy.apiserver.schema.types import List, Map, Struct, Type
 from apfproxy.objects.documents import is_deep
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
 
 DEEPEST: Final = 200
 """Levels of a patched object: far more than any has, far fewer than exhaust the stack."""
-MOST_OPERATIONS: Final = 10_000
-"""Of one patch; Kubernetes' limit."""
-MOST_COPIED_BYTES: Final = 3 * 1024 * 1024
-"""Of all `copy` operations of one patch, as JSON; Kubernetes' limit."""
+MOST_OPERATIONS: Final = 10_000  # of one patch, as in Kubernetes
+MOST_COPIED_BYTES: Final = 3 * 1024 * 1024  # of all copies of one patch, as JSON; as in Kubernetes
 
 INDEX: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
@@ -43,13 +41,13 @@ MEMBERS: Final = frozenset({*TEXT_MEMBERS, "value"})
 
 
 def rejected() -> StatusError:
-    """422: the patch does not fit the object, of which Kubernetes says no more."""
+    # Kubernetes says no more.
     message = "the server rejected our request due to an error in our request"
     return StatusError(422, "Invalid", message, {})
 
 
 def json_patch(obj: Object, operations: object) -> Object:
-    """The object that a JSON patch makes of another, which is not changed and shares nothing.
+    """The object that a JSON patch makes of another, which is not changed.
 
     The result may share parts with the values in the operations, which may be changed.
 
@@ -57,30 +55,24 @@ def json_patch(obj: Object, operations: object) -> Object:
         StatusError: The patch is none (400), too large (413), or does not fit the object (422).
     """
     checked = _checked(operations)
-    patched: Any = copied(obj)
+    whole: dict[str, Any] = {"": copied(obj)}
     left_bytes = MOST_COPIED_BYTES
     try:
         for operation in checked:
             kind, path, value = (operation.get(name) for name in ("op", "path", "value"))
             if kind not in OPERATIONS or path is None:
                 raise rejected()
-            if not path and kind == "replace":
-                patched = value
-                continue
             if kind in {"copy", "move"}:
-                source = _found(patched, operation.get("from") or "")
+                source = _found(whole[""], operation.get("from") or "")
                 value = _value_at(*source)
                 if kind == "move":
                     _remove(*source)
+                elif (left_bytes := left_bytes - len(msgspec.json.encode(value))) < 0:
+                    raise rejected()
                 else:
-                    left_bytes -= len(msgspec.json.encode(value))
                     value = copied(value)
-            if left_bytes < 0:
-                raise rejected()
-            if not path and kind == "test":
-                parent, name = {"": patched}, ""
-            else:
-                parent, name = _found(patched, path)
+            is_whole = not path and kind in {"replace", "test"}
+            parent, name = (whole, "") if is_whole else _found(whole[""], path)
             if kind == "remove":
                 _remove(parent, name)
             elif kind == "replace":
@@ -89,15 +81,14 @@ def json_patch(obj: Object, operations: object) -> Object:
                 _add(parent, name, value)
             elif _as_text(_value_at(parent, name)) != _as_text(value):
                 raise rejected()
-        if not isinstance(patched, dict) or is_deep(patched, DEEPEST):
+        if not isinstance(whole[""], dict) or is_deep(whole, DEEPEST + 1):
             raise rejected()
     except RecursionError:
         raise rejected() from None
-    return patched
+    return whole[""]
 
 
 def _checked(operations: object) -> list[Object]:
-    """The operations, after a look at their number and the types of their members."""
     if operations is None:
         return []
     if not isinstance(operations, list):
@@ -120,12 +111,10 @@ def _checked(operations: object) -> list[Object]:
 
 
 def _mismatch(found: object, wanted: str) -> StatusError:
-    cannot = f"json: cannot unmarshal {value_name(found)} into Go {wanted}"
-    return bad_request(f"error decoding patch: {cannot}")
+    return bad_request(f"error decoding patch: {mismatch(found, wanted)}")
 
 
 def _found(document: Any, path: str) -> tuple[Any, str]:  # noqa: ANN401  any JSON
-    """The object or list that a path leads to, and the name of what it has or gets there."""
     _, *names = path.split("/")
     if not names:
         raise rejected()
@@ -151,7 +140,7 @@ def _place(parent: Any, name: str, *, size: int = 0) -> Any:  # noqa: ANN401  a 
 
 
 def _value_at(parent: Any, name: str) -> Any:  # noqa: ANN401  any JSON
-    """What is there; null for an absent member."""
+    """The value there; null for an absent member."""
     if isinstance(parent, dict):
         return parent.get(name)
     if not isinstance(parent, list):
@@ -176,7 +165,6 @@ def _remove(parent: Any, name: str) -> None:  # noqa: ANN401  an object or a lis
 
 
 def _as_text(value: object) -> str:
-    """The value as text, in which 1, 1.0 and true differ."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -201,12 +189,11 @@ def merge_patch(obj: Object, patch: object) -> Object:
     if patch is None:
         raise bad_request("Invalid JSON Patch")
     if not isinstance(patch, dict):
-        raise _mismatch(patch, "value of type map[string]interface {}")
+        raise _mismatch(patch, f"value of type {MAP}")
     return _merged(obj, patch)
 
 
 def _merged(old: object, patch: Object) -> Object:
-    """The object that the patch makes of a value; one that is no object counts as an empty one."""
     new: dict[str, Any] = dict(old) if isinstance(old, dict) else {}
     for name, value in patch.items():
         if value is None:
@@ -217,10 +204,10 @@ def _merged(old: object, patch: Object) -> Object:
 
 
 def laid_out(type_: Type | None, value: Any, touched: object) -> Any:  # noqa: ANN401 - JSON
-    """A patched value with its members in the order in which Go writes it, for messages.
+    """A patched value with its members in the order in which Go writes them, for messages.
 
-    What a patch touches, names to what is touched below, becomes a map, which is written in the
-    order of its keys; the rest stays text that was written from structs, in the order of fields.
+    Parts that a patch touches, names to what is touched below, become maps, in the order of their
+    keys; the rest stays text that was written from structs, in the order of fields.
     """
     below = touched if isinstance(touched, dict) else {}
     if isinstance(value, list):
@@ -241,7 +228,7 @@ def laid_out(type_: Type | None, value: Any, touched: object) -> Any:  # noqa: A
 
 
 def touched_by(operations: list[Object] | None) -> dict[str, Any]:
-    """What a valid JSON patch goes through: the parents of what its operations name."""
+    """The parents of all places that the operations of a valid JSON patch name."""
     touched: dict[str, Any] = {}
     for operation in operations or ():
         for member in ("path", "from"):

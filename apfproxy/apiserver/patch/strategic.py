@@ -1,6 +1,6 @@
 """Strategic merge patches: merge patches that know of lists, and of instructions in the patch.
 
-What a patch is merged with is an object; of its members
+A patch is merged with an object member by member:
 
 1. null takes the member away;
 2. an object is merged with the one that is there, and so are lists that the schema says are merged:
@@ -47,7 +47,7 @@ LONGEST_SHOWN = 200
 """Characters of an object that a message shows."""
 
 Identify = Callable[[Any], tuple[type, object]]
-"""Gives what tells an item apart from others: 1, 1.0 and true differ."""
+"""A function whose result tells an item apart from others: 1, 1.0 and true differ."""
 
 
 def strategic_merge(schema: Type, obj: Object, patch: Object) -> Object:
@@ -87,25 +87,22 @@ def strategic_merge(schema: Type, obj: Object, patch: Object) -> Object:
         elif isinstance(value, dict) and not (name in fields and fields[name].is_replaced):
             new[name] = strategic_merge(_member_type(schema, name), new[name], value)
         elif isinstance(value, list):
-            list_type = _member_type(schema, name)
-            new[name] = _merged_list(list_type, new[name], value, is_deletion=is_deletion)
+            type_ = _member_type(schema, name)
+            new[name] = _merged_list(type_, new[name], value, is_deletion=is_deletion)
         else:
             new[name] = value
     return new
 
 
 def _directed(patch: Object) -> Object:
-    """What becomes of an object whose patch has an instruction for all of it."""
-    match patch[PATCH]:
-        case "replace":
-            return {name: value for name, value in patch.items() if name != PATCH}
-        case "delete":
-            return {}
+    if patch[PATCH] == "delete":
+        return {}
+    if patch[PATCH] == "replace":
+        return {name: value for name, value in patch.items() if name != PATCH}
     raise unknown_error(f"unknown patch type: {printed(patch[PATCH])} in map: {printed(patch)}")
 
 
 def _retain_keys(new: Object, patch: Object) -> None:
-    """Take away the members that are not to be retained."""
     retained = patch[RETAIN_KEYS]
     if not isinstance(retained, list):
         raise bad_request(BAD_RETAIN_KEYS)
@@ -119,7 +116,6 @@ def _retain_keys(new: Object, patch: Object) -> None:
 
 
 def _list_name(key: str, prefix: str) -> str:
-    """The name of the list that an instruction is for."""
     found, _, name = key.partition("/")
     if found != prefix or not name:
         raise bad_request(BAD_LISTS[prefix])
@@ -131,7 +127,6 @@ def _is_instruction(value: object) -> bool:
 
 
 def _cleaned(value: Any) -> Any:  # noqa: ANN401  any JSON
-    """The value without members that are null and without values that are instructions."""
     if isinstance(value, dict):
         return {
             name: _cleaned(member)
@@ -157,14 +152,13 @@ def _member_type(schema: Type, name: str) -> Type:
 
 
 def _merge_in_order(schema: Type, new: Object, patch: Object, name: str, order: Any) -> None:  # noqa: ANN401  any JSON
-    """Merge a list and give it the order that the patch asks for."""
     old, change = new.get(name), patch.get(name)
     for value in (order, [] if old is None else old, [] if change is None else change):
         if not isinstance(value, list):
             raise unknown_error(f"expected a []interface {{}}, but received a {_shown(value)}")
     list_type = _member_type(schema, name)
     if not isinstance(list_type, List):
-        # Nobody knows what identifies the items of a list that the schema does not have.
+        # The schema does not have the list, so that its items cannot be identified.
         if change is not None:
             new[name] = _cleaned(change)
         return
@@ -194,7 +188,6 @@ def _check_order(change: list[Any], order: list[Any], identify: Identify) -> Non
 def _merged_list(
     list_type: Type, old: list[Any], patch: list[Any], *, is_deletion: bool = False
 ) -> list[Any]:
-    """A list merged with a patch of it, or without values that go."""
     if not isinstance(list_type, List) or not list_type.is_merged:
         return patch
     if not old and not patch:
@@ -224,7 +217,6 @@ def _merged_list(
 def _directed_list(
     old: list[Any], patch: list[Any], identify: Identify
 ) -> tuple[list[Any], list[Any]]:
-    """What is left of a list and of its patch when the patch's instructions are followed."""
     changes = [item for item in patch if PATCH not in item]
     instructions = [item for item in patch if PATCH in item]
     for item in instructions:
@@ -240,7 +232,7 @@ def _directed_list(
 
 
 def _item_type(*lists: list[Any]) -> type:
-    """The one type of all items; 422 for lists, 500 for several types."""
+    """Find the one type of all items; 422 for lists, 500 for several types."""
     types = {type(item) for items in lists for item in items}
     if list in types:
         raise StatusError(422, "Invalid", "lists of lists are not supported", {})
@@ -250,7 +242,7 @@ def _item_type(*lists: list[Any]) -> type:
 
 
 def _identifier(merge_key: str) -> Identify:
-    """What tells items apart: their merge key, or they themselves if there is none."""
+    """Tell items apart by their merge key, or by themselves if there is none."""
 
     def identify(item: Any) -> tuple[type, object]:  # noqa: ANN401  any JSON
         if merge_key:
@@ -273,7 +265,7 @@ def _identifier(merge_key: str) -> Identify:
 def _arranged(
     items: list[Any], wanted: list[Any], before: list[Any], identify: Identify
 ) -> list[Any]:
-    """The items: those that are wanted in an order have that one, all others the one before.
+    """The items, some in the wanted order, all others in the one before.
 
     The two are interleaved as they were before, as far as both orders allow it.
     """
@@ -296,7 +288,6 @@ def _arranged(
 
 
 def _places(items: list[Any], identify: Identify) -> dict[tuple[type, object], int]:
-    """The first place of each item."""
     places: dict[tuple[type, object], int] = {}
     for place, item in enumerate(items):
         places.setdefault(identify(item), place)
@@ -304,5 +295,4 @@ def _places(items: list[Any], identify: Identify) -> dict[tuple[type, object], i
 
 
 def _shown(value: object) -> str:
-    """The beginning of a value as JSON."""
     return json.dumps(value)[:LONGEST_SHOWN]
