@@ -60,13 +60,19 @@ UNIONS = {
     "LimitResponse": " +union=type:queuing",
     "PriorityLevelConfigurationSpec": " +union=type:exempt,limited",
 }
+GO_TYPES = {
+    "FlowDistinguisherMethod.type": " +go=FlowDistinguisherMethodType",
+    "Subject.kind": " +go=SubjectKind",
+    "LimitResponse.type": " +go=LimitResponseType",
+    "PriorityLevelConfigurationSpec.type": " +go=PriorityLevelEnablement",
+}
 OBJECT = """
 {0} +object: {1}
 {0}Status: How the object is.
   1 conditions  []{0}Condition +keys=type  Aspects of the current state.
 {0}Condition: One aspect of the current state.
-  1 type                string  What the condition is about.
-  2 status              string  True, False or Unknown.
+  1 type                string +go={0}ConditionType  What the condition is about.
+  2 status              string +go=ConditionStatus  True, False or Unknown.
   3 lastTransitionTime  time    When the status changed.
   4 reason              string  Why it changed, as a word for programs.
   5 message             string  Why it changed, for people.
@@ -97,6 +103,7 @@ def _declared(model: type[Model]) -> str:
             f"{' +required' if wire.is_required else ''}"
             f" {'+written' if wire.is_written else '+omitempty'}"
             f"{' +set' if shown == '[]string' else ''}"
+            f"{GO_TYPES.get(f'{model.__name__}.{name}', '')}"
         )
         lines.append(f"  {wire.number} {name} {shown}{marks} {wire.text}")
     return "\n".join(lines)

@@ -79,9 +79,9 @@ PodDisruptionBudgetSpec: What a disruption budget asks for; one of minAvailable 
   2 selector  *LabelSelector +replaced  The pods whose evictions the budget limits: all of the
         namespace for an empty selector, none for an absent one.
   3 maxUnavailable              *intOrString  How many pods may be away at once.
-  4 unhealthyPodEvictionPolicy  *string +enum=AlwaysAllow|IfHealthyBudget  When running pods that
-        are not ready may be evicted: IfHealthyBudget, the default, if enough others are healthy;
-        AlwaysAllow at any time.
+  4 unhealthyPodEvictionPolicy  *string +enum=AlwaysAllow|IfHealthyBudget
+        +go=UnhealthyPodEvictionPolicyType  When running pods that are not ready may be evicted:
+        IfHealthyBudget, the default, if enough others are healthy; AlwaysAllow at any time.
 PodDisruptionBudgetStatus: What a disruption budget allows at the moment.
   1 observedGeneration  int64           The one that this is about.
   2 disruptedPods  map[string]time  Pods whose eviction is allowed and not yet seen, by name, with

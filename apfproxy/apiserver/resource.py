@@ -64,8 +64,10 @@ LIST_VALUES = ("ints", "bools", "strings", "versions")
 """Of the feature gate DRAListTypeAttributes, which is off."""
 
 BASIC_DEVICE = """
-  1 attributes        map[string]DeviceAttribute  Its properties by name.
-  2 capacity          map[string]DeviceCapacity   What it has of something, by name.
+  1 attributes  map[string]DeviceAttribute +go=map[QualifiedName]DeviceAttribute  Its properties by
+        name.
+  2 capacity  map[string]DeviceCapacity +go=map[QualifiedName]DeviceCapacity  What it has of
+        something, by name.
   3 consumesCounters  []DeviceCounterConsumption  From shared counters; at most 2.
   4 nodeName                  *string             The node that has it.
   5 nodeSelector              *NodeSelector       The nodes that reach it.
@@ -75,7 +77,8 @@ BASIC_DEVICE = """
   9 bindingConditions         []string            To be true before binding; at most 4.
   10 bindingFailureConditions  []string           Binding fails; at most 4.
   11 allowMultipleAllocations  *bool              Whether requests may share it.
-  12 nodeAllocatableResourceMappings  map[string]NodeAllocatableResourceMapping  Dropped, as `ints`.
+  12 nodeAllocatableResourceMappings  map[string]NodeAllocatableResourceMapping
+        +go=map[v1.ResourceName]NodeAllocatableResourceMapping  Dropped, as `ints`.
 """
 SLICE = """
 Counter: An amount of something that devices share.
@@ -109,10 +112,11 @@ CapacityRequestPolicyRange: Amounts that may be requested: from a minimum, in st
 DeviceTaint: Keeps claims that do not tolerate it away from a device.
   1 key        string +required  A label's key.
   2 value      string            A label's value.
-  3 effect     string +required +enum=NoExecute|NoSchedule|None  What it does to pods.
+  3 effect  string +required +enum=NoExecute|NoSchedule|None +go=DeviceTaintEffect  What it does to
+        pods.
   4 timeAdded  *time             When it was added; now if absent.
 NodeAllocatableResourceMapping: How a device counts as a resource of its node.
-  1 capacityKey           *string    The capacity that counts; else the device.
+  1 capacityKey           *string +go=QualifiedName  The capacity that counts; else the device.
   2 allocationMultiplier  *quantity  Of the resource, for each unit.
 ResourcePool: Slices that belong together.
   1 name                string +required  Subdomains with slashes between; immutable.

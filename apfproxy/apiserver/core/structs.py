@@ -13,13 +13,13 @@ CORE = structs(
     """
 Namespace +object: A scope for names and rights.
 NamespaceSpec: What has to happen before a namespace is gone.
-  1 finalizers  []string  Who still has something to remove from it.
+  1 finalizers  []string +go=[]FinalizerName  Who still has something to remove from it.
 NamespaceStatus: How a namespace is doing.
-  1 phase       string +enum=Active|Terminating  Active or Terminating.
+  1 phase       string +enum=Active|Terminating +go=NamespacePhase  Active or Terminating.
   2 conditions  []NamespaceCondition +keys=type  What keeps it from ending.
 NamespaceCondition: One aspect of how the end of a namespace is going.
-  1 type                string +required  Which aspect.
-  2 status              string +required  True, False or Unknown.
+  1 type                string +required +go=NamespaceConditionType  Which aspect.
+  2 status              string +required +go=ConditionStatus  True, False or Unknown.
   4 lastTransitionTime  time              When the status changed last.
   5 reason              string            Why, in one word.
   6 message             string            Why, for people.
@@ -32,11 +32,11 @@ PodSpec +open: What a pod runs, and how.
    1 volumes                        []Volume +keys=name +retainkeys  What containers may mount.
   20 initContainers                 []Container +keys=name  They run before the others.
    2 containers  []Container +required +keys=name  Containers of the pod; at least one.
-   3 restartPolicy                  string +enum=Always|Never|OnFailure  Always unless given.
+   3 restartPolicy  string +enum=Always|Never|OnFailure +go=RestartPolicy  Always unless given.
    4 terminationGracePeriodSeconds  *int64               To end in; 30 unless given.
    5 activeDeadlineSeconds          *int64               Seconds that the pod may run at most.
-   6 dnsPolicy  string +enum=ClusterFirst|ClusterFirstWithHostNet|Default|None  ClusterFirst unless
-        given.
+   6 dnsPolicy  string +enum=ClusterFirst|ClusterFirstWithHostNet|Default|None +go=DNSPolicy
+        ClusterFirst unless given.
    7 nodeSelector                   map[string]string +atomic  Labels that its node has.
    8 serviceAccountName             string               Name of the account that it runs as.
    9 serviceAccount                 string               The older name of `serviceAccountName`.
@@ -49,7 +49,7 @@ PodSpec +open: What a pod runs, and how.
   25 priority                       *int32               Its priority; higher goes first.
   28 readinessGates                 []PodReadinessGate   What else makes it ready.
   30 enableServiceLinks             *bool                Whether services are shown as variables.
-  31 preemptionPolicy               *string              Whether it may displace other pods.
+  31 preemptionPolicy  *string +go=PreemptionPolicy  Whether it may displace other pods.
   38 schedulingGates                []PodSchedulingGate +keys=name  They hold it back.
 Volume +open: A directory that containers may mount.
   1 name  string +required  Name of the volume, unique in the pod.
@@ -60,23 +60,26 @@ Container +open: One program of a pod, run from an image.
    6 ports                     []ContainerPort +keys=containerPort,protocol  It serves.
    7 env                       []EnvVar +keys=name                      Environment variables.
    8 resources                 ResourceRequirements  What it needs, and may use at most.
-  24 restartPolicy             *string  Whether it is restarted; Always makes a sidecar.
+  24 restartPolicy  *string +go=ContainerRestartPolicy  Whether it is restarted; Always makes a
+        sidecar.
    9 volumeMounts              []VolumeMount +keys=mountPath            In its file system.
   13 terminationMessagePath    string                                   File that says why it ended.
-  20 terminationMessagePolicy  string +enum=FallbackToLogsOnError|File  Why it ended.
-  14 imagePullPolicy           string +enum=Always|IfNotPresent|Never   When the image is pulled.
+  20 terminationMessagePolicy  string +enum=FallbackToLogsOnError|File +go=TerminationMessagePolicy
+        Why it ended.
+  14 imagePullPolicy  string +enum=Always|IfNotPresent|Never +go=PullPolicy  When the image is
+        pulled.
 ContainerPort: A port that a container serves.
   1 name           string                                  A name for it, unique in the pod.
   2 hostPort       int32                                   Port of the node to map it to.
   3 containerPort  int32 +required                         Number of the port, from 1 to 65535.
-  4 protocol       string +default=TCP +enum=SCTP|TCP|UDP  TCP unless given.
+  4 protocol       string +default=TCP +enum=SCTP|TCP|UDP +go=Protocol  TCP unless given.
   5 hostIP         string                                  Address of the node to map it to.
 EnvVar +open: An environment variable.
   1 name   string +required  Name of the variable.
   2 value  string            Its value.
 ResourceRequirements +open: What a container needs, and what it may use at most.
-  1 limits    map[string]quantity  The most it may use, by resource.
-  2 requests  map[string]quantity  What it needs; the limits unless given.
+  1 limits    map[string]quantity +go=v1.ResourceList  The most it may use, by resource.
+  2 requests  map[string]quantity +go=v1.ResourceList  What it needs; the limits unless given.
 VolumeMount +open: Where a container sees a volume.
   1 name       string +required  Name of a volume of the pod.
   2 readOnly   bool              Whether the container may only read it.
@@ -84,17 +87,18 @@ VolumeMount +open: Where a container sees a volume.
 PodSecurityContext +open: Rights of all containers of a pod.
 Toleration: A taint of nodes that the pod does not mind.
   1 key                string  Key of the taint; all of them unless given.
-  2 operator           string  Exists or Equal.
+  2 operator           string +go=TolerationOperator  Exists or Equal.
   3 value              string  Value of the taint, for Equal.
-  4 effect             string  Effect of the taint; all of them unless given.
+  4 effect             string +go=TaintEffect  Effect of the taint; all of them unless given.
   5 tolerationSeconds  *int64  How long NoExecute is tolerated.
 PodReadinessGate: A condition that readiness depends on.
-  1 conditionType  string +required  Type of the condition.
+  1 conditionType  string +required +go=PodConditionType  Type of the condition.
 PodSchedulingGate: Something that keeps the pod from being scheduled.
   1 name  string +required  Its name.
 PodStatus +open: How a pod is doing, as its node reports it.
   17 observedGeneration     int64                      Generation of the spec that this is about.
-   1 phase  string +enum=Failed|Pending|Running|Succeeded|Unknown  Where the pod is in its life.
+   1 phase  string +enum=Failed|Pending|Running|Succeeded|Unknown +go=PodPhase  Where the pod is in
+        its life.
    2 conditions             []PodCondition +keys=type  Aspects of how it is doing.
    3 message                string                     Why it is in this phase, for people.
    4 reason                 string                     Why it is in this phase, in one word.
@@ -105,11 +109,11 @@ PodStatus +open: How a pod is doing, as its node reports it.
    7 startTime              *time                      When its node took notice of it.
   10 initContainerStatuses  []ContainerStatus          Of its init containers.
    8 containerStatuses      []ContainerStatus          Of its containers.
-   9 qosClass               string +enum=BestEffort|Burstable|Guaranteed  How late it is evicted.
+   9 qosClass  string +enum=BestEffort|Burstable|Guaranteed +go=PodQOSClass  How late it is evicted.
 PodCondition: One aspect of how a pod is doing.
-  1 type                string +required  Which aspect.
+  1 type                string +required +go=PodConditionType  Which aspect.
   7 observedGeneration  int64             Generation of the spec that it is about.
-  2 status              string +required  True, False or Unknown.
+  2 status              string +required +go=ConditionStatus  True, False or Unknown.
   3 lastProbeTime       time              When it was looked at last.
   4 lastTransitionTime  time              When the status changed last.
   5 reason              string            Why, in one word.
@@ -196,8 +200,8 @@ NodeSelectorTerm +atomic: Requirements that a node has to meet all.
   2 matchFields       []NodeSelectorRequirement  By the node's fields.
 NodeSelectorRequirement: What a label or field of a node has to be.
   1 key       string +required  Key of the label, or name of the field.
-  2 operator  string +required +enum=DoesNotExist|Exists|Gt|In|Lt|NotIn  How the node's value is
-        compared.
+  2 operator  string +required +enum=DoesNotExist|Exists|Gt|In|Lt|NotIn +go=NodeSelectorOperator
+        How the node's value is compared.
   3 values    []string          What it is compared with.
 
 ConfigMap +object: Texts and bytes by which programs are configured.

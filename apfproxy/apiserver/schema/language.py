@@ -23,6 +23,7 @@ a time that is no pointer is written as null.  Marks of fields (see `types.Field
     +default=TEXT   the default in OpenAPI
     +enum=A|B       the values in OpenAPI
     +replaced       a strategic merge patch replaces the struct
+    +go=TYPE        the type in Go's messages, without the package if it is that of the struct
     +keys=a,b       a list of the type `map` with these keys, merged by the first of them
     +set            a list of the type `set`
     +untyped        a list without a type
@@ -68,10 +69,11 @@ PARTS = (
 )
 
 HEAD = re.compile(r"(\w+)((?: +\+\S+)*): (.+)")
+UNQUALIFIED = re.compile(r"(?<![.\w])(?=[A-Z])")
 FIELD = re.compile(r"(?:(\d+) +)?([A-Za-z]\w*) +(\*?)(\S+)((?: +\+\S+)*) +([^+].*)")
 STRUCT_MARKS = frozenset({"typed", "object", "open", "atomic", "union"})
 FIELD_MARKS = frozenset(
-    {"required", "written", "omitempty", "default", "enum", "replaced"}
+    {"required", "written", "omitempty", "default", "enum", "replaced", "go"}
     | {"keys", "set", "untyped", "merged", "retainkeys", "atomic"}
 )
 
@@ -174,6 +176,7 @@ class Reader:
             enum=tuple(enum),
             is_replaced="replaced" in marks,
             number=int(number or 0),
+            go_type=UNQUALIFIED.sub(f"{self.package.rpartition('.')[2]}.", marks.get("go", "")),
         )
 
     def type_of(self, text: str, marks: Mapping[str, str], line: str) -> Type:

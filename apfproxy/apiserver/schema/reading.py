@@ -37,46 +37,6 @@ OMIT = object()
 FRESH = object()
 """An absent field is written as an empty struct."""
 
-TYPE_NAMES = dict(
-    each.split("=")
-    for each in """
-    BasicDevice.attributes=map[{}.QualifiedName]{}.DeviceAttribute
-    BasicDevice.capacity=map[{}.QualifiedName]{}.DeviceCapacity
-    BasicDevice.nodeAllocatableResourceMappings=map[v1.ResourceName]{}.NodeAllocatableResourceMapping
-    Condition.status={}.ConditionStatus Container.imagePullPolicy={}.PullPolicy
-    Container.restartPolicy={}.ContainerRestartPolicy
-    Container.terminationMessagePolicy={}.TerminationMessagePolicy
-    ContainerPort.protocol={}.Protocol DeleteOptions.propagationPolicy={}.DeletionPropagation
-    Device.attributes=map[{}.QualifiedName]{}.DeviceAttribute
-    Device.capacity=map[{}.QualifiedName]{}.DeviceCapacity
-    Device.nodeAllocatableResourceMappings=map[v1.ResourceName]{}.NodeAllocatableResourceMapping
-    DeviceTaint.effect={}.DeviceTaintEffect
-    FlowDistinguisherMethod.type={}.FlowDistinguisherMethodType
-    FlowSchemaCondition.status={}.ConditionStatus
-    FlowSchemaCondition.type={}.FlowSchemaConditionType
-    LabelSelectorRequirement.operator={}.LabelSelectorOperator
-    LimitResponse.type={}.LimitResponseType ManagedFieldsEntry.fieldsV1={}.FieldsV1
-    ManagedFieldsEntry.operation={}.ManagedFieldsOperationType
-    NamespaceCondition.status={}.ConditionStatus NamespaceCondition.type={}.NamespaceConditionType
-    NamespaceSpec.finalizers=[]{}.FinalizerName NamespaceStatus.phase={}.NamespacePhase
-    NodeAllocatableResourceMapping.capacityKey={}.QualifiedName
-    NodeSelectorRequirement.operator={}.NodeSelectorOperator ObjectMeta.uid=types.UID
-    OwnerReference.uid=types.UID PodCondition.status={}.ConditionStatus
-    PodCondition.type={}.PodConditionType
-    PodDisruptionBudgetSpec.unhealthyPodEvictionPolicy={}.UnhealthyPodEvictionPolicyType
-    PodReadinessGate.conditionType={}.PodConditionType PodSpec.dnsPolicy={}.DNSPolicy
-    PodSpec.preemptionPolicy={}.PreemptionPolicy PodSpec.restartPolicy={}.RestartPolicy
-    PodStatus.phase={}.PodPhase PodStatus.qosClass={}.PodQOSClass Preconditions.uid=types.UID
-    PriorityLevelConfigurationCondition.status={}.ConditionStatus
-    PriorityLevelConfigurationCondition.type={}.PriorityLevelConfigurationConditionType
-    PriorityLevelConfigurationSpec.type={}.PriorityLevelEnablement
-    ResourceRequirements.limits=v1.ResourceList ResourceRequirements.requests=v1.ResourceList
-    Subject.kind={}.SubjectKind Toleration.effect={}.TaintEffect
-    Toleration.operator={}.TolerationOperator
-    """.split()  # noqa: SIM905  a list of strings would take three times as many lines
-)
-"""Go's types of fields that are not called as in the schema; `{}` is the struct's package."""
-
 STRUCTURES = {"[]interface {}": "slice", "map[string]interface {}": "map"}
 """Go's names of types whose values have structure, in messages about restoring."""
 CONVERTIBLE = frozenset(
@@ -130,7 +90,7 @@ class MismatchError(ValueError):
         """Note that the value is in this field of this struct."""
         if not self.path and self.kind is not None:
             self.struct = schema.name
-            name = TYPE_NAMES.get(f"{schema.name}.{field}", "").replace("{}", _package_of(schema))
+            name = schema.by_name[field].go_type
             if not isinstance(self.kind, List | Map):
                 name = name.rpartition("]")[2]
             self.go_type = name or self.go_type
@@ -159,13 +119,9 @@ class MismatchError(ValueError):
         return f"json: cannot unmarshal {self.text} into Go {place} of type {self.go_type}"
 
 
-def _package_of(schema: Struct) -> str:
-    return schema.package.rpartition(".")[2]
-
-
 def _go_name(kind: Type) -> str:
     if isinstance(kind, Struct):
-        return f"{_package_of(kind)}.{kind.name}"
+        return f"{kind.package.rpartition('.')[2]}.{kind.name}"
     if isinstance(kind, List):
         return f"[]{_go_name(kind.item)}"
     if isinstance(kind, Map):

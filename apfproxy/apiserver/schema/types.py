@@ -132,6 +132,7 @@ class Field(msgspec.Struct, frozen=True):
         default: As OpenAPI has it; None for none.
         enum: The values that OpenAPI names; of a list those of its items.
         is_replaced: Of a struct: whether a strategic merge patch replaces instead of merging.
+        go_type: Its type in Go's messages where that is not called as here; "" for the same.
         number: In Kubernetes' protobuf (`generated.proto`); 0 for a field that no message has, such
             as `kind`, which the envelope has.
     """
@@ -146,6 +147,7 @@ class Field(msgspec.Struct, frozen=True):
     enum: tuple[str, ...] = ()
     is_replaced: bool = False
     number: int = 0
+    go_type: str = ""
 
 
 def pointer(name: str, type_: Type, description: str = "", *, number: int = 0) -> Field:
