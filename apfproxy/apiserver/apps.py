@@ -1,7 +1,10 @@
 """Controllers of pods: stored like other objects; nothing here makes pods for them.
 
+Their subresource `scale` says how many pods they want, in one form for all of them.
+
 Source: Kubernetes 1.36, `api/{apps,autoscaling}/v1/generated.proto`,
-`pkg/apis/{apps,core}/v1/defaults.go`, `pkg/printers/internalversion`.
+`pkg/apis/{apps,core}/v1/defaults.go`, `pkg/printers/internalversion`,
+`pkg/registry/apps/{deployment,replicaset,statefulset}/storage`.
 """
 
 from __future__ import annotations
@@ -11,27 +14,38 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from apfproxy.apiserver.core.pod_validation import containers_of
-from apfproxy.apiserver.core.pods import set_pod_spec_defaults
+from apfproxy.apiserver.core.pods import containers_of, set_pod_spec_defaults
 from apfproxy.apiserver.core.structs import CORE
-from apfproxy.apiserver.kind import Kind, Rules, Version, starts, with_checks
+from apfproxy.apiserver.errors import invalid
+from apfproxy.apiserver.kind import (
+    Change,
+    Kind,
+    Rules,
+    Version,
+    by_path,
+    complete,
+    not_negative,
+    starts,
+    with_checks,
+)
 from apfproxy.apiserver.metadata import keep_spec, keep_status
+from apfproxy.apiserver.outcomes import check_identity, check_uid
 from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import SHARED
 from apfproxy.apiserver.selectors import selector_text
 from apfproxy.apiserver.tables import AGE, NAME, NONE, Column, wide
-from apfproxy.objects.field_errors import NOT_NEGATIVE, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.apiserver.tables import Cell
-    from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import Object
 
 GROUP = "apps"
-HISTORY = 10
-"""Old revisions that are kept, unless said otherwise."""
+ROLLING_UPDATE = "RollingUpdate"
+KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+"""The metadata that a Scale has of its controller."""
 
 STRUCTS = structs(
     "io.k8s.api.apps.v1",
@@ -129,13 +143,8 @@ ScaleStatus: How many pods there are.
 )["Scale"]
 
 
-def _check_replicas(obj: Object) -> list[FieldError]:
-    replicas = obj["spec"].get("replicas", 1)
-    return [invalid("spec.replicas", replicas, NOT_NEGATIVE)] if replicas < 0 else []
-
-
 def _keep_deployment_status(new: Object, old: Object) -> None:
-    """As of any controller; but other annotations are another generation, too."""
+    """Count other annotations as another generation, too."""
     keep_status(new, old)
     before, after = (each["metadata"].get("annotations") or {} for each in (old, new))
     if before != after:
@@ -143,7 +152,6 @@ def _keep_deployment_status(new: Object, old: Object) -> None:
 
 
 def _keep_deployment(new: Object, old: Object) -> None:
-    """Let specification and labels be the old ones, where only the status may be written."""
     keep_spec(new, old)
     if labels := old["metadata"].get("labels"):
         new["metadata"]["labels"] = labels
@@ -151,42 +159,40 @@ def _keep_deployment(new: Object, old: Object) -> None:
         new["metadata"].pop("labels", None)
 
 
-def _set_defaults(obj: Object) -> None:
-    """Complete what all controllers have: one pod unless more are wanted, and its template."""
-    spec: dict[str, Any] = obj["spec"]
-    spec.setdefault("replicas", 1)
-    if spec.get("template"):
-        set_pod_spec_defaults(spec["template"]["spec"])
+def _defaults(strategy: str = "", rolling: Object | None = None, **others: object) -> Change:
+    """Complete the specification, the template of pods, and how a strategy replaces them."""
+
+    def set_defaults(obj: Object) -> None:
+        spec: dict[str, Any] = obj["spec"]
+        complete(spec, {"replicas": 1, **others})
+        if spec.get("template"):
+            set_pod_spec_defaults(spec["template"]["spec"])
+        if strategy:
+            complete(spec[strategy], {"type": ROLLING_UPDATE})
+            if spec[strategy]["type"] == ROLLING_UPDATE:
+                complete(spec[strategy], {"rollingUpdate": rolling})
+
+    return set_defaults
 
 
-def _set_deployment_defaults(obj: Object) -> None:
-    _set_defaults(obj)
-    spec = obj["spec"]
-    _complete_strategy(spec["strategy"], maxUnavailable="25%", maxSurge="25%")
-    spec.setdefault("revisionHistoryLimit", HISTORY)
-    spec.setdefault("progressDeadlineSeconds", 600)
-
-
-def _complete_strategy(strategy: dict[str, Any], **rolling: object) -> None:
-    strategy["type"] = strategy.get("type") or "RollingUpdate"
-    if strategy["type"] == "RollingUpdate":
-        strategy["rollingUpdate"] = {**rolling, **(strategy.get("rollingUpdate") or {})}
-
-
-def _set_stateful_defaults(obj: Object) -> None:
-    _set_defaults(obj)
-    spec = obj["spec"]
-    spec["podManagementPolicy"] = spec.get("podManagementPolicy") or "OrderedReady"
-    _complete_strategy(spec["updateStrategy"], partition=0)
-    spec.setdefault("revisionHistoryLimit", HISTORY)
-    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
-    for when in ("whenDeleted", "whenScaled"):
-        retention[when] = retention.get(when) or "Retain"
+DEPLOYMENT_DEFAULTS = _defaults(
+    "strategy",
+    {"maxUnavailable": "25%", "maxSurge": "25%"},
+    revisionHistoryLimit=10,
+    progressDeadlineSeconds=600,
+)
+STATEFUL_DEFAULTS = _defaults(
+    "updateStrategy",
+    {"partition": 0},
+    podManagementPolicy="OrderedReady",
+    revisionHistoryLimit=10,
+    persistentVolumeClaimRetentionPolicy={"whenDeleted": "Retain", "whenScaled": "Retain"},
+)
 
 
 def _set_replication_defaults(obj: Object) -> None:
-    """Complete a ReplicationController: its pods' labels are its selector, and its own labels."""
-    _set_defaults(obj)
+    """Let the labels of its pods be its selector, and its own labels."""
+    _defaults()(obj)
     spec = obj["spec"]
     labels = (spec.get("template") or {}).get("metadata", {}).get("labels")
     if labels:
@@ -238,7 +244,7 @@ SELECTOR = _selector_column(_label_selector)
 AVAILABLE = "How many pods have been ready for long enough."
 RULES = with_checks(
     Rules(prepare_create=starts(replicas=0), prepare_update=keep_status, prepare_status=keep_spec),
-    _check_replicas,
+    by_path({"spec.replicas": not_negative}),
 )
 
 REPLICATION_CONTROLLER = Kind(
@@ -257,7 +263,7 @@ REPLICATION_CONTROLLER = Kind(
 REPLICA_SET = Kind(
     GROUP,
     "ReplicaSet",
-    (Version("v1", STRUCTS["ReplicaSet"], _set_defaults),),
+    (Version("v1", STRUCTS["ReplicaSet"], _defaults()),),
     RULES,
     columns=(*REPLICA_COLUMNS, SELECTOR),
     short_names=("rs",),
@@ -269,7 +275,7 @@ REPLICA_SET = Kind(
 DEPLOYMENT = Kind(
     GROUP,
     "Deployment",
-    (Version("v1", STRUCTS["Deployment"], _set_deployment_defaults),),
+    (Version("v1", STRUCTS["Deployment"], DEPLOYMENT_DEFAULTS),),
     replace(
         RULES,
         prepare_create=starts(),
@@ -295,7 +301,7 @@ DEPLOYMENT = Kind(
 STATEFUL_SET = Kind(
     GROUP,
     "StatefulSet",
-    (Version("v1", STRUCTS["StatefulSet"], _set_stateful_defaults),),
+    (Version("v1", STRUCTS["StatefulSet"], STATEFUL_DEFAULTS),),
     replace(RULES, prepare_create=starts(replicas=0, availableReplicas=0)),
     columns=(NAME, READY, AGE, *TEMPLATE),
     short_names=("sts",),
@@ -305,3 +311,39 @@ STATEFUL_SET = Kind(
 )
 
 CONTROLLERS = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER)
+
+SCALE_KIND = Kind("autoscaling", "Scale", (Version("v1", SCALE),))
+"""No objects of it are stored."""
+
+
+def scale_of(kind: Kind, obj: Object) -> Object:
+    assert kind.scale_selector is not None, "only kinds with a scale get here"
+    metadata, selector = obj["metadata"], kind.scale_selector(obj)
+    scale: Object = {
+        "kind": SCALE_KIND.name,
+        "apiVersion": SCALE_KIND.api_version("v1"),
+        "metadata": {name: metadata[name] for name in KEPT if name in metadata},
+        "spec": {"replicas": obj["spec"].get("replicas", 0)},
+        "status": {"replicas": obj["status"].get("replicas", 0), "selector": selector},
+    }
+    return canonical(SCALE, scale)
+
+
+def scaled(kind: Kind, name: str, change: Callable[[Object], Object]) -> Callable[[Object], Object]:
+    """Make a change of a controller from a change of its Scale."""
+
+    def changed(obj: Object) -> Object:
+        metadata = obj["metadata"]
+        namespace = metadata.get("namespace", "")
+        scale = change(scale_of(kind, obj))
+        check_identity(scale, namespace, name)
+        check_uid(kind, namespace, name, metadata["uid"], scale["metadata"].get("uid", ""))
+        replicas = scale["spec"].get("replicas", 0)
+        if wrong := not_negative("spec.replicas", replicas):
+            raise invalid(SCALE_KIND.group, SCALE_KIND.name, name, wrong)
+        # The version that the client has seen, if it says so.
+        metadata["resourceVersion"] = scale["metadata"].get("resourceVersion", "")
+        obj["spec"]["replicas"] = replicas
+        return obj
+
+    return changed

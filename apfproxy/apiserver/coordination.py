@@ -6,17 +6,18 @@ Source: Kubernetes 1.36, `api/coordination/v1/generated.proto` and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from apfproxy.apiserver.kind import Kind, Rules, Version, with_checks
+from apfproxy.apiserver.kind import (
+    Kind,
+    Rules,
+    Version,
+    by_path,
+    not_negative,
+    positive,
+    with_checks,
+)
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
 from apfproxy.apiserver.tables import AGE, NAME, Column
-from apfproxy.objects.field_errors import NOT_NEGATIVE, invalid
-
-if TYPE_CHECKING:
-    from apfproxy.objects.field_errors import FieldError
-    from apfproxy.objects.types import Object
 
 STRUCTS = structs(
     "io.k8s.api.coordination.v1",
@@ -35,24 +36,14 @@ LeaseSpec: Who holds the lease, and for how long.
 )
 
 
-def _check_lease(obj: Object) -> list[FieldError]:
-    spec, errors = obj["spec"], []
-    if (duration := spec.get("leaseDurationSeconds", 1)) <= 0:
-        errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
-    if (transitions := spec.get("leaseTransitions", 0)) < 0:
-        errors.append(invalid("spec.leaseTransitions", transitions, NOT_NEGATIVE))
-    return errors
-
-
 LEASE = Kind(
     "coordination.k8s.io",
     "Lease",
     (Version("v1", STRUCTS["Lease"]),),
     with_checks(
-        Rules(allows_unconditional_update=False, is_created_by_update=True, reset_fields=()),
-        _check_lease,
+        Rules(allows_unconditional_update=False, is_created_by_update=True),
+        by_path({"spec.leaseDurationSeconds": positive, "spec.leaseTransitions": not_negative}),
     ),
     columns=(NAME, Column("Holder", "spec.holderIdentity", "Who holds it."), AGE),
-    has_status=False,
     storage_hash="gqkMMb/YqFM=",
 )

@@ -21,6 +21,7 @@ from apfproxy.objects.field_errors import invalid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import Object
 
@@ -70,7 +71,7 @@ REFERENCE_FIELDS = tuple(CORE["ObjectReference"].by_name)
 
 
 def _check_event(obj: Object) -> list[FieldError]:
-    """What is wrong with an event: it is about an object of its namespace."""
+    """Let an event only be about an object of its namespace."""
     namespace, regarded = obj["metadata"].get("namespace", ""), obj["involvedObject"]
     about = regarded.get("namespace", "")
     if about == namespace or (not about and namespace in FREE_NAMESPACES):
@@ -79,7 +80,6 @@ def _check_event(obj: Object) -> list[FieldError]:
 
 
 def _event_fields(obj: Object) -> dict[str, str]:
-    """The values of the fields of an event that selectors may name, in either form."""
     involved, source = obj["involvedObject"], obj["source"]
     reporter = obj.get("reportingComponent", "")
     found = {
@@ -117,17 +117,11 @@ def _cells(obj: Object, now_s: float) -> Sequence[object]:
     )
 
 
-def _stored_form(obj: Object) -> Object:
-    core = {CORE_NAMES.get(field, field): value for field, value in obj.items()}
-    return canonical(EVENT, core)
+def _renamed(obj: Object, names: dict[str, str], struct: Struct) -> Object:
+    return canonical(struct, {names.get(field, field): value for field, value in obj.items()})
 
 
-def _shown_form(obj: Object) -> Object:
-    new = {NAMES.get(field, field): value for field, value in obj.items()}
-    return canonical(EVENT_V1, new)
-
-
-RULES = with_checks(Rules(is_created_by_update=True, reset_fields=()), _check_event)
+RULES = with_checks(Rules(is_created_by_update=True), _check_event)
 COLUMNS = (
     Column("Last Seen", "", "When it happened last."),
     Column("Type", "", "Normal or Warning."),
@@ -154,13 +148,19 @@ EVENT_OF_CORE = Kind(
     selectable_fields=CORE_FIELDS,
     selectable_values=_event_fields,
     short_names=("ev",),
-    has_status=False,
     storage_hash="r2yiGXH7wu8=",
 )
 EVENT_OF_EVENTS = msgspec.structs.replace(
     EVENT_OF_CORE,
     group="events.k8s.io",
-    versions=(Version("v1", EVENT_V1, to_storage=_stored_form, from_storage=_shown_form),),
+    versions=(
+        Version(
+            "v1",
+            EVENT_V1,
+            to_storage=lambda obj: _renamed(obj, CORE_NAMES, EVENT),
+            from_storage=lambda obj: _renamed(obj, NAMES, EVENT_V1),
+        ),
+    ),
     selectable_fields=("reason", "type", *NEW_FIELDS),
     stored_as=EVENT_OF_CORE,
 )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from apfproxy.apiserver import options as parameters
+from apfproxy.apiserver.apps import SCALE_KIND, scale_of, scaled
 from apfproxy.apiserver.bodies import (
     LARGEST_BYTES,
     OPTIONS_KIND,
@@ -78,7 +79,6 @@ from apfproxy.apiserver.responses import (
     yaml_list,
 )
 from apfproxy.apiserver.reviews import user_of
-from apfproxy.apiserver.scale import SCALE_KIND, scale_of, scaled
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.store.entries import Entry

@@ -6,28 +6,30 @@ otherwise.  A rule that may change an object changes the new one in place, and n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from apfproxy.apiserver.metadata import validate_core_update, validate_stored
-from apfproxy.apiserver.tables import Column, row_of, values_at
+from apfproxy.apiserver.tables import Column, at, row_of, values_at
+from apfproxy.objects.field_errors import NOT_NEGATIVE, FieldError, checked, invalid, not_supported
 from apfproxy.objects.types import Object
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.schema.types import Struct
-    from apfproxy.objects.field_errors import FieldError
     from apfproxy.request.attributes import User
 
 Change = Callable[[Object], None]
 """Changes an object in place."""
 ChangeFromOld = Callable[[Object, Object], None]
 """Changes the new object, the first argument, by what the old one has."""
-Check = Callable[[Object], "list[FieldError]"]
-CheckFromOld = Callable[[Object, Object], "list[FieldError]"]
+Check = Callable[[Object], list[FieldError]]
+CheckFromOld = Callable[[Object, Object], list[FieldError]]
 """Judges the new object, the first argument, by what the old one has."""
+Rule = Callable[[str, Any], list[FieldError]]
+"""Judges the value of the field that the first argument names."""
 
 Review = Callable[[Object, "User", str], Object]
 """Makes the response to a review that a user creates; the last argument is now, as text."""
@@ -45,13 +47,63 @@ def all_right(*_: object) -> list[Any]:
     return []
 
 
-def no_grace(_obj: Object, _asked_s: int | None) -> int:
+def no_grace(*_: object) -> int:
     """Delete at once."""
     return 0
 
 
+def complete(obj: Object, defaults: Object) -> None:
+    """Give absent fields their values, those of structs field by field."""
+    for name, value in defaults.items():
+        if isinstance(value, dict):
+            complete(obj.setdefault(name, {}), value)
+        else:
+            obj.setdefault(name, value)
+
+
+def not_negative(field: str, value: int) -> list[FieldError]:
+    return [invalid(field, value, NOT_NEGATIVE)] if value < 0 else []
+
+
+def positive(field: str, value: int) -> list[FieldError]:
+    return [invalid(field, value, "must be greater than 0")] if value <= 0 else []
+
+
+def between(lowest: int, highest: int) -> Rule:
+    detail = f"must be between {lowest} and {highest}, inclusive"
+    return lambda field, value: (
+        [] if lowest <= value <= highest else [invalid(field, value, detail)]
+    )
+
+
+def one_of(*choices: str) -> Rule:
+    return lambda field, value: [] if value in choices else [not_supported(field, value, choices)]
+
+
+def named_by(check: Callable[[str], list[str]]) -> Rule:
+    """Make a rule of a check from `names`."""
+    return lambda field, value: checked(field, value, check)
+
+
+def by_path(rules: Mapping[str, Rule]) -> Callable[..., list[FieldError]]:
+    """Make a check of what is present at paths, such as `spec.replicas`, in their order.
+
+    The check takes the object, and the path of what it is a part of, with a dot, if it is one.
+    """
+    fields = [(path, at(path, None), rule) for path, rule in rules.items()]
+
+    def check(obj: Object, parent: str = "") -> list[FieldError]:
+        errors: list[FieldError] = []
+        for path, value_of, rule in fields:
+            if (value := value_of(obj)) is not None:
+                errors += rule(parent + path, value)
+        return errors
+
+    return check
+
+
 class Version(msgspec.Struct, frozen=True):
-    """One version of a kind.
+    """A form in which clients send and get the objects of a kind.
 
     Attributes:
         schema: Structure of the whole object, `apiVersion`, `kind` and `metadata` included.
@@ -71,7 +123,7 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What happens to objects on the way to the store: the "strategy" of a kind.
+    """The "strategy" of a kind in Kubernetes: how its objects change on the way to the store.
 
     Attributes:
         admit_create: Adds what admission does before the other rules, owned by no field manager;
@@ -86,7 +138,7 @@ class Rules(msgspec.Struct, frozen=True):
         mark_deleted: What else changes when a deletion begins that has to wait.
         objection: Why the object may not be deleted; "" if it may.
         default_propagation: Of deletions that say none: `Orphan`; "" for the background.
-        warnings: Texts for the client, of the new object and the old one, if any.
+        warnings: Given the new object and the old one, if any.
         allows_unconditional_update: Whether a replacement may leave out the resource version.
         is_created_by_update: Whether a replacement of what is not there creates it.
         reset_fields: What a write to the main resource does not own.
@@ -120,7 +172,7 @@ def with_checks(
     *,
     is_namespaced: bool = True,
 ) -> Rules:
-    """The rules, by which the metadata is checked, too, then the object, then how it changes."""
+    """Let the rules check metadata first, then the object, then how it changes."""
 
     def validate(obj: Object) -> list[FieldError]:
         return validate_stored(obj["metadata"], is_namespaced=is_namespaced) + check(obj)
@@ -135,7 +187,7 @@ def with_checks(
 
 
 def starts(**status: int) -> Change:
-    """What makes a new object start at generation 1, with this status."""
+    """Let a new object start at generation 1, with this status."""
 
     def prepare_create(obj: Object) -> None:
         obj["metadata"]["generation"] = 1
@@ -145,7 +197,7 @@ def starts(**status: int) -> Change:
 
 
 class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One kind of object.
+    """A declaration of all that the server knows of one kind.
 
     Attributes:
         group: API group; "" for core.
@@ -158,7 +210,6 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
             `metadata.namespace` apart.
         selectable_values: Gives the values of these fields, and of those that other kinds of the
             same objects name; None for what is at the paths.
-        has_status: Whether there is a status subresource.
         answers_deleted: Whether the response to DELETE is the object and not a Status.
         storage_hash: `storageVersionHash` in discovery.
         stored_as: The kind of another group whose objects these are, in another form, if any.
@@ -179,7 +230,6 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
     is_namespaced: bool = True
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    has_status: bool = True
     answers_deleted: bool = False
     storage_hash: str = ""
     stored_as: Kind | None = None
@@ -195,7 +245,11 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def plural(self) -> str:
-        return f"{self.singular}s"
+        """The name with an ending by Kubernetes' rule (`UnsafeGuessKindToResource`)."""
+        name = self.singular
+        if name.endswith("y"):
+            return f"{name[:-1]}ies"
+        return name if name == "endpoints" else f"{name}es" if name.endswith("s") else f"{name}s"
 
     @cached_property
     def resource(self) -> str:
@@ -204,7 +258,6 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def collection(self) -> str:
-        """The name of the collection that its objects are in."""
         return (self.stored_as or self).resource
 
     @property
@@ -213,24 +266,25 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.stored_as is None and self.review is None
 
     @cached_property
+    def has_status(self) -> bool:
+        """Whether there is a status subresource."""
+        return self.review is None and "status" in self.storage.schema.by_name
+
+    @cached_property
     def storage(self) -> Version:
         """The version that the store keeps."""
         return (self.stored_as or self).versions[0]
 
     @cached_property
     def cells(self) -> Callable[[Object, float], Sequence[object]]:
-        """Gives the cells of an object's row; the second argument is now, as in `row`."""
         return self.row or row_of(self.columns)
 
     @cached_property
     def selectable(self) -> Callable[[Object], dict[str, str]]:
-        """Gives the values of the fields that field selectors may name."""
         return self.selectable_values or values_at(self.selectable_fields, self.storage.schema)
 
     def version(self, name: str) -> Version | None:
-        """The version of this name; None if there is none."""
         return next((version for version in self.versions if version.name == name), None)
 
     def api_version(self, version: str) -> str:
-        """The `apiVersion` of objects in a version."""
         return f"{self.group}/{version}" if self.group else version

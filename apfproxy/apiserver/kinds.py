@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.apps import CONTROLLERS
 from apfproxy.apiserver.coordination import LEASE
-from apfproxy.apiserver.core.configuration import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
-from apfproxy.apiserver.core.namespaces import NAMESPACE
-from apfproxy.apiserver.core.nodes import NODE
+from apfproxy.apiserver.core.cluster import CONFIG_MAP, NAMESPACE, NODE, SECRET, SERVICE_ACCOUNT
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.events import EVENT_OF_CORE, EVENT_OF_EVENTS
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.apiserver.core.nodes import validate_node_selector
+from apfproxy.apiserver.core.cluster import validate_node_selector
 from apfproxy.apiserver.core.structs import CORE
 from apfproxy.apiserver.kind import Kind, Rules, Version
 from apfproxy.apiserver.metadata import (
@@ -598,8 +598,6 @@ RESOURCE_SLICE = Kind(
         validate_update=validate_slice_update,
         warnings=_warnings,
         stamp=_stamp_taints,
-        reset_fields=(),
-        reset_status_fields=(),
     ),
     columns=(
         NAME_IN_CLUSTER,
@@ -610,7 +608,6 @@ RESOURCE_SLICE = Kind(
     ),
     is_namespaced=False,
     selectable_fields=("spec.nodeName", "spec.driver"),
-    has_status=False,
     answers_deleted=True,
     storage_hash="KsC072WgaEY=",
 )

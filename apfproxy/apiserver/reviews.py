@@ -258,9 +258,8 @@ def _kind(group: dict[str, Struct], name: str, review: Review, check: Check = al
         group=f"{struct.package.split('.')[-2]}.k8s.io",
         name=name,
         versions=(Version("v1", struct),),
-        rules=Rules(validate=check, reset_fields=()),
+        rules=Rules(validate=check),
         is_namespaced=name.startswith("Local"),
-        has_status=False,
         review=review,
     )
 

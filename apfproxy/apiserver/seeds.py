@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import WriteOptions, completed

@@ -45,14 +45,14 @@ remains, 0 for none."""
 
 
 def age(creation_timestamp: str | None, now_s: float) -> str:
-    """How long ago an object was created, by its RFC 3339 time, if that is known."""
+    """Show how long ago an RFC 3339 time was, if it is known."""
     if not creation_timestamp:
         return UNKNOWN
     return duration(now_s - parse_time(creation_timestamp))
 
 
 def duration(seconds: float) -> str:
-    """A duration in one or two units; up to two seconds below zero count as none."""
+    """Show a duration in one or two units; up to two seconds below zero count as none."""
     whole = int(seconds)
     if whole < -1:
         return INVALID
@@ -67,7 +67,6 @@ def duration(seconds: float) -> str:
 
 
 def age_of(obj: Object, now_s: float) -> str:
-    """How long ago an object was created."""
     return age(obj["metadata"].get("creationTimestamp"), now_s)
 
 
@@ -75,9 +74,7 @@ class Column(msgspec.Struct, frozen=True):
     """A column of a Table.
 
     Attributes:
-        name: Its heading.
-        cell: A path, or what gives the cell; "" if the kind gives all cells of a row.
-        description: What it shows.
+        cell: A path, or a function; "" if the kind gives all cells of a row.
         type: `string`, `integer`, `boolean`.
         format: `name` for the object's name.
         priority: 0 is shown always, 1 in wide output.
@@ -94,7 +91,6 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def definition(self) -> Object:
-        """The column as Tables define it."""
         shown = {"name": self.name, "type": self.type, "description": self.description}
         return {**shown, "format": self.format, "priority": self.priority}
 
@@ -108,7 +104,7 @@ AGE = Column("Age", age_of, "Time since the server created the object.")
 
 
 def at(path: str, absent: object = "") -> Callable[..., Any]:
-    """What finds the value at a path of an object, its first argument."""
+    """Make a function that finds the value at a path of an object, its first argument."""
     *parents, last = path.split(".")
 
     def value(obj: Object, _now_s: float = 0) -> object:
@@ -120,26 +116,20 @@ def at(path: str, absent: object = "") -> Callable[..., Any]:
 
 
 def row_of(columns: Sequence[Column]) -> Callable[[Object, float], Sequence[object]]:
-    """What gives the cells of a row, each column's."""
     cells = [at(one.cell, one.absent) if isinstance(one.cell, str) else one.cell for one in columns]
     return lambda obj, now_s: tuple([cell(obj, now_s) for cell in cells])
 
 
 def values_at(paths: Sequence[str], schema: Struct) -> Callable[[Object], dict[str, str]]:
-    """What gives the values at paths of an object as texts, as field selectors name them."""
-    values = [(path, at(path, ZEROS.get(type_at(path, schema), ""))) for path in paths]
-    return lambda obj: {path: text(value(obj)) for path, value in values}
+    """Make a function that gives the values at paths of an object, as field selectors do."""
+    values = []
+    for path in paths:
+        kind: Any = schema
+        for name in path.split("."):
+            kind = kind.by_name[name].type
+        values.append((path, at(path, ZEROS.get(kind, ""))))
+    return lambda obj: {path: _text(value(obj)) for path, value in values}
 
 
-def type_at(path: str, schema: Struct) -> Scalar:
-    """The type of what is at a path."""
-    kind: Any = schema
-    for name in path.split("."):
-        kind = kind.by_name[name].type
-    assert isinstance(kind, Scalar), f"{path} is a structure"
-    return kind
-
-
-def text(value: object) -> str:
-    """A scalar as a text."""
+def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value).lower()

@@ -103,7 +103,6 @@ NAMESPACE = Kind(
     is_namespaced=False,
     short_names=("ns",),
     storage_hash="Q3oi5N2YM8M=",
-    has_status=False,
 )
 """Without deletion of all together, and, here, without a status."""
 

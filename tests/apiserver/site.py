@@ -14,7 +14,7 @@ from aiohttp import web
 from yarl import URL
 
 from apfproxy.apiserver.app import Api
-from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.registry import Registry, completed
 from apfproxy.apiserver.store.store import Store

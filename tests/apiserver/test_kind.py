@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.apps import DEPLOYMENT, REPLICATION_CONTROLLER, STATEFUL_SET
-from apfproxy.apiserver.core.configuration import CONFIG_MAP, SECRET
+from apfproxy.apiserver.core.cluster import CONFIG_MAP, SECRET
 from apfproxy.apiserver.events import EVENT_OF_EVENTS
 from apfproxy.apiserver.kind import Kind, Rules, Version, with_checks
 from apfproxy.apiserver.kinds import KINDS

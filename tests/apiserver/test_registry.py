@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from apfproxy.apiserver.apps import REPLICATION_CONTROLLER
-from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA

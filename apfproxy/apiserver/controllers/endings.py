@@ -12,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.controllers.runner import Controller, is_not_found, let_others
-from apfproxy.apiserver.core.namespaces import KUBERNETES_FINALIZER, NAMESPACE
+from apfproxy.apiserver.core.cluster import KUBERNETES_FINALIZER, NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError, unknown_error
 from apfproxy.apiserver.metadata import FALSE, TRUE, set_condition

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apfproxy.apiserver.controllers.runner import Controller, is_not_found
-from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed, entry_metadata

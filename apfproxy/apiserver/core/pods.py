@@ -1,9 +1,11 @@
-"""Pods: what absent fields stand for, what the server adds and keeps, and rows of tables.
+"""Pods: defaults, what the server adds and keeps, validation, and rows of tables.
+
+Fields that are kept as they come are not judged.
 
 Sources: Kubernetes API reference, "Pod"; Kubernetes documentation, "Taints and Tolerations", "Pod
 Priority and Preemption", "Pod Scheduling Readiness", "Pod Lifecycle" (termination), "Pod Quality of
-Service Classes"; the reference grammar of the OCI distribution specification (names of images);
-the printers of kube-apiserver.
+Service Classes", "Pod update and replacement"; the reference grammar of the OCI distribution
+specification (names of images); the printers of kube-apiserver, and the cases that it refuses.
 """
 
 from __future__ import annotations
@@ -12,18 +14,39 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.apiserver.core.pod_validation import (
-    containers_of,
-    validate_pod,
-    validate_pod_status,
-    validate_pod_update,
-)
 from apfproxy.apiserver.core.structs import CORE
-from apfproxy.apiserver.kind import Kind, Rules, Version
-from apfproxy.apiserver.metadata import copy_field, count_generation, is_true
+from apfproxy.apiserver.kind import (
+    Kind,
+    Rules,
+    Version,
+    between,
+    by_path,
+    complete,
+    named_by,
+    one_of,
+)
+from apfproxy.apiserver.metadata import (
+    IMMUTABLE_DETAIL,
+    copy_field,
+    count_generation,
+    is_true,
+    validate_core_update,
+    validate_stored,
+)
 from apfproxy.apiserver.schema.quantity import parse
 from apfproxy.apiserver.tables import AGE, NAME, NONE, Column, age, age_of, wide
-from apfproxy.objects.names import check_dns_label
+from apfproxy.objects.field_errors import (
+    FieldError,
+    checked,
+    checked_name,
+    duplicate,
+    forbidden,
+    invalid,
+    repeated,
+    required,
+)
+from apfproxy.objects.names import check_dns_label, check_dns_subdomain, check_qualified_name
+from apfproxy.objects.validation import validate_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,6 +95,54 @@ GATED = {
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
 
+CONTAINER_FIELDS = ("containers", "initContainers")
+SPEC_DEFAULTS: dict[str, Any] = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "securityContext": {},
+    "schedulerName": "default-scheduler",
+}
+LARGEST_INT32 = 2**31 - 1
+ENUMS = {
+    name: field.enum
+    for part in ("Container", "PodSpec")
+    for name, field in CORE[part].by_name.items()
+}
+check_spec = by_path(
+    {
+        "restartPolicy": one_of(*ENUMS["restartPolicy"]),
+        "dnsPolicy": one_of(*ENUMS["dnsPolicy"]),
+        "preemptionPolicy": one_of("Never", PREEMPTION_POLICY),
+        "nodeSelector": lambda field, labels: validate_labels(labels, field),
+        "serviceAccountName": named_by(check_dns_subdomain),
+        "nodeName": named_by(check_dns_subdomain),
+        "priorityClassName": named_by(check_dns_subdomain),
+        "activeDeadlineSeconds": between(1, LARGEST_INT32),
+    }
+)
+check_container = by_path(
+    {
+        "terminationMessagePolicy": one_of(*ENUMS["terminationMessagePolicy"]),
+        "imagePullPolicy": one_of(*ENUMS["imagePullPolicy"]),
+        "restartPolicy": one_of(*ENUMS["restartPolicy"]),
+    }
+)
+check_new_deadline = between(0, LARGEST_INT32)
+SYSTEM_CONDITIONS = frozenset({"Initialized", "PodScheduled", "Ready"})
+
+UPDATABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only"
+    " additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set"
+    " to 1 if it was previously negative)"
+)
+
+
+def containers_of(spec: Object, field: str = "containers") -> list[dict[str, Any]]:
+    """Return the containers in a field of a pod's specification, which may be null."""
+    return spec.get(field) or []
+
 
 def _set_pod_defaults(obj: Object) -> None:
     """Complete a pod; what a container only limits, it requests."""
@@ -100,11 +171,7 @@ def set_pod_spec_defaults(spec: dict[str, Any]) -> None:
             container["imagePullPolicy"] = pull_policy(container.get("image", ""))
         for port in container.get("ports", ()):
             port.setdefault("protocol", "TCP")
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("securityContext", {})
-    spec.setdefault("schedulerName", "default-scheduler")
+    complete(spec, SPEC_DEFAULTS)
     # The older name of the field is read where the newer one is not set, and always written.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
@@ -117,7 +184,7 @@ def _all_containers(spec: Object) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=1024)
 def pull_policy(image: str) -> str:
-    """When an image is pulled unless said otherwise: always if its tag is `latest`.
+    """Return the default policy: an image is pulled always if its tag is `latest`.
 
     That is the tag of a name without tag and digest.  What is no image name is not pulled always.
     """
@@ -129,9 +196,9 @@ def pull_policy(image: str) -> str:
 
 
 def qos_class(spec: Object) -> str:
-    """How late a pod is ended when its node runs out of a resource.
+    """Tell how late a pod is ended when its node runs out of a resource.
 
-    `Guaranteed` if all containers limit CPU and memory and the limits are what is requested,
+    It is `Guaranteed` if all containers limit CPU and memory and the limits are what is requested,
     `BestEffort` if none says anything of either, else `Burstable`.
     """
     requests: dict[str, int] = {}
@@ -191,7 +258,6 @@ def _add_tolerations(spec: Object) -> None:
 
 
 def _prepare_create(obj: Object) -> None:
-    """Start at generation 1, and pending."""
     spec = obj["spec"]
     obj["metadata"]["generation"] = 1
     status: dict[str, Any] = {"phase": "Pending"}
@@ -222,7 +288,7 @@ def _prepare_status(new: Object, old: Object) -> None:
 
 
 def grace_s(obj: Object, asked_s: int | None) -> int:
-    """Seconds that a deleted pod gets to end: none if it runs nowhere, or runs no more."""
+    """Give a deleted pod seconds to end: none if it runs nowhere, or runs no more."""
     spec = obj["spec"]
     seconds = spec.get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
     if not spec.get("nodeName") or obj["status"].get("phase") in ENDED:
@@ -240,7 +306,7 @@ def _warnings(new: Object, old: Object | None) -> list[str]:
 
 
 def _summary(obj: Object) -> tuple[int, str, list[Object]]:
-    """How many containers are ready, what the status column shows, and whose restarts count."""
+    """Find how many containers are ready, what the status column shows, whose restarts count."""
     spec, status = obj["spec"], obj["status"]
     reason: str = status.get("reason") or status.get("phase", "")
     for condition in status.get("conditions", ()):
@@ -280,7 +346,7 @@ def _init_reason(state: Object) -> str:
 
 
 def _containers(status: Object, reason: str) -> tuple[int, str]:
-    """How many run and are ready, and what the first that does not waits for or ended with."""
+    """Find how many run and are ready, and what the first other waits for or ended with."""
     running = 0
     for container in reversed(status.get("containerStatuses", ())):
         state = container["state"]
@@ -329,7 +395,7 @@ def _pod_cells(obj: Object, now_s: float) -> Sequence[object]:
 
 
 def _pod_fields(obj: Object) -> dict[str, str]:
-    """The values of the fields of a pod that field selectors may name.
+    """Give field selectors their values.
 
     `spec.host` is the old name of `spec.nodeName`; `status.podIPs` may be named, but has no value.
     """
@@ -348,6 +414,151 @@ def _pod_fields(obj: Object) -> dict[str, str]:
     }
 
 
+def _validate(obj: Object) -> list[FieldError]:
+    errors = _validate_any_pod(obj)
+    spec = obj["spec"]
+    if spec.get("ephemeralContainers"):
+        errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        detail = "cannot be set until all schedulingGates have been cleared"
+        errors.append(forbidden("spec.nodeName", detail))
+    return errors
+
+
+def _validate_any_pod(obj: Object) -> list[FieldError]:
+    spec = obj["spec"]
+    errors = validate_stored(obj["metadata"], is_namespaced=True)
+    errors += _validate_containers(spec)
+    errors += check_spec(spec, "spec.")
+    return errors + _validate_gates(spec)
+
+
+def _validate_containers(spec: Object) -> list[FieldError]:
+    errors = [] if containers_of(spec) else [required("spec.containers")]
+    names: set[str] = set()
+    for field in CONTAINER_FIELDS:
+        for index, container in enumerate(containers_of(spec, field)):
+            at, name = f"spec.{field}[{index}]", container["name"]
+            errors += checked_name(f"{at}.name", name, check_dns_label)
+            errors += _validate_image(container, at)
+            errors += check_container(container, f"{at}.")
+            if name in names:
+                errors.append(duplicate(f"{at}.name", name))
+            names.add(name)
+    return errors
+
+
+def _validate_image(container: dict[str, Any], path: str) -> list[FieldError]:
+    image = container.get("image", "")
+    if not image:
+        return [required(f"{path}.image")]
+    if image != image.strip():
+        detail = "must not have leading or trailing whitespace"
+        return [invalid(f"{path}.image", image, detail)]
+    return []
+
+
+def _validate_gates(spec: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, gate in enumerate(spec.get("readinessGates", ())):
+        field = f"spec.readinessGates[{index}].conditionType"
+        errors += checked(field, gate["conditionType"], check_qualified_name)
+    names = [gate["name"] for gate in spec.get("schedulingGates", ())]
+    for index, name in enumerate(names):
+        errors += checked(f"spec.schedulingGates[{index}]", name, check_qualified_name)
+    return errors + repeated(names, "spec.schedulingGates")
+
+
+def _validate_update(new: Object, old: Object) -> list[FieldError]:
+    errors = validate_core_update(new["metadata"], old["metadata"])
+    errors += _validate_any_pod(new)
+    spec, was = new["spec"], old["spec"]
+    for field in CONTAINER_FIELDS:
+        containers = containers_of(spec, field)
+        if len(containers) != len(containers_of(was, field)):
+            detail = "pod updates may not add or remove containers"
+            errors.append(forbidden(f"spec.{field}", detail))
+            return errors
+        # Once more: Kubernetes looks at images twice at an update.
+        for index, container in enumerate(containers):
+            errors += _validate_image(container, f"spec.{field}[{index}]")
+    now, before = (each.get("activeDeadlineSeconds") for each in (spec, was))
+    if now is not None:
+        wrong = check_new_deadline("spec.activeDeadlineSeconds", now)
+        if not wrong and before is not None and before < now:
+            detail = "must be less than or equal to previous value"
+            wrong = [invalid("spec.activeDeadlineSeconds", now, detail)]
+        if wrong:
+            return errors + wrong  # Kubernetes looks no further.
+    elif before is not None:
+        detail = "must not update from a positive integer to nil value"
+        errors.append(invalid("spec.activeDeadlineSeconds", None, detail))
+    errors += _validate_added_tolerations(spec, was)
+    gates = {gate["name"] for gate in was.get("schedulingGates", ())}
+    errors += [
+        forbidden(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate['name']}'",
+        )
+        for index, gate in enumerate(spec.get("schedulingGates", ()))
+        if gate["name"] not in gates
+    ]
+    return errors + _validate_rest(spec, was)
+
+
+def _validate_added_tolerations(spec: Object, was: Object) -> list[FieldError]:
+    """Let tolerations only be added, or change their seconds."""
+    now = [_without(each, "tolerationSeconds") for each in spec.get("tolerations", ())]
+    if all(_without(old, "tolerationSeconds") in now for old in was.get("tolerations", ())):
+        return []
+    detail = "existing toleration can not be modified except its tolerationSeconds"
+    return [forbidden("spec.tolerations", detail)]
+
+
+def _without(obj: dict[str, Any], *fields: str) -> dict[str, Any]:
+    return {name: value for name, value in obj.items() if name not in fields}
+
+
+def _validate_rest(spec: Object, was: Object) -> list[FieldError]:
+    """Find changes to anything that may not change.
+
+    A pod that waits to be scheduled may become more choosy about its node.
+    """
+    errors: list[FieldError] = []
+    free = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
+    grace_s, was_s = (one.get("terminationGracePeriodSeconds", 0) for one in (spec, was))
+    if was_s < 0 and grace_s == 1:
+        free.append("terminationGracePeriodSeconds")
+    if was.get("schedulingGates"):
+        free += ["nodeSelector", "affinity"]
+        selector, old_selector = spec.get("nodeSelector", {}), was.get("nodeSelector", {})
+        if not selector.items() >= old_selector.items():
+            rule = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            errors.append(invalid("spec.nodeSelector", selector, rule))
+    rest, old_rest = _without(spec, *free), _without(was, *free)
+    for field in CONTAINER_FIELDS:
+        for one in (rest, old_rest):
+            one[field] = [_without(container, "image") for container in containers_of(one, field)]
+    if rest != old_rest:
+        errors.append(forbidden("spec", UPDATABLE))
+    return errors
+
+
+def _validate_status(new: Object, old: Object) -> list[FieldError]:
+    errors = validate_core_update(new["metadata"], old["metadata"])
+    status, was = new["status"], old["status"]
+    for index, condition in enumerate(status.get("conditions", ())):
+        if condition["type"] not in SYSTEM_CONDITIONS:
+            field = f"status.conditions[{index}].Type"
+            errors += checked(field, condition["type"], check_qualified_name)
+    nominated = status.get("nominatedNodeName", "")
+    if nominated and nominated != was.get("nominatedNodeName"):
+        errors += checked("status.nominatedNodeName", nominated, check_dns_subdomain)
+    if status.get("qosClass", "") != was.get("qosClass", ""):
+        errors.append(invalid("status.qosClass", status.get("qosClass", ""), IMMUTABLE_DETAIL))
+    return errors
+
+
 POD = Kind(
     "",
     "Pod",
@@ -356,10 +567,10 @@ POD = Kind(
         admit_create=admit_create,
         prepare_create=_prepare_create,
         prepare_update=_prepare_update,
-        validate=validate_pod,
-        validate_update=validate_pod_update,
+        validate=_validate,
+        validate_update=_validate_update,
         prepare_status=_prepare_status,
-        validate_status=validate_pod_status,
+        validate_status=_validate_status,
         grace_s=grace_s,
         warnings=_warnings,
         reset_status_fields=(

@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.controllers.runner import Queue, look_at
-from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import conflict
 from apfproxy.apiserver.kinds import KINDS

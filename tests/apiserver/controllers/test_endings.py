@@ -8,7 +8,7 @@ import pytest
 
 from apfproxy.apiserver.controllers import runner
 from apfproxy.apiserver.controllers.endings import Namespaces, PodTermination
-from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError, forbidden
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apfproxy.apiserver.controllers.flow_control import AUTO_UPDATE, Bootstrap, Dangling
-from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.objects.go_text import parse_time

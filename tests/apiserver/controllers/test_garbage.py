@@ -14,7 +14,7 @@ import pytest
 
 from apfproxy.apiserver.controllers import runner
 from apfproxy.apiserver.controllers.garbage import GarbageCollector
-from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET

@@ -22,7 +22,7 @@ from apfproxy.apiserver.controllers.runner import (
     Queue,
     Runner,
 )
-from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.errors import bad_request
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.store.entries import StoreError, TooOldError

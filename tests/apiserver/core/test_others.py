@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.core.namespaces import NAMESPACE
-from apfproxy.apiserver.core.nodes import NODE, validate_node_selector
+from apfproxy.apiserver.core.cluster import NAMESPACE, NODE, validate_node_selector
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.objects.field_errors import Reason
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.core.pods import POD, admit_create, grace_s, pull_policy, qos_class
 from apfproxy.apiserver.schema.reading import canonical, read
 from apfproxy.objects.field_errors import Reason

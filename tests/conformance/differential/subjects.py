@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.apiserver.core.namespaces import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
