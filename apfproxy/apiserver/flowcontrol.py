@@ -186,11 +186,11 @@ FLOW_SCHEMA = Kind(
     GROUP,
     "FlowSchema",
     versions=(
-        Version(V1, V1_STRUCTS["FlowSchema"], set_defaults=default_flow_schema),
+        Version(V1, V1_STRUCTS["FlowSchema"], default_flow_schema),
         Version(
             V1BETA3,
             V1BETA3_STRUCTS["FlowSchema"],
-            set_defaults=default_flow_schema,
+            default_flow_schema,
             deprecation=DEPRECATED.format("FlowSchema"),
         ),
     ),
@@ -217,13 +217,13 @@ PRIORITY_LEVEL_CONFIGURATION = Kind(
     GROUP,
     "PriorityLevelConfiguration",
     versions=(
-        Version(V1, V1_STRUCTS["PriorityLevelConfiguration"], set_defaults=default_priority_level),
+        Version(V1, V1_STRUCTS["PriorityLevelConfiguration"], default_priority_level),
         Version(
             V1BETA3,
             V1BETA3_STRUCTS["PriorityLevelConfiguration"],
-            set_defaults=default_priority_level_v1beta3,
-            to_storage=level_to_v1,
-            from_storage=level_to_v1beta3,
+            default_priority_level_v1beta3,
+            level_to_v1,
+            level_to_v1beta3,
             deprecation=DEPRECATED.format("PriorityLevelConfiguration"),
         ),
     ),

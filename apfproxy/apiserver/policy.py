@@ -164,12 +164,7 @@ POD_DISRUPTION_BUDGET = Kind(
         NAME,
         Column("Min Available", _amount("minAvailable"), "How many pods have to be available."),
         Column("Max Unavailable", _amount("maxUnavailable"), "How many pods may be unavailable."),
-        Column(
-            "Allowed Disruptions",
-            "status.disruptionsAllowed",
-            "How many pods may be disrupted now.",
-            "integer",
-        ),
+        Column("Allowed Disruptions", "status.disruptionsAllowed", "Pods that may go.", "integer"),
         AGE,
     ),
     short_names=("pdb",),

@@ -4,10 +4,9 @@ v1beta1 puts all that describes a device into `basic`, and has no difference bet
 absent `nodeName`, nor between `allNodes: false` and none.
 
 Sources: Kubernetes API reference, "ResourceSlice", "Device" and "CapacityRequestPolicy"; the cases
-that kube-apiserver 1.36 refuses; `api/resource/*/generated.proto` of 1.36;
-`pkg/apis/resource/v1beta1/conversion.go`, `pkg/registry/resource/resourceslice`, with the feature
-gates that 1.36 has by default, and `pkg/printers/internalversion`; semver.org, specification 2.0.0,
-items 2, 9 and 10.
+that kube-apiserver 1.36 refuses with its default feature gates; `api/resource/*/generated.proto`,
+`pkg/apis/resource/v1beta1/conversion.go`, `pkg/registry/resource/resourceslice` and
+`pkg/printers/internalversion` of 1.36; semver.org, specification 2.0.0, items 2, 9 and 10.
 """
 
 from __future__ import annotations
@@ -53,13 +52,8 @@ from apfproxy.objects.names import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.types import Object
 
-GROUP = "resource.k8s.io"
-BETA_DEPRECATION = (
-    "resource.k8s.io/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in v1.38+"
-)
 LIST_VALUES = ("ints", "bools", "strings", "versions")
 """Of the feature gate DRAListTypeAttributes, which is off."""
 
@@ -143,17 +137,20 @@ Device: One device.
   1 name   string +required  Unique in the pool; a DNS label.
   2 basic  *BasicDevice      What describes the device.
 BasicDevice: What describes a device.{BASIC_DEVICE}"""
+V1_SLICE, V1BETA1_SLICE = (
+    structs(f"io.k8s.api.resource.{version}", SLICE + more, SHARED, CORE)["ResourceSlice"]
+    for version, more in (("v1", V1), ("v1beta1", V1BETA1))
+)
 
 MOST_DEVICES, MOST_ADVANCED_DEVICES = 128, 64
 """The second if any device has taints or consumes counters."""
-MOST_ATTRIBUTES_AND_CAPACITIES, MOST_TAINTS, MOST_CONDITIONS, MOST_VALUES = 32, 16, 4, 10
+MOST_PROPERTIES, MOST_TAINTS, MOST_CONDITIONS, MOST_VALUES = 32, 16, 4, 10
 MOST_COUNTER_SETS, MOST_CONSUMPTIONS, MOST_COUNTERS = 8, 2, 32
 LONGEST_VALUE = 64
 LONGEST_DRIVER, LONGEST_IDENTIFIER = 63, 32
 """Bytes of an attribute's domain and of its name; the first also of a driver."""
 LONGEST_KEY = LONGEST_DRIVER + 1 + LONGEST_IDENTIFIER
 """Bytes of both that a path shows; of more, the middle is left out."""
-ELLIPSIS = "..."
 EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 CHOICE_RULE = (
@@ -168,13 +165,16 @@ NO_CHOICE_RULE = (
     "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set"
     " to true in the ResourceSlice spec"
 )
-IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
+ONE_POLICY_RULE = (
+    'exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same'
+    " time"
+)
+IDENTIFIER = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 IDENTIFIER_RULE = (
     "a valid C identifier must start with alphabetic character or '_', followed by a string of"
     " alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for"
-    f" validation is '{IDENTIFIER}')"
+    f" validation is '{IDENTIFIER.pattern}')"
 )
-IDENTIFIER_PATTERN = re.compile(IDENTIFIER)
 
 SEMVER_RULE = "must be a string compatible with semver.org spec 2.0.0"
 NUMBER = "(?:0|[1-9][0-9]*+)"
@@ -185,10 +185,6 @@ PRE_RELEASE = rf"(?!0[0-9]++(?:[.+]|$)){WORD}"
 SEMVER = re.compile(
     rf"{NUMBER}\.{NUMBER}\.{NUMBER}(?:-{PRE_RELEASE}(?:\.{PRE_RELEASE})*)?(?:\+{WORD}(?:\.{WORD})*)?"
 )
-
-
-def _struct(version: str, more: str) -> Struct:
-    return structs(f"io.k8s.api.resource.{version}", SLICE + more, SHARED, CORE)["ResourceSlice"]
 
 
 def _to_v1(obj: Object) -> Object:
@@ -208,10 +204,8 @@ def _converted(obj: Object, convert: Callable[[Object], Object]) -> Object:
 
     An empty `nodeName` and `allNodes: false` mean nothing in v1beta1, but are errors in v1.
     """
-    spec = dict(obj["spec"])
-    for field in ("nodeName", "allNodes"):
-        if not spec.get(field):
-            spec.pop(field, None)
+    optional = ("nodeName", "allNodes")
+    spec = {name: value for name, value in obj["spec"].items() if value or name not in optional}
     if "devices" in spec:
         spec["devices"] = [convert(device) for device in spec["devices"]]
     return {**obj, "spec": spec}
@@ -244,19 +238,18 @@ def _prepare_update(new: Object, old: Object) -> None:
 
 def _warnings(new: Object, _old: Object | None) -> list[str]:
     driver = new["spec"].get("driver", "")
-    told = (
+    if driver == driver.lower():
+        return []
+    return [
         f'spec.driver: driver names should be lowercase; "{driver}" contains uppercase characters'
-    )
-    return [] if driver == driver.lower() else [told]
+    ]
 
 
 def validate_slice(obj: Object) -> list[FieldError]:
-    """Find all errors of a ResourceSlice in the form of v1."""
     return [*validate_stored(obj["metadata"], is_namespaced=False), *_validate_spec(obj["spec"])]
 
 
 def validate_slice_update(new: Object, old: Object) -> list[FieldError]:
-    """Find all errors of a ResourceSlice that replaces another: it stays in its pool."""
     spec, old_spec = new["spec"], old["spec"]
     pool, old_pool = spec.get("pool", {}), old_spec.get("pool", {})
     fixed = (
@@ -271,8 +264,7 @@ def validate_slice_update(new: Object, old: Object) -> list[FieldError]:
 def _validate_spec(spec: Object, changes: Sequence[FieldError] = ()) -> list[FieldError]:
     """Find the errors of a specification; those of changes come where Kubernetes tells them."""
     errors = _validate_driver(spec.get("driver", ""), "spec.driver")
-    errors += _validate_pool(spec.get("pool", {}))
-    errors += changes
+    errors += [*_validate_pool(spec.get("pool", {})), *changes]
     empty = "must be either unset or set to a non-empty string"
     errors += _validate_node_name(spec.get("nodeName"), "spec.nodeName", empty)
     if "nodeSelector" in spec:
@@ -304,8 +296,8 @@ def _validate_pool(pool: Object) -> list[FieldError]:
     if count <= 0:
         errors.append(invalid("spec.pool.resourceSliceCount", count, "must be greater than zero"))
     if generation < 0:
-        detail = "must be greater than or equal to zero"
-        errors.append(invalid("spec.pool.generation", generation, detail))
+        rule = "must be greater than or equal to zero"
+        errors.append(invalid("spec.pool.generation", generation, rule))
     return errors
 
 
@@ -318,7 +310,6 @@ def _validate_driver(name: str, path: str) -> list[FieldError]:
 
 
 def _validate_node_name(name: str | None, field: str, empty: str) -> list[FieldError]:
-    """Find the errors of a node's name, which may be absent but not empty."""
     if name:
         return checked(field, name, check_dns_subdomain)
     return [] if name is None else [invalid(field, name, empty)]
@@ -356,8 +347,6 @@ def _each(
 
 
 def _validate_counter_sets(sets: list[Any], path: str, most: int, name: str) -> list[FieldError]:
-    """Find the errors of sets of counters, whose names are in a field; their amounts may be any."""
-
     def check(counter_set: Object, path: str) -> list[FieldError]:
         at, counters = f"{path}.counters", counter_set.get("counters", {})
         errors = checked_name(f"{path}.{name}", counter_set.get(name, ""), check_dns_label)
@@ -371,15 +360,11 @@ def _validate_counter_sets(sets: list[Any], path: str, most: int, name: str) -> 
 
 
 def validate_device(device: Object, path: str, *, chooses_nodes: bool) -> list[FieldError]:
-    """Find all errors of a device, which says which nodes reach it if the slice asks for that."""
     errors = checked(f"{path}.name", device.get("name", ""), check_dns_label)
     attributes, capacities = device.get("attributes", {}), device.get("capacity", {})
     count = len(attributes) + len(capacities)
-    if count > MOST_ATTRIBUTES_AND_CAPACITIES:
-        detail = (
-            "the total number of attributes and capacities must not exceed"
-            f" {MOST_ATTRIBUTES_AND_CAPACITIES}"
-        )
+    if count > MOST_PROPERTIES:
+        detail = f"the total number of attributes and capacities must not exceed {MOST_PROPERTIES}"
         errors.append(invalid(path, count, detail))
     for key, attribute in attributes.items():
         errors += _validate_key(key, f"{path}.attributes")
@@ -405,15 +390,13 @@ def _validate_key(key: str, path: str) -> list[FieldError]:
     domain, slash, identifier = key.rpartition("/")
     if "/" in domain:
         return []
-    errors: list[FieldError] = []
-    if domain:
-        errors += _validate_driver(domain, path)
-    elif slash:
+    errors = _validate_driver(domain, path) if domain else []
+    if slash and not domain:
         errors.append(invalid(path, "", "the domain must not be empty"))
     if slash and not identifier:
         return [*errors, invalid(path, "", "the name must not be empty")]
     errors += limited(path, identifier, LONGEST_IDENTIFIER)
-    if not IDENTIFIER_PATTERN.fullmatch(identifier):
+    if not IDENTIFIER.fullmatch(identifier):
         errors.append(invalid(path, identifier, IDENTIFIER_RULE))
     return errors
 
@@ -423,9 +406,8 @@ def _shortened(key: str) -> str:
     data = key.encode()
     if len(data) <= LONGEST_KEY:
         return key
-    remaining = LONGEST_KEY - len(ELLIPSIS)
-    head, tail = data[: (remaining + 1) // 2], data[len(data) - remaining // 2 :]
-    return head.decode(errors="replace") + ELLIPSIS + tail.decode(errors="replace")
+    half = (LONGEST_KEY - len("...")) // 2
+    return f"{data[: half + 1].decode(errors='replace')}...{data[-half:].decode(errors='replace')}"
 
 
 def _validate_attribute(attribute: Object, path: str) -> list[FieldError]:
@@ -442,12 +424,10 @@ def _validate_attribute(attribute: Object, path: str) -> list[FieldError]:
 def _validate_taint(taint: Object, path: str) -> list[FieldError]:
     errors = checked(f"{path}.key", taint.get("key", ""), check_qualified_name)
     errors += checked(f"{path}.value", taint.get("value", ""), check_label_value)
-    effect = taint.get("effect", "")
-    if not effect:
-        errors.append(required(f"{path}.effect"))
-    elif effect not in EFFECTS:
-        errors.append(not_supported(f"{path}.effect", effect, EFFECTS))
-    return errors
+    effect, path = taint.get("effect", ""), f"{path}.effect"
+    if effect in EFFECTS:
+        return errors
+    return [*errors, not_supported(path, effect, EFFECTS) if effect else required(path)]
 
 
 def _validate_nodes(device: Object, path: str, *, chooses_nodes: bool) -> list[FieldError]:
@@ -460,17 +440,15 @@ def _validate_nodes(device: Object, path: str, *, chooses_nodes: bool) -> list[F
     return errors + _validate_choice(device, ("allNodes",), path, ONE_CHOICE_RULE, ONE_CHOICE_RULE)
 
 
-def _validate_condition(name: str, path: str) -> list[FieldError]:
-    return checked(path, name, check_qualified_name)
-
-
 def _validate_conditions(device: Object, path: str) -> list[FieldError]:
-    """Find the errors of a device's conditions for binding."""
+    def check(name: str, path: str) -> list[FieldError]:
+        return checked(path, name, check_qualified_name)
+
     binding, failure = "bindingConditions", "bindingFailureConditions"
     names = {field: device.get(field, []) for field in (binding, failure)}
     errors: list[FieldError] = []
     for field, conditions in names.items():
-        errors += _each(conditions, f"{path}.{field}", MOST_CONDITIONS, _validate_condition, "")
+        errors += _each(conditions, f"{path}.{field}", MOST_CONDITIONS, check, "")
     for field, conditions in names.items():
         errors += repeated(conditions, f"{path}.{field}")
     detail, forbidden_names = f"{failure} must not overlap with {binding}", set(names[binding])
@@ -486,7 +464,6 @@ def _validate_conditions(device: Object, path: str) -> list[FieldError]:
 
 
 def _validate_capacity(capacity: Object, path: str, *, is_shared: bool) -> list[FieldError]:
-    """Judge a capacity; only a device that may be allocated several times has a policy."""
     policy = capacity.get("requestPolicy")
     if policy is None:
         return []
@@ -495,11 +472,7 @@ def _validate_capacity(capacity: Object, path: str, *, is_shared: bool) -> list[
         return [forbidden(path, "allowMultipleAllocations must be true")]
     values, value_range = policy.get("validValues"), policy.get("validRange")
     if values and value_range is not None:
-        detail = (
-            'exactly one policy can be specified, cannot specify "validValues" and "validRange" at'
-            " the same time"
-        )
-        return [forbidden(path, detail)]
+        return [forbidden(path, ONE_POLICY_RULE)]
     if not values and value_range is None:
         return []
     kind = "validValues" if values else "validRange"
@@ -520,8 +493,7 @@ def _validate_values(
         if earlier > later
     ]
     has_many = len(values) > MOST_VALUES
-    if has_many:
-        # Nothing more is looked at, not even for the default.
+    if has_many:  # Nothing more is looked at, not even for the default.
         errors.append(too_many(path, len(values), MOST_VALUES))
     else:
         detail = f"option is larger than capacity value: {whole}"
@@ -562,7 +534,7 @@ def _validate_range(
             detail = f"one step {least + step} is larger than capacity value: {whole}"
             rules.append(("step", step, least + step > whole, detail))
             detail = f"value is not a multiple of a given step ({step}) from ({least})"
-            for value in (default, *([] if most is None else [most])):
+            for value in [default] if most is None else [default, most]:
                 rest = (integer(value) - integer(least)) % integer(step)
                 rules.append(("step", value, rest != 0, detail))
     return [
@@ -579,16 +551,19 @@ def integer(quantity: Quantity) -> int:
 
 
 RESOURCE_SLICE = Kind(
-    GROUP,
+    "resource.k8s.io",
     "ResourceSlice",
     versions=(
-        Version("v1", _struct("v1", V1)),
+        Version("v1", V1_SLICE),
         Version(
             "v1beta1",
-            _struct("v1beta1", V1BETA1),
+            V1BETA1_SLICE,
             to_storage=_to_v1,
             from_storage=_from_v1,
-            deprecation=BETA_DEPRECATION,
+            deprecation=(
+                "resource.k8s.io/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in"
+                " v1.38+"
+            ),
         ),
     ),
     rules=Rules(
