@@ -502,7 +502,7 @@ def _validate_values(
             for index, value in enumerate(values)
             if value > whole
         ]
-        errors += repeated([str(integer(value)) for value in values], path)
+        errors += repeated([str(_integer(value)) for value in values], path)
     if has_many or default not in values:
         detail = "default value is not valid according to the requestPolicy"
         errors.append(invalid(path, default.text, detail))
@@ -535,7 +535,7 @@ def _validate_range(
             rules.append(("step", step, least + step > whole, detail))
             detail = f"value is not a multiple of a given step ({step}) from ({least})"
             for value in [default] if most is None else [default, most]:
-                rest = (integer(value) - integer(least)) % integer(step)
+                rest = (_integer(value) - _integer(least)) % _integer(step)
                 rules.append(("step", value, rest != 0, detail))
     return [
         invalid(f"{path}.{name}", value.text, detail)
@@ -544,7 +544,7 @@ def _validate_range(
     ]
 
 
-def integer(quantity: Quantity) -> int:
+def _integer(quantity: Quantity) -> int:
     """Round the value away from zero, as Kubernetes does to compare amounts and steps."""
     whole = -(-abs(quantity.nano) // NANO)
     return whole if quantity.nano >= 0 else -whole
@@ -561,8 +561,8 @@ RESOURCE_SLICE = Kind(
             to_storage=_to_v1,
             from_storage=_from_v1,
             deprecation=(
-                "resource.k8s.io/v1beta1 ResourceSlice is deprecated in v1.35+, unavailable in"
-                " v1.38+"
+                "resource.k8s.io/v1beta1 ResourceSlice is deprecated in v1.35+,"
+                " unavailable in v1.38+"
             ),
         ),
     ),

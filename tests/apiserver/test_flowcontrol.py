@@ -38,7 +38,6 @@ SPECS: dict[str, Any] = {
 
 
 def sample(kind: Kind, version: str = "v1", spec: object = None, **metadata: object) -> Any:  # noqa: ANN401  JSON
-    """An object of a kind with its defaults, valid unless said otherwise."""
     served = kind.version(version)
     assert served is not None
     raw = {"metadata": {"name": "a", **metadata}, "spec": spec or SPECS[kind.name]}
@@ -49,7 +48,6 @@ def sample(kind: Kind, version: str = "v1", spec: object = None, **metadata: obj
 
 @pytest.mark.parametrize("obj", bootstrap_objects(), ids=lambda obj: obj.metadata.name)
 def test_built_in_objects(obj: Any) -> None:  # noqa: ANN401  one of two kinds
-    """The objects that a server has from the start are read as they are, and valid."""
     kind, wire = KINDS[type(obj).__name__], as_written(obj)
 
     found = read(kind.storage.schema, wire)
@@ -83,7 +81,6 @@ def test_status(kind: Kind) -> None:
 
 
 def test_bad_specifications() -> None:
-    """Specifications are judged by their own rules, and by those of fixed objects."""
     annotations = {PRESERVE_ZERO: ""}
     level = sample(PRIORITY_LEVEL_CONFIGURATION, spec={"type": "x"}, annotations=annotations)
 
@@ -98,7 +95,6 @@ def test_bad_specifications() -> None:
     [([], "?"), ([{"type": "x"}], "?"), ([{"type": "Dangling", "status": "True"}], "True")],
 )
 def test_missing_levels(conditions: list[object], cell: str) -> None:
-    """A row shows whether the priority level does not exist, if that is known."""
     obj = {**sample(FLOW_SCHEMA), "status": {"conditions": conditions}}
 
     assert cell == FLOW_SCHEMA.cells(obj, 10)[-1]
@@ -124,7 +120,6 @@ def test_missing_levels(conditions: list[object], cell: str) -> None:
 def test_annotations_without_effect(
     kind: Kind, annotations: dict[str, str], expected: list[str]
 ) -> None:
-    """Who writes an annotation of the proxy's that will not count is told so."""
     found = kind.rules.warnings(sample(kind, annotations=annotations), None)
 
     starts = [f"metadata.annotations[apfproxy.io/{each}" for each in expected]
@@ -165,7 +160,6 @@ METADATA = {
 
 
 def places(content: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401  any JSON value
-    """All dictionaries and lists with each key and index that they have."""
     if isinstance(content, dict | list):
         for key in content if isinstance(content, dict) else range(len(content)):
             yield content, key

@@ -79,7 +79,6 @@ DELETED: dict[str, Any] = {
     ],
 )
 def test_new_objects(field: str, value: object, expected: str) -> None:
-    """Each broken rule is told with its field, of a kind without namespaces."""
     found = validate_stored({"name": "a", field: value}, is_namespaced=False)
 
     assert expected == causes(found, f"metadata.{field}")
@@ -90,7 +89,6 @@ def test_new_objects(field: str, value: object, expected: str) -> None:
     ("namespace", "expected"), [("b", ""), ("", "Required"), ("b.c", "Invalid")]
 )
 def test_namespaces(namespace: str, expected: str) -> None:
-    """A namespace is required where the kind has them; names follow the rule that is given."""
     metadata = {"name": "A b", "namespace": namespace}
     found = validate_stored(metadata, is_namespaced=True, check_name=check_path_segment)
 
@@ -114,12 +112,10 @@ def test_namespaces(namespace: str, expected: str) -> None:
     ],
 )
 def test_updates(old: dict[str, Any], changes: dict[str, Any], expected: str) -> None:
-    """What identifies an object cannot change; the rest follows its rules."""
     assert expected == causes(validate_core_update({**old, **changes}, old), "metadata")
 
 
 def test_updates_of_any_kind() -> None:
-    """Names may be what a path can hold; what changes is judged as often as found."""
     new = {**STORED, "generateName": "A", "uid": "2", "labels": {"-": ""}}
 
     found = causes(validate_any_update(new, STORED, is_namespaced=False), "metadata")
@@ -142,7 +138,6 @@ def test_what_an_update_may_leave_out(version: str | None) -> None:
 
 @pytest.mark.parametrize("managed", [{"managedFields": [{"manager": "new"}]}, {}])
 def test_kept_metadata(managed: dict[str, Any]) -> None:
-    """Writes to a subresource change no metadata, but who wrote."""
     old = {"metadata": {**STORED, "managedFields": [{"manager": "old"}]}}
     before = copy.deepcopy(old)
     new: dict[str, Any] = {"metadata": {"name": "b", "labels": {"a": "b"}, **managed}}
@@ -161,7 +156,6 @@ def test_kept_metadata(managed: dict[str, Any]) -> None:
     ],
 )
 def test_generation(old: dict[str, int], spec: int, expected: dict[str, int]) -> None:
-    """The generation counts changes of the specification."""
     new = {"metadata": {"generation": 7}, "spec": spec}
 
     count_generation(new, {"metadata": old, "spec": 1})
@@ -169,8 +163,7 @@ def test_generation(old: dict[str, int], spec: int, expected: dict[str, int]) ->
     assert expected == new["metadata"]
 
 
-def test_every_character_that_cannot_be_printed_is_told() -> None:
-    """Positions count bytes."""
+def test_every_character_that_cannot_be_printed_is_told_with_its_byte() -> None:
     assert ["U+0007 (at position 2)", "U+000A (at position 5)"] == [
         error.detail.removeprefix("invalid character ") for error in validate_manager("é\a b\n")
     ]
@@ -202,7 +195,6 @@ READY = {
     ],
 )
 def test_conditions_are_set(type_: str, value: str, time: str, place: int) -> None:
-    """The time says when the status changed, not the message; the place stays."""
     before = [READY, {**READY, "type": "Last"}]
     status: dict[str, Any] = {"conditions": [*before]}
     kept = status["conditions"]
@@ -234,9 +226,3 @@ def test_conditions_are_judged(change: dict[str, object], expected: str) -> None
     wrong = validate_conditions({"conditions": [{**READY, **change}]})
 
     assert (path + expected.format(path) if expected else "") == causes(wrong)
-
-
-def test_types_of_conditions_are_unique() -> None:
-    assert "status.conditions[1].type Duplicate" == causes(
-        validate_conditions({"conditions": [READY, READY]})
-    )
