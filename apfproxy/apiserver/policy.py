@@ -22,8 +22,8 @@ Sources: Kubernetes API reference, `policy/v1` and `policy/v1beta1`; of Kubernet
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from apfproxy.apiserver.kind import Kind, Rules, Version, starts
@@ -46,8 +46,6 @@ from apfproxy.objects.field_errors import NOT_NEGATIVE, FieldError, invalid, not
 from apfproxy.objects.go_text import parse_time, rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from apfproxy.apiserver.tables import Cell
     from apfproxy.objects.types import Object
 
@@ -193,10 +191,42 @@ None for a controller of a kind that is not served; NoControllerError for one th
 class PodState(NamedTuple):
     """A pod as budgets see it: `is_ready` is its condition, `is_ending` that it is deleted."""
 
-    name: str
     is_ready: bool
     is_ending: bool
     controller: Controller | None
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.is_ready and not self.is_ending
+
+
+class SelectedPods:
+    """The pods that a budget selects, counted as they come and go.
+
+    Attributes:
+        states: By name.
+        healthy: How many are.
+        controllers: How many name each controller, or None.
+    """
+
+    def __init__(self) -> None:
+        self.states: dict[str, PodState] = {}
+        self.healthy = 0
+        self.controllers: Counter[Controller | None] = Counter()
+
+    def note(self, name: str, state: PodState | None) -> bool:
+        """Note the state of a pod, None if it is gone; returns whether it is another one."""
+        former = self.states.pop(name, None)
+        if former is not None:
+            self.healthy -= former.is_healthy
+            self.controllers[former.controller] -= 1
+            if not self.controllers[former.controller]:
+                del self.controllers[former.controller]
+        if state is not None:
+            self.states[name] = state
+            self.healthy += state.is_healthy
+            self.controllers[state.controller] += 1
+        return state != former
 
 
 def controller_of(metadata: Object) -> Controller | None:
@@ -210,7 +240,6 @@ def controller_of(metadata: Object) -> Controller | None:
 def pod_state(pod: Object) -> PodState:
     metadata = pod["metadata"]
     return PodState(
-        name=metadata["name"],
         is_ready=is_true(pod.get("status", {}), "Ready"),
         is_ending="deletionTimestamp" in metadata,
         controller=controller_of(metadata),
@@ -218,7 +247,7 @@ def pod_state(pod: Object) -> PodState:
 
 
 def assess(
-    budget: Object, pods: Collection[PodState], now_s: float, scale_of: ScaleOf
+    budget: Object, pods: SelectedPods, now_s: float, scale_of: ScaleOf
 ) -> tuple[Object, float | None]:
     """Work out the status of a budget from all pods that its selector matches.
 
@@ -232,7 +261,7 @@ def assess(
     old = budget["status"]
     expected, desired = _expected_pods(budget["spec"], pods, scale_of)
     disrupted, recheck_s = _still_disrupted(old.get("disruptedPods", {}), pods, now_s)
-    healthy = sum(pod.is_ready and not pod.is_ending and pod.name not in disrupted for pod in pods)
+    healthy = pods.healthy - sum(pods.states[name].is_ready for name in disrupted)
     status: Object = {
         "observedGeneration": budget["metadata"].get("generation", 0),
         "disruptedPods": disrupted,
@@ -247,45 +276,44 @@ def assess(
     return {name: each for name, each in status.items() if each or name not in optional}, recheck_s
 
 
-def _expected_pods(spec: Object, pods: Collection[PodState], scale_of: ScaleOf) -> tuple[int, int]:
+def _expected_pods(spec: Object, pods: SelectedPods, scale_of: ScaleOf) -> tuple[int, int]:
     """Count the pods that there should be, and those of them that have to be healthy."""
     maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable", 0)
     if maximum is None and isinstance(minimum, int):
-        return len(pods) if "minAvailable" in spec else 0, minimum
+        return len(pods.states) if "minAvailable" in spec else 0, minimum
     wanted = _wanted_pods(pods, scale_of)
     if maximum is None:
         return wanted, scaled(minimum, wanted)
     return wanted, max(wanted - scaled(maximum, wanted), 0)
 
 
-def _wanted_pods(pods: Iterable[PodState], scale_of: ScaleOf) -> int:
+def _wanted_pods(pods: SelectedPods, scale_of: ScaleOf) -> int:
     wanted: dict[str, int] = {}
-    cached_scale_of = cache(scale_of)
-    for pod in pods:
-        if (controller := pod.controller) is None:
+    for controller, number in pods.controllers.items():
+        if controller is None:
             continue
         try:
-            scale = cached_scale_of(controller)
+            scale = scale_of(controller)
         except NoControllerError:
-            raise ValueError(f'found no controllers for pod "{pod.name}"') from None
-        uid, number = scale or (controller.uid, wanted.get(controller.uid, 0) + 1)
-        wanted[uid] = number
+            states = pods.states.items()
+            name = next(name for name, state in states if state.controller == controller)
+            raise ValueError(f'found no controllers for pod "{name}"') from None
+        uid, wanted_here = scale or (controller.uid, wanted.get(controller.uid, 0) + number)
+        wanted[uid] = wanted_here
     return sum(wanted.values())
 
 
 def _still_disrupted(
-    disrupted: Object, pods: Iterable[PodState], now_s: float
+    disrupted: Object, pods: SelectedPods, now_s: float
 ) -> tuple[Object, float | None]:
     """The evicted pods that still count as disrupted, and when the first of them no longer does."""
-    still: Object = {}
-    deadlines = []
-    for pod in pods if disrupted else ():
-        if pod.name in disrupted and not pod.is_ending:
-            deadline_s = parse_time(disrupted[pod.name]) + DELETION_TIMEOUT_S
-            if deadline_s > now_s:
-                still[pod.name] = disrupted[pod.name]
-                deadlines.append(deadline_s)
-    return still, min(deadlines, default=None)
+    deadlines = {
+        name: parse_time(disrupted[name]) + DELETION_TIMEOUT_S
+        for name in sorted(disrupted)
+        if name in pods.states and not pods.states[name].is_ending
+    }
+    still = {name: until_s for name, until_s in deadlines.items() if until_s > now_s}
+    return {name: disrupted[name] for name in still}, min(still.values(), default=None)
 
 
 def set_disruption_allowed(status: Object, now: str, failure: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from apfproxy.apiserver.policy import (
     Controller,
     NoControllerError,
     PodState,
+    SelectedPods,
     assess,
     failed_status,
     is_up_to_date,
@@ -36,9 +38,7 @@ OWNERS = [
 
 def pods(number: int, ready: int | None = None, owner: Controller | None = OWNER) -> list[PodState]:
     healthy = number if ready is None else ready
-    return [
-        PodState(f"p{i}", i < healthy, is_ending=False, controller=owner) for i in range(number)
-    ]
+    return [PodState(i < healthy, is_ending=False, controller=owner) for i in range(number)]
 
 
 def assessed(
@@ -46,7 +46,14 @@ def assessed(
     pods: list[PodState],
     scales: dict[Controller, tuple[str, int]] | None = None,
 ) -> tuple[dict[str, Any], float | None]:
-    return assess(budget, pods, NOW_S, (scales or {}).get)
+    return assess(budget, selected(pods), NOW_S, (scales or {}).get)
+
+
+def selected(pods: list[PodState]) -> SelectedPods:
+    found = SelectedPods()
+    for number, state in enumerate(pods):
+        found.note(f"p{number}", state)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -62,7 +69,7 @@ def assessed(
 def test_pod_states(
     made: dict[str, Any], ready: bool, ending: bool, controller: Controller | None
 ) -> None:
-    assert PodState("p", ready, ending, controller) == pod_state(made)
+    assert PodState(ready, ending, controller) == pod_state(made)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +107,25 @@ def test_numbers(
     assert recheck_s is None
 
 
+STATES = st.none() | st.builds(
+    PodState, st.booleans(), st.booleans(), st.sampled_from([None, OWNER, OTHER])
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("pqr"), STATES)))
+def test_pods_are_counted_as_they_come_and_go(notes: list[tuple[str, PodState | None]]) -> None:
+    found = SelectedPods()
+    states: dict[str, PodState | None] = {}
+    for name, state in notes:
+        assert found.note(name, state) is (states.get(name) != state)
+        states[name] = state
+    left = {name: state for name, state in states.items() if state is not None}
+
+    assert left == found.states
+    assert found.healthy == sum(each.is_ready and not each.is_ending for each in left.values())
+    assert dict(Counter(each.controller for each in left.values())) == dict(found.controllers)
+
+
 def test_each_scale_counts_once() -> None:
     states = [*pods(2), *pods(1, owner=OTHER)]
     scales = {OWNER: ("deployment", 4), OTHER: ("deployment", 4)}
@@ -126,7 +152,7 @@ def test_evicted_pods_count_as_gone() -> None:
     """For two minutes at most, and no longer than they are there."""
     seconds = {"p0": "16:00", "p1": "10:00", "p3": "16:30", "p4": "16:10", "gone": "16:00"}
     disrupted = {name: f"1970-01-01T00:{time}Z" for name, time in seconds.items()}
-    ending = PodState("p4", is_ready=True, is_ending=True, controller=None)
+    ending = PodState(is_ready=True, is_ending=True, controller=None)
     made = budget(minAvailable=1, status={"disruptedPods": disrupted})
 
     status, recheck_s = assessed(made, [*pods(4), ending])
@@ -152,7 +178,7 @@ def test_missing_controllers() -> None:
         raise NoControllerError(controller.name)
 
     with pytest.raises(ValueError, match='found no controllers for pod "p0"'):
-        assess(budget(maxUnavailable=1), pods(1), NOW_S, missing)
+        assess(budget(maxUnavailable=1), selected(pods(1)), NOW_S, missing)
 
 
 @pytest.mark.parametrize(

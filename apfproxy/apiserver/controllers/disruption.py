@@ -22,7 +22,7 @@ from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition
 from apfproxy.apiserver.policy import (
     POD_DISRUPTION_BUDGET,
     NoControllerError,
-    PodState,
+    SelectedPods,
     assess,
     controller_of,
     failed_status,
@@ -57,7 +57,7 @@ STALE = "stale"
 
 
 class Budget:
-    """A budget's selector, and the pods that it selects, by name; `error` if it means nothing."""
+    """A budget's selector, and the pods that it selects; `error` if it means nothing."""
 
     def __init__(self, described: Object | None, pods: Iterable[Entry]) -> None:
         self.described = described
@@ -66,17 +66,15 @@ class Budget:
             self._selector = selector_of(described)
         except SelectorError as error:
             self.error = str(error)
-        self.pods: dict[str, PodState] = {}
+        self.pods = SelectedPods()
         for pod in pods:
             self.note(pod.name, pod)
 
     def note(self, name: str, pod: Entry | None) -> bool:
         """Note the state of a pod, None if it is gone; returns whether the counts may change."""
         if pod is None or not self._selector.matches(pod.labels):
-            return self.pods.pop(name, None) is not None
-        former = self.pods.get(name)
-        self.pods[name] = pod_state(msgspec.json.decode(pod.data))
-        return self.pods[name] != former
+            return self.pods.note(name, None)
+        return self.pods.note(name, pod_state(msgspec.json.decode(pod.data)))
 
 
 class Disruption(Controller):
@@ -146,7 +144,7 @@ class Disruption(Controller):
             return failed_status(budget, known.error, now_s), None
         scale_of = partial(self._scale_of, budget["metadata"]["namespace"])
         try:
-            return assess(budget, known.pods.values(), now_s, scale_of)
+            return assess(budget, known.pods, now_s, scale_of)
         except ValueError as error:
             return failed_status(budget, str(error), now_s), None
 
