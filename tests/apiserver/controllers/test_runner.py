@@ -4,58 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apfproxy.apiserver.controllers import runner as runner_module
-from apfproxy.apiserver.controllers.control import (
-    CONTROLLERS,
-    OWN,
-    Controllers,
-    parse_controllers,
-)
-from apfproxy.apiserver.controllers.runner import (
-    FIRST_PAUSE_S,
-    LONGEST_PAUSE_S,
-    Controller,
-    Queue,
-    Runner,
-)
+from apfproxy.apiserver.controllers.control import CONTROLLERS, OWN, Controllers, parse_controllers
+from apfproxy.apiserver.controllers.runner import LONGEST_PAUSE_S, Controller, Queue, Runner
 from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.errors import bad_request
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.store.entries import StoreError, TooOldError
-from tests.apiserver.controllers.scene import Scene
+from tests.apiserver.controllers.scene import NOW_S, Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from apfproxy.apiserver.controllers.runner import Key
     from apfproxy.apiserver.kind import Kind
-    from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change
 
-
-LIMIT_S = 60
+    Result = float | None | Exception
 
 
 class Recorder(Controller):
-    """A controller that notes what happens to it."""
+    """A controller that notes what happens to it; looks have the given results, then None."""
 
-    name = "recorder"
     kinds = (NAMESPACE,)
 
-    def __init__(self, registry: Registry) -> None:
-        super().__init__(registry)
+    def __init__(self, scene: Scene, results: Iterable[Result]) -> None:
+        super().__init__(scene.registry)
+        self.scene = scene
         self.starts = 0
         self.noticed: list[tuple[str, str]] = []
-        self.looked: asyncio.Queue[Key] = asyncio.Queue()
-        self.again_s: list[float | None] = []
-        self.errors: list[Exception] = []
+        self.looked: asyncio.Queue[str] = asyncio.Queue()
+        self.results = list(results)
         self.notice_errors: list[Exception] = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.runner = Runner("recorder", self.start, scene.registry)
+
+    def start(self) -> Controller:
+        self.starts += 1
+        return self
 
     def notice(self, _kind: Kind, change: Change) -> Iterable[Key]:
         if self.notice_errors:
@@ -64,49 +58,46 @@ class Recorder(Controller):
         return [(change.entry.name,)]
 
     async def look(self, key: Key) -> float | None:
-        self.looked.put_nowait(key)
+        self.looked.put_nowait(key[0])
         await self.gate.wait()
-        if self.errors:
-            raise self.errors.pop(0)
-        return self.again_s.pop(0) if self.again_s else None
+        result = self.results.pop(0) if self.results else None
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def looks(self, names: str) -> None:
+        """Wait for these looks, one a letter; there are no others."""
+        async with asyncio.timeout(60):
+            assert names == "".join([await self.looked.get() for _ in names])
+        assert self.looked.empty()
 
 
-class Run:
-    """A controller at work."""
-
-    def __init__(self, recorder: Recorder, scene: Scene) -> None:
-        self.recorder = recorder
-        self.runner = Runner("recorder", self.make, scene.registry)
-        self.task = self.runner.start()
-
-    def make(self) -> Recorder:
-        self.recorder.starts += 1
-        return self.recorder
-
-    async def looks(self, number: int) -> list[str]:
-        async with asyncio.timeout(LIMIT_S):
-            return [(await self.recorder.looked.get())[0] for _ in range(number)]
-
-    async def end(self) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
+@asynccontextmanager
+async def running(names: str, *results: Result) -> AsyncIterator[Recorder]:
+    """A controller at work, where there are namespaces of these names, one a letter."""
+    scene = Scene()
+    for name in names:
+        await scene.namespace(name)
+    recorder = Recorder(scene, results)
+    task = recorder.runner.start()
+    await asyncio.sleep(0)
+    yield recorder
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture(autouse=True)
-def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pause(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     monkeypatch.setattr(runner_module, "RESTART_PAUSE_S", 0)
     monkeypatch.setattr("apfproxy.base.tasks.FIRST_PAUSE_S", 0)
 
 
-async def test_objects_and_changes_come_in_order() -> None:
-    scene = Scene()
-    await scene.namespace("a")
-    recorder = Recorder(scene.registry)
-    run = Run(recorder, scene)
-    assert ["a"] == await run.looks(1)
-    await scene.namespace("b")
-    assert ["b"] == await run.looks(1)
-    await run.end()
+async def test_objects_then_changes_come_in_order() -> None:
+    async with running("a") as recorder:
+        await recorder.looks("a")
+        await recorder.scene.namespace("b")
+        await recorder.looks("b")
 
     assert [("ADDED", "a"), ("ADDED", "b")] == recorder.noticed
 
@@ -114,40 +105,19 @@ async def test_objects_and_changes_come_in_order() -> None:
 async def test_many_changes_cause_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where others need turns in between."""
     monkeypatch.setattr(runner_module, "IN_A_ROW", 1)
-    scene = Scene()
-    run = Run(Recorder(scene.registry), scene)
-    await asyncio.sleep(0)
-    await scene.namespace("a")
-    await scene.change(NAMESPACE, "a", {"status": {"phase": "Active"}}, subresource="status")
-    await scene.namespace("b")
-
-    assert ["a", "b"] == await run.looks(2)
-    assert run.recorder.looked.empty()
-    await run.end()
+    async with running("") as recorder:
+        scene = recorder.scene
+        await scene.namespace("a")
+        await scene.change(NAMESPACE, "a", {"status": {"phase": "Active"}}, subresource="status")
+        await scene.namespace("b")
+        await recorder.looks("ab")
 
 
 async def test_keys_come_again_at_their_time() -> None:
-    scene = Scene()
-    await scene.namespace("a")
-    recorder = Recorder(scene.registry)
-    recorder.again_s = [scene.now_s]
-    run = Run(recorder, scene)
-
-    assert ["a", "a"] == await run.looks(2)
-    await run.end()
-
-
-async def test_a_time_to_come_is_waited_for() -> None:
-    scene = Scene()
-    await scene.namespace("a")
-    recorder = Recorder(scene.registry)
-    recorder.again_s = [scene.now_s + 0.001, None]
-    run = Run(recorder, scene)
-    assert ["a"] == await run.looks(1)
-    scene.now_s += 1
-
-    assert ["a"] == await run.looks(1)
-    await run.end()
+    async with running("a", NOW_S, NOW_S + 0.001) as recorder:
+        await recorder.looks("aa")
+        recorder.scene.now_s += 1
+        await recorder.looks("a")
 
 
 @pytest.mark.parametrize(
@@ -161,18 +131,11 @@ async def test_a_time_to_come_is_waited_for() -> None:
 async def test_failures_are_logged_and_repeated(
     error: Exception, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
-    scene = Scene()
-    await scene.namespace("a")
-    await scene.namespace("b")
-    recorder = Recorder(scene.registry)
-    recorder.errors = [error]
-    run = Run(recorder, scene)
-    assert ["a", "b"] == await run.looks(2)
-    scene.now_s += 1
+    async with running("ab", error) as recorder:
+        await recorder.looks("ab")
+        recorder.scene.now_s += 1
+        await recorder.looks("a")
 
-    assert ["a"] == await run.looks(1)
-    await run.end()
     assert "controller recorder failed at a, tries again in 0.005 s" in caplog.text
     assert told in caplog.text
 
@@ -187,77 +150,60 @@ async def test_failures_are_logged_and_repeated(
 async def test_lost_changes_cause_a_new_start(
     error: Exception, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
-    scene = Scene()
-    await scene.namespace("a")
-    recorder = Recorder(scene.registry)
-    run = Run(recorder, scene)
-    assert ["a"] == await run.looks(1)
-    recorder.notice_errors = [error]
-    await scene.namespace("b")
+    async with running("a") as recorder:
+        await recorder.looks("a")
+        recorder.notice_errors = [error]
+        await recorder.scene.namespace("b")
+        await recorder.looks("ab")
 
-    assert ["a", "b"] == await run.looks(2)
-    await run.end()
     assert told in caplog.text
     assert recorder.starts == 2
 
 
 async def test_a_controller_that_stands_still_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner_module, "STALE_S", 0)
-    scene = Scene()
-    await scene.namespace("a")
-    recorder = Recorder(scene.registry)
-    recorder.gate.clear()
-    run = Run(recorder, scene)
-    await run.looks(1)
-    problem = run.runner.problem()
-    await run.end()
-
-    assert "has done nothing for 0 s" == problem
+    async with running("a") as recorder:
+        recorder.gate.clear()
+        await recorder.looks("a")
+        assert "has done nothing for 0 s" == recorder.runner.problem()
 
 
 async def test_it_ends_with_the_store() -> None:
     scene = Scene()
-    run = Run(Recorder(scene.registry), scene)
+    task = Recorder(scene, []).runner.start()
     await asyncio.sleep(0)
     await scene.store.close()
 
-    async with asyncio.timeout(LIMIT_S):
-        await run.task
+    async with asyncio.timeout(60):
+        await task
 
 
-def test_keys_come_by_time() -> None:
+TIMES = st.integers(0, 5)
+
+
+@given(st.lists(st.tuples(st.sampled_from([("a",), ("b",), ("c",), None]), TIMES)))
+def test_keys_come_once_by_time(steps: list[tuple[Key | None, int]]) -> None:
+    """Steps add a key for a time, or, without one, take a key that is due then."""
     queue = Queue()
-    queue.add(("late",), 3)
-    queue.add(("early",), 1)
-
-    assert ("early",) == queue.take(2)
-    assert queue.take(2) is None
-    assert queue.next_s == 3
-    assert ("late",) == queue.take(3)
-    assert queue.next_s is None
-
-
-@pytest.mark.parametrize("times", [(1, 5), (5, 1)])
-def test_keys_are_there_once(times: tuple[float, float]) -> None:
-    queue = Queue()
-    for time in times:
-        queue.add(("key",), time)
-
-    assert len(queue) == 1
-    assert ("key",) == queue.take(2)
-    assert queue.take(9) is None
+    times: dict[Key, int] = {}
+    for key, at_s in steps:
+        if key is not None:
+            queue.add(key, at_s)
+            times[key] = min(at_s, times.get(key, at_s))
+        elif (taken := queue.take(at_s)) is None:
+            assert all(each > at_s for each in times.values())
+        else:
+            assert min(times.values()) == times.pop(taken) <= at_s
+        assert (len(times), min(times.values(), default=None)) == (len(queue), queue.next_s)
 
 
 def test_failures_come_again_later_and_later() -> None:
     queue = Queue()
-
     pauses = [queue.retry(("key",), 0) for _ in range(40)]
-
-    assert [FIRST_PAUSE_S, FIRST_PAUSE_S * 2, FIRST_PAUSE_S * 4] == pauses[:3]
-    assert pauses[-1] == LONGEST_PAUSE_S
     queue.forget_failures(("key",))
-    assert queue.retry(("key",), 0) == FIRST_PAUSE_S
+
+    assert [0.005, 0.01, 0.02] == pauses[:3]
+    assert [LONGEST_PAUSE_S, 0.005] == [pauses[-1], queue.retry(("key",), 0)]
 
 
 ALL = frozenset(CONTROLLERS)
@@ -270,40 +216,29 @@ ALL = frozenset(CONTROLLERS)
         (["*"], ALL),
         (["-disruption"], OWN),
         (["-disruption", "-bootstrap"], OWN - {"bootstrap"}),
-        (["*", "-disruption", "-namespace"], ALL - {"disruption", "namespace"}),
-        (["*,-disruption"], ALL - {"disruption"}),
-        (["disruption"], {*OWN, "disruption"}),
+        (["*,-disruption", "-namespace"], ALL - {"disruption", "namespace"}),
         (["disruption", "-namespace"], {*OWN, "disruption"}),
         (["*", "disruption"], ALL),
         (["-*"], set()),
         (["-*", "namespace"], {"namespace"}),
         ([" ", ""], ALL),
+        (["-y", "x"], "no controller 'x', 'y'.*out of bootstrap, disruption"),
+        (["disruption", "-disruption"], "'disruption' is turned on and off"),
     ],
 )
-def test_lists(texts: list[str], expected: set[str]) -> None:
+def test_lists(texts: list[str], expected: set[str] | str) -> None:
     """A list without a star turns on what it names, and what the server does itself."""
-    assert expected == parse_controllers(texts)
-
-
-def test_unknown_names() -> None:
-    with pytest.raises(ValueError, match=r"no controller 'x', 'y'.*out of bootstrap, disruption"):
-        parse_controllers(["-y", "x"])
-
-
-def test_contradictions() -> None:
-    with pytest.raises(ValueError, match="'disruption' is turned on and off"):
-        parse_controllers(["disruption", "-disruption"])
+    if isinstance(expected, set | frozenset):
+        assert expected == parse_controllers(texts)
+    else:
+        with pytest.raises(ValueError, match=expected):
+            parse_controllers(texts)
 
 
 async def test_only_what_is_served() -> None:
-    scene = Scene(FLOW_CONTROL_KINDS)
-    controllers = Controllers(scene.registry, ALL)
+    controllers = Controllers(Scene(FLOW_CONTROL_KINDS).registry, ALL)
     await controllers.start()
-    running = {task.get_name() for task in asyncio.all_tasks()}
+    running = {task.get_name().removeprefix("controller ") for task in asyncio.all_tasks()}
     await controllers.stop()
 
-    assert {
-        "controller bootstrap",
-        "controller flow-schema-status",
-        "controller garbage-collector",
-    } == {name for name in running if name.startswith("controller ")}
+    assert {"bootstrap", "flow-schema-status", "garbage-collector"} == running & ALL
