@@ -160,7 +160,7 @@ class Play:
                     return
                 raw = {"metadata": {"name": name, **metadata}, "spec": spec}
                 made = await scene.create(KINDS[kind], raw, "default")
-                reference = {"apiVersion": "apps/v1", "kind": KINDS[kind].name, "name": name}
+                reference: Object = {"apiVersion": "apps/v1", "kind": KINDS[kind].name, "name": name}
                 reference |= {"uid": made["metadata"]["uid"], "controller": True}
                 self.owners.setdefault(name, reference)
 
@@ -181,7 +181,7 @@ async def test_budgets(steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def mark(scene: Scene, name: str, phase: str = "Running", **more: object) -> None:
     status = scene.registry.get(POD, "default", name)["status"]
-    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    condition: Object = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByAPI"}
     condition |= {"lastTransitionTime": NOW, **more}
     status = {**status, "phase": phase, "conditions": [*status["conditions"], condition]}
     await scene.change(POD, name, {"status": status}, "default", "status")
@@ -218,3 +218,5 @@ async def test_disruptions_that_do_not_come() -> None:
     scene.now_s += 1
     await driver.settle()
     assert {"p": ("False", "2001-09-09T01:48:40Z")} == changed()
+    managed = scene.registry.get(POD, "default", "p")["metadata"]["managedFields"]
+    assert "DisruptionController" in {each["manager"] for each in managed}

@@ -23,27 +23,19 @@ async def started() -> tuple[Scene, Driver]:
     return scene, Driver(bootstrap, scene)
 
 
-def metadata(scene: Scene, name: str, value: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = dict(scene.registry.get(LEVELS, "", name)["metadata"])
-    found["annotations"] = {AUTO_UPDATE: value} if value else {"a": "b"}
-    return found
+def level(scene: Scene, name: str) -> dict[str, Any]:
+    return scene.registry.get(LEVELS, "", name)
 
 
-def shares(scene: Scene, name: str) -> int:
-    found: int = scene.registry.get(LEVELS, "", name)["spec"]["limited"]["nominalConcurrencyShares"]
-    return found
-
-
-async def share(scene: Scene, name: str, number: int) -> None:
-    spec = scene.registry.get(LEVELS, "", name)["spec"]
-    limited = {**spec["limited"], "nominalConcurrencyShares": number}
-    await scene.change(LEVELS, name, {"spec": {**spec, "limited": limited}})
+async def annotate(scene: Scene, name: str, value: str | None) -> None:
+    annotations = {AUTO_UPDATE: value} if value else {"a": "b"}
+    metadata = {**level(scene, name)["metadata"], "annotations": annotations}
+    await scene.change(LEVELS, name, {"metadata": metadata})
 
 
 async def test_right_objects_are_left_alone() -> None:
     scene, driver = await started()
     version = scene.store.resource_version
-
     await Bootstrap(scene.registry).ensure_all()
     await driver.settle()
 
@@ -54,113 +46,89 @@ async def test_deleted_objects_come_back() -> None:
     scene, driver = await started()
     await scene.delete(LEVELS, "exempt")
     await scene.delete(FLOW_SCHEMA, "probes")
-
-    await driver.settle()
-
-    assert "exempt" in scene.names(LEVELS)
-    assert "probes" in scene.names(FLOW_SCHEMA)
-
-
-async def test_namespaces_come_back() -> None:
-    scene = Scene()
-    bootstrap = Bootstrap(scene.registry)
-    driver = Driver(bootstrap, scene)
-    await bootstrap.ensure_all()
-    obj = scene.registry.get(NAMESPACE, "", "kube-node-lease")
-    scene.store.delete(NAMESPACE.resource, obj, {})
+    node_lease = scene.registry.get(NAMESPACE, "", "kube-node-lease")
+    scene.store.delete(NAMESPACE.resource, node_lease, {})
     await driver.settle()
 
     assert ["default", "kube-node-lease", "kube-public", "kube-system"] == scene.names(NAMESPACE)
     for kind, name, manager in (
         (NAMESPACE, "kube-node-lease", "kube-apiserver"),
         (LEVELS, "exempt", "api-priority-and-fairness-config-producer-v1"),
+        (FLOW_SCHEMA, "probes", "api-priority-and-fairness-config-producer-v1"),
     ):
-        (managed,) = scene.registry.get(kind, "", name)["metadata"]["managedFields"]
+        managed, *_ = scene.registry.get(kind, "", name)["metadata"]["managedFields"]
         assert manager == managed["manager"]
 
 
 @pytest.mark.parametrize(
-    ("annotation", "kept", "text"),
+    ("annotation", "is_changed", "kept", "text"),
     [
-        ("true", 100, "true"),
-        ("T", 100, "T"),
-        ("false", 7, "false"),
-        (None, 7, "false"),
-        ("maybe", 7, "false"),
+        ("true", True, 100, "true"),
+        ("T", True, 100, "T"),
+        ("false", True, 7, "false"),
+        (None, True, 7, "false"),
+        ("maybe", True, 7, "false"),
+        (None, False, 100, "true"),
     ],
 )
 async def test_suggested_objects_may_be_taken_over(
-    annotation: str | None, kept: int, text: str
+    annotation: str | None, kept: int, text: str, *, is_changed: bool
 ) -> None:
     """The annotation decides; without one, an object that was changed belongs to its changer."""
     scene, driver = await started()
-    await scene.change(LEVELS, "workload-low", {"metadata": metadata(scene, "workload-low", "0")})
-    await share(scene, "workload-low", 7)
-    await scene.change(
-        LEVELS, "workload-low", {"metadata": metadata(scene, "workload-low", annotation)}
-    )
-
+    await annotate(scene, "workload-low", "0")
+    if is_changed:
+        spec = level(scene, "workload-low")["spec"]
+        spec["limited"]["nominalConcurrencyShares"] = 7
+        await scene.change(LEVELS, "workload-low", {"spec": spec})
+    await annotate(scene, "workload-low", annotation)
     await driver.settle()
 
-    annotations = scene.registry.get(LEVELS, "", "workload-low")["metadata"]["annotations"]
-    assert (kept, text) == (shares(scene, "workload-low"), annotations[AUTO_UPDATE])
-
-
-async def test_unchanged_objects_are_kept_equal() -> None:
-    scene, driver = await started()
-    await scene.change(LEVELS, "workload-low", {"metadata": metadata(scene, "workload-low", None)})
-
-    await driver.settle()
-
-    annotations = scene.registry.get(LEVELS, "", "workload-low")["metadata"]["annotations"]
-    assert {"a": "b", AUTO_UPDATE: "true"} == annotations
+    found = level(scene, "workload-low")
+    annotations = {AUTO_UPDATE: text} if annotation else {"a": "b", AUTO_UPDATE: text}
+    assert annotations == found["metadata"]["annotations"]
+    assert kept == found["spec"]["limited"]["nominalConcurrencyShares"]
 
 
 async def test_mandatory_objects_are_kept_equal() -> None:
     """Whatever their annotation says; but the seats of level `exempt` may be changed."""
     scene, driver = await started()
-    spec = {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 9, "lendablePercent": 5}}
-    changed = metadata(scene, "exempt", "false")
-    await scene.change(LEVELS, "exempt", {"metadata": changed, "spec": spec})
-
+    exempt = {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 9, "lendablePercent": 5}}
+    await annotate(scene, "exempt", "false")
+    await scene.change(LEVELS, "exempt", {"spec": exempt})
+    catch_all = level(scene, "catch-all")
+    catch_all["spec"]["limited"]["nominalConcurrencyShares"] = 7
+    scene.store.put(LEVELS.resource, catch_all, {})
     await driver.settle()
 
-    level = scene.registry.get(LEVELS, "", "exempt")
-    assert spec == level["spec"]
-    assert "true" == level["metadata"]["annotations"][AUTO_UPDATE]
+    assert 5 == level(scene, "catch-all")["spec"]["limited"]["nominalConcurrencyShares"]
+    assert exempt == level(scene, "exempt")["spec"]
+    assert "true" == level(scene, "exempt")["metadata"]["annotations"][AUTO_UPDATE]
 
 
-async def test_mandatory_objects_are_restored() -> None:
-    scene = Scene()
-    bootstrap = Bootstrap(scene.registry)
-    await bootstrap.ensure_all()
-    level = scene.registry.get(LEVELS, "", "catch-all")
-    level["spec"]["limited"]["nominalConcurrencyShares"] = 7
-    scene.store.put(LEVELS.resource, level, {})
-    await bootstrap.ensure_all()
-
-    assert shares(scene, "catch-all") == 5
-
-
-@pytest.mark.parametrize(("annotation", "is_there"), [("true", False), ("false", True)])
-async def test_former_objects_go(annotation: str, *, is_there: bool) -> None:
+@pytest.mark.parametrize("is_at_start", [True, False])
+async def test_former_objects_go(*, is_at_start: bool) -> None:
     """What the annotation calls built in, and is not, is removed; nothing else is."""
     scene, driver = await started()
     spec = {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}
-    for name, noted in (("former", {AUTO_UPDATE: annotation}), ("mine", {})):
-        made = {"name": name, "annotations": noted}
-        await scene.create(LEVELS, {"metadata": made, "spec": spec})
-    await driver.settle()
+    noted: dict[str, Any] = {
+        "former": {AUTO_UPDATE: "true"}, "left": {AUTO_UPDATE: "false"}, "mine": {},
+    }  # fmt: skip
+    for name, value in noted.items():
+        metadata = {"name": name, "annotations": value}
+        await scene.create(LEVELS, {"metadata": metadata, "spec": spec})
+    if is_at_start:
+        await Bootstrap(scene.registry).ensure_all()
+    else:
+        await driver.settle()
 
-    assert is_there is ("former" in scene.names(LEVELS))
-    assert "mine" in scene.names(LEVELS)
+    assert ["left", "mine"] == [name for name in scene.names(LEVELS) if name in noted]
     await driver.look(LEVELS.plural, "gone")
 
 
 async def test_only_what_is_served() -> None:
     scene = Scene(FLOW_CONTROL_KINDS)
-    bootstrap = Bootstrap(scene.registry)
-    await bootstrap.ensure_all()
+    await Bootstrap(scene.registry).ensure_all()
 
     assert 8 == len(scene.names(LEVELS))
 
@@ -189,7 +157,7 @@ the second since when they do; `looks` is how often one was looked at since the 
 async def test_levels_and_schemas_come_and_go() -> None:
     scene = Scene()
     driver = Driver(Dangling(scene.registry), scene)
-    level = {"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}
+    limited = {"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}
 
     def spec(name: str) -> dict[str, Any]:
         return {
@@ -208,10 +176,9 @@ async def test_levels_and_schemas_come_and_go() -> None:
             case ["-", name]:
                 await scene.delete(FLOW_SCHEMA, name)
             case ["level", name]:
-                await scene.create(LEVELS, {"metadata": {"name": name}, **level})
+                await scene.create(LEVELS, {"metadata": {"name": name}, **limited})
             case ["touch", name]:
-                found = scene.registry.get(LEVELS, "", name)["metadata"]
-                await scene.change(LEVELS, name, {"metadata": {**found, "labels": {"a": "b"}}})
+                await annotate(scene, name, None)
             case ["unlevel", name]:
                 await scene.delete(LEVELS, name)
             case ["restart"]:

@@ -2,8 +2,8 @@
 
 Steps of a case: `NAME [FINALIZER] [< OWNER...]` makes a budget, `!` after an owner blocks it;
 `- NAME POLICY` deletes one, `~ NAME < OWNER...` gives it other owners, `free NAME` takes the test's
-finalizer away, `settle` lets the collector work; `= NAME...` is what is there then, each with its
-finalizers and, after `<`, the owners that it names.
+finalizer away, `settle` lets the collector work, `restart` makes a new one; `= NAME...` is what is
+there then, each with its finalizers and, after `<`, the owners that it names.
 """
 
 from __future__ import annotations
@@ -79,6 +79,11 @@ CASES = {
         = a b
         0 dependents, 0 waiting
     """,
+    "objects-without-owners-are-not-looked-at": "a; - a Background; looks 0",
+    "dependents-that-are-there-at-the-start": """
+        top; low < top; - top Background; restart
+        =
+    """,
     "an-object-that-loses-its-owners": """
         top; low < top; settle; ~ low
         = low top
@@ -90,13 +95,13 @@ CASES = {
 class Play:
     """A namespace of budgets, and the collector."""
 
-    def __init__(self) -> None:
-        self.scene = Scene()
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
         self.owners: dict[str, Object] = {}
-        self.driver = Driver(GarbageCollector(self.scene.registry), self.scene)
+        self.restart()
 
-    async def start(self) -> None:
-        await self.scene.namespace("n")
+    def restart(self) -> None:
+        self.driver = Driver(GarbageCollector(self.scene.registry), self.scene)
 
     def reference(self, name: str) -> Object:
         reference = {**self.owners[name.rstrip("!")]}
@@ -125,6 +130,8 @@ class Play:
         match words.split():
             case ["settle"]:
                 await self.driver.settle()
+            case ["restart"]:
+                self.restart()
             case ["-", name, policy]:
                 await self.delete(name, policy)
             case ["~", name]:
@@ -147,47 +154,31 @@ class Play:
         return found
 
 
+@pytest.fixture
+async def play() -> Play:
+    scene = Scene()
+    await scene.namespace("n")
+    return Play(scene)
+
+
 @pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
-async def test_cases(steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cases(play: Play, steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "IN_A_ROW", 1)
-    play = Play()
-    await play.start()
-    for line in steps.replace("; ", "\n").split("\n"):
-        step = line.strip()
+    for step in map(str.strip, steps.strip().replace("\n", ";").split(";")):
         if step.startswith("="):
             await play.driver.settle()
             assert step[1:].split() == play.left(), step
         elif step.endswith("waiting"):
             assert f"<GarbageCollector, {step}>" == repr(play.driver.controller)
-        elif step:
+        elif step.startswith("looks"):
+            await play.driver.settle()
+            assert step == f"looks {play.driver.looks}"
+        else:
             await play.act(step)
 
 
-async def test_objects_without_owners_are_not_looked_at() -> None:
-    play = Play()
-    await play.start()
-    await play.make("a")
-    await play.delete("a", "")
-    await play.driver.settle()
-
-    assert 0 == play.driver.looks
-
-
-async def test_dependents_that_are_there_at_the_start() -> None:
-    play = Play()
-    await play.start()
-    await play.make("top")
-    await play.make("low", play.reference("top"))
-    await play.delete("top", "")
-    await Driver(GarbageCollector(play.scene.registry), play.scene).settle()
-
-    assert [] == play.left()
-
-
-async def test_owners_of_unknown_kinds() -> None:
+async def test_owners_of_unknown_kinds(play: Play) -> None:
     """They may be somewhere else: their dependents stay, as do objects that nothing can own."""
-    play = Play()
-    await play.start()
     await play.make("top")
     await play.make("low", {**play.reference("top"), "kind": "Job", "apiVersion": "batch/v1"})
     limited = {"nominalConcurrencyShares": 1, "limitResponse": {"type": "Reject"}}
@@ -203,9 +194,7 @@ async def test_owners_of_unknown_kinds() -> None:
     assert ["level"] == play.scene.names(PRIORITY_LEVEL_CONFIGURATION)
 
 
-async def test_owners_without_namespace() -> None:
-    play = Play()
-    await play.start()
+async def test_owners_without_namespace(play: Play) -> None:
     uid = play.scene.registry.get(NAMESPACE, "", "n")["metadata"]["uid"]
     reference = {"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": uid}
     await play.make("low", reference)
@@ -217,10 +206,8 @@ async def test_owners_without_namespace() -> None:
     assert [] == play.left()
 
 
-async def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refusals(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are reported, to be tried again; an object that is gone is no matter."""
-    play = Play()
-    await play.start()
     for name in ("top", "solid"):
         await play.make(name)
     await play.make("low", play.reference("top"))
