@@ -160,9 +160,9 @@ class Play:
                     return
                 raw = {"metadata": {"name": name, **metadata}, "spec": spec}
                 made = await scene.create(KINDS[kind], raw, "default")
-                reference: Object = {"apiVersion": "apps/v1", "kind": KINDS[kind].name, "name": name}
-                reference |= {"uid": made["metadata"]["uid"], "controller": True}
-                self.owners.setdefault(name, reference)
+                owner: Object = {"kind": KINDS[kind].name, "name": name, "apiVersion": "apps/v1"}
+                owner |= {"uid": made["metadata"]["uid"], "controller": True}
+                self.owners.setdefault(name, owner)
 
 
 def budget_spec(least: str, apps: list[str]) -> Object:
