@@ -126,7 +126,6 @@ StatefulSetCondition +open: One aspect of how a controller is doing.
   1 type    string +required  Which aspect.
   2 status  string +required  True, False or Unknown.
 """,
-    SHARED,
     CORE,
 )
 SCALE = structs(

@@ -35,7 +35,7 @@ Review = Callable[[Object, "User", str], Object]
 """Makes the response to a review that a user creates; the last argument is now, as text."""
 
 Path = tuple[str, ...]
-"""Of a field, from the object's root: `("spec",)`."""
+"""The names to a field from the object's root: `("spec",)`."""
 
 
 def nothing(*_: object) -> None:
@@ -131,13 +131,13 @@ class Rules(msgspec.Struct, frozen=True):
         stamp: Gives absent times the second argument, now in RFC 3339, before the next two.
         prepare_create: Resets what a creation may not set; sets `generation` where the kind has it.
         prepare_update: Resets what an update may not change; counts `generation` up if due.
-        validate: All errors of an object to be created, metadata included.
+        validate: Finds all errors of an object to be created, metadata included.
         prepare_finalize: As `prepare_update`, for the finalize subresource; None for no such one.
         grace_s: Seconds to end; the second argument is what the client asked for, if it did.
         is_held: Whether a deleted object has to stay for what finalizers stand for.
         mark_deleted: What else changes when a deletion begins that has to wait.
         objection: Why the object may not be deleted; "" if it may.
-        default_propagation: Of deletions that say none: `Orphan`; "" for the background.
+        default_propagation: Used if a deletion names none: `Orphan`; "" for the background.
         warnings: Given the new object and the old one, if any.
         allows_unconditional_update: Whether a replacement may leave out the resource version.
         is_created_by_update: Whether a replacement of what is not there creates it.
@@ -204,7 +204,7 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
         versions: The storage version first; it is also the preferred one.
         row: Gives all cells of an object's row, in place of the columns; the second argument is
             now, in seconds since 1970.
-        row_conditions: What is to be known of an object's row as a whole, as Tables have it.
+        row_conditions: Conditions of an object's row as a whole, as Tables have them.
         row_order: Sorts the rows of a list; None for the order of namespace and name.
         selectable_fields: The paths that field selectors may name, `metadata.name` and
             `metadata.namespace` apart.
@@ -253,7 +253,7 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def resource(self) -> str:
-        """Resource and group as errors and metrics name them: `flowschemas.flowcontrol...`."""
+        """Resource and group, as errors and metrics name them."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @cached_property

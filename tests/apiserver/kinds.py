@@ -5,64 +5,36 @@ from __future__ import annotations
 from apfproxy.apiserver.kind import Kind, Version
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import META, SHARED
-from apfproxy.apiserver.schema.types import (
-    Field,
-    List,
-    ListType,
-    Map,
-    Scalar,
-    Struct,
-    pointer,
-    required,
-)
 
-CONDITION = Struct(
-    "WidgetCondition",
-    (
-        required("type", Scalar.STRING, "What the condition is about."),
-        Field("lastTransitionTime", Scalar.TIME),
-        Field("raw", Scalar.ANY),
-    ),
+SELECTOR = structs(
+    META, "Selector +atomic: Chooses.\n  1 matchLabels map[string]string What labels have."
+)["Selector"]
+PARTS = structs(
     "io.k8s.api.widgets.v1",
-    "One condition.",
+    """
+WidgetSpec: What is wanted.
+  1 count     *int32                    How many.
+  2 total     int64                     How many there may be.
+  3 size      quantity                  How large.
+  4 sizes     map[string]quantity       How large, by part.
+  5 limit     intOrString               How much of it.
+  6 is        bool                      Whether it is.
+  7 at        time +omitempty           When it is.
+  8 mode      string +enum=Slow|Fast    How fast it is.
+  9 options   map[string]string +atomic  How else it is.
+ 10 names     []string                  How it is called.
+ 11 selector  *Selector                 What belongs to it.
+WidgetStatus: What there is.
+  1 conditions  []WidgetCondition +keys=type +retainkeys  What is the case.
+WidgetCondition: One condition.
+  1 type                string +required  What the condition is about.
+  2 lastTransitionTime  time +omitempty   When it changed.
+  3 raw                 any               What it comes from.
+""",
+    {"Selector": SELECTOR},
 )
-
-SELECTOR = Struct(
-    "Selector", (Field("matchLabels", Map(Scalar.STRING)),), META, "Chooses.", is_atomic=True
-)
-
-SPEC = Struct(
-    "WidgetSpec",
-    (
-        pointer("count", Scalar.INT32, "How many."),
-        Field("total", Scalar.INT64, default=7),
-        Field("size", Scalar.QUANTITY),
-        Field("sizes", Map(Scalar.QUANTITY)),
-        Field("limit", Scalar.INT_OR_STRING),
-        Field("is", Scalar.BOOLEAN),
-        Field("at", Scalar.TIME),
-        Field("mode", Scalar.STRING, enum=("Slow", "Fast")),
-        Field("options", Map(Scalar.STRING, is_atomic=True)),
-        Field("names", List(Scalar.STRING)),
-        pointer("selector", SELECTOR, "What belongs to it."),
-    ),
-    "io.k8s.api.widgets.v1",
-    "What is wanted.",
-)
-
-STATUS = Struct(
-    "WidgetStatus",
-    (
-        Field(
-            "conditions",
-            List(CONDITION, ListType.MAP, ("type",), "type", is_merged=True, retains_keys=True),
-            "What is the case.",
-        ),
-    ),
-    "io.k8s.api.widgets.v1",
-    "What there is.",
-)
-PARTS = {"WidgetSpec": SPEC, "WidgetStatus": STATUS, "PodSpec": SPEC, "PodStatus": STATUS}
+SPEC, STATUS = PARTS["WidgetSpec"], PARTS["WidgetStatus"]
+PARTS |= {"PodSpec": SPEC, "PodStatus": STATUS}
 
 WIDGET_V1 = structs(
     "io.k8s.api.widgets.v1",

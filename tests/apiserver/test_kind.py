@@ -9,19 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.apps import DEPLOYMENT, REPLICATION_CONTROLLER, STATEFUL_SET
-from apfproxy.apiserver.core.cluster import CONFIG_MAP, SECRET
 from apfproxy.apiserver.events import EVENT_OF_EVENTS
-from apfproxy.apiserver.kind import Kind, Rules, Version, with_checks
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.schema.reading import canonical
-from apfproxy.apiserver.schema.types import Struct
-from apfproxy.objects.field_errors import forbidden, required
 from tests.apiserver.schema.protobuf_writer import some_object
+from tests.apiserver.site import APPLY
 
 if TYPE_CHECKING:
     import random
 
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.objects.types import Object
+    from tests.apiserver.site import Site
+
+SPEC = {
+    "selector": {"matchLabels": {"a": "b"}},
+    "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}},
+}
 
 
 def made(kind: Kind, metadata: Object | None = None, **parts: object) -> Object:
@@ -30,39 +34,6 @@ def made(kind: Kind, metadata: Object | None = None, **parts: object) -> Object:
     obj = canonical(kind.storage.schema, {"metadata": names, **parts})
     kind.storage.set_defaults(obj)
     return canonical(kind.storage.schema, obj)
-
-
-def test_names() -> None:
-    """The core group has no name."""
-    for group, resource, api_version in (("", "things", "v1"), ("g.io", "things.g.io", "g.io/v1")):
-        kind = Kind(group, "Thing", (Version("v1", Struct("T", ())),))
-        assert (resource, api_version) == (kind.resource, kind.api_version("v1"))
-        assert f"<Kind Thing.{group}>" == repr(kind)
-
-
-def test_rules_without_anything() -> None:
-    """Without rules nothing is changed, refused, warned of or waited for."""
-    rules, obj = Rules(), {"metadata": {"name": "a"}}
-    rules.stamp(obj, "2026-01-01T00:00:00Z")
-    rules.prepare_update(obj, obj)
-    rules.mark_deleted(obj)
-
-    assert {"metadata": {"name": "a"}} == obj
-    assert [] == rules.validate(obj) + rules.validate_update(obj, obj) + rules.warnings(obj, obj)
-    assert ("", "", 0) == (rules.admit_create(obj), rules.objection(obj), rules.grace_s(obj, 30))
-    assert rules.is_held({"metadata": {"finalizers": ["a/b"]}})
-
-
-def test_checks() -> None:
-    """Metadata is checked, and what a kind checks beside it, of changes too."""
-    own, change = required("own"), forbidden("change", "not this")
-    rules = with_checks(Rules(), lambda _: [own], lambda *_: [change])
-    obj = {"metadata": {"name": "x", "namespace": "n", "resourceVersion": "1"}}
-
-    assert ["metadata.name", "own"] == [
-        error.field for error in rules.validate({"metadata": {**obj["metadata"], "name": "A_b"}})
-    ]
-    assert [own, change] == rules.validate_update(obj, obj)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
@@ -113,22 +84,6 @@ def test_updates_of_deployments() -> None:
     assert "labels" not in new["metadata"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "old", "new", "fields"),
-    [
-        (CONFIG_MAP, {"data": {"a": "b"}}, {"data": {"a": "c"}}, []),
-        (CONFIG_MAP, {"immutable": True}, {"data": {"a": "c"}}, ["immutable", "data"]),
-        (SECRET, {"type": "a"}, {"type": "b"}, ["type"]),
-        (SECRET, {"immutable": True}, {"immutable": True, "data": {"a": "eA=="}}, ["data"]),
-    ],
-)
-def test_what_cannot_change(kind: Kind, old: Object, new: Object, fields: list[str]) -> None:
-    """The type of a secret never changes, nor what is immutable."""
-    errors = kind.rules.validate_update(made(kind, **new), made(kind, **old))
-
-    assert fields == [error.field for error in errors]
-
-
 @given(chance=st.randoms(use_true_random=False))
 def test_events_in_both_forms(chance: random.Random) -> None:
     """An event says the same in both forms, and is itself again after the way back."""
@@ -136,3 +91,11 @@ def test_events_in_both_forms(chance: random.Random) -> None:
     event = canonical(version.schema, some_object(version.schema, chance, 0.5))
 
     assert event == version.from_storage(version.to_storage(event))
+
+
+async def test_no_scale_is_applied(site: Site) -> None:
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    await site.send("POST", deployments, {"metadata": {"name": "d"}, "spec": SPEC})
+    scale = await site.send("PATCH", f"{deployments}/d/scale", {}, content_type=APPLY)
+
+    assert 415 == scale.status

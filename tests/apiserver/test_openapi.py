@@ -28,7 +28,6 @@ from apfproxy.apiserver.schema.types import (
     Map,
     Scalar,
     Struct,
-    pointer,
     required,
 )
 from tests.apiserver import kinds as small
@@ -65,7 +64,11 @@ TEXT = {"type": "string"}
             None,
         ),
         (Field("f", small.SELECTOR), SELECTOR, {}),
-        (pointer("f", small.SELECTOR, "Text."), {**SELECTOR, "description": "Text."}, None),
+        (
+            Field("f", small.SELECTOR, "Text.", is_pointer=True),
+            {**SELECTOR, "description": "Text."},
+            None,
+        ),
         (
             Field("f", List(Scalar.STRING), enum=("a",)),
             {"type": "array", "items": {**TEXT, "enum": ["a"]}, **ATOMIC},
@@ -93,7 +96,11 @@ TEXT = {"type": "string"}
             },
             None,
         ),
-        (pointer("fieldsV1", Scalar.ANY), {"$ref": f"#/definitions/{META}.FieldsV1"}, None),
+        (
+            Field("fieldsV1", Scalar.ANY, is_pointer=True),
+            {"$ref": f"#/definitions/{META}.FieldsV1"},
+            None,
+        ),
     ],
 )
 def test_property(field: Field, v2: Object, default: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.apiserver.tables import age, duration
+from apfproxy.apiserver.tables import duration
 
 MINUTE_S, HOUR_S, DAY_S, YEAR_S = 60, 3600, 24 * 3600, 365 * 24 * 3600
 
@@ -37,14 +37,3 @@ MINUTE_S, HOUR_S, DAY_S, YEAR_S = 60, 3600, 24 * 3600, 365 * 24 * 3600
 def test_duration(seconds: float, expected: str) -> None:
     """The older, the coarser the unit."""
     assert expected == duration(seconds)
-
-
-def test_age() -> None:
-    """An age counts from the creation."""
-    assert "5s" == age("1970-01-01T00:00:10Z", 15.5)
-
-
-@pytest.mark.parametrize("missing", [None, ""])
-def test_unknown_age(missing: str | None) -> None:
-    """Without a creation, nothing is known."""
-    assert "<unknown>" == age(missing, 15)

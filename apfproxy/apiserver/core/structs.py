@@ -8,7 +8,7 @@ from __future__ import annotations
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
 
-CORE = structs(
+CORE = SHARED | structs(
     "io.k8s.api.core.v1",
     """
 Namespace +object: A scope for names and rights.

@@ -79,21 +79,16 @@ FIELD_MARKS = frozenset(
 
 
 class SchemaError(ValueError):
-    """A text that declares structs is wrong."""
+    """A text that declares structs is wrong; the message has the line."""
 
 
 def structs(package: str, text: str, *others: Mapping[str, Struct]) -> dict[str, Struct]:
-    """The structs that the text declares, by name; `others` are those that it may name besides.
-
-    Raises:
-        SchemaError: If the text is wrong; it has the line.
-    """
+    """Read the structs that the text declares, by name; it may name those of `others`, too."""
     reader = Reader(package, text, others)
     return {name: reader.struct(name, name) for name in tuple(reader.declared)}
 
 
 def marks_of(text: str, known: frozenset[str], line: str) -> dict[str, str]:
-    """The marks in a text, with what is behind their equality signs."""
     marks: dict[str, str] = {}
     for mark in text.split():
         name, _, value = mark[1:].partition("=")
@@ -104,7 +99,7 @@ def marks_of(text: str, known: frozenset[str], line: str) -> dict[str, str]:
 
 
 class Reader:
-    """Reads a text; `declared` has what is not yet made of it, as its lines by name."""
+    """Reads a text; `declared` has the lines of structs that are not yet in `made`."""
 
     def __init__(self, package: str, text: str, others: tuple[Mapping[str, Struct], ...]) -> None:
         self.package = package
@@ -119,7 +114,6 @@ class Reader:
             self.made.pop(name, None)
 
     def struct(self, name: str, line: str) -> Struct:
-        """The struct of a name that the line uses."""
         if name in self.made:
             return self.made[name]
         if name not in self.declared:
@@ -129,34 +123,26 @@ class Reader:
         if found is None:
             raise SchemaError(f"no name, colon and description: {head}")
         marks = marks_of(found[2], STRUCT_MARKS, head)
-        lines = [line.strip() for line in lines]
         if "object" in marks:
             known = self.declared.keys() | self.made.keys()
-            lines = [
-                METADATA,
-                *(text.format(name) for part, text in PARTS if name + part in known),
-                *lines,
-            ]
-        if "typed" in marks or "object" in marks:
+            parts = [text.format(name) for part, text in PARTS if name + part in known]
+            lines = [*TYPED, METADATA, *parts, *lines]
+        elif "typed" in marks:
             lines = [*TYPED, *lines]
-        fields = {field.name: field for field in map(self.field, lines)}
-        union = None
-        if "union" in marks:
-            discriminator, _, members = marks["union"].partition(":")
-            union = Union(tuple(members.split(",")), discriminator)
+        fields = {field.name: field for field in map(self.field, map(str.strip, lines))}
+        discriminator, _, members = marks.get("union", "").partition(":")
         self.made[name] = struct = Struct(
             name,
             tuple(fields.values()),
             self.package,
             found[3],
-            "atomic" in marks,
-            union,
-            "open" in marks,
+            is_atomic="atomic" in marks,
+            union=Union(tuple(members.split(",")), discriminator) if members else None,
+            keeps_unknown="open" in marks,
         )
         return struct
 
     def field(self, line: str) -> Field:
-        """The field that a line declares."""
         found = FIELD.fullmatch(line)
         if found is None:
             raise SchemaError(f"no name, type and description: {line}")
@@ -164,7 +150,6 @@ class Reader:
         marks = marks_of(mark_text, FIELD_MARKS, line)
         kind = self.type_of(type_text, marks, line)
         is_written = "written" in marks or "required" in marks or (kind in TIMES and not star)
-        enum = marks["enum"].split("|") if "enum" in marks else ()
         return Field(
             name,
             kind,
@@ -173,14 +158,13 @@ class Reader:
             is_always_written=is_written and "omitempty" not in marks,
             is_required="required" in marks,
             default=marks.get("default"),
-            enum=tuple(enum),
+            enum=tuple(marks["enum"].split("|")) if "enum" in marks else (),
             is_replaced="replaced" in marks,
             number=int(number or 0),
             go_type=UNQUALIFIED.sub(f"{self.package.rpartition('.')[2]}.", marks.get("go", "")),
         )
 
     def type_of(self, text: str, marks: Mapping[str, str], line: str) -> Type:
-        """The type that a text names, with the marks of a list or a map."""
         if text in SCALARS:
             return SCALARS[text]
         if text.startswith(MAP):

@@ -13,12 +13,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import msgspec
-
-Object = dict[str, Any]
-"""An object as JSON has it."""
 
 
 class Scalar(enum.Enum):
@@ -52,7 +48,7 @@ class ListType(enum.StrEnum):
 
 
 class Map(msgspec.Struct, frozen=True):
-    """A JSON object with any keys; server-side apply owns an atomic one as one."""
+    """A JSON object with any keys; server-side apply owns an atomic one as a whole."""
 
     value: Type
     is_atomic: bool = False
@@ -62,11 +58,9 @@ class List(msgspec.Struct, frozen=True):
     """A JSON array.
 
     Attributes:
-        item: The type of all items.
-        list_type: How server-side apply owns it; None where Kubernetes' documents do not say it,
-            which means `ListType.ATOMIC`.
-        list_keys: Of `ListType.MAP`: the fields that identify an item.
-        merge_key: Of strategic merge patches: the field that identifies an item; "" for none.
+        list_type: None where Kubernetes' documents do not say it, which means `ListType.ATOMIC`.
+        list_keys: With `ListType.MAP`, the fields that identify an item.
+        merge_key: The field that identifies an item in a strategic merge patch; "" for none.
         is_merged: Whether a strategic merge patch merges instead of replacing.
         retains_keys: Whether a strategic merge patch may say which keys stay.
     """
@@ -92,10 +86,9 @@ class Struct:
 
     Attributes:
         package: Go package as OpenAPI names it, such as `io.k8s.api.flowcontrol.v1`.
-        description: For `kubectl explain`.
-        is_atomic: Whether server-side apply owns it as one.
+        is_atomic: Whether server-side apply owns it as a whole.
         union: For clients; nothing here is decided by it.
-        keeps_unknown: Whether fields that are not in `fields` are kept as they come, as by
+        keeps_unknown: Whether other fields are kept as they come, as by
             `x-kubernetes-preserve-unknown-fields`.
     """
 
@@ -109,7 +102,6 @@ class Struct:
 
     @cached_property
     def by_name(self) -> dict[str, Field]:
-        """Field name to field."""
         return {field.name: field for field in self.fields}
 
     def __repr__(self) -> str:
@@ -123,15 +115,13 @@ class Field(msgspec.Struct, frozen=True):
     """One field of a struct.
 
     Attributes:
-        name: In JSON.
         is_pointer: Whether Go has a pointer there: an absent value differs from a zero one.
             (Maps and lists are absent when empty, in any case.)
         is_always_written: Whether Go writes it although it is empty (no `omitempty`): null for a
             missing list, map or pointer, else the zero value.
-        is_required: Whether OpenAPI calls it required.
-        default: As OpenAPI has it; None for none.
-        enum: The values that OpenAPI names; of a list those of its items.
-        is_replaced: Of a struct: whether a strategic merge patch replaces instead of merging.
+        is_required: Whether OpenAPI calls it required; `default` and `enum` are OpenAPI's, too.
+        enum: A list has the values of its items.
+        is_replaced: Whether a strategic merge patch replaces a struct instead of merging.
         go_type: Its type in Go's messages where that is not called as here; "" for the same.
         number: In Kubernetes' protobuf (`generated.proto`); 0 for a field that no message has, such
             as `kind`, which the envelope has.
@@ -150,11 +140,6 @@ class Field(msgspec.Struct, frozen=True):
     go_type: str = ""
 
 
-def pointer(name: str, type_: Type, description: str = "", *, number: int = 0) -> Field:
-    """An optional field that Go has a pointer for."""
-    return Field(name, type_, description, is_pointer=True, number=number)
-
-
-def required(name: str, type_: Type, description: str = "", *, number: int = 0) -> Field:
-    """A required field, which Go writes always."""
-    return Field(name, type_, description, is_required=True, is_always_written=True, number=number)
+def required(name: str, type_: Type, description: str = "") -> Field:
+    """Declare a required field, which Go writes always."""
+    return Field(name, type_, description, is_required=True, is_always_written=True)

@@ -16,7 +16,6 @@ from apfproxy.apiserver.schema.types import (
     Map,
     Scalar,
     Struct,
-    pointer,
     required,
 )
 
@@ -32,11 +31,12 @@ PORT = Struct(
         Field("port", Scalar.INT32, is_required=True),
         Field("protocol", Scalar.STRING, default="TCP"),
         Field("name", Scalar.STRING),
-        pointer("ready", Scalar.BOOLEAN),
+        Field("ready", Scalar.BOOLEAN, is_pointer=True),
         Field("tags", List(Scalar.STRING, ListType.SET)),
     ),
 )
 
+WHOLE = Struct("Whole", (Field("a", Scalar.STRING),), is_atomic=True)
 PAIR = Struct("Pair", (Field("left", Scalar.STRING), Field("right", Scalar.STRING)))
 
 SPEC = Struct(
@@ -44,10 +44,12 @@ SPEC = Struct(
     (
         required("size", Scalar.INT32),
         Field("title", Scalar.STRING),
-        pointer("isOn", Scalar.BOOLEAN),
+        Field("isOn", Scalar.BOOLEAN, is_pointer=True),
         Field("always", PAIR),
-        pointer("maybe", PAIR),
-        pointer("whole", Struct("Whole", (Field("a", Scalar.STRING),), is_atomic=True)),
+        Field("maybe", PAIR, is_pointer=True),
+        Field(
+            "whole", Struct("Whole", (Field("a", Scalar.STRING),), is_atomic=True), is_pointer=True
+        ),
         Field("limits", Map(Scalar.QUANTITY)),
         Field("groups", Map(PAIR)),
         Field("choices", Map(Scalar.STRING, is_atomic=True)),
@@ -55,7 +57,7 @@ SPEC = Struct(
         Field("pairs", List(PAIR)),
         Field("names", List(Scalar.STRING, ListType.SET)),
         Field("ports", List(PORT, ListType.MAP, ("port", "protocol")), is_always_written=True),
-        pointer("when", Scalar.TIME),
+        Field("when", Scalar.TIME, is_pointer=True),
         Field("any", Scalar.ANY),
     ),
 )

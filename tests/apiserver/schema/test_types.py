@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.policy import EVICTIONS
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
-from apfproxy.apiserver.schema.types import (
-    Field,
-    List,
-    Map,
-    Scalar,
-    Struct,
-    Type,
-    pointer,
-    required,
-)
+from apfproxy.apiserver.schema.types import List, Map, Struct, Type
 
 ROOTS = (
     *(version.schema for kind in KINDS for version in kind.versions),
@@ -44,13 +33,6 @@ for root in ROOTS:
     structs_of(root, STRUCTS)
 
 
-def test_makers() -> None:
-    """What is required is written always; what is a pointer may be absent."""
-    assert Field("a", Scalar.STRING, "b", is_pointer=True) == pointer("a", Scalar.STRING, "b")
-    expected = Field("a", Scalar.STRING, "b", is_always_written=True, is_required=True)
-    assert expected == required("a", Scalar.STRING, "b")
-
-
 def test_every_field_has_a_number() -> None:
     """A field without one would be lost, but for what the envelope has."""
     wrong = [
@@ -71,19 +53,3 @@ def test_numbers_are_unique() -> None:
     }
 
     assert [] == [name for name, found in numbers.items() if len(set(found)) != len(found)]
-
-
-@pytest.mark.parametrize(
-    ("struct", "field", "expected"),
-    [
-        ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "managedFields", 17),
-        ("io.k8s.api.core.v1.PodSpec", "schedulingGates", 38),
-        ("io.k8s.api.resource.v1beta1.Device", "basic", 2),
-        ("io.k8s.api.resource.v1beta1.BasicDevice", "attributes", 1),
-        ("io.k8s.api.resource.v1.Device", "attributes", 2),
-        ("io.k8s.api.flowcontrol.v1beta3.FlowSchemaSpec", "rules", 4),
-    ],
-)
-def test_numbers(struct: str, field: str, expected: int) -> None:
-    """Some numbers, as `generated.proto` has them."""
-    assert expected == STRUCTS[struct].by_name[field].number
