@@ -41,7 +41,6 @@ READERS: dict[str, Callable[[bytes, SchemaFor], Parsed]] = {
     YAML: lambda data, _schema_for: parse_yaml(data),
     PROTOBUF: parse_protobuf,
 }
-"""Media type to what reads bodies of it."""
 
 TYPE_FIELDS = {"kind": "kind", "apiversion": "apiVersion"}
 REGISTERED = frozenset(
@@ -58,8 +57,7 @@ REGISTERED = frozenset(
 OPTIONS_KIND = "DeleteOptions"
 """Kubernetes' messages do not name this kind for a body that it cannot read."""
 
-STRICT = "Strict"
-IGNORE = "Ignore"
+STRICT, IGNORE = "Strict", "Ignore"
 
 
 class Expected(NamedTuple):
@@ -71,25 +69,22 @@ class Expected(NamedTuple):
     set_defaults: Change = nothing
 
     def cannot_be_handled(self, kind: str, api_version: str, why: str) -> StatusError:
-        """400: an object of a kind and version is not what is expected."""
         version = api_version.rpartition("/")[2]
-        message = f'{kind} in version "{version}" cannot be handled as a {self.kind}: {why}'
-        return bad_request(message)
+        return bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {self.kind}: {why}'
+        )
 
 
 def expected_of(kind: Kind, version: Version) -> Expected:
-    """The kind that bodies of its objects have to be of."""
     return Expected(kind.name, kind.api_version(version.name), version.schema, version.set_defaults)
 
 
 def too_large(limit: str = str(LARGEST_BYTES)) -> StatusError:
-    """413: the body is larger than is read."""
     message = f"Request entity too large: limit is {limit}"
     return StatusError(413, "RequestEntityTooLarge", message, {})
 
 
 def check_number(data: bytes) -> None:
-    """Raise 413 if a body has too many objects."""
     if data.count(b"{") + data.count(b"null") > MOST_OBJECTS:
         raise too_large(f"{MOST_OBJECTS} objects")
 
@@ -100,7 +95,6 @@ def media_type(content_type: str) -> str:
 
 
 def check_media_type(content_type: str) -> None:
-    """Raise 415 unless bodies of this media type can be read."""
     if media_type(content_type) not in READERS:
         message = (
             "the body of the request was in an unknown format - accepted media types include: "
@@ -139,7 +133,6 @@ def parse(
 
 
 def _unrecognized(kind_name: str, message: str, data: bytes) -> StatusError:
-    """400: the kind of a body is unknown."""
     shown = data[:MOST_SHOWN]
     text = shown.decode(errors="replace") if data.startswith(b"{") else shown.hex()
     text = f"{text} ..." if len(data) > MOST_SHOWN else text or "<empty>"
@@ -198,7 +191,6 @@ def keep_reset(obj: Object, raw: object) -> None:
 
 
 def dropped(duplicates: tuple[str, ...], unknown: tuple[str, ...]) -> tuple[str, ...]:
-    """Kubernetes' messages for fields that are dropped."""
     return (
         *(f'duplicate field "{path}"' for path in duplicates),
         *(f'unknown field "{path}"' for path in unknown),

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from apfproxy.objects.field_errors import FieldError
 
-
 MOST_CAUSES = 10_000
 """Causes that a Status lists; a small body can have a million."""
 
@@ -44,23 +43,19 @@ class StatusError(Exception):
         self.metadata = metadata or {}
 
     def status(self) -> dict[str, Any]:
-        """The Status object."""
-        body: dict[str, Any] = {
+        details = self.details
+        if self.retry_after_s:
+            details = {**(details or {}), "retryAfterSeconds": self.retry_after_s}
+        return {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
+            **({"reason": self.reason} if self.reason else {}),
+            **({} if details is None else {"details": details}),
+            "code": self.code,
         }
-        if self.reason:
-            body["reason"] = self.reason
-        details = self.details
-        if self.retry_after_s:
-            details = {**(details or {}), "retryAfterSeconds": self.retry_after_s}
-        if details is not None:
-            body["details"] = details
-        body["code"] = self.code
-        return body
 
 
 def success(**parts: object) -> dict[str, Any]:
@@ -69,7 +64,6 @@ def success(**parts: object) -> dict[str, Any]:
 
 
 def bad_request(message: str) -> StatusError:
-    """400: the request cannot be understood."""
     return StatusError(400, "BadRequest", message)
 
 
@@ -85,19 +79,16 @@ def qualified(group: str, resource: str) -> str:
 
 
 def not_found(group: str, resource: str, name: str) -> StatusError:
-    """404: there is no object of this name."""
     message = f'{qualified(group, resource)} "{name}" not found'
     return StatusError(404, "NotFound", message, object_details(group, resource, name))
 
 
 def already_exists(group: str, resource: str, name: str) -> StatusError:
-    """409: an object of this name is there."""
     message = f'{qualified(group, resource)} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, object_details(group, resource, name))
 
 
 def no_name_left(group: str, resource: str, name: str) -> StatusError:
-    """409: no name could be generated that is not taken."""
     message = (
         f'{qualified(group, resource)} "{name}" already exists,'
         " the server was not able to generate a unique name for the object"
@@ -107,7 +98,6 @@ def no_name_left(group: str, resource: str, name: str) -> StatusError:
 
 
 def conflict(group: str, resource: str, name: str, reason: str) -> StatusError:
-    """409: the object is not in the state that the client expects."""
     message = f'Operation cannot be fulfilled on {qualified(group, resource)} "{name}": {reason}'
     return StatusError(409, "Conflict", message, object_details(group, resource, name))
 
@@ -132,13 +122,10 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
 
 
 def no_such_resource() -> StatusError:
-    """404: there is no such resource, or it has no such subresource."""
-    message = "the server could not find the requested resource"
-    return StatusError(404, "NotFound", message, {})
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def method_not_allowed() -> StatusError:
-    """405: the resource is there, but not with this method."""
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message, {})
 
@@ -146,7 +133,6 @@ def method_not_allowed() -> StatusError:
 def forbidden(
     group: str, resource: str, name: str, reason: str, causes: list[dict[str, str]] | None = None
 ) -> StatusError:
-    """403: a rule of the server forbids it."""
     message = f'{qualified(group, resource)} "{name}" is forbidden: {reason}'
     details = object_details(group, resource, name)
     if causes:
@@ -155,7 +141,6 @@ def forbidden(
 
 
 def expired(message: str) -> StatusError:
-    """410: what is asked for is no longer kept."""
     return StatusError(410, "Expired", message)
 
 

@@ -60,13 +60,10 @@ SEVERAL_BUDGETS = (
 async def evict(
     registry: Registry, namespace: str, name: str, eviction: Object, options: DeleteOptions
 ) -> Object:
-    """Delete a pod if its disruption budgets allow it.
+    """Delete a pod if its disruption budgets allow it; or StatusError.
 
     The options are the eviction's `deleteOptions`, and `dryRun` of the request.  Returns the Status
-    of a success, to be answered with 201.
-
-    Raises:
-        StatusError: The pod may not be deleted, is not there, or is not the one that is meant.
+    of a success.
     """
     if eviction["metadata"].get("name", "") != name:
         raise bad_request("name in URL does not match name in Eviction object")
@@ -85,7 +82,15 @@ async def _delete_protected(registry: Registry, pod: Object, options: DeleteOpti
         raise unknown_error(SEVERAL_BUDGETS)
     is_spared = bool(budgets) and spares_unhealthy(budgets[0], pod)
     if budgets and not is_spared:
-        await _count(registry, budgets[0], name, is_dry_run=options.is_dry_run)
+        now = rfc3339(registry.clock())
+
+        def counted(current: Object) -> Object:
+            charge(current, name, now)
+            return current
+
+        status = WriteOptions(MANAGER, options.is_dry_run, subresource="status")
+        budget_name = budgets[0]["metadata"]["name"]
+        await registry.update(POD_DISRUPTION_BUDGET, namespace, budget_name, counted, status)
     as_seen = _only_as_seen(pod, options) if is_spared else options
     try:
         await _delete(registry, namespace, name, as_seen)
@@ -115,19 +120,6 @@ async def _delete_unprotected(
     return None
 
 
-async def _count(registry: Registry, budget: Object, pod_name: str, *, is_dry_run: bool) -> None:
-    now = rfc3339(registry.clock())
-
-    def counted(current: Object) -> Object:
-        charge(current, pod_name, now)
-        return current
-
-    metadata = budget["metadata"]
-    options = WriteOptions(MANAGER, is_dry_run, subresource="status")
-    namespace, name = metadata["namespace"], metadata["name"]
-    await registry.update(POD_DISRUPTION_BUDGET, namespace, name, counted, options)
-
-
 async def _delete(registry: Registry, namespace: str, name: str, options: DeleteOptions) -> None:
     """Note in the pod's status why it ends, and delete it."""
     if not options.is_dry_run:
@@ -152,19 +144,17 @@ def _only_as_seen(pod: Object, options: DeleteOptions) -> DeleteOptions:
 
 
 def ignores_budgets(pod: Object) -> bool:
-    """Tell whether a pod may go whatever budgets say: it does not run any more, or not yet."""
+    """Whether a pod does not run any more, or not yet."""
     return not may_start(pod) or pod["status"].get("phase", "") == UNSTARTED
 
 
 def may_start(pod: Object) -> bool:
-    """Tell whether a pod that ignores budgets could become one that does not."""
     return (
         pod["status"].get("phase", "") not in ENDED and "deletionTimestamp" not in pod["metadata"]
     )
 
 
 def is_matched(budget: Object, pod: Object) -> bool:
-    """Tell whether a budget of the pod's namespace is about the pod."""
     try:
         selector = selector_of(budget["spec"].get("selector"))
     except SelectorError:
@@ -173,7 +163,7 @@ def is_matched(budget: Object, pod: Object) -> bool:
 
 
 def spares_unhealthy(budget: Object, pod: Object) -> bool:
-    """Tell whether the pod may go without counting, since it is not healthy."""
+    """Whether the pod may go without counting, since it is not healthy."""
     if is_true(pod["status"], "Ready"):
         return False
     if budget["spec"].get("unhealthyPodEvictionPolicy") == ALWAYS_ALLOW:
@@ -185,8 +175,7 @@ def spares_unhealthy(budget: Object, pod: Object) -> bool:
 def charge(budget: Object, pod_name: str, now: str) -> None:
     """Count the eviction of a pod in the only budget about it, in place.
 
-    Raises:
-        StatusError: The budget does not allow it: 429, or 403 where it is no use to try again.
+    StatusError if the budget does not allow it: 429, or 403 where it is no use to try again.
     """
     status, metadata = budget["status"], budget["metadata"]
     allowed, disrupted = status["disruptionsAllowed"], status.get("disruptedPods", {})
@@ -206,7 +195,6 @@ def charge(budget: Object, pod_name: str, now: str) -> None:
 
 
 def _refused(message: str, retry_after_s: int = 0) -> StatusError:
-    """429 with a cause; try again after these seconds, of which 0 is not told."""
     cause = {"reason": "DisruptionBudget", "message": message}
     return StatusError(
         429, "TooManyRequests", VIOLATION, {"causes": [cause]}, retry_after_s=retry_after_s
@@ -214,7 +202,7 @@ def _refused(message: str, retry_after_s: int = 0) -> StatusError:
 
 
 def _unprocessed(budget: Object) -> StatusError:
-    """429: the budget has changed since it was last looked at, or the pod has."""
+    """The budget has changed since it was last looked at, or the pod has."""
     name = budget["metadata"]["name"]
     message = f"The disruption budget {name} is still being processed by the server."
     return _refused(message, RETRY_AFTER_S)

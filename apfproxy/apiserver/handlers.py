@@ -19,20 +19,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from apfproxy.apiserver import bodies, responses
 from apfproxy.apiserver import options as parameters
 from apfproxy.apiserver.apps import SCALE_KIND, scale_of, scaled
-from apfproxy.apiserver.bodies import (
-    LARGEST_BYTES,
-    OPTIONS_KIND,
-    Expected,
-    check_media_type,
-    check_number,
-    decode,
-    expected_of,
-    media_type,
-    parse,
-    too_large,
-)
 from apfproxy.apiserver.discovery import subresources_of
 from apfproxy.apiserver.errors import (
     bad_request,
@@ -58,26 +47,7 @@ from apfproxy.apiserver.patches import (
 from apfproxy.apiserver.policy import EVICTIONS as EVICTION_STRUCTS
 from apfproxy.apiserver.registry import NAMESPACES
 from apfproxy.apiserver.rendering import Renderer
-from apfproxy.apiserver.responses import (
-    ALL_SHAPES,
-    AVAILABLE,
-    STREAMED,
-    STREAMED_BYTES,
-    STREAMED_ITEMS,
-    WITHOUT_TABLE,
-    Form,
-    check_route,
-    chosen,
-    document,
-    encode,
-    headers_for,
-    indented_list,
-    respond_in_parts,
-    stream,
-    wants_indented,
-    warn,
-    yaml_list,
-)
+from apfproxy.apiserver.responses import Form, encode, warn
 from apfproxy.apiserver.reviews import user_of
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
@@ -109,20 +79,13 @@ OF_SUBRESOURCE = {
 }
 OTHER_KINDS = frozenset({"eviction", "scale"})
 """Subresources with objects of a kind of their own."""
-EVICTIONS = tuple(Expected("Eviction", *each) for each in EVICTION_STRUCTS.items())
+EVICTIONS = tuple(bodies.Expected("Eviction", *each) for each in EVICTION_STRUCTS.items())
 TYPE_FIELDS = frozenset({"apiVersion", "kind"})
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The resource, object or subresource that a path names.
-
-    Attributes:
-        namespace: "" for a kind without, or for all of them.
-        name: Of one object; "" for the collection.
-        subresource: "" for the object itself.
-        is_watch: Whether the path is one that watches.
-    """
+    """What a path names; the namespace is "" for a kind without, or for all of them."""
 
     kind: Kind
     version: Version
@@ -133,7 +96,6 @@ class Target:
 
     @property
     def methods(self) -> frozenset[str]:
-        """The methods that are allowed there."""
         if self.is_watch:
             return frozenset({"GET"})
         if self.subresource:
@@ -150,8 +112,6 @@ class Target:
 
 
 class Paths:
-    """All paths of the kinds that are served."""
-
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._resources: dict[tuple[str, str], dict[str, tuple[Kind, Version]]] = {}
         for kind in kinds:
@@ -173,14 +133,16 @@ class Paths:
         if rest[:1] == [NAMESPACES] and rest[2:] and rest[2] not in {"status", "finalize"}:
             namespace, rest = rest[1], rest[2:]
         plural, name, subresource, *more = [*rest, "", "", ""]
-        if plural not in resources or any(more) or (is_watch and subresource):
+        if plural not in resources or any(more):
             raise no_such_resource()
         kind, version = resources[plural]
-        if bool(namespace) != kind.is_namespaced and (namespace or name or kind.review):
+        is_elsewhere = bool(namespace) != kind.is_namespaced
+        if (is_elsewhere and (namespace or name or kind.review)) or (
+            kind.review and (name or is_watch)
+        ):
             raise no_such_resource()
-        if subresource and subresource not in {each for each, _, _ in subresources_of(kind)}:
-            raise no_such_resource()
-        if kind.review and (name or is_watch):
+        known = {each for each, _, _ in subresources_of(kind)} if subresource else {""}
+        if subresource not in known or (subresource and is_watch):
             raise no_such_resource()
         if name in {".", ".."} or "%" in name:
             wrong = "may not contain '%'" if "%" in name else f"may not be '{name}'"
@@ -207,21 +169,19 @@ class Call:
         self._pretty = parameters.pretty(self._query)
         self._chance = chance
         self._is_scale = target.subresource == "scale"
-        self._shown = (
-            (SCALE_KIND, SCALE_KIND.storage) if self._is_scale else (self._kind, self._version)
-        )
+        own = target.kind, target.version
+        self._shown = (SCALE_KIND, SCALE_KIND.storage) if self._is_scale else own
 
     async def answer(self) -> web.StreamResponse:
-        """Answer it, or raise a StatusError."""
         target, method = self._target, self._request.method
         if method not in target.methods:
             raise method_not_allowed()
         if method == "PATCH":
-            patch_type = media_type(self._content_type)
+            patch_type = bodies.media_type(self._content_type)
             if patch_type not in PATCH_TYPES or (patch_type == APPLY_PATCH and self._is_scale):
                 raise unsupported_patch_type()
         is_list = method == "GET" and (target.is_watch or not target.name)
-        check_route(self._accept, STREAMED if is_list else AVAILABLE)
+        responses.check_route(self._accept, responses.STREAMED if is_list else responses.AVAILABLE)
         if target.version.deprecation:
             warn([target.version.deprecation])
         handlers = {
@@ -250,7 +210,7 @@ class Call:
         if not is_watch:
             return await self._listed(form, await self._selected())
         options, selection = self._selection(is_watch=True)
-        form = chosen(self._accept, shapes=ALL_SHAPES, streams=True)
+        form = responses.chosen(self._accept, shapes=responses.ALL_SHAPES, streams=True)
         collection = self._store.collection(self._kind.collection)
         renderer = self._renderer(form)
         watch = Watch(self._store, collection, selection, options, renderer, self._chance)
@@ -259,12 +219,11 @@ class Call:
         async def write(response: web.StreamResponse) -> None:
             await watch.run(response.write, METER.get())
 
-        return await respond_in_parts(self._request, headers_for(form), write)
+        return await responses.respond_in_parts(self._request, responses.headers_for(form), write)
 
     def _selection(self, *, is_watch: bool) -> tuple[parameters.ListOptions, Selection]:
-        """The options of a LIST or WATCH, and which objects of the collection they select."""
-        target, served = self._target, self._version.name
-        options = parameters.list_options(self._query, self._kind, is_watch=is_watch, served=served)
+        target = self._target
+        options = parameters.list_options(self._query, self._kind, self._version, is_watch=is_watch)
         labels, fields = options.label_selector, options.field_selector
         return options, Selection(target.namespace, target.name, labels, fields)
 
@@ -276,7 +235,7 @@ class Call:
     async def _create(self) -> web.StreamResponse:
         kind, namespace = self._kind, self._target.namespace
         form = self._form()
-        check_media_type(self._content_type)
+        bodies.check_media_type(self._content_type)
         data = await self._body()
         options = self._write_options(data, "CreateOptions")
         obj = await self._sent(data, options)
@@ -328,7 +287,7 @@ class Call:
         return await self._updated(form, options, lambda _: next(attempts), uid)
 
     async def _patch(self) -> web.StreamResponse:
-        patch_type = media_type(self._content_type)
+        patch_type = bodies.media_type(self._content_type)
         form = self._form()
         data = await self._body()
         is_apply = patch_type == APPLY_PATCH
@@ -381,55 +340,55 @@ class Call:
         return await self._listed(form, found)
 
     async def _listed(self, form: Form, found: Page) -> web.StreamResponse:
-        """Respond with many objects."""
         chunks = self._renderer(form).list_chunks(found.entries, found.metadata)
-        size = sum(len(entry.data) for entry in found.entries[:STREAMED_ITEMS])
-        if len(found.entries) < STREAMED_ITEMS and size < STREAMED_BYTES:
+        size = sum(len(entry.data) for entry in found.entries[: responses.STREAMED_ITEMS])
+        if len(found.entries) < responses.STREAMED_ITEMS and size < responses.STREAMED_BYTES:
             return await self._document(form, b"".join(chunks))
         if form.is_yaml:
-            chunks = yaml_list(chunks)
-        elif wants_indented(self._request, self._pretty):
-            chunks = indented_list(chunks)
+            chunks = responses.yaml_list(chunks)
+        elif responses.wants_indented(self._request, self._pretty):
+            chunks = responses.indented_list(chunks)
         else:
             chunks = chain(chunks, (b"\n",))
-        return await stream(self._request, form, chunks)
+        return await responses.stream(self._request, form, chunks)
 
     def _form(self) -> Form:
         has_table = self._kind.review is None and self._target.subresource not in OTHER_KINDS
-        return chosen(self._accept, shapes=ALL_SHAPES if has_table else WITHOUT_TABLE)
+        return responses.chosen(
+            self._accept, shapes=responses.ALL_SHAPES if has_table else responses.WITHOUT_TABLE
+        )
 
     def _renderer(self, form: Form) -> Renderer:
         include = self._query.get("includeObject", ("",))[0]
         return Renderer(*self._shown, form, include, self._registry.clock())
 
     async def _body(self) -> bytes:
-        """The request's body; StatusError 413, or 400 for one that is not encoded as it says."""
+        """StatusError 413, or 400 for a body that is not encoded as it says."""
         request = self._request
-        if (request.content_length or 0) > LARGEST_BYTES:
-            raise too_large()
+        if (request.content_length or 0) > bodies.LARGEST_BYTES:
+            raise bodies.too_large()
         if not request.can_read_body:
             return b""
         chunks, size = [], 0
         try:
             async for chunk in request.content.iter_any():
                 size += len(chunk)
-                if size > LARGEST_BYTES:
-                    raise too_large()
+                if size > bodies.LARGEST_BYTES:
+                    raise bodies.too_large()
                 chunks.append(chunk)
         except web.RequestPayloadError as error:
             raise bad_request(f"the body of the request cannot be read: {error}") from error
         data = b"".join(chunks)
-        check_number(data)
+        bodies.check_number(data)
         return data
 
     async def _sent(self, data: bytes, options: WriteOptions) -> Object:
-        """The object in the request's body."""
         return await compute(len(data), partial(self._decoded, data, options))
 
     def _decoded(self, data: bytes, options: WriteOptions) -> Object:
         is_eviction = self._target.subresource == "eviction"
-        expected = EVICTIONS if is_eviction else (expected_of(*self._shown),)
-        return decode(expected, self._content_type, data, options.field_validation)
+        expected = EVICTIONS if is_eviction else (bodies.expected_of(*self._shown),)
+        return bodies.decode(expected, self._content_type, data, options.field_validation)
 
     def _write_options(self, data: bytes, name: str, *, is_apply: bool = False) -> WriteOptions:
         return replace(
@@ -441,10 +400,11 @@ class Call:
         )
 
     async def _delete_options(self) -> DeleteOptions:
-        """The options of the deletion, from the body or the query."""
         raw = None
         if data := await self._body():
-            read = partial(parse, self._content_type, data, OPTIONS_KIND, _delete_options_schema)
+            read = partial(
+                bodies.parse, self._content_type, data, bodies.OPTIONS_KIND, _delete_options_schema
+            )
             # An empty body counts as one: then the parameters are ignored.
             raw = (await compute(len(data), read)).raw
             raw = {} if raw is None else raw
@@ -453,7 +413,6 @@ class Call:
     async def _updated(
         self, form: Form, write: WriteOptions, change: Callable[[Object], Object], uid: str = ""
     ) -> web.Response:
-        """Respond with the object that a change makes."""
         kind, namespace, name = self._kind, self._target.namespace, self._target.name
         if self._is_scale:
             change = scaled(kind, name, change)
@@ -474,9 +433,10 @@ class Call:
         return await self._document(form, body, status=status)
 
     async def _document(self, form: Form, body: bytes, *, status: int = 200) -> web.Response:
-        return await document(self._request, form, body, status=status, pretty=self._pretty)
+        return await responses.document(
+            self._request, form, body, status=status, pretty=self._pretty
+        )
 
 
 def _delete_options_schema(_api_version: str, kind: str) -> Struct | None:
-    """The struct of DeleteOptions, which all groups and versions share."""
-    return DELETE_OPTIONS if kind in {"", OPTIONS_KIND} else None
+    return DELETE_OPTIONS if kind in {"", bodies.OPTIONS_KIND} else None

@@ -42,9 +42,9 @@ from apfproxy.objects.selectors import SelectorError
 from apfproxy.request.attributes import first, parse_bool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from apfproxy.apiserver.kind import Kind
+    from apfproxy.apiserver.kind import Kind, Version
     from apfproxy.objects.types import Object
 
     Query = Mapping[str, tuple[str, ...]]
@@ -96,7 +96,6 @@ def pretty(query: Query) -> bool | None:
 
 
 def is_watch(query: Query) -> bool:
-    """Whether a GET of a collection is a WATCH."""
     return _boolean(query, "watch") or False
 
 
@@ -113,11 +112,8 @@ def asked_version(query: Query) -> int:
     return int(version)
 
 
-def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") -> ListOptions:
-    """Decode the parameters of a LIST or WATCH of a version; "" for the kind's own.
-
-    StatusError if they cannot be decoded, or make no sense.
-    """
+def list_options(query: Query, kind: Kind, version: Version, *, is_watch: bool) -> ListOptions:
+    """Decode the parameters; StatusError if they cannot be decoded, or make no sense."""
     if not query and not is_watch:
         return NO_LIST_OPTIONS
     try:
@@ -127,29 +123,26 @@ def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") 
         fields = parse_field_selector(first(query, "fieldSelector"))
     except ValueError as error:
         raise bad_request(str(error)) from error
-    version, match = first(query, "resourceVersion"), first(query, MATCH)
+    since, match = first(query, "resourceVersion"), first(query, MATCH)
     initial = _boolean(query, "sendInitialEvents")
     token = first(query, "continue")
-    if is_watch and initial is None and not match and version in ANY_VERSION:
+    if is_watch and initial is None and not match and since in ANY_VERSION:
         # Kubernetes' defaults, which make a WATCH that goes on from a token a bad one.
         initial, match = True, NOT_OLDER_THAN
-    errors = (
-        _validate_watch(match, initial, token)
-        if is_watch
-        else _validate_list(match, version, token, initial)
-    )
-    if errors:
+    wrong_watch = _validate_watch(match, initial, token)
+    wrong_list = _validate_list(match, since, token, initial)
+    if errors := list(wrong_watch if is_watch else wrong_list):
         raise invalid_object(META_GROUP, "ListOptions", "", errors)
     # Events have Kubernetes' older, shorter text in either group.
     is_own = bool(kind.group) and kind.stored_as is None
-    name = f"{kind.api_version(served or kind.storage.name)}, Kind={kind.name}" if is_own else ""
+    name = f"{kind.api_version(version.name)}, Kind={kind.name}" if is_own else ""
     try:
         check_fields(fields, kind.selectable_fields, is_namespaced=kind.is_namespaced, kind=name)
     except SelectorError as error:
         raise bad_request(str(error)) from error
     # Beside a list's token the resource version is judged after the token.
-    is_judged = version not in ANY_VERSION and (is_watch or not token)
-    if is_judged and (wrong := _wrong_version(version)):
+    is_judged = since not in ANY_VERSION and (is_watch or not token)
+    if is_judged and (wrong := _wrong_version(since)):
         if is_watch:
             raise unknown_error(wrong)  # 500, as Kubernetes has it
         raise bad_request(f"invalid resource version: {wrong}")
@@ -158,7 +151,7 @@ def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") 
         None if fields.is_everything else fields,
         limit,
         token,
-        version,
+        since,
         match,
         _boolean(query, "allowWatchBookmarks") or False,
         initial,
@@ -237,19 +230,16 @@ def manager_of(user_agent: str) -> str:
 
 
 def _boolean(query: Query, key: str) -> bool | None:
-    """A parameter as a boolean; None for none."""
     values = query.get(key)
     return parse_bool(values[0]) if values else None
 
 
 def _integer(query: Query, key: str) -> int | None:
-    """A parameter as a number; None for none; ValueError if it is no number."""
     values = query.get(key)
     return parse_int64(values[0]) if values else None
 
 
 def _wrong_version(version: str) -> str:
-    """The error in a resource version; "" for none."""
     try:
         parse_uint64(version)
     except ValueError as error:
@@ -257,37 +247,33 @@ def _wrong_version(version: str) -> str:
     return ""
 
 
-def _validate_list(match: str, version: str, token: str, initial: bool | None) -> list[FieldError]:
-    """Judge the parameters of a LIST together."""
-    errors = []
+def _validate_list(
+    match: str, version: str, token: str, initial: bool | None
+) -> Iterator[FieldError]:
     if match and not version:
-        errors.append(_match_is_forbidden("unless resourceVersion is provided"))
+        yield _match_is_forbidden("unless resourceVersion is provided")
     if match and token:
-        errors.append(_match_is_forbidden("when continue is provided"))
+        yield _match_is_forbidden("when continue is provided")
     if match not in {"", EXACT, NOT_OLDER_THAN}:
         detail = f'supported values: "{EXACT}", "{NOT_OLDER_THAN}", ""'
-        errors.append(FieldError(MATCH, Reason.NOT_SUPPORTED, detail, match))
+        yield FieldError(MATCH, Reason.NOT_SUPPORTED, detail, match)
     if match == EXACT and version == "0":
         detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        errors.append(forbidden(MATCH, detail))
+        yield forbidden(MATCH, detail)
     if initial is not None:
-        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    return errors
+        yield forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
 
 
-def _validate_watch(match: str, initial: bool | None, token: str) -> list[FieldError]:
-    """Judge the parameters of a WATCH together."""
-    errors = []
+def _validate_watch(match: str, initial: bool | None, token: str) -> Iterator[FieldError]:
     if initial is not None and match != NOT_OLDER_THAN:
         detail = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}"
-        errors.append(forbidden(MATCH, detail))
+        yield forbidden(MATCH, detail)
     if match and initial is None:
-        errors.append(_match_is_forbidden("for watch unless sendInitialEvents is provided"))
+        yield _match_is_forbidden("for watch unless sendInitialEvents is provided")
     if match not in {"", NOT_OLDER_THAN}:
-        errors.append(not_supported(MATCH, match, (NOT_OLDER_THAN,)))
+        yield not_supported(MATCH, match, (NOT_OLDER_THAN,))
     if match and token:
-        errors.append(_match_is_forbidden("when continue is provided"))
-    return errors
+        yield _match_is_forbidden("when continue is provided")
 
 
 def _match_is_forbidden(why: str) -> FieldError:
@@ -295,14 +281,12 @@ def _match_is_forbidden(why: str) -> FieldError:
 
 
 def _validate_dry_run(values: Sequence[str]) -> list[FieldError]:
-    """Judge all values of `dryRun`."""
     if all(value == "All" for value in values):
         return []
     return [not_supported("dryRun", list(values), ("All",))]
 
 
 def _sent_delete_options(query: Query) -> Object:
-    """The parameters of a deletion, as its body would have them; StatusError."""
     try:
         grace_period_s = _integer(query, "gracePeriodSeconds")
     except ValueError as error:
@@ -318,7 +302,6 @@ def _sent_delete_options(query: Query) -> Object:
 
 
 def _read_delete_options(raw: object) -> Object:
-    """The options in the body of a deletion; StatusError if it has none."""
     if not isinstance(raw, dict):
         raise bad_request(f"couldn't get version/kind; json parse error: {mismatch(raw)}")
     try:

@@ -28,15 +28,13 @@ if TYPE_CHECKING:
 CHUNK_ITEMS = 64
 """Items of a list that are joined before they are written: about 64 KiB of usual objects."""
 CHUNK_BYTES = 256 * 1024
-"""Bytes that are joined at most, and one object."""
+"""Bytes that are joined at most, or one object."""
 PARTIAL = Shape.METADATA.value
 INCLUDED = ("", "None", "Metadata", "Object")
 """What a row of a Table includes of its object; "" is `Metadata`."""
 
 
 class OnlyMetadata(msgspec.Struct):
-    """An object of which only the metadata is read, as raw JSON."""
-
     metadata: msgspec.Raw
 
 
@@ -61,8 +59,7 @@ class Renderer:
             rule = "must be 'Metadata', 'Object', 'None', or empty"
             wrong = invalid("includeObject", include, rule)
             raise bad_request(f"Unable to convert to Table as requested: {wrong}")
-        self._kind = kind
-        self._version = version
+        self._kind, self._version = kind, version
         self._shape = shape = form.shape
         self._include = include or "Metadata"
         self._now_s = now_s
@@ -78,7 +75,6 @@ class Renderer:
         self._partial_type = _type_bytes(PARTIAL, self._meta_version)
 
     def document(self, entry: Entry) -> bytes:
-        """A whole document about one object."""
         if self._is_table:
             version = entry.resource_version
             metadata = {"resourceVersion": str(version)} if version else {}
@@ -119,7 +115,6 @@ class Renderer:
             yield LIST_END
 
     def event(self, type_: str, entry: Entry) -> bytes:
-        """A line of a watch."""
         is_unconverted = self._shape is Shape.METADATA_LIST
         document = self._object(entry) if is_unconverted else self.document(entry)
         self._has_columns = True
@@ -176,7 +171,6 @@ class Renderer:
 
 
 def _type_bytes(kind: str, api_version: str) -> bytes:
-    """The beginning of an object, up to its metadata."""
     return b'{"kind":%b,"apiVersion":%b,' % (encode(kind), encode(api_version))
 
 

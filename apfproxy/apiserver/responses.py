@@ -47,8 +47,7 @@ STREAMED = (*AVAILABLE, *EVENTS)
 """Media types where a request may be a watch."""
 WRITTEN = (JSON, YAML)
 
-META_GROUP = "meta.k8s.io"
-META_VERSIONS = ("v1", "v1beta1")
+META_GROUP, META_VERSIONS = "meta.k8s.io", ("v1", "v1beta1")
 MOST_SORTED_BY_INSERTION = 12
 """Choices; Go sorts more of them by another algorithm."""
 
@@ -59,12 +58,13 @@ COMPRESSED_BYTES = 128 * 1024
 GZIP_LEVEL = 1
 GZIP_WINDOW = 31
 """Tells zlib to use gzip's framing."""
+GZIP_HEADERS = [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
 STREAMED_ITEMS = 256
 """Lists of so many items and more are written in parts, to keep memory bounded."""
 STREAMED_BYTES = 4 * 1024 * 1024
 """So are lists of so many bytes: many clients may read slowly, each its own list."""
 TOOLS = ("curl", "Wget", "Mozilla/5.0")
-"""Clients whose responses people read: they get indented JSON."""
+"""Beginnings of the names of clients that people read: they get indented JSON."""
 LONGEST_WARNINGS = 4096
 """Characters of all warnings of a response together; Kubernetes' limit."""
 CUT_WARNING = 256
@@ -73,7 +73,6 @@ WARNINGS: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
 """Warnings for the client of the request, sent with its response, success or failure."""
 
 LIST_END = b"]}"
-"""The last part of a list."""
 TEXT = "tag:yaml.org,2002:str"
 TEXTS = frozenset({TEXT, "tag:yaml.org,2002:yaml"})
 """Tags of plain text; that of the second is always quoted."""
@@ -85,8 +84,6 @@ log = logging.getLogger(__name__)
 
 
 class Shape(enum.Enum):
-    """A type that an object is converted to for the client."""
-
     OBJECT = ""
     TABLE = "Table"
     METADATA = "PartialObjectMetadata"
@@ -166,7 +163,7 @@ def choices(accept: str) -> tuple[Choice, ...]:
 
 
 def _choice(element: Accepted) -> Choice | None:
-    """One choice; None for one that is no media type."""
+    """None for what is no media type."""
     type_, slash, subtype = (each.strip() for each in element.name.partition("/"))
     if type_ == "*" and not subtype:
         subtype = "*"
@@ -177,7 +174,6 @@ def _choice(element: Accepted) -> Choice | None:
 
 
 def _is_better(one: Choice, other: Choice) -> bool:
-    """Whether Go's comparison puts a choice before another."""
     return (
         one.quality > other.quality
         or (one.type != "*" and other.type == "*")
@@ -223,9 +219,7 @@ def chosen(accept: str, *, shapes: frozenset[Shape] = NO_SHAPES, streams: bool =
 
 def wants_indented(request: web.Request, pretty: bool | None) -> bool:
     """Whether JSON is written for people: by the parameter, else by the client's name."""
-    if pretty is not None:
-        return pretty
-    return request.headers.get("User-Agent", "").startswith(TOOLS)
+    return request.headers.get("User-Agent", "").startswith(TOOLS) if pretty is None else pretty
 
 
 def takes_gzip(request: web.Request) -> bool:
@@ -234,7 +228,6 @@ def takes_gzip(request: web.Request) -> bool:
 
 
 def warn(texts: Iterable[str]) -> None:
-    """Add warnings to the response, success or failure."""
     warnings = WARNINGS.get()
     assert warnings is not None, "each request begins with a list of its own"
     warnings.extend(texts)
@@ -266,7 +259,7 @@ def headers_for(form: Form) -> list[tuple[str, str]]:
 async def document(
     request: web.Request, form: Form, body: bytes, *, status: int = 200, pretty: bool | None = None
 ) -> web.Response:
-    """A response of one document, given as JSON; `pretty` is the parameter, None if absent."""
+    """A response of a JSON document; `pretty` is the parameter, None if absent."""
     if not form.is_yaml and not wants_indented(request, pretty):
         body += b"\n"
     else:
@@ -276,7 +269,7 @@ async def document(
     headers = headers_for(form)
     if len(body) >= COMPRESSED_BYTES and request.method == "GET" and takes_gzip(request):
         body = await asyncio.to_thread(zlib.compress, body, GZIP_LEVEL, GZIP_WINDOW)
-        headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+        headers += GZIP_HEADERS
     return web.Response(body=body, status=status, headers=headers)
 
 
@@ -286,7 +279,7 @@ async def stream(request: web.Request, form: Form, chunks: Iterator[bytes]) -> w
     compressor = None
     if takes_gzip(request):
         compressor = zlib.compressobj(GZIP_LEVEL, wbits=GZIP_WINDOW)
-        headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+        headers += GZIP_HEADERS
 
     async def write(response: web.StreamResponse) -> None:
         while True:
@@ -329,7 +322,6 @@ async def respond_in_parts(
 
 
 async def failure(request: web.Request, error: StatusError) -> web.Response:
-    """The response for a failure."""
     try:
         form = chosen(request.headers.get("Accept", ""))
     except StatusError:
@@ -343,7 +335,6 @@ async def failure(request: web.Request, error: StatusError) -> web.Response:
 
 
 def indented(body: bytes) -> bytes:
-    """JSON for people."""
     return msgspec.json.format(body, indent=2) + b"\n"
 
 
@@ -384,7 +375,6 @@ Dumper.add_representer(str, _represent_text)
 
 
 def as_yaml(body: bytes) -> bytes:
-    """The JSON document as YAML."""
     text: str = yaml.dump(
         json.loads(body), Dumper=Dumper, default_flow_style=False, allow_unicode=True
     )

@@ -196,7 +196,6 @@ def _what_is_allowed(obj: Object, _user: User, _now: str) -> Object:
 
 
 def _check_selector(attributes: Object, name: str) -> list[FieldError]:
-    """Find the errors in a selector of a resource's attributes."""
     path = f"spec.resourceAttributes.{name}"
     if (selector := attributes.get(name)) is None:
         return []
@@ -221,7 +220,6 @@ def _check_selector(attributes: Object, name: str) -> list[FieldError]:
 
 
 def _check_access(obj: Object) -> list[FieldError]:
-    """Find the errors in any of the access reviews."""
     spec, metadata, errors = obj["spec"], {**obj["metadata"]}, []
     is_self, is_local = obj["kind"].startswith("Self"), obj["kind"].startswith("Local")
     attributes, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")

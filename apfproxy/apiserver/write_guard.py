@@ -41,7 +41,6 @@ class WriteGuard:
     """Before the handler of an API.
 
     Args:
-        handler: Answers what may pass.
         is_local: Whether only this machine can reach the listener.
         token: The current token of writers; None if none is needed.  ValueError says why there is
             none to compare with.
@@ -63,17 +62,14 @@ class WriteGuard:
         self._problem = ""
 
     def ask_for(self, token: Callable[[], bytes] | None) -> None:
-        """Ask writers for another token from now on, or for none."""
         self._token = token
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         if request.method not in READING and (refusal := self._refusal(request)) is not None:
             return await failure(request, refusal)
         return await self._handler(request)
 
     def _refusal(self, request: web.Request) -> StatusError | None:
-        """Why a write is refused; None if it is not."""
         if self._token is not None:
             token = self._current_token(self._token)
             if token is None:
@@ -96,7 +92,7 @@ class WriteGuard:
         return None
 
     def _current_token(self, token: Callable[[], bytes]) -> bytes | None:
-        """The current token; None if there is none, the reason of which is only logged."""
+        """The current token; None if there is none: the reason is only logged."""
         try:
             found, problem = token(), ""
         except ValueError as error:
@@ -108,7 +104,6 @@ class WriteGuard:
 
 
 def _has_token(request: web.Request, token: bytes) -> bool:
-    """Whether the client sends the token; compared in constant time."""
     shown = request.headers.getall("Authorization", [])
     if len(shown) != 1 or not shown[0].lower().startswith("bearer "):
         return False

@@ -1,4 +1,4 @@
-"""Evictions; `tests/conformance` has what Kubernetes responds to most of them."""
+"""Evictions, beside the recorded requests."""
 
 from __future__ import annotations
 

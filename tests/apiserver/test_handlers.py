@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Object
     from tests.apiserver.site import Answer, Site
 
-SCALE = "/apis/apps/v1/namespaces/default/deployments/d/scale"
 PATHS = Paths(KINDS)
 STORAGE = {kind.name: kind for kind in KINDS}
 
@@ -84,7 +83,7 @@ async def test_streamed_lists(site: Site) -> None:
 
 async def test_streamed_lists_of_large_objects(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """So are lists of few objects that are large, since clients may be many and slow."""
-    monkeypatch.setattr("apfproxy.apiserver.handlers.STREAMED_BYTES", 1000)
+    monkeypatch.setattr("apfproxy.apiserver.responses.STREAMED_BYTES", 1000)
     await site.add(FLOW_SCHEMA, flow_schema("a"))
     small = await site.get(SCHEMAS)
     await site.add(FLOW_SCHEMA, flow_schema("b", annotations={"a": "x" * 1000}))
@@ -110,12 +109,6 @@ async def test_another_client_deletes_too(site: Site, monkeypatch: pytest.Monkey
     found = await site.send("DELETE", SCHEMAS)
 
     assert (200, 2) == (found.status, len(found.body["items"]))
-
-
-async def test_scale_is_not_applied(site: Site) -> None:
-    found = await site.send("PATCH", f"{SCALE}?fieldManager=m", {}, content_type=APPLY)
-
-    assert 415 == found.status
 
 
 def head(method: str, path: str, *fields: str, version: str = "1.1") -> bytes:

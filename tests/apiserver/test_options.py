@@ -59,7 +59,9 @@ def test_pretty(query: bytes, expected: bool | None) -> None:
     ],
 )
 def test_list_options(query: bytes, options: ListOptions) -> None:
-    assert options == list_options(parse_query(query), FLOW_SCHEMA, is_watch=False)
+    found = list_options(parse_query(query), FLOW_SCHEMA, FLOW_SCHEMA.storage, is_watch=False)
+
+    assert options == found
 
 
 @pytest.mark.parametrize(
@@ -72,8 +74,9 @@ def test_list_options(query: bytes, options: ListOptions) -> None:
 )
 def test_unknown_fields(kind: Any, message: str) -> None:  # noqa: ANN401  a kind
     """Events have Kubernetes' older, shorter text in either group."""
+    query = parse_query(b"fieldSelector=spec.foo%3Da")
     with pytest.raises(StatusError, match=message):
-        list_options(parse_query(b"fieldSelector=spec.foo%3Da"), kind, is_watch=False)
+        list_options(query, kind, kind.storage, is_watch=False)
 
 
 @pytest.mark.parametrize("query", [b"export", b"export=1"])
