@@ -46,13 +46,7 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server answered.
-
-    Attributes:
-        status: HTTP status.
-        headers: Of the answer.
-        data: The body, as it came over the wire.
-    """
+    """A response, with its body as it came over the wire."""
 
     status: int
     headers: Any
@@ -98,12 +92,7 @@ class Events:
 
 
 class Site:
-    """A server whose clock moves only when a test moves it.
-
-    Args:
-        kinds: That are served.
-        window: Changes that are kept.
-    """
+    """A server whose clock moves only when a test moves it; `window` changes are kept."""
 
     def __init__(self, kinds: tuple[Kind, ...] = KINDS, window: int = 1000) -> None:
         self.now_s = NOW_S
@@ -177,9 +166,7 @@ class Site:
     async def raw(self, *parts: bytes, reads_first: bool = False) -> bytes:
         """Send bytes on a connection of its own; all that comes back until the server closes it.
 
-        Args:
-            parts: The bytes.
-            reads_first: Whether to wait for a line of the answer after the first part.
+        With `reads_first` a head of a response comes after the first part.
         """
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         first = b""

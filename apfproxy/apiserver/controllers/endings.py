@@ -84,14 +84,15 @@ class Remains:
             told = "Some content in the namespace has finalizers remaining: "
             told += _instances(self.finalizers, "in")
             wrong["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", told)
-        conditions = []
-        for type_, fine in FINE.items():
-            reason, message = wrong.get(type_, fine)
-            status = TRUE if type_ in wrong else FALSE
-            conditions.append(
-                {"type": type_, "status": status, "reason": reason, "message": message}
-            )
-        return conditions
+        return [
+            {
+                "type": type_,
+                "status": TRUE if type_ in wrong else FALSE,
+                "reason": reason,
+                "message": message,
+            }
+            for type_, (reason, message) in {**FINE, **wrong}.items()
+        ]
 
 
 def _instances(counts: Counter[str], verb: str) -> str:

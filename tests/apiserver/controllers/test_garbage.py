@@ -8,7 +8,7 @@ there then, each with its finalizers and, after `<`, the owners that it names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -223,3 +223,24 @@ async def test_refusals(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     await play.driver.look(BUDGETS.resource, "n", "low")
 
     assert ["low<solid", "solid"] == play.left()
+
+
+async def test_another_object_of_the_name(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took the place of the dependent during a look: the look fails, to be tried again."""
+    for name in ("top", "solid"):
+        await play.make(name)
+    owners = [play.reference("top"), play.reference("solid")]
+    await play.make("low", *owners)
+    await play.delete("top", "")
+    update = play.scene.registry.update
+
+    async def replaced(*args: Any) -> object:  # noqa: ANN401  whatever it takes
+        await play.delete("low", "")
+        await play.make("low", *owners)
+        return await update(*args)
+
+    monkeypatch.setattr(play.scene.registry, "update", replaced)
+    with pytest.raises(StatusError, match="field is immutable"):
+        await play.driver.look(BUDGETS.resource, "n", "low")
+
+    assert ["low<top,solid", "solid"] == play.left()
