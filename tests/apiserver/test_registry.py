@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
+import random
 import threading
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
-from apfproxy.apiserver.apps import REPLICATION_CONTROLLER
 from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
-from apfproxy.apiserver.outcomes import LARGE_BYTES, CollectorPause, Write, compute
+from apfproxy.apiserver.outcomes import LARGE_BYTES, CollectorPause, compute
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, Written, completed
 from apfproxy.apiserver.store.store import Store
@@ -34,12 +33,14 @@ from tests.apiserver.site import (
 from tests.apiserver.store.test_store_machine import GatedBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
     from pathlib import Path
 
     from apfproxy.apiserver.kind import Kind
     from apfproxy.objects.types import Object
     from tests.apiserver.site import Site
+
+    Races = list[Callable[[], Awaitable[object]]]
 
 DRY = WriteOptions("tester", is_dry_run=True)
 LARGE = WriteOptions("tester", sent_bytes=LARGE_BYTES)
@@ -80,49 +81,35 @@ async def refusal(writing: Coroutine[Any, Any, object]) -> StatusError:
 
 
 async def test_names_are_generated_until_none_is_left() -> None:
-    """A prefix gets five characters; a client hears that it may try again for another name."""
+    """A client hears that it may try again for another name when eight were taken."""
+    draws = iter([*["zzzzz"] * 8, "yyyyy", *["zzzzz"] * 8])
+
+    class Chance(random.Random):
+        def choices(self, *_: object, k: int = 1) -> list[str]:  # type: ignore[override]
+            assert k == 5
+            return list(next(draws))
+
     scene = Scene((FLOW_SCHEMA,))
-    raw = flow_schema()
-    raw["metadata"] = {"generateName": "g-"}
-    first = await scene.create(FLOW_SCHEMA, copy.deepcopy(raw))
-    drawn = first["metadata"]["name"].removeprefix("g-")
+    scene.registry = Registry((FLOW_SCHEMA,), scene.store, lambda: scene.now_s, Chance(1))
+    raw = {**flow_schema(), "metadata": {"generateName": "g-"}}
+    for name in ("g-zzzzz", "g-yyyyy"):
+        assert name == (await scene.create(FLOW_SCHEMA, copy.deepcopy(raw)))["metadata"]["name"]
+    error = await refusal(scene.create(FLOW_SCHEMA, raw))
 
-    class Unlucky:
-        """Draws eight times what is taken, then another."""
-
-        def __init__(self, left: int) -> None:
-            self.left = left
-
-        def getrandbits(self, bits: int) -> int:
-            return bits
-
-        def choices(self, _letters: str, k: int) -> list[str]:
-            self.left -= 1
-            return list(drawn if self.left >= 0 else "z" * k)
-
-    unlucky: Any = Unlucky(7)
-    scene.registry = Registry((FLOW_SCHEMA,), scene.store, lambda: scene.now_s, unlucky)
-    lucky = await scene.create(FLOW_SCHEMA, copy.deepcopy(raw))
-    unlucky.left = 8
-    error = await refusal(scene.create(FLOW_SCHEMA, copy.deepcopy(raw)))
-
-    assert (5, "g-zzzzz") == (len(drawn), lucky["metadata"]["name"])
     assert (409, "AlreadyExists", 1) == (error.code, error.reason, error.retry_after_s)
-    assert (error.details or {})["name"] == first["metadata"]["name"]
+    assert (error.details or {})["name"] == "g-zzzzz"
 
 
-async def test_new_objects_have_no_version() -> None:
+@pytest.mark.parametrize(
+    ("name", "version", "code"), [("f", "7", 500), ("-", "7", 422), ("f", "0", 0), ("f", "x", 0)]
+)
+async def test_new_objects_have_no_version(name: str, version: str, code: int) -> None:
     """A resource version that could be one is refused, but only where nothing else is wrong."""
-    scene = Scene()
-    versioned = await refusal(scene.create(FLOW_SCHEMA, flow_schema(resourceVersion="7")))
-    invalid = await refusal(scene.create(FLOW_SCHEMA, flow_schema("-", resourceVersion="7")))
-    for version in ("0", "x"):
-        await scene.create(FLOW_SCHEMA, flow_schema(f"f{version}", resourceVersion=version))
-
-    text = "resourceVersion should not be set on objects to be created"
-    assert (500, "", text) == (versioned.code, versioned.reason, versioned.message)
-    assert 422 == invalid.code
-    assert ["f0", "fx"] == scene.names(FLOW_SCHEMA)
+    creating = Scene().create(FLOW_SCHEMA, flow_schema(name, resourceVersion=version))
+    if code:
+        assert code == (await refusal(creating)).code
+    else:
+        await creating
 
 
 async def test_namespaces_have_to_be_there() -> None:
@@ -175,66 +162,35 @@ async def test_watchers_see_held_objects_go_as_they_were_stored_last() -> None:
     await scene.create(FLOW_SCHEMA, flow_schema(**HELD))
     follower = Follower(scene)
     marked = await delete(scene)
-    again = await delete(scene)
+    assert marked == await delete(scene)
     assert ["MODIFIED"] == follower.seen()
     released = await update(scene, finalizers=None)
     (change,) = follower.watcher.read(10)
 
-    metadata = marked.obj["metadata"]
-    assert marked == again
-    assert (NOW, 0, 2) == (
-        metadata["deletionTimestamp"],
-        metadata["deletionGracePeriodSeconds"],
-        metadata["generation"],
-    )
     assert released.is_gone
-    assert metadata["resourceVersion"] == released.obj["metadata"]["resourceVersion"]
+    assert marked.obj["metadata"]["resourceVersion"] == released.obj["metadata"]["resourceVersion"]
     assert "DELETED" == change.type
     assert b"example.com/hold" in change.entry.data
 
 
-@pytest.mark.parametrize("is_marked", [False, True])
 @pytest.mark.parametrize(
     ("before", "propagation", "expected"),
     [
-        pytest.param([], "Orphan", ["orphan"], id="orphan"),
-        pytest.param([], "Foreground", ["foregroundDeletion"], id="foreground"),
-        pytest.param(["orphan"], "Foreground", ["foregroundDeletion"], id="instead"),
-        pytest.param(["a.b/c"], "Orphan", ["a.b/c", "orphan"], id="beside"),
-        pytest.param(["orphan"], "", ["orphan"], id="as-it-is"),
-        pytest.param(["orphan"], "Background", [], id="background"),
-        pytest.param([], "Background", [], id="nothing"),
+        ([], "Orphan", ["orphan"]),
+        (["orphan"], "Foreground", ["foregroundDeletion"]),
+        (["a.b/c"], "Orphan", ["a.b/c", "orphan"]),
+        (["orphan"], "", ["orphan"]),
+        (["orphan"], "Background", []),
     ],
 )
-async def test_propagation(
-    before: list[str], propagation: str, expected: list[str], *, is_marked: bool
-) -> None:
+async def test_propagation(before: list[str], propagation: str, expected: list[str]) -> None:
     """What becomes of dependents is a finalizer, which counts even once the deletion began."""
     scene = Scene()
-    other = ["x.y/z"] if is_marked else []
-    await scene.create(FLOW_SCHEMA, flow_schema(finalizers=[*before, *other]))
-    if is_marked:
-        await delete(scene)
+    await scene.create(FLOW_SCHEMA, flow_schema(finalizers=[*before, "x.y/z"]))
+    await delete(scene)
     written = await delete(scene, propagation=propagation)
 
-    assert written.is_gone == (not expected and not other)
-    if not written.is_gone:
-        assert sorted([*expected, *other]) == sorted(written.obj["metadata"]["finalizers"])
-
-
-@pytest.mark.parametrize(
-    ("before", "expected"),
-    [([], ["orphan"]), (["foregroundDeletion"], ["foregroundDeletion"]), (["orphan"], ["orphan"])],
-)
-async def test_propagation_by_default(before: list[str], expected: list[str]) -> None:
-    """A ReplicationController leaves its pods alone unless the client or a finalizer says more."""
-    scene = Scene()
-    await scene.namespace("n")
-    raw = {"metadata": {"name": "r", "finalizers": before}}
-    await scene.create(REPLICATION_CONTROLLER, raw, "n")
-
-    written = await scene.registry.delete(REPLICATION_CONTROLLER, "n", "r", DeleteOptions())
-    assert expected == written.obj["metadata"]["finalizers"]
+    assert sorted([*expected, "x.y/z"]) == sorted(written.obj["metadata"]["finalizers"])
 
 
 async def test_grace() -> None:
@@ -269,14 +225,10 @@ async def test_grace_of_held_pods() -> None:
     await scene.pod("p", **HELD)
     await delete(scene, POD)
     held = await delete(scene, POD, grace_period_s=0)
-    again = await delete(scene, POD, grace_period_s=0)
 
-    assert held == again
-    assert (False, NOW, 2) == (
-        held.is_gone,
-        held.obj["metadata"]["deletionTimestamp"],
-        held.obj["metadata"]["generation"],
-    )
+    assert held == await delete(scene, POD, grace_period_s=0)
+    assert (False, NOW) == (held.is_gone, held.obj["metadata"]["deletionTimestamp"])
+    assert 2 == held.obj["metadata"]["generation"]
 
 
 async def test_admission_may_refuse() -> None:
@@ -369,41 +321,41 @@ def test_the_collector_rests_for_all(*, is_on: bool) -> None:
         gc.enable()
 
 
-def racing(race: Callable[[], Coroutine[Any, Any, object]]) -> Callable[[], None]:
-    """Does something on the event loop, once, from the thread that this is called in."""
-    loop = asyncio.get_running_loop()
-    left = [race]
+@pytest.fixture
+def races(monkeypatch: pytest.MonkeyPatch) -> Races:
+    """Happen one after the other, each when something of a large write was computed."""
+    left: Races = []
 
-    def run() -> None:
-        if left:
-            asyncio.run_coroutine_threadsafe(left.pop()(), loop).result(10)
+    async def raced(size: int, work: Callable[[], object]) -> object:
+        made = await compute(size, work)
+        if size >= LARGE_BYTES and left:
+            await left.pop(0)()
+        return made
 
-    return run
+    monkeypatch.setattr("apfproxy.apiserver.registry.compute", raced)
+    return left
 
 
-async def test_large_writes_take_turns() -> None:
+async def test_large_writes_take_turns(races: Races) -> None:
     """A second large one waits; a small one does not, and goes on in the midst of the first."""
     scene = Scene()
     for name in "abc":
         await scene.create(FLOW_SCHEMA, flow_schema(name))
     order: list[str] = []
 
-    async def write(name: str, options: WriteOptions, race: Callable[[], None]) -> None:
-        def change(obj: Object) -> Object:
-            race()
-            order.append(name)
-            return obj
-
-        await scene.registry.update(FLOW_SCHEMA, "", name, change, options)
+    async def write(name: str, options: WriteOptions) -> None:
+        await scene.registry.update(FLOW_SCHEMA, "", name, lambda obj: obj, options)
+        order.append(name)
 
     tasks: list[asyncio.Task[None]] = []
 
     async def others() -> None:
-        tasks.append(asyncio.create_task(write("b", LARGE, lambda: None)))
+        tasks.append(asyncio.create_task(write("b", LARGE)))
         await asyncio.sleep(0)
-        await write("c", TESTER, lambda: None)
+        await write("c", TESTER)
 
-    await write("a", LARGE, racing(others))
+    races.append(others)
+    await write("a", LARGE)
     await asyncio.gather(*tasks)
     assert ["c", "a", "b"] == order
 
@@ -412,15 +364,16 @@ async def test_large_writes_take_turns() -> None:
     ("race", "says_version", "code"),
     [("update", False, 200), ("update", True, 409), ("delete", False, 404)],
 )
-async def test_a_large_update_of_what_changes(race: str, code: int, *, says_version: bool) -> None:
+async def test_a_large_update_of_what_changes(
+    race: str, code: int, races: Races, *, says_version: bool
+) -> None:
     """It is made again of what is there then: neither change is lost, unless one is refused."""
     scene = Scene()
     sent = await scene.create(FLOW_SCHEMA, flow_schema())
     labels = {"from": "other"}
-    run = racing(lambda: update(scene, labels=labels) if race == "update" else delete(scene))
+    races.append(lambda: update(scene, labels=labels) if race == "update" else delete(scene))
 
     def change(obj: Object) -> Object:
-        run()
         if says_version:
             return copy.deepcopy(sent)
         obj["metadata"]["annotations"] = {"from": "large"}
@@ -446,27 +399,19 @@ async def test_two_large_configurations_of_a_new_object() -> None:
     assert first.obj == second.obj
 
 
-async def test_a_namespace_that_ends_during_a_large_creation() -> None:
+async def test_a_namespace_that_ends_during_a_large_creation(races: Races) -> None:
     """What is created while its namespace goes is refused, as if it had come later."""
     scene = Scene()
     await scene.namespace("n")
-    race = racing(lambda: scene.delete(NAMESPACE, "n"))
+    races += [lambda: asyncio.sleep(0), lambda: scene.delete(NAMESPACE, "n")]
+    creating = scene.registry.create(POD, "n", completed(POD, pod("p", namespace="n")), LARGE)
 
-    def prepare(obj: Object) -> None:
-        race()
-        POD.rules.prepare_create(obj)
-
-    rules = msgspec.structs.replace(POD.rules, prepare_create=prepare)
-    kind = msgspec.structs.replace(POD, rules=rules)
-    obj = completed(POD, pod("p", namespace="n"))
-
-    assert 403 == (await refusal(scene.registry.create(kind, "n", obj, LARGE))).code
-    assert scene.store.head(POD.resource, "n", "p") is None
+    assert 403 == (await refusal(creating)).code
+    assert ([], []) == (races, scene.names(POD, "n"))
 
 
 ANNOTATIONS = {"large": "x" * LARGE_BYTES}
 ANNOTATED: Object = {"metadata": {"annotations": ANNOTATIONS}}
-NAMED: Object = {"metadata": {"name": "f", "annotations": ANNOTATIONS}}
 CONFIGURATION = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", **ANNOTATED}
 OPERATIONS = [{"op": "add", "path": "/metadata/annotations", "value": ANNOTATIONS}]
 
@@ -474,44 +419,25 @@ OPERATIONS = [{"op": "add", "path": "/metadata/annotations", "value": ANNOTATION
 @pytest.mark.parametrize(
     ("method", "content_type", "body", "labels"),
     [
-        pytest.param("PUT", "", {**flow_schema(), **NAMED}, None, id="put"),
-        pytest.param("PATCH", MERGE, ANNOTATED, {"a": "b"}, id="merge-patch"),
-        pytest.param("PATCH", STRATEGIC, ANNOTATED, {"a": "b"}, id="strategic-merge-patch"),
-        pytest.param("PATCH", JSON_PATCH, OPERATIONS, {"a": "b"}, id="json-patch"),
-        pytest.param("PATCH", APPLY, CONFIGURATION, {"a": "b"}, id="apply"),
+        ("PUT", "", flow_schema(annotations=ANNOTATIONS), None),
+        ("PATCH", MERGE, ANNOTATED, {"a": "b"}),
+        ("PATCH", STRATEGIC, ANNOTATED, {"a": "b"}),
+        ("PATCH", JSON_PATCH, OPERATIONS, {"a": "b"}),
+        ("PATCH", APPLY, CONFIGURATION, {"a": "b"}),
     ],
+    ids=["put", "merge-patch", "strategic-merge-patch", "json-patch", "apply"],
 )
 async def test_a_large_request_is_tried_again(
-    method: str,
-    content_type: str,
-    body: object,
-    labels: object,
-    site: Site,
-    monkeypatch: pytest.MonkeyPatch,
+    method: str, content_type: str, body: object, labels: object, site: Site, races: Races
 ) -> None:
     """The object changes before the hand-over: both writes count, one after the other."""
     await site.send("POST", SCHEMAS, flow_schema())
-    race = racing(
-        lambda: site.send(
-            "PATCH", f"{SCHEMAS}/f", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE
-        )
-    )
-    threads: list[threading.Thread] = []
-    for name, made_by in (("updated", Write.updated), ("applied", Write.applied)):
-
-        def raced(*args: Any, work: Any = made_by, **how: Any) -> Any:  # noqa: ANN401
-            made = work(*args, **how)
-            threads.append(threading.current_thread())
-            if len(threads) == 1:
-                race()
-            return made
-
-        monkeypatch.setattr(Write, name, raced)
+    patch = {"metadata": {"labels": {"a": "b"}}}
+    races.append(lambda: site.send("PATCH", f"{SCHEMAS}/f", patch, content_type=MERGE))
     path = f"{SCHEMAS}/f?fieldManager=m"
     response = await site.send(method, path, body, content_type=content_type)
     metadata = response.body["metadata"]
 
-    assert 200 == response.status, response.body
-    assert [False, True, False] == [each is threading.current_thread() for each in threads]
+    assert (200, []) == (response.status, races), response.body
     assert ANNOTATIONS == metadata["annotations"]
     assert labels == metadata.get("labels")

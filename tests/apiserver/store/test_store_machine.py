@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from apfproxy.apiserver.store.collection import Watcher
     from apfproxy.apiserver.store.entries import Change, Entry
@@ -63,7 +63,6 @@ def state(entry: Entry | None) -> State | None:
     """An entry, which has to agree with its JSON."""
     if entry is None:
         return None
-    value = entry.labels["value"]
     metadata = {
         "namespace": entry.namespace,
         "name": entry.name,
@@ -71,57 +70,41 @@ def state(entry: Entry | None) -> State | None:
         "labels": entry.labels,
         "resourceVersion": str(entry.resource_version),
     }
-    assert {"metadata": metadata, "spec": {"value": value}} == json.loads(entry.data)
+    assert {"metadata": metadata, "spec": {"value": entry.uid}} == json.loads(entry.data)
     assert {"metadata.name": entry.name} == entry.fields
-    return entry.namespace, entry.name, entry.resource_version, value
+    return entry.namespace, entry.name, entry.resource_version, entry.labels["value"]
 
 
 @dataclass
 class Step:
-    """A write, as the model has it."""
+    """A write, as the model has it, and the state that it replaces."""
 
     resource: str
-    key: Key
-    value: str
+    new: State
     is_deletion: bool
-    resource_version: int
     old: State | None = None
 
-    def change(self) -> tuple[str, State, State | None]:
-        type_ = "DELETED" if self.is_deletion else "MODIFIED" if self.old else "ADDED"
-        return type_, (*self.key, self.resource_version, self.value), self.old
-
-
-@dataclass
-class Model:
-    """Everything that was published, ever, and what is not yet."""
-
-    steps: list[Step] = field(default_factory=list)
-    pending: list[tuple[Step, asyncio.Future[Entry]]] = field(default_factory=list)
+    @property
+    def key(self) -> Key:
+        return self.new[:2]
 
     @property
     def version(self) -> int:
-        return self.steps[-1].resource_version if self.steps else 1
+        return self.new[2]
 
-    def objects(self, resource: str, at: int, *, with_pending: bool = False) -> dict[Key, State]:
-        objects: dict[Key, State] = {}
-        pending = [step for step, _ in self.pending] if with_pending else []
-        for step in self.steps + pending:
-            if step.resource == resource and step.resource_version <= at:
-                objects.pop(step.key, None)
-                if not step.is_deletion:
-                    objects[step.key] = step.change()[1]
-        return objects
+    def change(self) -> tuple[str, State, State | None]:
+        type_ = "DELETED" if self.is_deletion else "MODIFIED" if self.old else "ADDED"
+        return type_, self.new, self.old
 
-    def heads(self, resource: str) -> dict[Key, State]:
-        return self.objects(resource, 1 << 62, with_pending=True)
 
-    def publish(self, step: Step) -> None:
-        step.old = self.objects(step.resource, self.version).get(step.key)
-        self.steps.append(step)
-
-    def after(self, resource: str, version: int) -> list[Step]:
-        return [s for s in self.steps if s.resource == resource and s.resource_version > version]
+def replayed(steps: Iterable[Step], resource: str, at: int = 1 << 62) -> dict[Key, State]:
+    objects: dict[Key, State] = {}
+    for step in steps:
+        if step.resource == resource and step.version <= at:
+            objects.pop(step.key, None)
+            if not step.is_deletion:
+                objects[step.key] = step.new
+    return objects
 
 
 def in_order(objects: dict[Key, State], namespace: str | None) -> list[State]:
@@ -137,9 +120,24 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.loop = asyncio.new_event_loop()
-        self.model = Model()
+        self.steps: list[Step] = []  # everything that was published, ever
+        self.pending: list[tuple[Step, asyncio.Future[Entry]]] = []
         self.last_assigned = 1
         self.open()
+
+    @property
+    def version(self) -> int:
+        return self.steps[-1].version if self.steps else 1
+
+    def heads(self, resource: str) -> dict[Key, State]:
+        return replayed([*self.steps, *(step for step, _ in self.pending)], resource)
+
+    def publish(self, step: Step) -> None:
+        step.old = replayed(self.steps, step.resource).get(step.key)
+        self.steps.append(step)
+
+    def after(self, resource: str, version: int) -> list[Step]:
+        return [s for s in self.steps if s.resource == resource and s.version > version]
 
     def open(self) -> None:
         self.backend = self.new_backend()
@@ -156,7 +154,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(resource=RESOURCES, namespace=NAMESPACES, name=NAMES, value=st.text(max_size=3))
     def delete(self, resource: str, namespace: str, name: str, value: str) -> None:
         key = (namespace, name)
-        if key in self.model.heads(resource):
+        if key in self.heads(resource):
             self.hand_over(resource, key, value, is_deletion=True)
         else:
             with pytest.raises(LookupError, match=f"{resource} .* is not in the store"):
@@ -175,12 +173,12 @@ class StoreMachine(RuleBasedStateMachine):
         version = int(metadata["resourceVersion"])
         assert version > self.last_assigned
         self.last_assigned = version
-        step = Step(resource, key, value, is_deletion, version)
+        step = Step(resource, (*key, version, value), is_deletion)
         if self.backend is None:
-            assert step.change()[1] == state(future.result())
-            self.model.publish(step)
+            assert step.new == state(future.result())
+            self.publish(step)
         else:
-            self.model.pending.append((step, future))
+            self.pending.append((step, future))
 
     @rule(outcomes=st.lists(st.booleans(), max_size=2))
     @precondition(lambda self: self.backend is not None)
@@ -192,16 +190,16 @@ class StoreMachine(RuleBasedStateMachine):
         backend.gate.set()
         # The first was handed over alone, the others gathered meanwhile.
         takes_first, takes_rest = ([*outcomes, True, True])[:2]
-        for index, (step, future) in enumerate(self.model.pending):
+        for index, (step, future) in enumerate(self.pending):
             self.loop.run_until_complete(asyncio.wait([future], timeout=10))
             error = future.exception()
             if takes_first and (index == 0 or takes_rest):
-                assert step.change()[1] == state(future.result())
-                self.model.publish(step)
+                assert step.new == state(future.result())
+                self.publish(step)
             else:
                 assert "the disk is full" == str(error)
                 assert isinstance(error, StoreError)
-        self.model.pending.clear()
+        self.pending.clear()
         backend.outcomes.clear()
         backend.gate.clear()
 
@@ -213,7 +211,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(self.store.close())
         self.open()
         # What was refused just before was never told to anybody as kept.
-        self.last_assigned = self.model.version
+        self.last_assigned = self.version
 
     @rule(
         resource=RESOURCES,
@@ -226,13 +224,13 @@ class StoreMachine(RuleBasedStateMachine):
         self, resource: str, namespace: str | None, back: int, start: Key | None, limit: int | None
     ) -> None:
         """A page of any version is as it was, whether or not there is an object at its start."""
-        collection, at = self.store.collection(resource), self.model.version - back
+        collection, at = self.store.collection(resource), self.version - back
         if at < collection.floor:
             for look in (collection.snapshot, collection.count):
                 with pytest.raises(TooOldError):
                     look(namespace, at, start)
             return
-        objects = in_order(self.model.objects(resource, at), namespace)
+        objects = in_order(replayed(self.steps, resource, at), namespace)
         expected = [each for each in objects if not start or "/".join(each[:2]) > "/".join(start)]
         assert expected[:limit] == [*map(state, collection.snapshot(namespace, at, start, limit))]
         assert len(expected) == collection.count(namespace, at, start)
@@ -240,7 +238,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(resource=RESOURCES, back=st.integers(-2, 40))
     def watch(self, resource: str, back: int) -> None:
         """Start a watch at any version, those to come too."""
-        collection, after = self.store.collection(resource), self.model.version - back
+        collection, after = self.store.collection(resource), self.version - back
         if after < collection.floor:
             with pytest.raises(TooOldError):
                 collection.watch(after)
@@ -253,9 +251,9 @@ class StoreMachine(RuleBasedStateMachine):
         """A watcher reads what comes next, all of it, or learns that it is too late."""
         reading = self.readings[index % len(self.readings)]
         watcher, resource, known = reading
-        expected = self.model.after(resource, known[0])
+        expected = self.after(resource, known[0])
         floor = self.store.collection(resource).floor
-        if expected and expected[0].resource_version <= floor:
+        if expected and expected[0].version <= floor:
             with pytest.raises(TooOldError) as caught:
                 watcher.read(limit)
             assert (known[0], floor) == (caught.value.resource_version, caught.value.floor)
@@ -269,15 +267,15 @@ class StoreMachine(RuleBasedStateMachine):
         if found:
             known[0] = found[-1].resource_version
         if len(found) == len(expected):
-            known[0] = max(known[0], self.model.version)
+            known[0] = max(known[0], self.version)
         assert known[0] == watcher.position
 
     @invariant()
     def heads_are_ahead_of_readers_by_what_is_pending(self) -> None:
-        store, model = self.store, self.model
-        assert (model.version, len(model.pending)) == (store.resource_version, store.pending)
+        store = self.store
+        assert (self.version, len(self.pending)) == (store.resource_version, store.pending)
         for resource in TYPES:
-            heads, published = model.heads(resource), model.objects(resource, model.version)
+            heads, published = self.heads(resource), replayed(self.steps, resource)
             for namespace in (None, "a"):
                 expected = in_order(heads, namespace)
                 assert expected == list(map(state, store.heads(resource, namespace)))
@@ -289,7 +287,7 @@ class StoreMachine(RuleBasedStateMachine):
     def window_is_as_wide_as_told(self) -> None:
         for resource in TYPES:
             floor = self.store.collection(resource).floor
-            kept = len(self.model.after(resource, floor))
+            kept = len(self.after(resource, floor))
             assert kept <= WINDOW + WINDOW // 8
             assert floor == 0 or kept >= WINDOW
 
