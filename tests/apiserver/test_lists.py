@@ -30,16 +30,13 @@ async def test_pages_are_of_one_state(site: Site) -> None:
     for name in "bcd":
         await site.send("POST", SCHEMAS, flow_schema(name))
     version = site.store.resource_version
-    first = (await site.get(f"{SCHEMAS}?limit=1")).body
+    pages = [(await site.get(f"{SCHEMAS}?limit=1")).body]
     await site.send("DELETE", f"{SCHEMAS}/c")
     await site.send("POST", SCHEMAS, flow_schema("a"))
-    token = first["metadata"]["continue"]
-    second = (await site.get(f"{SCHEMAS}?limit=1&continue={token}")).body
-    token = second["metadata"]["continue"]
-    third = (await site.get(f"{SCHEMAS}?continue={token}")).body
-    pages = (first, second, third)
+    while token := pages[-1]["metadata"].get("continue"):
+        pages.append((await site.get(f"{SCHEMAS}?limit=1&continue={token}")).body)
 
-    assert ["b", "c", "d"] == [name for each in pages for name in names(each)]
+    assert [["b"], ["c"], ["d"]] == [names(each) for each in pages]
     assert [2, 1, None] == [each["metadata"].get("remainingItemCount") for each in pages]
     assert {str(version)} == {each["metadata"]["resourceVersion"] for each in pages}
 
@@ -62,11 +59,9 @@ async def test_versions_that_are_yet_to_come(site: Site, match: str) -> None:
     assert ["a"] == names((await listing).body)
 
 
-def store_of(*numbers: int) -> Store:
-    store = Store(window=8)
+def put(store: Store, *numbers: int) -> Store:
     for number in numbers:
-        metadata = {"name": f"f{number}", "uid": "u"}
-        store.put("things", {"metadata": metadata}, {"metadata.name": f"f{number}"})
+        store.put("things", {"metadata": {"name": f"f{number}", "uid": "u"}}, {})
     return store
 
 
@@ -76,10 +71,9 @@ async def listed(store: Store, **options: Any) -> Page:  # noqa: ANN401  of List
 
 async def test_states_that_are_gone() -> None:
     """410; a page gets a token with which to go on, of whatever state there is then."""
-    store = store_of(0, 1, 2)
+    store = put(Store(window=8), 0, 1, 2)
     token = (await listed(store, limit=1)).metadata["continue"]
-    for number in range(1, 40):
-        store.put("things", {"metadata": {"name": f"f{number % 5}", "uid": "u"}}, {})
+    put(store, *(number % 5 for number in range(1, 40)))
     with pytest.raises(StatusError) as gone:
         await listed(store, resource_version="2", resource_version_match="Exact")
     with pytest.raises(StatusError) as expired:
@@ -111,7 +105,7 @@ def token_of(data: bytes) -> str:
 )
 async def test_tokens_that_nobody_got(token: str, message: str) -> None:
     with pytest.raises(StatusError) as caught:
-        await listed(store_of(), continue_token=token)
+        await listed(Store(), continue_token=token)
 
     prefix = "invalid continue token: continue key is not valid: "
     assert 400 == caught.value.code
@@ -128,7 +122,7 @@ async def test_tokens_that_nobody_got(token: str, message: str) -> None:
 def test_any_text_is_a_token_or_refused(text: str) -> None:
     async def code() -> int:
         try:
-            await listed(store_of(1), continue_token=text)
+            await listed(put(Store(), 1), continue_token=text)
         except StatusError as error:
             return error.code
         return 200
