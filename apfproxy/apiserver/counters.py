@@ -53,7 +53,7 @@ class RequestCounters:
     """Counts of requests with the same labels.
 
     Attributes:
-        by_code: HTTP status to requests that ended with it; 0 for those whose client left before.
+        by_code: HTTP status to requests; 0 for those whose client left before the response.
         duration_ns: From the head of the request to the end of its response.
         response_bytes: Of reads.
     """

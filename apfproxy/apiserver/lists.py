@@ -70,11 +70,9 @@ class Selection:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all objects of the namespace, or of all, are selected."""
         return not self.name and self.labels is None and self.fields is None
 
     def matches(self, entry: Entry) -> bool:
-        """Whether an object is selected."""
         return (
             (not self.namespace or entry.namespace == self.namespace)
             and (not self.name or entry.name == self.name)
@@ -84,8 +82,6 @@ class Selection:
 
 
 class Page(NamedTuple):
-    """The response to a list: objects in the order of their keys, and the list's metadata."""
-
     entries: list[Entry]
     metadata: Object
 

@@ -72,10 +72,8 @@ class Write:
 
     Attributes:
         version: In whose form the client wrote it.
-        manager: Field manager.
         time: Now, as objects have it.
         subresource: `status`, `finalize` or "".
-        warn: Gets what the client is to be warned of.
     """
 
     kind: Kind
@@ -197,7 +195,6 @@ def complete_creation(kind: Kind, obj: Object, warn: Warn) -> None:
 
 
 def drop_server_fields(metadata: Object) -> None:
-    """Remove what a client cannot set from a new object's metadata."""
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(field, None)
 
@@ -209,7 +206,6 @@ def decoded(kind: Kind, entry: Entry) -> Object:
 
 
 def in_version(kind: Kind, version: Version, entry: Entry) -> Object:
-    """The object of an entry, in a version's form."""
     obj = version.from_storage(decoded(kind, entry))
     _set_type(obj, kind, version)
     return obj
@@ -269,7 +265,6 @@ def check_uid(kind: Kind, namespace: str, name: str, own: str | None, uid: str) 
 
 
 def _check_unchanged(kind: Kind, entry: Entry, metadata: Object) -> None:
-    """Raise 409 if the object has changed since the client read it."""
     text = metadata.get("resourceVersion", "")
     try:
         version = parse_uint64(text) if text else 0
@@ -285,7 +280,6 @@ def _check_unchanged(kind: Kind, entry: Entry, metadata: Object) -> None:
 
 
 def is_version(text: str) -> bool:
-    """Whether the text is a resource version that objects can have."""
     try:
         return parse_uint64(text) > 0
     except ValueError:
@@ -332,7 +326,6 @@ class CollectorPause:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Turn the collector off."""
         with self._lock:
             self._holders += 1
             if self._holders == 1:

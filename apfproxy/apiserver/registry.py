@@ -162,7 +162,6 @@ class Registry:
         return decoded(kind, self._required(kind, name, entry))
 
     def objects(self, kind: Kind, namespace: str | None = None) -> list[Object]:
-        """All objects of a kind, or of a namespace, in the storage version."""
         entries = self.store.collection(kind.collection).snapshot(namespace)
         return [decoded(kind, entry) for entry in entries]
 
@@ -283,7 +282,6 @@ class Registry:
         return self._large_write if size >= LARGE_BYTES else nullcontext()
 
     def _ending(self, kind: Kind, entry: Entry, options: DeleteOptions) -> Replacement:
-        """The result of a deletion; StatusError if the object may not be deleted."""
         old, obj = decoded(kind, entry), decoded(kind, entry)
         if objection := kind.rules.objection(obj):
             raise forbidden(kind.group, kind.plural, entry.name, objection)
@@ -313,7 +311,6 @@ class Registry:
     async def _create(
         self, kind: Kind, namespace: str, obj: Object, options: WriteOptions
     ) -> Written:
-        """Add an object, in the storage version, whose fields are owned."""
         metadata = obj["metadata"]
         place(metadata, namespace)
         self._check_namespace(kind, metadata)
@@ -343,7 +340,6 @@ class Registry:
         return Written(obj, is_created=True)
 
     async def _replace(self, kind: Kind, made: Replacement, options: WriteOptions) -> Written:
-        """Put an object in place of another one."""
         if not options.is_dry_run:
             if made.is_gone:
                 # The last change is not stored: watchers see the object as it was before.
@@ -354,7 +350,6 @@ class Registry:
         return Written(made.new, is_gone=made.is_gone)
 
     def _check_namespace(self, kind: Kind, metadata: Object) -> None:
-        """Refuse new objects in a namespace that does not exist or is being deleted."""
         if not (self._has_namespaces and kind.is_namespaced):
             return
         namespace = metadata.get("namespace", "")
@@ -432,12 +427,10 @@ def completed(kind: Kind, raw: Object) -> Object:
 
 
 def entry_metadata(entry: Entry) -> dict[str, Any]:
-    """The metadata of an entry's object."""
     return decode_metadata(entry.data).metadata
 
 
 def selectable(kind: Kind, obj: Object) -> dict[str, str]:
-    """The values of the fields that field selectors may name."""
     metadata = obj["metadata"]
     return {
         "metadata.name": metadata["name"],
@@ -452,7 +445,6 @@ def _set_end(metadata: Object, since_s: float, grace_s: int) -> None:
 
 
 def _begin_to_end(kind: Kind, obj: Object) -> None:
-    """Apply the further changes that the beginning of a deletion makes."""
     metadata = obj["metadata"]
     if metadata.get("generation"):
         metadata["generation"] += 1

@@ -53,8 +53,6 @@ so much, and one event."""
 
 
 class Watch:
-    """One watch of one client."""
-
     def __init__(
         self,
         store: Store,
@@ -131,7 +129,6 @@ class Watch:
             await self._write_bookmark(write, watcher.position)
 
     def _next_bookmark(self, now: float, end: float) -> float | None:
-        """When the next bookmark is due; None for no more."""
         if not self._options.allow_watch_bookmarks:
             return None
         time = min(now + BOOKMARK_S, end - BEFORE_END_S)
@@ -150,7 +147,6 @@ class Watch:
             await self._write_bookmark(write, self._position, is_end_of_initial=True)
 
     async def _write_changes(self, write: Write) -> None:
-        """Write what was read; the next call writes what a timeout left."""
         while self._unwritten:
             if lines := _taken(self._unwritten, self._line, self._events):
                 await write(lines)

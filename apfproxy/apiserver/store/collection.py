@@ -21,7 +21,6 @@ class Signal:
         self._is_closed = False
 
     async def wait(self) -> None:
-        """Wait for the next `wake`."""
         if self._is_closed:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -32,7 +31,6 @@ class Signal:
             self._waiting.pop(future, None)
 
     def wake(self) -> None:
-        """Wake all that wait now."""
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, {}
@@ -41,7 +39,6 @@ class Signal:
                 future.set_result(None)
 
     def close(self) -> None:
-        """Wake all, for good."""
         self._is_closed = True
         self.wake()
 
@@ -63,11 +60,9 @@ class Collection:
 
     @property
     def floor(self) -> int:
-        """The oldest resource version that a watch or a snapshot can start from."""
         return self.window.floor
 
     def get(self, namespace: str, name: str) -> Entry | None:
-        """The published state of an object; None if there is none."""
         return self._objects.get(f"{namespace}/{name}")
 
     def snapshot(
@@ -138,7 +133,6 @@ class Collection:
         return list(islice((entry for entry in states if entry is not None), limit))
 
     def restore(self, entries: Iterable[Entry], changes: Iterable[Change], floor: int) -> None:
-        """Fill an empty collection with what was there before a restart."""
         self._objects = {entry.key: entry for entry in entries}
         self._keys = sorted(self._objects)
         self.window.floor = floor
@@ -159,13 +153,12 @@ class Collection:
         self.window.append(change)
 
     def _undone(self, at: int | None) -> dict[str, Entry | None]:
-        """Objects that changed after a resource version, as they were at it."""
+        """Objects that changed since, by key, as they were; None for those that were not there."""
         if at is None or at >= self.newest():
             return {}
         return {change.entry.key: change.old for change in self.window.since(at)}
 
     def _range(self, first: str, end: str | None) -> tuple[int, int]:
-        """The part of the keys between two, as indices."""
         keys = self._keys
         low = bisect_right(keys, first) if first else 0
         high = len(keys) if end is None else bisect_left(keys, end)
@@ -190,7 +183,6 @@ class Watcher:
     __slots__ = ("_collection", "_is_closed", "_known", "_next", "_window")
 
     def __init__(self, collection: Collection, after: int) -> None:
-        """A watcher that knows everything up to the resource version `after`; or TooOldError."""
         self._collection = collection
         self._window = collection.window
         self._next = self._window.position(after)

@@ -47,8 +47,6 @@ class ObjectTooLargeError(StoreError):
 
 
 class ChangeType(enum.StrEnum):
-    """The type of a change, in the words of watch events."""
-
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
@@ -60,8 +58,6 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         resource: Plural, with the group if the caller's names have it.
-        namespace: "" for objects without.
-        resource_version: Of the change that led to this state.
         fields: Field selector's name to value.
         data: JSON of the object in the storage version, without `apiVersion` and `kind`; with
             `metadata.resourceVersion`.
@@ -101,7 +97,6 @@ class Change(msgspec.Struct, gc=False):
 
     @property
     def weight(self) -> int:
-        """Bytes that it is taken to hold."""
         old = 0 if self.old is None else len(self.old.data)
         return CHANGE_BYTES + len(self.entry.data) + old
 
@@ -153,7 +148,6 @@ class Window:
         self.floor = 0
 
     def append(self, change: Change) -> None:
-        """Add the newest change; older ones may leave."""
         changes, shared = self._changes, self._shared
         changes.append(change)
         self.end += 1

@@ -111,8 +111,6 @@ class Loaded(NamedTuple):
     """What a file has.
 
     Attributes:
-        resource_version: The newest one.
-        entries: Objects that are there.
         changes: Of all resources, oldest first, as far back as the floors.
         floors: Resource to the resource version of the newest change that is no longer there.
     """
@@ -190,12 +188,10 @@ class SqliteBackend:
         self._floors.update(moved)
 
     def close(self) -> None:
-        """Close the file, and release its lock; may be called twice."""
         self._connection.close()
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Turn SQLite's errors into ours, with the file and advice."""
         try:
             yield
         except sqlite3.Error as error:
@@ -243,7 +239,6 @@ class SqliteBackend:
             raise self._damaged(found[0])
 
     def _load(self) -> Loaded:
-        """Read all tables, and check that they agree."""
         run = self._connection.execute
         row = run("SELECT value FROM meta WHERE key = 'resource_version'").fetchone()
         if row is None or not isinstance(row[0], int):

@@ -103,7 +103,6 @@ class Store:
 
     @property
     def pending(self) -> int:
-        """Writes that were handed over and are not durable yet."""
         return len(self._queue) + len(self._in_flight)
 
     def collection(self, resource: str) -> Collection:
@@ -141,7 +140,7 @@ class Store:
         Args:
             resource: Plural, with the group if the caller's names have it.
             obj: In the storage version.  Its `metadata.resourceVersion` is set.
-            fields: The values that field selectors may name.
+            fields: Field selector's name to value.
 
         Returns:
             Resolves when readers see the new state; StoreError if the disk refuses.  Without a
@@ -197,7 +196,6 @@ class Store:
             self._executor.shutdown()
 
     def _entry(self, resource: str, obj: dict[str, Any], fields: Mapping[str, str]) -> Entry:
-        """The object's next state, with the next resource version."""
         if self._is_closed:
             raise StoreError("the store is closed: the server is stopping")
         resource_version = self._assigned + 1
@@ -225,7 +223,6 @@ class Store:
         return future
 
     async def _write_batches(self, backend: SqliteBackend) -> None:
-        """Have the backend write until nothing is pending."""
         try:
             while self._queue:
                 self._in_flight = self._queue[:MAX_BATCH_CHANGES]
@@ -277,7 +274,6 @@ class Store:
         self._published.wake()
 
     def _fail(self, error: Exception) -> None:
-        """Discard all writes that are not durable."""
         if not isinstance(error, StoreError):
             report(Part.STORE, error)
         failed = self._in_flight + self._queue
@@ -288,7 +284,6 @@ class Store:
         _refuse(failed, error)
 
     def _restore(self, loaded: Loaded) -> None:
-        """Fill the empty store."""
         self.resource_version = loaded.resource_version
         entries: defaultdict[str, list[Entry]] = defaultdict(list)
         changes: defaultdict[str, list[Change]] = defaultdict(list)
@@ -304,14 +299,12 @@ class Store:
 def _timed_write(
     backend: SqliteBackend, changes: Sequence[Change], floors: Mapping[str, int]
 ) -> int:
-    """The nanoseconds that the backend takes to keep changes."""
     started_ns = time.monotonic_ns()
     backend.write(changes, floors)
     return time.monotonic_ns() - started_ns
 
 
 def _refuse(batch: Iterable[Pending], error: Exception) -> None:
-    """Fail the writers of changes that are not durable, or may not be."""
     for _, future in batch:
         if not future.done():
             refusal = StoreError(str(error))

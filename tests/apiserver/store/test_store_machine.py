@@ -30,7 +30,7 @@ WINDOW = 8
 TYPES = ("pods", "slices")
 RESOURCES = st.sampled_from(TYPES)
 NAMESPACES = st.sampled_from(["", "a", "a-b", "b"])
-NAMES = st.sampled_from(["x", "y", "y-1", "z"])
+KEYS = st.tuples(NAMESPACES, st.sampled_from(["x", "y", "y-1", "z"]))
 
 Key = tuple[str, str]
 State = tuple[str, str, int, str]
@@ -147,20 +147,8 @@ class StoreMachine(RuleBasedStateMachine):
     def new_backend(self) -> GatedBackend | None:
         return GatedBackend(self.folder / "store.db")
 
-    @rule(resource=RESOURCES, namespace=NAMESPACES, name=NAMES, value=st.text(max_size=3))
-    def put(self, resource: str, namespace: str, name: str, value: str) -> None:
-        self.hand_over(resource, (namespace, name), value)
-
-    @rule(resource=RESOURCES, namespace=NAMESPACES, name=NAMES, value=st.text(max_size=3))
-    def delete(self, resource: str, namespace: str, name: str, value: str) -> None:
-        key = (namespace, name)
-        if key in self.heads(resource):
-            self.hand_over(resource, key, value, is_deletion=True)
-        else:
-            with pytest.raises(LookupError, match=f"{resource} .* is not in the store"):
-                self.hand_over(resource, key, value, is_deletion=True)
-
-    def hand_over(self, resource: str, key: Key, value: str, *, is_deletion: bool = False) -> None:
+    @rule(resource=RESOURCES, key=KEYS, value=st.text(max_size=3), is_deletion=st.booleans())
+    def write(self, resource: str, key: Key, value: str, *, is_deletion: bool) -> None:
         metadata: dict[str, Any] = {"namespace": key[0], "name": key[1], "uid": value}
         metadata["labels"] = {"value": value}
         obj = {"apiVersion": "v1", "kind": "T", "metadata": metadata, "spec": {"value": value}}
@@ -169,6 +157,10 @@ class StoreMachine(RuleBasedStateMachine):
             act = self.store.delete if is_deletion else self.store.put
             return act(resource, obj, {"metadata.name": key[1]})
 
+        if is_deletion and key not in self.heads(resource):
+            with pytest.raises(LookupError, match=f"{resource} .* is not in the store"):
+                self.loop.run_until_complete(write())
+            return
         future = self.loop.run_until_complete(write())
         version = int(metadata["resourceVersion"])
         assert version > self.last_assigned
@@ -217,7 +209,7 @@ class StoreMachine(RuleBasedStateMachine):
         resource=RESOURCES,
         namespace=st.none() | NAMESPACES,
         back=st.integers(-2, 40),
-        start=st.none() | st.tuples(NAMESPACES, NAMES),
+        start=st.none() | KEYS,
         limit=st.none() | st.integers(0, 5),
     )
     def snapshot(
