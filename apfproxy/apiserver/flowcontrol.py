@@ -55,12 +55,10 @@ if TYPE_CHECKING:
     from apfproxy.objects.field_errors import FieldError
 
 SCALARS: dict[type, str] = {str: "string", bool: "bool", int: "int32"}
-UNIONS = {
+MARKS = {
     "Subject": " +union=kind:group,serviceAccount,user",
     "LimitResponse": " +union=type:queuing",
     "PriorityLevelConfigurationSpec": " +union=type:exempt,limited",
-}
-GO_TYPES = {
     "FlowDistinguisherMethod.type": " +go=FlowDistinguisherMethodType",
     "Subject.kind": " +go=SubjectKind",
     "LimitResponse.type": " +go=LimitResponseType",
@@ -94,7 +92,7 @@ def _models_in(model: type[Model]) -> Iterator[type[Model]]:
 
 
 def _declared(model: type[Model]) -> str:
-    lines = [f"{model.__name__}{UNIONS.get(model.__name__, '')}: {model.__doc__}"]
+    lines = [f"{model.__name__}{MARKS.get(model.__name__, '')}: {model.__doc__}"]
     for name, member in members_of(model).items():
         type_ = SCALARS.get(member.type, member.type.__name__)
         shown = f"{'*' * member.is_pointer}{'[]' * member.is_list}{type_}"
@@ -103,7 +101,7 @@ def _declared(model: type[Model]) -> str:
             f"{' +required' if wire.is_required else ''}"
             f" {'+written' if wire.is_written else '+omitempty'}"
             f"{' +set' if shown == '[]string' else ''}"
-            f"{GO_TYPES.get(f'{model.__name__}.{name}', '')}"
+            f"{MARKS.get(f'{model.__name__}.{name}', '')}"
         )
         lines.append(f"  {wire.number} {name} {shown}{marks} {wire.text}")
     return "\n".join(lines)

@@ -44,7 +44,6 @@ LONGEST_GENERATED_NAME = 63
 """Kubernetes cuts a generated name to this, so that it can be used as a label."""
 SUFFIX_LENGTH = 5
 """Characters that Kubernetes adds to `generateName`."""
-
 LONGEST_MANAGER, LONGEST_SUBRESOURCE = 128, 256
 """Bytes of the names of a field manager and of a subresource."""
 
@@ -200,9 +199,7 @@ def keep_status(new: Object, old: Object) -> None:
 
 def count_generation(new: Object, old: Object) -> None:
     """Set a new object's generation: the old one, or the next if the specification differs."""
-    generation = old["metadata"].get("generation", 0)
-    if new.get("spec") != old.get("spec"):
-        generation += 1
+    generation = old["metadata"].get("generation", 0) + (new.get("spec") != old.get("spec"))
     if generation:
         new["metadata"]["generation"] = generation
     else:

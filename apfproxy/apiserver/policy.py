@@ -55,7 +55,6 @@ STATUS_NUMBERS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "exp
 """The fields of the status that count pods."""
 DELETION_TIMEOUT_S = 120
 """How long an evicted pod counts as gone before it is: Kubernetes' number."""
-
 PERCENT = re.compile("[0-9]+%")
 PERCENT_RULE = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or"
@@ -306,7 +305,7 @@ def _wanted_pods(pods: SelectedPods, scale_of: ScaleOf) -> int:
 def _still_disrupted(
     disrupted: Object, pods: SelectedPods, now_s: float
 ) -> tuple[Object, float | None]:
-    """The evicted pods that still count as disrupted, and when the first of them no longer does."""
+    """Find the evicted pods that still count as disrupted, and when the first no longer does."""
     deadlines = {
         name: parse_time(disrupted[name]) + DELETION_TIMEOUT_S
         for name in sorted(disrupted)

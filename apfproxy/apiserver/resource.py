@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
 LIST_VALUES = ("ints", "bools", "strings", "versions")
-"""Of the feature gate DRAListTypeAttributes, which is off."""
+"""They need the feature gate DRAListTypeAttributes, which is off."""
 
 BASIC_DEVICE = """
   1 attributes  map[string]DeviceAttribute +go=map[QualifiedName]DeviceAttribute  Its properties by
@@ -143,14 +143,14 @@ V1_SLICE, V1BETA1_SLICE = (
 )
 
 MOST_DEVICES, MOST_ADVANCED_DEVICES = 128, 64
-"""The second if any device has taints or consumes counters."""
+"""The second counts if any device has taints or consumes counters."""
 MOST_PROPERTIES, MOST_TAINTS, MOST_CONDITIONS, MOST_VALUES = 32, 16, 4, 10
 MOST_COUNTER_SETS, MOST_CONSUMPTIONS, MOST_COUNTERS = 8, 2, 32
 LONGEST_VALUE = 64
 LONGEST_DRIVER, LONGEST_IDENTIFIER = 63, 32
-"""Bytes of an attribute's domain and of its name; the first also of a driver."""
+"""In bytes: an attribute's name has a driver's, as its domain, and an identifier."""
 LONGEST_KEY = LONGEST_DRIVER + 1 + LONGEST_IDENTIFIER
-"""Bytes of both that a path shows; of more, the middle is left out."""
+"""Paths show a longer name without its middle."""
 EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 CHOICE_RULE = (
@@ -325,12 +325,11 @@ def _validate_choice(
         if obj.get(flag) is False
     ]
     names = ("nodeName", "nodeSelector", *flags)
-    choices = [name for name in names if obj.get(name) not in (None, "", False)]
+    choices = [f"`{name}`" for name in names if obj.get(name) not in (None, "", False)]
     if not choices:
         errors.append(required(path, none))
     elif len(choices) > 1:
-        shown = ", ".join(f"`{name}`" for name in choices)
-        errors.append(invalid(path, f"{{{shown}}}", several))
+        errors.append(invalid(path, f"{{{', '.join(choices)}}}", several))
     return errors
 
 
@@ -402,7 +401,6 @@ def _validate_key(key: str, path: str) -> list[FieldError]:
 
 
 def _shortened(key: str) -> str:
-    """Return a key as paths show it: without its middle if it is too long."""
     data = key.encode()
     if len(data) <= LONGEST_KEY:
         return key

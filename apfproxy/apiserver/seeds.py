@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 OPTIONS = WriteOptions("apfproxy-seed")
 STATUS_OPTIONS = WriteOptions("apfproxy-seed", subresource="status")
 BATCH = 500
-"""Objects that share a commit, after which other tasks run."""
+"""So many objects share a commit, after which other tasks run."""
 PODS_PER_NAMESPACE = 100
 READY_SHARE = 0.9
 PODS_PER_NODE = 30

@@ -34,15 +34,12 @@ if TYPE_CHECKING:
 TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^\x00 \t\r\n=!(),<>]+)\x00?")
 """A symbol or a word.  A NUL ends the text where a token could begin, and else is passed over."""
 SYMBOLS = "=!(),<>"
-"""Characters of symbols, which no word has."""
 END = ""
 
 EXISTS, ABSENT, EQUALS, IN, NOT_IN = "exists", "!", "=", "in", "notin"
 COMPARISONS = {"=": IN, "==": IN, "!=": NOT_IN, "<": "<", ">": ">"}
-BINARY_OPERATORS = (IN, NOT_IN, "=", "==", "!=", "gt", "lt")
-"""As messages list them."""
+BINARY_OPERATORS = "in, notin, =, ==, !=, gt, lt"
 OBJECT_OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": ABSENT}
-"""Operator of a LabelSelector object to that of a requirement."""
 WRONG_OPERATOR = "not a valid selector operator"
 
 TERM = re.compile(r"(?:[^\\,]++|\\.|\\\Z)+", re.DOTALL)
@@ -163,7 +160,7 @@ def _take_requirement(tokens: list[str]) -> Requirement:
         return _comparison(key, operator, _take_values(tokens))
     if operator in COMPARISONS:
         return _comparison(key, COMPARISONS[operator], {_take_value(tokens)})
-    raise _unexpected(operator, ", ".join(BINARY_OPERATORS))
+    raise _unexpected(operator, BINARY_OPERATORS)
 
 
 def _comparison(key: str, operator: str, values: set[str]) -> Requirement:
@@ -227,7 +224,7 @@ def _take_values(tokens: list[str]) -> set[str]:
 
 
 def selector_of(label_selector: Object | None) -> LabelSelector:
-    """Make the selector that a LabelSelector object describes, valid or not; None selects nothing.
+    """Make the selector that a LabelSelector object describes; None selects nothing.
 
     Raises:
         SelectorError: An operator is unknown or has no use for its values.
@@ -268,7 +265,6 @@ def validate_label_selector(label_selector: Object, path: str) -> list[FieldErro
 
 
 def validate_expression(expression: Object, path: str) -> list[FieldError]:
-    """Find the errors in one condition on a label, of a pod or of a node."""
     name, values = expression.get("operator", ""), expression.get("values")
     operator = OBJECT_OPERATORS.get(name)
     errors: list[FieldError] = []

@@ -352,3 +352,9 @@ def test_generation_counts_changes_of_the_specification() -> None:
 
     assert (old["spec"], 1) == (same["spec"], same["metadata"]["generation"])
     assert (old["spec"], 2) == (new["spec"], new["metadata"]["generation"])
+
+
+def test_capital_letters_of_drivers_are_warned_of() -> None:
+    told = [RULES.warnings({"spec": {"driver": each}}, None) for each in ("a.b", "A.b")]
+
+    assert [0, 1] == [*map(len, told)]
