@@ -14,9 +14,7 @@ from apfproxy.apiserver.kind import Rules, nothing
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.openapi.documents import Definitions, OpenAPI, Style
 from apfproxy.apiserver.openapi.operations import (
-    ACTIONS,
     STRUCTS,
-    Operation,
     catalog,
     full_name,
     tag_of,
@@ -199,91 +197,69 @@ def test_a_document_has_the_definitions_that_it_needs(name: str) -> None:
     assert references(V3[name]) == V3[name]["components"]["schemas"].keys()
 
 
-def named(number_: int, name: bytes, content: bytes) -> bytes:
-    """An entry of a map."""
-    return block(number_, block(1, name) + block(2, content))
+def f(own: int, *contents: str | bytes) -> bytes:
+    """A field of texts or messages."""
+    return block(own, b"".join(c.encode() if isinstance(c, str) else c for c in contents))
 
 
-def test_protobuf() -> None:
-    """Fields have the numbers of gnostic; what no message has is refused."""
-    ref = {"$ref": "#/d"}
-    place = {"description": "D", "name": "n", "type": "string", "uniqueItems": True}
-    operation = {
-        "x-k": {"b": [1]},
-        "responses": {"200": {"description": "OK", "schema": ref}},
-        "parameters": [
-            {"in": "body", "name": "b", "required": True, "schema": ref},
-            {"in": "path", "required": True, **place},
-            {"in": "query", "required": False, **place},
-        ],
-        **{each: ["a", "b"] for each in ("tags", "produces", "consumes", "schemes")},
-        **dict.fromkeys(("description", "operationId"), "t"),
-    }
-    schema = {
-        "x-k": True,
-        "enum": ["A"],
-        "required": ["a", "b"],
-        "properties": {"p": ref},
-        **dict.fromkeys(("additionalProperties", "items"), ref),
-        **dict.fromkeys(("type", "format", "description"), "t"),
-    }
-    methods = {"delete": {}, "get": operation, "patch": {}, "post": {}, "put": {}}
-    document = {
-        "definitions": {"d": schema},
-        "paths": {"/p": methods},
-        "info": {"title": "T", "version": "1"},
-        "swagger": "2.0",
-    }
-    to_schema = block(1, b"#/d")
-    placed = block(3, b"D") + block(4, b"n")
-    parameters = [
-        block(1, block(2, b"b") + block(3, b"body") + number(4, 1) + block(5, to_schema)),
-        block(
-            2,
-            block(
-                4,
-                number(1, 1) + block(2, b"path") + placed + block(5, b"string") + number(19, 1),
-            ),
+REF, LINK = {"$ref": "#/d"}, f(1, "#/d")
+BODY = {"in": "body", "name": "b", "required": True, "schema": REF}
+PLACE = {"description": "D", "name": "n", "type": "t", "uniqueItems": True}
+METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
+TEXTS = """
+    document.swagger=1 operation.tags=1 operation.description=3 operation.operationId=5
+    operation.produces=6 operation.consumes=7 operation.schemes=10 schema.$ref=1 schema.format=2
+    schema.description=4 schema.required=19
+"""
+PLACED = f(3, "D") + f(4, "n")
+
+
+@pytest.mark.parametrize(
+    ("message", "member", "value", "expected"),
+    [
+        *(
+            (*member.split("."), ["a", "b"], f(int(own), "a") + f(int(own), "b"))
+            for member, _, own in (each.partition("=") for each in TEXTS.split())
         ),
-        block(2, block(3, block(2, b"query") + placed + block(6, b"string") + number(20, 1))),
-    ]
-    written_operation = (
-        block(3, b"t")
-        + block(5, b"t")
-        + b"".join(block(each, text) for each in (1, 6, 7, 10) for text in (b"a", b"b"))
-        + b"".join(block(8, block(1, each)) for each in parameters)
-        + block(9, named(1, b"200", block(1, block(1, b"OK") + block(2, block(1, to_schema)))))
-        + named(13, b"x-k", block(2, b'{"b":[1]}'))
-    )
-    written_schema = (
-        block(2, b"t")
-        + block(4, b"t")
-        + block(19, b"a")
-        + block(19, b"b")
-        + block(20, block(2, b'"A"'))
-        + block(21, block(1, to_schema))
-        + block(22, block(1, b"t"))
-        + block(23, block(1, to_schema))
-        + block(25, named(1, b"p", to_schema))
-        + named(31, b"x-k", block(2, b"true"))
-    )
-    written_methods = block(5, b"") + block(2, written_operation) + b"\x42\0\x22\0\x1a\0"
-    expected = (
-        block(1, b"2.0")
-        + block(2, block(1, b"T") + block(2, b"1"))
-        + block(8, named(2, b"/p", written_methods))
-        + block(9, named(1, b"d", written_schema))
-    )
-
-    assert expected == encode(document)
-    with pytest.raises(AssertionError):
-        encode({**document, "host": "h"})
+        ("document", "info", {"version": "1", "title": "T"}, f(2, f(1, "T"), f(2, "1"))),
+        ("document", "paths", {"/p": {}}, f(8, f(2, f(1, "/p"), f(2)))),
+        ("document", "definitions", {"d": REF}, f(9, f(1, f(1, "d"), f(2, LINK)))),
+        *(("path", name, {}, f(own)) for name, own in METHODS.items()),
+        ("operation", "x-k", {"b": [1]}, f(13, f(1, "x-k"), f(2, f(2, '{"b":[1]}')))),
+        (
+            "operation",
+            "responses",
+            {"200": {"schema": REF, "description": "OK"}},
+            f(9, f(1, f(1, "200"), f(2, f(1, f(1, "OK"), f(2, f(1, LINK)))))),
+        ),
+        (
+            "operation",
+            "parameters",
+            [BODY, {**PLACE, "in": "path", "required": True}, {**PLACE, "in": "query"}],
+            f(8, f(1, f(1, f(2, "b"), f(3, "body"), number(4, 1), f(5, LINK))))
+            + f(8, f(1, f(2, f(4, number(1, 1), f(2, "path"), PLACED, f(5, "t"), number(19, 1)))))
+            + f(8, f(1, f(2, f(3, f(2, "query"), PLACED, f(6, "t"), number(20, 1))))),
+        ),
+        ("schema", "enum", ["A"], f(20, f(2, '"A"'))),
+        ("schema", "type", "t", f(22, f(1, "t"))),
+        ("schema", "items", REF, f(23, f(1, LINK))),
+        ("schema", "additionalProperties", REF, f(21, f(1, LINK))),
+        ("schema", "properties", {"p": REF}, f(25, f(1, f(1, "p"), f(2, LINK)))),
+        ("schema", "x-k", False, f(31, f(1, "x-k"), f(2, f(2, "false")))),
+    ],
+)
+def test_protobuf(message: str, member: str, value: object, expected: bytes) -> None:
+    """Fields have the numbers of gnostic, and the order of the table."""
+    assert expected == encode({member: value}, message)
 
 
-def test_protobuf_has_the_whole_document() -> None:
+def test_protobuf_of_all() -> None:
+    """It has the whole document; what no message has is refused."""
     type_ = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
     assert (type_, encode(V2)) == (OPENAPI.v2_protobuf.content_type, OPENAPI.v2_protobuf.data)
+    with pytest.raises(AssertionError):
+        encode({"host": "h"})
 
 
 OPERATIONS = """
@@ -303,7 +279,6 @@ OPERATIONS = """
     watchlist        watch/NS/pods watchCoreV1NamespacedPodList
     watchlist        watch/pods watchCoreV1PodListForAllNamespaces
 """
-LISTS = ("list", "watch", "watchlist")
 
 
 def test_operations() -> None:
@@ -319,33 +294,6 @@ def test_operations() -> None:
     assert "readFlowcontrolApiserverV1FlowSchema" in {each.id for each in catalog(KINDS).operations}
     assert "flowcontrolApiserver_v1" == tag_of("flowcontrol.apiserver.k8s.io", "v1")
     assert "core" == tag_of("")
-
-
-WRITE = {"dryRun", "fieldManager", "fieldValidation"}
-DELETE = {"dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"}
-DELETE.add("ignoreStoreReadErrorWithClusterBreakingPotential")
-SELECT = {"continue", "fieldSelector", "labelSelector", "limit", "resourceVersion"}
-SELECT |= {"resourceVersionMatch", "sendInitialEvents", "shardSelector", "timeoutSeconds"}
-
-
-@pytest.mark.parametrize(
-    ("action", "codes", "query"),
-    [
-        ("get", "200", set[str]()),
-        ("post", "200 201 202", WRITE),
-        ("put", "200 201", WRITE),
-        ("patch", "200 201", {*WRITE, "force"}),
-        ("delete", "200 202", DELETE),
-        *((each, "200", {*SELECT, "allowWatchBookmarks", "watch"}) for each in LISTS),
-        ("deletecollection", "200", SELECT | DELETE),
-    ],
-)
-def test_actions(action: str, codes: str, query: set[str]) -> None:
-    """An action has these responses, and these parameters in queries, sorted by name."""
-    found = Operation(ACTIONS[action], "", "", "", "", "", STRUCTS["Info"])
-
-    assert codes == found.action.codes
-    assert sorted({*query, "pretty"}) == [each["name"] for each in found.parameters]
 
 
 def test_special_operations() -> None:

@@ -42,12 +42,8 @@ schema  $ref 1  format 2  description 4  required 19  enum 20 each any
 """Members of messages, in the order of writing, to how `field` writes them; `x-` are extensions."""
 
 
-def encode(document: Object) -> bytes:
-    """Encode a whole document, which has no other members than `MESSAGES` has."""
-    return _message("document", document)
-
-
-def _message(name: str, value: Any) -> bytes:  # noqa: ANN401  any JSON value
+def encode(value: Any, name: str = "document") -> bytes:  # noqa: ANN401  any JSON value
+    """Encode a message, all of whose members `MESSAGES` has."""
     if name == "any":
         return _plain(2, json.dumps(value, separators=(",", ":")))  # YAML has JSON as a part
     fields = MESSAGES[name]
@@ -80,7 +76,7 @@ def _field(steps: Sequence[str], value: Any) -> bytes:  # noqa: ANN401  any JSON
             entries = (_plain(1, name) + _field(("2", *rest), each) for name, each in value.items())
             return b"".join(_block(int(number), entry) for entry in entries)
         case [name] if not name.isdigit():
-            return _block(int(number), _message(name, value))
+            return _block(int(number), encode(value, name))
     return _block(int(number), _field(inner, value))
 
 
