@@ -10,25 +10,12 @@ import msgspec
 
 from apfproxy import __version__
 from apfproxy.apiserver.discovery import Discovery, etag, stability, version_document
-from apfproxy.apiserver.kind import nothing
-from tests.apiserver.kinds import KINDS, NAMESPACE, POD, WIDGET
+from tests.apiserver.kinds import KINDS, WIDGET
 
 if TYPE_CHECKING:
     import pytest
 
-    from apfproxy.apiserver.kind import Kind
-
 DISCOVERY = Discovery(KINDS)
-VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-STATUS_VERBS = ["get", "patch", "update"]
-
-
-def listed(kind: Kind, group: str = "", version: str = "v1") -> list[tuple[object, ...]]:
-    """Name, group and verbs of the resources in the document about one kind."""
-    document = Discovery((kind,)).api_resource_list(group, version) or {}
-    return [
-        (each["name"], each.get("group"), *each["verbs"]) for each in document.get("resources", ())
-    ]
 
 
 def test_versions_and_groups_that_are_none() -> None:
@@ -37,32 +24,21 @@ def test_versions_and_groups_that_are_none() -> None:
     assert [None, None] == [DISCOVERY.api_group(name) for name in ("", "gadgets.example.com")]
 
 
-def test_resources_of_the_core() -> None:
-    """The list of the core, also an empty one, has no apiVersion: kubectl seeks List in it."""
+def test_empty_core() -> None:
+    """The list of the core has no apiVersion: kubectl seeks List in it."""
     empty = {"kind": "APIResourceList", "groupVersion": "v1", "resources": []}
 
     assert empty == Discovery((WIDGET,)).api_resource_list("", "v1")
-    assert [
-        ("pods", None, *VERBS),
-        ("pods/eviction", "policy", "create"),
-        ("pods/status", None, *STATUS_VERBS),
-    ] == listed(POD)
-    rules = msgspec.structs.replace(NAMESPACE.rules, prepare_finalize=nothing)
-    finalized = msgspec.structs.replace(NAMESPACE, rules=rules)
-    all_but_together = [verb for verb in VERBS if verb != "deletecollection"]
-    assert [
-        ("namespaces", None, *all_but_together),
-        ("namespaces/finalize", None, "update"),
-    ] == listed(finalized)[:2]
 
 
 def test_versions_have_the_kinds_that_they_have() -> None:
     """A kind without an older version is not listed there."""
     gadget = msgspec.structs.replace(WIDGET, name="Gadget", versions=WIDGET.versions[:1])
+    discovery = Discovery((WIDGET, gadget))
+    listed = [discovery.api_resource_list(WIDGET.group, name) or {} for name in ("v1", "v1beta3")]
 
-    assert ["gadgets", "gadgets/status"] == [name for name, *_ in listed(gadget, WIDGET.group)]
-    assert [] == listed(gadget, WIDGET.group, "v1beta3")
-    (group,) = Discovery((WIDGET, gadget)).aggregated(is_core=False)["items"]
+    assert [4, 2] == [len(each["resources"]) for each in listed]
+    (group,) = discovery.aggregated(is_core=False)["items"]
     assert {"name": "widgets.example.com"} == group["metadata"]
     assert [("v1", "Current", 2), ("v1beta3", "Current", 1)] == [
         (each["version"], each["freshness"], len(each["resources"])) for each in group["versions"]
