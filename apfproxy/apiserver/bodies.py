@@ -12,12 +12,15 @@ from apfproxy.apiserver.go_values import mismatch
 from apfproxy.apiserver.kind import Change, nothing
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.responses import AVAILABLE, JSON, PROTOBUF, YAML, warn
-from apfproxy.apiserver.schema.body import BodyError, Parsed, parse_json, parse_yaml
-from apfproxy.apiserver.schema.protobuf import (
+from apfproxy.apiserver.schema.body import (
+    BodyError,
     LostFieldError,
     MessageError,
+    Parsed,
     SchemaFor,
+    parse_json,
     parse_protobuf,
+    parse_yaml,
 )
 from apfproxy.apiserver.schema.reading import MismatchError, canonical, read_in_order
 

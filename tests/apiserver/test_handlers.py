@@ -16,7 +16,7 @@ from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.policy import EVICTIONS
 from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.responses import COMPRESSED_BYTES, PROTOBUF
-from apfproxy.apiserver.schema.protobuf import MAGIC
+from apfproxy.apiserver.schema.body import MAGIC
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from tests.apiserver.schema.protobuf_writer import block, document
 from tests.apiserver.site import (

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.policy import EVICTIONS
-from apfproxy.apiserver.schema.body import BodyError, Parsed
-from apfproxy.apiserver.schema.protobuf import (
+from apfproxy.apiserver.schema.body import (
     MAGIC,
+    BodyError,
     LostFieldError,
     MessageError,
+    Parsed,
     parse_protobuf,
 )
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
