@@ -199,23 +199,22 @@ async def test_grace() -> None:
     await scene.namespace()
     await scene.pod("p")
     follower = Follower(scene, POD)
-    dry = await delete(scene, POD, is_dry_run=True, grace_period_s=0)
-    assert (True, []) == (dry.is_gone, follower.seen())
+    assert (await delete(scene, POD, is_dry_run=True, grace_period_s=0)).is_gone
+    assert [] == follower.seen()
     marked = await delete(scene, POD)
     scene.now_s += 5
-    later = await delete(scene, POD, grace_period_s=60)
-    same = await delete(scene, POD)
+    assert marked == await delete(scene, POD, grace_period_s=60) == await delete(scene, POD)
     assert ["MODIFIED"] == follower.seen()
     sooner = await delete(scene, POD, grace_period_s=10)
     assert ["MODIFIED"] == follower.seen()
     gone = await delete(scene, POD, grace_period_s=0)
-
-    assert "2001-09-09T01:47:10Z" == marked.obj["metadata"]["deletionTimestamp"]
-    assert 30 == marked.obj["metadata"]["deletionGracePeriodSeconds"]
-    assert marked == later == same
-    assert "2001-09-09T01:46:50Z" == sooner.obj["metadata"]["deletionTimestamp"]
-    assert (True, 0) == (gone.is_gone, gone.obj["metadata"]["deletionGracePeriodSeconds"])
     assert ["MODIFIED", "DELETED"] == follower.seen()
+
+    assert [("2001-09-09T01:47:10Z", 30), ("2001-09-09T01:46:50Z", 10)] == [
+        (each["deletionTimestamp"], each["deletionGracePeriodSeconds"])
+        for each in (marked.obj["metadata"], sooner.obj["metadata"])
+    ]
+    assert (True, 0) == (gone.is_gone, gone.obj["metadata"]["deletionGracePeriodSeconds"])
 
 
 async def test_grace_of_held_pods() -> None:

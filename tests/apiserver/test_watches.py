@@ -186,7 +186,7 @@ class Client:
         renderer = Renderer(FLOW_SCHEMA, FLOW_SCHEMA.storage, AS_JSON, "", NOW_S)
         collection = scene.store.collection(FLOW_SCHEMA.resource)
         chance = random.Random(1)  # noqa: S311  a duration
-        given: Any = ListOptions(**options)  # type: ignore[arg-type]
+        given = ListOptions(**options)  # type: ignore[arg-type]
         self.watch = Watch(scene.store, collection, Selection(), given, renderer, chance)
         self.then = deque(then)
         self.events: list[Any] = []
@@ -207,7 +207,6 @@ class Client:
 
 @pytest.fixture
 def scene() -> Scene:
-    """A registry that keeps few changes."""
     scene = Scene()
     scene.store = scene.registry.store = Store(window=8)
     return scene
