@@ -104,22 +104,6 @@ def test_budgets_refuse(status: Object, code: int, told: str) -> None:
         assert f"The disruption budget b{told}" in f"{cause['message']}."
 
 
-def test_evictions_count_down() -> None:
-    """The last one allowed changes the condition, too."""
-    made = budget(status={"disruptionsAllowed": 2})
-    status = made["status"]
-
-    charge(made, "p", NOW)
-    assert (1, {"p": NOW}, False) == (
-        status["disruptionsAllowed"],
-        status["disruptedPods"],
-        "conditions" in status,
-    )
-    charge(made, "q", NOW)
-    assert {"p": NOW, "q": NOW} == status["disruptedPods"]
-    assert "InsufficientPods" == status["conditions"][0]["reason"]
-
-
 async def started(status: Object | None = None, *, ready: str = "True") -> Scene:
     """A scene with one pod, and a budget if there is a status for it."""
     scene = Scene()

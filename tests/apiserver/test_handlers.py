@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.apiserver.bodies import LARGEST_BYTES
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.handlers import Paths
@@ -21,15 +22,12 @@ from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from tests.apiserver.schema.protobuf_writer import block, document
 from tests.apiserver.site import (
     APPLY,
-    BUDGETS,
     NAMESPACES,
     PODS,
     SCHEMAS,
     TABLE,
     YAML,
-    budget,
     flow_schema,
-    namespace,
     pod,
 )
 
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from tests.apiserver.site import Answer, Site
 
 PATHS = Paths(KINDS)
-STORAGE = {kind.name: kind for kind in KINDS}
 
 
 @pytest.mark.parametrize(
@@ -126,30 +123,6 @@ async def test_bodies_in_chunks(site: Site) -> None:
     assert (await site.raw(head("POST", SCHEMAS, *fields), chunks)).startswith(b"HTTP/1.1 201 ")
 
 
-async def test_expectations(site: Site) -> None:
-    """A client that waits before it sends a body is told to go on."""
-    data = json.dumps(flow_schema()).encode()
-    fields = ("Content-Type: application/json", f"Content-Length: {len(data)}")
-    answer = await site.raw(
-        head("POST", SCHEMAS, *fields, "Expect: 100-continue"), data, reads_first=True
-    )
-
-    assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 ")
-
-
-async def test_old_clients(site: Site) -> None:
-    """HTTP/1.0 has no chunks: what is streamed ends with the connection."""
-    for number in range(300):
-        await site.add(FLOW_SCHEMA, flow_schema(f"f{number}"))
-    answer = await site.raw(head("GET", SCHEMAS, version="1.0"))
-    watched = await site.raw(head("GET", f"{SCHEMAS}?watch=true&timeoutSeconds=1", version="1.0"))
-
-    fields, _, body = answer.partition(b"\r\n\r\n")
-    assert b"chunked" not in fields
-    assert 300 == len(json.loads(body)["items"])
-    assert 300 == watched.count(b'"ADDED"')
-
-
 async def test_huge_bodies(site: Site) -> None:
     """413 before it is read, if it says how long it is, or else when it is too long."""
     said = await site.raw(head("POST", SCHEMAS, f"Content-Length: {LARGEST_BYTES + 1}"))
@@ -183,39 +156,10 @@ async def test_large_yaml(site: Site) -> None:
     assert "(must be of type Pod): yaml: line " in created.body["message"]
 
 
-def written(kind: str, obj: Object) -> bytes:
-    """An object in the version that is stored, as protobuf."""
-    known = STORAGE[kind]
-    body = {name: value for name, value in obj.items() if name not in {"apiVersion", "kind"}}
-    return document(known.storage.schema, known.api_version(known.storage.name), kind, body)
-
-
 async def send(site: Site, method: str, path: str, body: bytes) -> Answer:
     """Send protobuf, as Go's clients do."""
     accept = f"{PROTOBUF},application/json"
     return await site.send(method, path, body, accept=accept, content_type=PROTOBUF)
-
-
-@pytest.mark.parametrize(
-    ("collection", "kind", "raw"),
-    [
-        (NAMESPACES, "Namespace", namespace("x")),
-        (BUDGETS, "PodDisruptionBudget", budget("x")),
-        (PODS, "Pod", pod("x")),
-    ],
-)
-async def test_protobuf(site: Site, collection: str, kind: str, raw: Object) -> None:
-    """An object is the same whether it comes as protobuf or as JSON."""
-    created = await send(site, "POST", f"{collection}?dryRun=All", written(kind, raw))
-    expected = await site.send("POST", collection, raw)
-    labelled = {**expected.body, "metadata": {**expected.body["metadata"], "labels": {"a": "b"}}}
-    replaced = await send(site, "PUT", f"{collection}/x", written(kind, labelled))
-
-    assert (201, 201, 200) == (created.status, expected.status, replaced.status), replaced.data
-    assert "application/json" == created.headers["Content-Type"]
-    for name in ("kind", "apiVersion", "spec", "status"):
-        assert expected.body.get(name) == created.body.get(name)
-    assert "b" == replaced.body["metadata"]["labels"]["a"]
 
 
 async def test_pods_with_fields_that_are_kept(site: Site) -> None:
@@ -231,7 +175,7 @@ async def test_pods_with_fields_that_are_kept(site: Site) -> None:
 async def test_options_in_protobuf(site: Site) -> None:
     """Evictions and options of deletions are read, those of any version, but of no other kind."""
     await site.send("POST", PODS, pod())
-    other = written("Pod", pod())
+    other = document(POD.storage.schema, "v1", "Pod", {})
     uid: Object = {"preconditions": {"uid": "x"}}
     options = document(DELETE_OPTIONS, "policy/v1", "DeleteOptions", uid)
     eviction: Object = {"metadata": {"name": "p"}, "deleteOptions": uid}

@@ -10,7 +10,6 @@ from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.events import EVENT_OF_EVENTS
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.options import (
-    ListOptions,
     asked_version,
     delete_options,
     list_options,
@@ -46,22 +45,6 @@ def test_manager_of(user_agent: str, manager: str) -> None:
 def test_pretty(query: bytes, expected: bool | None) -> None:
     """Only what Go takes for true is true."""
     assert expected == pretty(parse_query(query))
-
-
-@pytest.mark.parametrize(
-    ("query", "options"),
-    [
-        (b"unknown=1&labelSelector=&shardSelector=a", ListOptions()),
-        (b"limit=-1&limit=5", ListOptions(limit=-1)),
-        (b"continue=a&resourceVersion=0", ListOptions(continue_token="a", resource_version="0")),  # noqa: S106  of a list
-        (b"allowWatchBookmarks", ListOptions(allow_watch_bookmarks=True)),
-        (b"timeoutSeconds=7", ListOptions(timeout_s=7)),
-    ],
-)
-def test_list_options(query: bytes, options: ListOptions) -> None:
-    found = list_options(parse_query(query), FLOW_SCHEMA, FLOW_SCHEMA.storage, is_watch=False)
-
-    assert options == found
 
 
 @pytest.mark.parametrize(

@@ -50,17 +50,6 @@ async def test_conditions_of_rows(include: str) -> None:
     assert ["Failed"] == [condition["reason"] for condition in rows[1]["conditions"]]
 
 
-async def test_rows_are_in_order() -> None:
-    """FlowSchemas are shown in the order in which requests meet them, and listed by name."""
-    table, entries = await rendered(TABLE)
-    objects, _ = await rendered(Form())
-    rows = json.loads(b"".join(table.list_chunks(entries, {})))["rows"]
-    items = json.loads(b"".join(objects.list_chunks(entries, {})))["items"]
-
-    assert ["b", "a"] == [row["cells"][0] for row in rows]
-    assert ["a", "b"] == [item["metadata"]["name"] for item in items]
-
-
 async def test_columns_of_watches() -> None:
     """Only the first Table of a watch says what its columns are."""
     renderer, entries = await rendered(TABLE)
