@@ -51,10 +51,6 @@ VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
 TOO_MANY_DISRUPTED = (
     "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
 )
-SEVERAL_BUDGETS = (
-    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
-    " support."
-)
 
 
 async def evict(
@@ -79,7 +75,10 @@ async def _delete_protected(registry: Registry, pod: Object, options: DeleteOpti
     found = registry.objects(POD_DISRUPTION_BUDGET, namespace)
     budgets = [budget for budget in found if is_matched(budget, pod)]
     if len(budgets) > 1:
-        raise unknown_error(SEVERAL_BUDGETS)
+        raise unknown_error(
+            "This pod has more than one PodDisruptionBudget,"
+            " which the eviction subresource does not support."
+        )
     is_spared = bool(budgets) and spares_unhealthy(budgets[0], pod)
     if budgets and not is_spared:
         now = rfc3339(registry.clock())

@@ -116,9 +116,8 @@ def list_options(query: Query, kind: Kind, version: Version, *, is_watch: bool) 
     """Decode the parameters; StatusError if they cannot be decoded, or make no sense."""
     if not query and not is_watch:
         return NO_LIST_OPTIONS
+    limit, timeout_s = _integer(query, "limit") or 0, _integer(query, "timeoutSeconds") or 0
     try:
-        limit = _integer(query, "limit") or 0
-        timeout_s = _integer(query, "timeoutSeconds") or 0
         labels = parse_label_selector(first(query, "labelSelector"))
         fields = parse_field_selector(first(query, "fieldSelector"))
     except ValueError as error:
@@ -236,7 +235,10 @@ def _boolean(query: Query, key: str) -> bool | None:
 
 def _integer(query: Query, key: str) -> int | None:
     values = query.get(key)
-    return parse_int64(values[0]) if values else None
+    try:
+        return parse_int64(values[0]) if values else None
+    except ValueError as error:
+        raise bad_request(str(error)) from error
 
 
 def _wrong_version(version: str) -> str:
@@ -287,13 +289,9 @@ def _validate_dry_run(values: Sequence[str]) -> list[FieldError]:
 
 
 def _sent_delete_options(query: Query) -> Object:
-    try:
-        grace_period_s = _integer(query, "gracePeriodSeconds")
-    except ValueError as error:
-        raise bad_request(str(error)) from error
     uid, policies = first(query, "uid"), query.get("propagationPolicy")
     return {
-        "gracePeriodSeconds": grace_period_s,
+        "gracePeriodSeconds": _integer(query, "gracePeriodSeconds"),
         "orphanDependents": _boolean(query, "orphanDependents"),
         "propagationPolicy": policies[0] if policies else None,
         "dryRun": query.get("dryRun"),

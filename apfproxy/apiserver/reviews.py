@@ -180,7 +180,7 @@ def _who(_obj: Object, user: User, now: str) -> Object:
 def _whose_token(obj: Object, _user: User, _now: str) -> Object:
     if not obj["spec"].get("token"):
         raise bad_request("token is required for TokenReview in authentication")
-    return {**obj, "status": {}}  # of a user whom nobody knows
+    return {**obj, "status": {"error": "invalid bearer token"}}
 
 
 def _is_allowed(obj: Object, _user: User, _now: str) -> Object:

@@ -43,6 +43,11 @@ def test_protobuf_objects(api_version: str, kind: str) -> None:
             id="empty",
         ),
         pytest.param(
+            b"k8s\x00",
+            "the object provided is unrecognized (must be of type FlowSchema): empty body (6b387300)",
+            id="empty-envelope",
+        ),
+        pytest.param(
             b"{" * 31,
             "the object provided is unrecognized (must be of type FlowSchema): provided data does"
             " not appear to be a protobuf message, expected prefix [107 56 115 0]"
@@ -89,6 +94,11 @@ def test_bad_protobuf(data: bytes, message: str) -> None:
             b'{"metadata":' + b'{"a":' * 20_000 + b"1" + b"}" * 20_001,
             "couldn't get version/kind",
             id="deep-object",
+        ),
+        pytest.param(
+            b'{"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1beta1"}',
+            "unknown conversion$",
+            id="review",
         ),
         pytest.param(
             b'{"kind": "FlowSchemaList", "apiVersion": "%b/v1"}' % GROUP.encode(),

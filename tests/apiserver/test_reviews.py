@@ -20,6 +20,7 @@ SELF = f"{AUTHORIZATION}/selfsubjectaccessreviews"
 OTHER = f"{AUTHORIZATION}/subjectaccessreviews"
 LOCAL = f"{AUTHORIZATION}/namespaces/a/localsubjectaccessreviews"
 VERB = {"verb": "get"}
+TOKEN = {"user": {}, "error": "invalid bearer token"}
 AUTHENTICATED = "system:authenticated"
 
 
@@ -56,7 +57,7 @@ async def test_who_asks(site: Site, headers: dict[str, str], expected: Object | 
         (SELF, {"nonResourceAttributes": {"path": "/x"}}, {"allowed": True}),
         (OTHER, {"user": "a", "resourceAttributes": VERB}, {"allowed": True}),
         (LOCAL, {"groups": ["a"], "resourceAttributes": {"namespace": "a"}}, {"allowed": True}),
-        (f"{AUTHENTICATION}/tokenreviews", {"token": "x"}, {"user": {}}),
+        (f"{AUTHENTICATION}/tokenreviews", {"token": "x"}, TOKEN),
     ],
 )
 @pytest.mark.parametrize("is_protobuf", [False, True])
