@@ -256,7 +256,7 @@ def _kind(group: dict[str, Struct], name: str, review: Review, check: Check = al
         group=f"{struct.package.split('.')[-2]}.k8s.io",
         name=name,
         versions=(Version("v1", struct),),
-        rules=Rules(validate=check),
+        rules=Rules(validate=check, reset_fields=()),  # a client owns the status that it sends
         is_namespaced=name.startswith("Local"),
         review=review,
     )

@@ -44,7 +44,8 @@ def test_protobuf_objects(api_version: str, kind: str) -> None:
         ),
         pytest.param(
             b"k8s\x00",
-            "the object provided is unrecognized (must be of type FlowSchema): empty body (6b387300)",
+            "the object provided is unrecognized (must be of type FlowSchema): empty body"
+            " (6b387300)",
             id="empty-envelope",
         ),
         pytest.param(

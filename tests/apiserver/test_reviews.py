@@ -78,6 +78,14 @@ async def test_allowed(
     assert {"managedFields"} == found.body["metadata"].keys() - {"namespace"}
 
 
+async def test_clients_own_the_status_that_they_send(site: Site) -> None:
+    body = {"spec": {"resourceAttributes": VERB}, "status": {"reason": "x"}}
+    found = await site.send("POST", SELF, body)
+    (owned,) = found.body["metadata"]["managedFields"]
+
+    assert {"f:reason": {}} == owned["fieldsV1"]["f:status"]
+
+
 async def test_rules(site: Site) -> None:
     found = await site.send(
         "POST", f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": "a"}}
