@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 MAJOR = "1"
 MINOR = "36"
 """The release of Kubernetes whose behaviour this server has."""
-CORE_VERSION = "v1"
 GO_SYSTEMS = {"win32": "windows"}
 GO_MACHINES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "i686": "386"}
 """System and machine as Python names them to their names in Go, where those differ."""
@@ -110,25 +109,18 @@ def etag(document: bytes) -> str:
 
 
 class Discovery:
-    """The documents about a set of kinds, in the order of their groups; built by every call.
-
-    Attributes:
-        groups: All but the core, "".
-    """
+    """The documents about a set of kinds; `groups` are all but the core, "", in their order."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self.kinds = tuple(sorted(kinds, key=lambda kind: kind.plural))
         self.groups = tuple(dict.fromkeys(kind.group for kind in kinds if kind.group))
 
     def versions(self, group: str) -> list[str]:
-        """Versions of a group, the preferred one first; empty if there is no such group.
-
-        The core has v1 also without a kind: kubectl takes a List for one of it.
-        """
+        """Versions of a group, the preferred one first; empty if there is no such group."""
         kinds = (kind for kind in self.kinds if kind.group == group)
         names = {version.name for kind in kinds for version in kind.versions}
         if not group:
-            names.add(CORE_VERSION)
+            names.add("v1")  # also without a kind: kubectl takes a List for one of it
         return sorted(names, key=stability, reverse=True)
 
     def api_versions(self, host: str) -> Object:
@@ -151,10 +143,7 @@ class Discovery:
         return {"kind": "APIGroup", "apiVersion": "v1", **self._group_entry(group)}
 
     def api_resource_list(self, group: str, version: str) -> Object | None:
-        """The document of `/apis/{group}/{version}`, or of `/api/{version}` for the group "".
-
-        None if there is no such version of such a group.
-        """
+        """The document of `/apis/{group}/{version}`, or `/api/{version}`; None for no version."""
         if version not in self.versions(group):
             return None
         resources = [entry for kind in self._served(group, version) for entry in _entries(kind)]
@@ -165,7 +154,6 @@ class Discovery:
         return {"kind": "APIResourceList", **head, "resources": resources}
 
     def aggregated(self, *, is_core: bool) -> Object:
-        """The aggregated document of `/api` or of `/apis`."""
         groups = ("",) if is_core else self.groups
         return {
             "kind": AGGREGATED_KIND,
@@ -175,7 +163,6 @@ class Discovery:
         }
 
     def root_paths(self) -> list[str]:
-        """The paths of discovery."""
         paths = ["/api", *(f"/api/{version}" for version in self.versions("")), "/apis"]
         for group in self.groups:
             paths.append(f"/apis/{group}")
@@ -205,7 +192,6 @@ class Discovery:
 
 
 def _entries(kind: Kind) -> list[Object]:
-    """A resource and its subresources in the list of its group's version."""
     resource = {
         "name": kind.plural,
         "singularName": kind.singular,

@@ -141,8 +141,6 @@ STREAMED = (*RESPONSES, "application/json;stream=watch")
 """Content types of responses, and of lists, which may be watched."""
 PATCHES = ("apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic-merge-patch+json")
 """Content types of patches, below `application/`."""
-
-
 QUERY = rows(
     """
 allowWatchBookmarks  boolean  list  Whether a watch may send events of type BOOKMARK, which carry
@@ -186,19 +184,16 @@ PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 class Action(NamedTuple):
-    """The operations of one action have this in common; their names begin with the verb.
-
-    Attributes:
-        name: As Kubernetes calls it; "" for discovery.
-        codes: Statuses of responses.
-        uses: The sorts of parameters that they take.
-    """
+    """The operations of one action have this in common."""
 
     name: str
+    """As Kubernetes calls it; "" for discovery."""
     method: str
     verb: str
+    """What the names of the operations begin with."""
     codes: str
     uses: str
+    """The sorts of parameters that they take."""
 
 
 DISCOVER = Action("", "get", "get", "200", "")
@@ -251,18 +246,11 @@ objects, those of a namespace, or one object.
 
 
 class Operation(NamedTuple):
-    """One method on one path.
-
-    Attributes:
-        document: The version 3 document that it belongs to, such as `apis/policy/v1`.
-        path: With the names of parameters in braces.
-        tag: What generated clients group operations by.
-        kind: That of the objects; None for none.
-    """
-
     action: Action
     document: str
+    """The version 3 document that it belongs to, such as `apis/policy/v1`."""
     path: str
+    """With the names of parameters in braces."""
     id: str
     tag: str
     description: str
@@ -272,13 +260,11 @@ class Operation(NamedTuple):
 
     @property
     def consumes(self) -> tuple[str, ...]:
-        """Content types of bodies."""
         is_patch = self.action.name == "patch"
         return tuple(f"application/{each}" for each in PATCHES) if is_patch else ("*/*",)
 
     @property
     def produces(self) -> tuple[str, ...]:
-        """Content types of responses."""
         if self.document == "version":
             return (JSON,)
         return STREAMED if "list" in self.action.uses else RESPONSES
@@ -328,7 +314,6 @@ def tag_of(group: str, version: str = "") -> str:
 
 
 def catalog(kinds: Sequence[Kind]) -> Catalog:
-    """All operations on some kinds, and those of discovery."""
     discovery = Discovery(kinds)
     found = Catalog(list(_discovery_operations(discovery)), {})
 

@@ -65,15 +65,10 @@ class BodyError(ValueError):
 
 
 class Parsed(NamedTuple):
-    """A body.
-
-    Attributes:
-        raw: Plain data; of equal keys the last value.
-        duplicates: Paths of the keys that occur more than once, such as `spec.rules[0].verbs`.
-    """
-
     raw: Any
+    """Plain data; of equal keys the last value."""
     duplicates: tuple[str, ...] = ()
+    """Paths of the keys that occur more than once, such as `spec.rules[0].verbs`."""
 
 
 class Pairs(list[tuple[str, object]]):
@@ -81,11 +76,10 @@ class Pairs(list[tuple[str, object]]):
 
 
 class RepeatedKeyError(Exception):
-    """Some key occurs twice."""
+    pass
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """The members of a JSON object, which stops the parser if a key occurs twice."""
     members = dict(pairs)
     if len(members) != len(pairs):
         raise RepeatedKeyError
@@ -100,7 +94,6 @@ def _finite(text: str) -> float:
 
 
 def _refuse_constant(name: str) -> object:
-    """Refuse NaN and infinities, which JSON has not."""
     first = name.removeprefix("-")[0]
     where = "in numeric literal" if name.startswith("-") else BEGINNING
     raise BodyError(f"invalid character '{first}' {where}")
@@ -177,7 +170,6 @@ def _merged(old: object, new: object) -> object:
 
 
 def _go_message(error: json.JSONDecodeError) -> str:
-    """The message that Go has for the error."""
     doc, place = error.doc, error.pos
     if place >= len(doc) or error.msg.startswith("Unterminated string"):
         return UNEXPECTED_END
@@ -310,12 +302,7 @@ RAW = _own("FieldsV1", raw=Scalar.BYTES)
 
 
 def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
-    """Parse an object.
-
-    Args:
-        data: The magic number, the envelope and the object in it.
-        schema_for: Finds the struct to read the object by; without one, only what the envelope
-            says is read.
+    """Parse an object; without a struct for it, only what the envelope says is read.
 
     Raises:
         BodyError: With Go's message; `MessageError` for what is in the envelope, `LostFieldError`
@@ -370,11 +357,7 @@ def _block(data: bytes, position: int) -> tuple[bytes, int]:
 
 
 def _tag_of(data: bytes, position: int) -> tuple[int, int]:
-    """Read a tag: the number of a field, of 32 bits as in Go, and its wire type.
-
-    Returns:
-        The tag, and the place behind it.
-    """
+    """Read a tag, of which the number of the field has 32 bits as in Go, and the place behind."""
     value, position = _varint(data, position)
     return _signed(32, value >> WIRE_BITS) << WIRE_BITS | value & 7, position
 
@@ -402,19 +385,14 @@ def _passed_over(data: bytes, tag: int, position: int) -> int:
 
 
 class Part(NamedTuple):
-    """How a field of a message is read.
-
-    Attributes:
-        name: In JSON.
-        is_number: Whether its values, or the items of the list, are varints; else they are blocks.
-        is_list: Whether it may occur several times.
-        put: Puts the value of a varint or block into an object.
-    """
+    """How a field of a message is read."""
 
     name: str
     is_number: bool
+    """Whether its values, or the items of the list, are varints; else they are blocks."""
     is_list: bool
     put: Callable[[Object, Any], None]
+    """Puts the value of a varint or block into an object."""
 
 
 @cache
@@ -465,7 +443,6 @@ def _reader_of(kind: Type) -> Callable[[Any], object]:
 
 
 def _message(schema: Struct, data: bytes) -> Object:
-    """The fields of a message."""
     obj: Object = {}
     read_message(schema, data, obj)
     return obj

@@ -87,7 +87,6 @@ class MismatchError(ValueError):
         self.path: list[str] = []
 
     def within(self, schema: Struct, field: str) -> None:
-        """Note that the value is in this field of this struct."""
         if not self.path and self.kind is not None:
             self.struct = schema.name
             name = schema.by_name[field].go_type
@@ -130,15 +129,10 @@ def _go_name(kind: Type) -> str:
 
 
 class Read(NamedTuple):
-    """The result of reading.
-
-    Attributes:
-        obj: The object in canonical form; it shares only values of `Scalar.ANY` with its source.
-        unknown: Paths of the fields that the schema does not have.
-    """
-
     obj: Object
+    """In canonical form; it shares only values of `Scalar.ANY` with its source."""
     unknown: tuple[str, ...]
+    """Paths of the fields that the schema does not have."""
 
 
 def read(schema: Struct, raw: object) -> Read:
@@ -172,10 +166,9 @@ def read_in_order(schema: Struct, raw: object) -> Read:
 
 
 def canonical(schema: Struct, obj: Object) -> Object:
-    """The canonical form of an object, such as one that has got defaults or was patched.
+    """The canonical form of an object, which drops unknown fields.
 
-    Fields that the schema does not have are dropped.  The argument is not changed, and the result
-    shares only values of `Scalar.ANY` with it.
+    The argument is not changed, and the result shares only values of `Scalar.ANY` with it.
     """
     result: Object = _reader_of(schema)(obj, [])
     return result
@@ -216,7 +209,6 @@ def _faults(
 
 @cache
 def _reader_of(kind: Type) -> Reader:
-    """The reader of values of a type."""
     if isinstance(kind, Struct):
         return _struct_reader(kind)
     if isinstance(kind, List | Map):
@@ -264,11 +256,9 @@ def _struct_reader(schema: Struct) -> Reader:
 
 
 def _field_plan(field: Field) -> tuple[str, Reader, bool, object]:
-    """How to read a field.
+    """Name, reader, whether empty values are kept, and what is written where none is.
 
-    Returns:
-        Its name; the reader of its values; whether empty values are kept; what to write if there is
-        no value or one that is not kept: `OMIT`, `FRESH` or the value itself.
+    The last is `OMIT`, `FRESH` or the value itself.
     """
     kind = field.type
     is_struct = isinstance(kind, Struct) or kind in GO_STRUCTS
@@ -394,20 +384,12 @@ def canonical_micro_time(text: str) -> str | None:
 
 
 class Rule(NamedTuple):
-    """How a scalar is read.
-
-    Attributes:
-        go_name: The name of its type in messages.
-        zero: What null in a list or map stands for, and what an absent field is written as, if it
-            is written at all.
-        read: Its reader.
-        is_struct: Whether it is a struct in Go, whose zero value is written.
-    """
-
     go_name: str
     zero: object
+    """Null in a list or map stands for it, and an absent field that is written."""
     read: Reader
     is_struct: bool = False
+    """Whether it is a struct in Go, whose zero value is written."""
 
 
 SCALARS = {
