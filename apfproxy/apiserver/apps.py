@@ -160,10 +160,11 @@ def _keep_deployment(new: Object, old: Object) -> None:
 
 def _defaults(strategy: str = "", rolling: Object | None = None, **others: object) -> Change:
     """Complete the specification, the template of pods, and how a strategy replaces them."""
+    others = {"replicas": 1, **others}
 
     def set_defaults(obj: Object) -> None:
         spec: dict[str, Any] = obj["spec"]
-        complete(spec, {"replicas": 1, **others})
+        complete(spec, others)
         if spec.get("template"):
             set_pod_spec_defaults(spec["template"]["spec"])
         if strategy:

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.apps import DEPLOYMENT, REPLICATION_CONTROLLER, STATEFUL_SET
+from apfproxy.apiserver.coordination import LEASE
 from apfproxy.apiserver.events import EVENT_OF_EVENTS
+from apfproxy.apiserver.kind import Kind
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.schema.reading import canonical
 from tests.apiserver.schema.protobuf_writer import some_object
@@ -18,7 +20,6 @@ from tests.apiserver.site import APPLY
 if TYPE_CHECKING:
     import random
 
-    from apfproxy.apiserver.kind import Kind
     from apfproxy.objects.types import Object
     from tests.apiserver.site import Site
 
@@ -34,6 +35,18 @@ def made(kind: Kind, metadata: Object | None = None, **parts: object) -> Object:
     obj = canonical(kind.storage.schema, {"metadata": names, **parts})
     kind.storage.set_defaults(obj)
     return canonical(kind.storage.schema, obj)
+
+
+@pytest.mark.parametrize(
+    ("name", "plural"),
+    [
+        ("Endpoints", "endpoints"),
+        ("NetworkPolicy", "networkpolicies"),
+        ("StorageClass", "storageclasses"),
+    ],
+)
+def test_plurals(name: str, plural: str) -> None:
+    assert plural == Kind("", name, LEASE.versions).plural
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=repr)

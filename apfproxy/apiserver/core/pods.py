@@ -73,7 +73,7 @@ LEAVE = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
 PRIORITIES = {"": 0, "system-cluster-critical": 2 * 10**9, "system-node-critical": 2 * 10**9 + 1000}
 """The priority classes that every cluster has, and none."""
 PREEMPTION_POLICY = "PreemptLowerPriority"
-"""Of all priority classes that there are, and of pods without one."""
+"""All priority classes have it, and pods without one."""
 COMPUTE = ("cpu", "memory")
 """The resources that the class of service depends on."""
 
@@ -298,7 +298,7 @@ def grace_s(obj: Object, asked_s: int | None) -> int:
 
 def _warnings(new: Object, old: Object | None) -> list[str]:
     """Warn of a new pod's name that is none for a host."""
-    wrong = check_dns_label(new["metadata"]["name"]) if old is None else []
+    wrong = old is None and check_dns_label(new["metadata"]["name"])
     if not wrong:
         return []
     surprise = "this is used in the Pod's hostname, which can result in surprising behavior"
@@ -428,9 +428,14 @@ def _validate(obj: Object) -> list[FieldError]:
 def _validate_any_pod(obj: Object) -> list[FieldError]:
     spec = obj["spec"]
     errors = validate_stored(obj["metadata"], is_namespaced=True)
-    errors += _validate_containers(spec)
-    errors += check_spec(spec, "spec.")
-    return errors + _validate_gates(spec)
+    errors += _validate_containers(spec) + check_spec(spec, "spec.")
+    for index, gate in enumerate(spec.get("readinessGates", ())):
+        field = f"spec.readinessGates[{index}].conditionType"
+        errors += checked(field, gate["conditionType"], check_qualified_name)
+    names = [gate["name"] for gate in spec.get("schedulingGates", ())]
+    for index, name in enumerate(names):
+        errors += checked(f"spec.schedulingGates[{index}]", name, check_qualified_name)
+    return errors + repeated(names, "spec.schedulingGates")
 
 
 def _validate_containers(spec: Object) -> list[FieldError]:
@@ -456,17 +461,6 @@ def _validate_image(container: dict[str, Any], path: str) -> list[FieldError]:
         detail = "must not have leading or trailing whitespace"
         return [invalid(f"{path}.image", image, detail)]
     return []
-
-
-def _validate_gates(spec: Object) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for index, gate in enumerate(spec.get("readinessGates", ())):
-        field = f"spec.readinessGates[{index}].conditionType"
-        errors += checked(field, gate["conditionType"], check_qualified_name)
-    names = [gate["name"] for gate in spec.get("schedulingGates", ())]
-    for index, name in enumerate(names):
-        errors += checked(f"spec.schedulingGates[{index}]", name, check_qualified_name)
-    return errors + repeated(names, "spec.schedulingGates")
 
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:

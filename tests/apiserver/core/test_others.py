@@ -13,41 +13,13 @@ from apfproxy.objects.field_errors import Reason
 Spec = dict[str, Any]
 
 
-def namespace(name: str = "a", *finalizers: str, phase: str = "Active", **metadata: object) -> Spec:
+def namespace(phase: str = "Active", **metadata: object) -> Spec:
     """A namespace as the store has it."""
     return {
-        "metadata": {"name": name, "resourceVersion": "1", **metadata},
-        "spec": {"finalizers": list(finalizers)} if finalizers else {},
+        "metadata": {"name": "a", "resourceVersion": "1", **metadata},
+        "spec": {},
         "status": {"phase": phase},
     }
-
-
-def test_creation_of_namespaces() -> None:
-    """A new namespace is active and held; its own finalizers stay."""
-    obj = namespace("", "a.b/c", phase="Terminating")
-    NAMESPACE.rules.prepare_create(obj)
-    assert (["a.b/c", "kubernetes"], "Active") == (
-        obj["spec"]["finalizers"],
-        obj["status"]["phase"],
-    )
-    assert "labels" not in obj["metadata"]
-
-    NAMESPACE.rules.prepare_create(obj)
-    assert ["a.b/c", "kubernetes"] == obj["spec"]["finalizers"]
-
-
-@pytest.mark.parametrize(
-    ("obj", "expected"),
-    [
-        (namespace("a.b"), ["metadata.name"]),
-        (namespace("a", "kubernetes", "a.b/c"), []),
-        (namespace("a", "b"), ["spec.finalizers"]),
-        (namespace("a", "b c"), ["spec.finalizers"] * 2),
-    ],
-)
-def test_namespaces(obj: Spec, expected: list[str]) -> None:
-    """A name is a label, and finalizers are known or have a domain."""
-    assert expected == [error.field for error in NAMESPACE.rules.validate(obj)]
 
 
 def test_phases_of_namespaces() -> None:
@@ -58,7 +30,7 @@ def test_phases_of_namespaces() -> None:
         (deleted, "Active", "Terminating"),
     ):
         for phase, expected in ((wrong, ["status.Phase"]), (right, [])):
-            new, old = namespace(phase=phase, **metadata), namespace(**metadata)
+            new, old = namespace(phase, **metadata), namespace(**metadata)
             found = NAMESPACE.rules.validate_status(new, old)
             assert expected == [error.field for error in found]
 
