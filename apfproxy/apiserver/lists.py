@@ -61,7 +61,7 @@ TOKEN = Struct(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is selected; "" and None are for all."""
+    """The selected objects; "" and None are for all."""
 
     namespace: str = ""
     name: str = ""

@@ -68,7 +68,7 @@ class Replacement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Who writes what, in which form and when; the results that a write has.
+    """A write, and the results that it has.
 
     Attributes:
         version: In whose form the client wrote it.

@@ -67,9 +67,9 @@ FOREGROUND = "foregroundDeletion"
 FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
 """Propagation policy to the finalizer that stands for it."""
 SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Of generated names: no vowels and no look-alikes, as in Kubernetes."""
+"""Generated names have no vowels and no look-alikes, as in Kubernetes."""
 NAME_ATTEMPTS = 8
-"""Generated names that are tried before a collision is answered with 409: Kubernetes' number."""
+"""Generated names that are tried before a collision is a 409: Kubernetes' number."""
 
 
 class MetadataPart(msgspec.Struct):
@@ -87,14 +87,13 @@ def ignore(_warnings: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Who writes, and how.
+    """The writer, and how it writes.
 
     Attributes:
         manager: Field manager, as `managedFields` names it.
-        is_dry_run: Whether to answer as usual but store nothing.
+        is_dry_run: Whether to respond as usual but store nothing.
         version: That the written object has the form of; None for the storage version.
         subresource: `status`, `finalize` or "".
-        sent_bytes: How much the client sent.
         warn: Gets what the client is to be warned of, even if the write fails then; a thread may
             call it.
         field_validation: `Strict`, `Warn` or `Ignore`: what becomes of unknown fields.

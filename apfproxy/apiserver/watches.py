@@ -76,7 +76,7 @@ class Watch:
         self._events = Tally()
 
     async def begin(self) -> None:
-        """Find where to begin, before the answer starts."""
+        """Find where to begin, before the response starts."""
         options, store = self._options, self._store
         is_any = options.resource_version in ANY_VERSION
         is_initial = options.send_initial_events

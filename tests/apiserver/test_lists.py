@@ -26,7 +26,7 @@ def names(document: Any) -> list[str]:  # noqa: ANN401  JSON
 
 
 async def test_pages_are_of_one_state(site: Site) -> None:
-    """What happens between two pages shows in neither, nor in the number of what is left."""
+    """Changes between two pages show in neither, nor in the number of remaining items."""
     for name in "bcd":
         await site.send("POST", SCHEMAS, flow_schema(name))
     version = site.store.resource_version
@@ -103,7 +103,7 @@ def token_of(data: bytes) -> str:
         (token_of(b'{"v":"meta.k8s.io/v1","rv":1,"start":"../a"}'), "../a"),
     ],
 )
-async def test_tokens_that_nobody_got(token: str, message: str) -> None:
+async def test_tokens_of_other_origin(token: str, message: str) -> None:
     with pytest.raises(StatusError) as caught:
         await listed(Store(), continue_token=token)
 

@@ -130,7 +130,7 @@ async def test_namespaces_have_to_be_there() -> None:
     assert ["b"] == without.names(POD_DISRUPTION_BUDGET, "n")
 
 
-async def test_nobody_hears_of_dry_runs_or_of_no_change() -> None:
+async def test_watchers_hear_not_of_dry_runs_or_of_no_change() -> None:
     """The response is what it would be, but for the version."""
     scene = Scene()
     follower = Follower(scene)
@@ -184,7 +184,7 @@ async def test_watchers_see_held_objects_go_as_they_were_stored_last() -> None:
     ],
 )
 async def test_propagation(before: list[str], propagation: str, expected: list[str]) -> None:
-    """What becomes of dependents is a finalizer, which counts even once the deletion began."""
+    """The fate of dependents is a finalizer, which counts even once the deletion began."""
     scene = Scene()
     await scene.create(FLOW_SCHEMA, flow_schema(finalizers=[*before, "x.y/z"]))
     await delete(scene)
@@ -252,7 +252,7 @@ async def test_objects_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_writes_wait_for_the_disk(tmp_path: Path) -> None:
-    """Whoever writes hears of it when it is kept, and what it is kept as."""
+    """A writer gets the result when it is kept."""
     scene = Scene()
     backend = GatedBackend(tmp_path / "store.db")
     scene.store = scene.registry.store = Store(backend=backend)
@@ -385,7 +385,7 @@ async def test_two_large_configurations_of_a_new_object() -> None:
 
 
 async def test_a_namespace_that_ends_during_a_large_creation(races: Races) -> None:
-    """What is created while its namespace goes is refused, as if it had come later."""
+    """A new object whose namespace goes meanwhile is refused, as if it had come later."""
     scene = Scene()
     await scene.namespace("n")
     races += [lambda: asyncio.sleep(0), lambda: scene.delete(NAMESPACE, "n")]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.apiserver.site import Events, Site
 
 TURNS = 100
-"""Of the loop: what is done once all is known to be at hand is done in fewer."""
+"""Turns of the loop in which everything is done that waits for nothing else."""
 
 
 async def rest(events: Events) -> list[tuple[str, Any]]:
@@ -114,7 +114,7 @@ async def test_labels_come_and_go(site: Site) -> None:
 
 
 async def test_each_watcher_gets_its_own_form(site: Site) -> None:
-    """Those of a form share what is encoded; only the first Table has columns."""
+    """Watchers of a form share what is encoded; only the first Table has columns."""
     later = "/apis/events.k8s.io/v1/namespaces/default/events"
     async with (
         site.watch(SCHEMAS) as one,
@@ -164,7 +164,7 @@ async def test_events_are_no_yaml(site: Site) -> None:
 
 
 async def test_clients_that_leave_and_a_server_that_stops(site: Site) -> None:
-    """Nobody watches for a client that is gone; a watch ends in order when the server does."""
+    """A watch ends when its client is gone, and in good order when the server stops."""
     collection = site.store.collection(FLOW_SCHEMA.resource)
     async with site.watch(SCHEMAS):
         assert 1 == collection.watchers
@@ -241,7 +241,7 @@ async def test_where_changes_are_missing(scene: Scene) -> None:
 
 
 async def test_initial_events_are_told(scene: Scene) -> None:
-    """Whoever gives the request its seats hears when its initial events are through."""
+    """The meter hears when initial events are through, and counts all."""
     await create(scene, 1)
     client = Client(scene, nothing, scene.store.close)
     running = asyncio.create_task(client.run())
@@ -269,7 +269,7 @@ async def test_large_events(scene: Scene, monkeypatch: pytest.MonkeyPatch, versi
 
 
 async def test_events_before_bookmarks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a bookmark interrupts is written before it: nobody gets it after that."""
+    """Events that a bookmark interrupts are written before it."""
     monkeypatch.setattr("apfproxy.apiserver.watches.WRITTEN_BYTES", 1)
     monkeypatch.setattr("apfproxy.apiserver.watches.BOOKMARK_S", 0.001)
     await create(scene, 4)

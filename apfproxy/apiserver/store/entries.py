@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 FIRST_RESOURCE_VERSION = 1
-"""Of an empty store, as in etcd: 0 means "any" in requests."""
+"""An empty store has it, as etcd: 0 means "any" in requests."""
 DEFAULT_CHANGES = 10_000
 """Changes kept of a resource.  kube-apiserver's watch cache grows up to 102 400, from 100."""
 MOST_BYTES = 64 * 1024 * 1024

@@ -11,8 +11,7 @@ Rules:
    a deletion.  Nothing else is ever removed.
 4. One process has the file: the lock that SQLite holds ends with the process, however it ends.
 5. A file that is not understood is refused and left as it is.
-6. Nothing is written once the file at the path is another one: it would be kept where nobody finds
-   it again.
+6. Nothing is written once the file at the path is another one: it would be lost.
 
 Not for network file systems, whose locks and fsync are not to be relied on (sqlite.org/wal.html).
 """
@@ -108,7 +107,7 @@ decode_strings = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class Loaded(NamedTuple):
-    """What a file has.
+    """The content of a file.
 
     Attributes:
         changes: Of all resources, oldest first, as far back as the floors.

@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 MAX_BATCH_CHANGES = 1000
 """Changes handed to the backend at once; publishing them takes about 10 ms."""
 LARGEST_OBJECT_BYTES = 2 * 1024 * 1024
-"""Of an object as JSON: about what fits into etcd's 1.5 MiB of protobuf, which is shorter."""
+"""JSON of this size is about what fits into etcd's 1.5 MiB of protobuf, which is shorter."""
 
 
 class Store:

@@ -54,7 +54,7 @@ def names(path: Path) -> list[str]:
 
 
 def run(program: str) -> str:
-    """What a process of its own says of its failure."""
+    """The last words of a process of its own."""
     command = [sys.executable, "-c", OPEN + program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  our own
     return done.stderr
@@ -106,7 +106,7 @@ def test_one_process_has_the_file(path: Path) -> None:
 
 
 async def test_a_full_disk_loses_nothing(path: Path) -> None:
-    """What does not fit is refused, and what does is taken again afterwards."""
+    """A write that does not fit is refused, and later ones that do are taken."""
     backend = SqliteBackend(path)
     execute = backend._connection.execute  # noqa: SLF001  the only way to a small disk
     store = Store(backend=backend)
@@ -124,7 +124,7 @@ async def test_a_full_disk_loses_nothing(path: Path) -> None:
 
 
 def test_a_batch_is_kept_whole_or_not_at_all(path: Path) -> None:
-    """What went well before the failure is undone, and does not come with the next write."""
+    """The part before the failure is undone, and does not come with the next write."""
     first, second = (
         Change(n, ChangeType.ADDED, Entry("pods", "a", f"x{n}", n, "u", {}, {}, b"{}"), None)
         for n in (2, 3)
@@ -206,9 +206,9 @@ def test_a_file_that_cannot_be_made(path: Path, monkeypatch: pytest.MonkeyPatch)
         SqliteBackend(path)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_a_file_of_somebody_else() -> None:
-    # Below pytest's own folder nobody else gets anywhere.
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_file_of_another_user() -> None:
+    # Below pytest's own folder no other user gets anywhere.
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder) / "store.db"
@@ -235,7 +235,7 @@ def test_a_file_system_without_log(path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 @pytest.mark.parametrize("is_replaced", [True, False])
 async def test_a_file_that_is_gone(path: Path, suffix: str, *, is_replaced: bool) -> None:
-    """Nothing is written to a file that nobody finds again, until it is back in its place."""
+    """Nothing is written to a file that moved away, until it is back in its place."""
     store = Store(backend=SqliteBackend(path))
     await put(store, "x")
     away, file = path.with_name("away"), path.with_name(f"{path.name}{suffix}")

@@ -32,7 +32,7 @@ WINDOW = 800
 
 WRITERS = 8
 MOST_WRITES = 60
-"""Of each of the writers; then they wait to be killed."""
+"""Each of the writers makes so many at most; then they wait to be killed."""
 
 
 class Write(NamedTuple):

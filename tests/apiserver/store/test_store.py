@@ -73,7 +73,7 @@ async def test_what_cannot_be_written_changes_nothing(monkeypatch: pytest.Monkey
 async def test_writes_gather_while_the_backend_is_busy(
     store: Store, backend: GatedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What comes during one batch is the next one, up to a bound; the newest head stays."""
+    """Writes during one batch are the next one, up to a bound; the newest head stays."""
     monkeypatch.setattr(module, "MAX_BATCH_CHANGES", 3)
     futures = [put(store, "x"), put(store, "x")]
     await asyncio.sleep(0)
@@ -193,7 +193,7 @@ async def test_an_error_of_our_own_does_not_stop_the_store(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Who waits is told, later writes are published, and the store can be closed."""
+    """The writer is told, later writes are published, and the store can be closed."""
     backend.gate.set()
     store = Store(backend=backend)
     with monkeypatch.context() as patch:
@@ -253,7 +253,7 @@ def test_window_in_bytes(
 def test_only_the_newest_keep_what_is_encoded(
     name: str, most: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What watchers encode is shared by those near the end; others encode for themselves."""
+    """Encoded events are shared by those near the end; others encode for themselves."""
     monkeypatch.setattr(entries, name, most)
     window = Window(8)
     for version in range(1, 9):
