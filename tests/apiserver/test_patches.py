@@ -1,18 +1,423 @@
-"""Tests of applied configurations as clients send them."""
+"""Tests of patches: JSON, merge and strategic merge patches, and applied configurations."""
 
 from __future__ import annotations
 
+import copy
+import json
+import re
+from typing import Any
+
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
+from apfproxy.apiserver.patch.json_patch import (
+    DEEPEST,
+    json_patch,
+    laid_out,
+    merge_patch,
+    touched_by,
+    unknown_members,
+)
+from apfproxy.apiserver.patch.strategic import strategic_merge
 from apfproxy.apiserver.patches import applied
+from apfproxy.apiserver.schema.language import structs
+from tests.apiserver.ownership.schemas import rows
+
+OBJ: dict[str, Any] = {"a": 1, "l": [1, 2], "o": {"b": {"c": None}, "x/y": 3}}
+
+names = st.sampled_from(["a", "b/c", "~1"])
+leaves = st.none() | st.integers(0, 2) | st.lists(st.integers(0, 2), max_size=2)
+objects = st.dictionaries(
+    names, st.recursive(leaves, lambda inner: st.dictionaries(names, inner), max_leaves=8)
+)
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    rows("""
+append            | {op: add, path: /l/-, value: 3}        | {l: [1, 2, 3]}
+insert            | {op: add, path: /l/0, value: 3}        | {l: [3, 1, 2]}
+without value     | {op: add, path: /a}                    | {a: null}
+remove            | {op: remove, path: /l/0}               | {l: [2]}
+replace           | {op: replace, path: /a, value: 2}      | {a: 2}
+replace absent    | {op: replace, path: /z, value: 2}      | {z: 2}
+escaped           | {op: replace, path: /o/x~1y, value: 4} | {o: {b: {c: null}, x/y: 4}}
+test              | {op: test, path: /a, value: 1}         | {}
+test absent       | {op: test, path: /z, value: null}      | {}
+test null         | {op: test, path: /o/b/c}               | {}
+test whole        | {op: test, path: "", value: {a: 1, l: [1, 2], o: {b: {c: null}, x/y: 3}}} | {}
+copy              | {op: copy, from: /a, path: /l/0}       | {l: [1, 1, 2]}
+copy absent       | {op: copy, from: /z, path: /a}         | {a: null}
+move              | {op: move, from: /l/0, path: /o}       | {l: [2], o: 1}
+move to itself    | {op: move, from: /a, path: /a}         | {}
+remove last       | {op: remove, path: /l/-1}              | {l: [1]}
+add last          | {op: add, path: /l/-1, value: 3}       | {l: [1, 2, 3]}
+add first         | {op: add, path: /l/-3, value: 3}       | {l: [3, 1, 2]}
+signed            | {op: replace, path: /l/+01, value: 3}  | {l: [1, 3]}
+no index          | {op: add, path: /o/-1, value: 3}       | {o: {b: {c: null}, x/y: 3, "-1": 3}}
+"""),
+)
+def test_operations(operation: str, expected: str) -> None:
+    before = copy.deepcopy(OBJ)
+
+    assert {**OBJ, **msgspec.yaml.decode(expected)} == json_patch(
+        OBJ, [msgspec.yaml.decode(operation)]
+    )
+    assert before == OBJ == json_patch(OBJ, None)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    rows("""
+null                  | null
+unknown               | {op: jump, path: /a}
+no path               | {op: remove}
+add whole             | {op: add, path: "", value: {}}
+absent parent         | {op: add, path: /z/b, value: 1}
+beyond the list       | {op: add, path: /l/3, value: 1}
+no index              | {op: add, path: /l/b, value: 1}
+within a number       | {op: add, path: /a/b, value: 1}
+below a number        | {op: test, path: /a/b/c}
+remove absent         | {op: remove, path: /z}
+remove beyond         | {op: remove, path: /l/2}
+replace beyond        | {op: replace, path: /l/2, value: 1}
+no object             | {op: replace, path: "", value: [1]}
+test other            | {op: test, path: /a, value: 2}
+test boolean          | {op: test, path: /a, value: true}
+test beyond           | {op: test, path: /l/7}
+move from nothing     | {op: move, path: /b}
+move absent           | {op: move, path: /b, from: /z}
+into itself           | {op: move, path: /o/b, from: /o}
+copy beyond           | {op: copy, path: /b, from: /l/9}
+remove before         | {op: remove, path: /l/-3}
+remove within nothing | {op: remove, path: /l/-3/-1}
+"""),
+)
+def test_operations_that_do_not_fit(operation: str) -> None:
+    before = copy.deepcopy(OBJ)
+    with pytest.raises(StatusError, match="rejected our request due to an error") as caught:
+        json_patch(OBJ, [{"op": "add", "path": "/o/n", "value": 1}, msgspec.yaml.decode(operation)])
+
+    assert (422, before) == (caught.value.code, OBJ)
+
+
+@pytest.mark.parametrize(
+    ("operations", "code", "message"),
+    [
+        ({}, 400, "cannot unmarshal object into Go value of type"),
+        ([1], 400, "cannot unmarshal number into Go value of type handlers"),
+        ([{"op": 1}], 400, "number into Go struct field jsonPatchOp.op of type string"),
+        ([{}] * 10_001, 413, "maximum operations in a JSON patch is 10000, got 10001"),
+    ],
+)
+def test_no_patches(operations: object, code: int, message: str) -> None:
+    with pytest.raises(StatusError, match=message) as caught:
+        json_patch(OBJ, operations)
+
+    assert code == caught.value.code
+
+
+def at(*path: str) -> str:
+    return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in path)
+
+
+def to_become(old: dict[str, Any], new: dict[str, Any], *path: str) -> list[dict[str, Any]]:
+    patch = [{"op": "remove", "path": at(*path, name)} for name in old.keys() - new.keys()]
+    for name, value in new.items():
+        if isinstance(value, dict) and isinstance(old.get(name), dict):
+            patch += to_become(old[name], value, *path, name)
+        else:
+            patch.append({"op": "add", "path": at(*path, name), "value": value})
+    return patch
+
+
+@given(objects, objects)
+def test_patches_make_what_they_are_made_from(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert new == json_patch(old, [*to_become(old, new), {"op": "test", "path": "", "value": new}])
+    assert new == json_patch(old, [{"op": "replace", "path": "", "value": new}])
+    for name in old:
+        copied = [
+            {"op": "copy", "from": at(name), "path": "/x"},
+            {"op": "remove", "path": at(name)},
+        ]
+        assert json_patch(old, copied) == json_patch(
+            old, [{"op": "move", "from": at(name), "path": "/x"}]
+        )
+
+
+MOVES = [
+    {"op": "move", "from": "/a", "path": "/b"},
+    {"op": "add", "path": "/a", "value": {}},
+    {"op": "move", "from": "/b", "path": "/a/a"},
+]
+COPY = {"op": "copy", "from": "/a", "path": "/c"}
+DOUBLE = {"op": "copy", "from": "/l", "path": "/l/-"}
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [[DOUBLE] * 60, [*MOVES * DEEPEST, COPY], [*MOVES * 3000, COPY]],
+    ids=["copies", "deep", "deeper-than-the-stack"],
+)
+def test_results_are_bounded(operations: list[dict[str, Any]]) -> None:
+    with pytest.raises(StatusError) as caught:
+        json_patch({"a": {}, "l": ["a"]}, copy.deepcopy(operations))
+
+    assert 422 == caught.value.code
+
+
+def test_unknown_members() -> None:
+    assert ('json patch unknown field "[1].bogus"',) == unknown_members([{"op": ""}, {"bogus": 1}])
+    assert () == unknown_members(None)
+
+
+@given(objects, objects)
+def test_merging_twice(obj: dict[str, Any], patch: dict[str, Any]) -> None:
+    before = copy.deepcopy((obj, patch))
+    once = merge_patch(obj, patch)
+
+    assert once == merge_patch(once, patch)
+    assert before == (obj, patch)
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"), [(None, "Invalid JSON Patch"), ([], "cannot unmarshal array into Go")]
+)
+def test_merge_patches_are_objects(patch: object, message: str) -> None:
+    with pytest.raises(StatusError, match=message):
+        merge_patch({}, patch)
+
+
+def test_touched_by() -> None:
+    operations = [{"path": "/a/b~1c/d"}, {"from": "/a/e/f", "path": ""}]
+
+    assert {"a": {"b/c": {}, "e": {}}} == touched_by(operations)
+    assert {} == touched_by(None)
+
+
+SCHEMA = structs(
+    "p",
+    """
+Thing: -
+  name     string                              -
+  size     int32                               -
+  labels   map[string]string                   -
+  inner    Item                                -
+  whole    Item               +replaced        -
+  by_name  map[string]Item                     -
+  items    []Item             +keys=name       -
+  plain    []Item                              -
+  keyless  []Item             +merged          -
+  words    []string           +set +merged     -
+  any      any                                 -
+  open     Open                                -
+Open +open: -
+Item: -
+  name     string                              -
+  value    int32                               -
+  args     []string                            -
+  ports    []Port             +keys=port       -
+Port: -
+  port     int32                               -
+  name     string                              -
+""",
+)["Thing"]
+INSTRUCTIONS = {
+    "$order/": "$setElementOrder/",
+    "$delete/": "$deleteFromPrimitiveList/",
+    "DELETE": "$patch: delete",
+    "REPLACE": "$patch: replace",
+}
+
+
+def read(cell: str) -> Any:  # noqa: ANN401  JSON
+    """The value of a cell in YAML, in which `<ab>` stands for the items of these names."""
+    for short, long in INSTRUCTIONS.items():
+        cell = cell.replace(short, long)
+    found = re.sub("<(.*?)>", lambda text: str([{"name": name} for name in text[1]]), cell)
+    return msgspec.yaml.decode(found)
+
+
+@pytest.mark.parametrize(
+    ("obj", "patch", "expected"),
+    rows("""
+value                | {size: 1}               | {size: 2}                  | {size: 2}
+null                 | {size: 1}               | {size: null, name: null}   | {}
+another type         | {size: 1}               | {size: a}                  | {size: a}
+unknown field        | {}                      | {bogus: {a: 1}}            | {bogus: {a: 1}}
+map                  | {labels: {a: 1, b: 2}}  | {labels: {b: null, c: 3}}  | {labels: {a: 1, c: 3}}
+null in nothing      | {}                      | {labels: {b: null}}        | {labels: {}}
+no map               | {labels: null}          | {labels: {a: 1}}           | {labels: {a: 1}}
+no type | {any: {a: {b: 1}}} | {any: {a: {b: null, d: [1]}}} | {any: {a: {d: [1]}}}
+list without type    | {any: {a: [1]}}         | {any: {a: [2]}}            | {any: {a: [2]}}
+kept field | {open: {a: {b: 1}}} | {open: {a: {c: 1}}} | {open: {a: {b: 1, c: 1}}}
+map of objects | {by_name: {a: {value: 1}}} | {by_name: {a: {name: b}}}
+| {by_name: {a: {value: 1, name: b}}}
+replaced struct      | {whole: {name: a}}      | {whole: {value: 1}}        | {whole: {value: 1}}
+items | {items: [{name: a, value: 1}]} | {items: [{name: a, args: [x]}]}
+| {items: [{name: a, value: 1, args: [x]}]}
+new item twice | {items: <a>} | {items: [{name: b, value: null}, {name: b, value: 2}]}
+| {items: [{name: b, value: 2}, {name: a}]}
+items by number | {inner: {ports: [{port: 1, name: a}, {port: 2}]}}
+| {inner: {ports: [{port: 1, DELETE}, {port: 3}]}} | {inner: {ports: [{port: 3}, {port: 2}]}}
+no items             | {items: <a>}            | {items: []}                | {items: <a>}
+no items at all      | {items: []}             | {items: []}                | {items: []}
+atomic               | {plain: <a>}            | {plain: <b>}               | {plain: <b>}
+set                  | {words: [b, a]}         | {words: [c, a]}            | {words: [c, b, a]}
+delete from set      | {words: [a, b, c]}      | {$delete/words: [a, c, d]} | {words: [b]}
+delete from nothing  | {}                      | {$delete/words: [a]}       | {}
+delete no list       | {words: [a]}            | {$delete/words: a}         | {words: [a]}
+replace object       | {inner: {name: a}}      | {inner: {REPLACE, value: 2}} | {inner: {value: 2}}
+delete object        | {inner: {name: a}}      | {inner: {DELETE}}          | {inner: {}}
+delete nothing       | {}                      | {inner: {DELETE}}          | {}
+delete another type  | {inner: 1}              | {inner: {DELETE}}          | {}
+delete new item | {} | {items: [{name: a, DELETE}, {name: b}]} | {items: <b>}
+delete item | {items: <ab>} | {items: [{name: a, DELETE}, {name: c, DELETE}]} | {items: <b>}
+replace list         | {items: <ab>}           | {items: [{REPLACE}, {name: c}]} | {items: <c>}
+empty list           | {items: <ab>}           | {items: [{REPLACE}]}       | {items: []}
+retain keys | {inner: {name: a, value: 1, args: [x]}}
+| {inner: {$retainKeys: [name, value], value: 2, args: null}} | {inner: {name: a, value: 2}}
+order alone          | {items: <ab>}           | {$order/items: <ba>}       | {items: <ba>}
+order of some        | {items: <abcd>}         | {$order/items: <db>}       | {items: <acdb>}
+order with others    | {items: <xab>}          | {$order/items: <ba>}       | {items: <xba>}
+order of new item    | {items: <axb>}          | {$order/items: <acb>, items: <c>} | {items: <acxb>}
+order of new list    | {}                      | {$order/items: <ba>, items: <ba>} | {items: <ba>}
+order of nothing     | {}                      | {$order/items: <a>}        | {}
+order of set | {words: [a, b, c]} | {$order/words: [c, d, a], words: [d]} | {words: [b, c, d, a]}
+order of null | {words: null} | {$order/words: [], plain: <b>} | {words: null, plain: <b>}
+order with deletion | {items: <ab>} | {$order/items: <cb>, items: [{name: a, DELETE}, {name: c}]}
+| {items: <cb>}
+order of unknown     | {open: {x: <ab>}}       | {open: {$order/x: <c>, x: <c>}} | {open: {x: <c>}}
+order of unknown kept | {open: {x: <ab>}}      | {open: {$order/x: <ba>}}   | {open: {x: <ab>}}
+"""),
+)
+def test_strategic_merge(obj: str, patch: str, expected: str) -> None:
+    given_ = read(obj), read(patch)
+    before = copy.deepcopy(given_)
+
+    assert read(expected) == strategic_merge(SCHEMA, *given_)
+    assert before == given_
+
+
+@pytest.mark.parametrize(
+    ("patched", "touched", "expected"),
+    rows("""
+fields     | {size: 1, name: a, z: {b: 1, a: 2}} | null | name size z b a
+touched    | {size: 1, name: a, inner: {value: 1, name: b}} | {} | inner name value name size
+below      | {inner: {value: 1, name: b, args: []}} | {inner: {x: 5}} | inner args name value
+map        | {labels: {b: 1, a: 2}} | null | labels a b
+items      | {items: [{value: 1, args: []}]} | {items: {"0": {}}} | items args value
+untouched  | {items: [{args: [], value: 1}]} | null | items value args
+wrong type | {name: {b: 1, a: 2}} | null | name b a
+"""),
+)
+def test_patched_objects_are_laid_out(patched: str, touched: str, expected: str) -> None:
+    text = json.dumps(laid_out(SCHEMA, read(patched), read(touched)))
+
+    assert expected == " ".join(re.findall(r'"(\w+)":', text))
+
+
+def changes_to(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    patch: dict[str, Any] = dict.fromkeys(old.keys() - new.keys())
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            patch[name] = changes_to(before, value)
+        elif isinstance(value, list) and before and name != "args":
+            items = {item["name"]: item for item in before}
+            names = [item["name"] for item in value]
+            patch[name] = [
+                *({"name": each, "$patch": "delete"} for each in items if each not in names),
+                *(changes_to(items.get(item["name"], {}), item) | item for item in value),
+            ]
+            patch[f"$setElementOrder/{name}"] = [{"name": each} for each in names]
+        else:
+            patch[name] = value
+    return patch
+
+
+texts = st.sampled_from("abcd")
+item = st.fixed_dictionaries(
+    {"name": texts},
+    optional={"value": st.integers(0, 2), "args": st.lists(texts, max_size=2)},
+)
+orders = st.lists(st.sampled_from("abcdefgh"), unique=True)
+things = st.fixed_dictionaries(
+    {},
+    optional={
+        "size": st.integers(0, 2),
+        "labels": st.dictionaries(texts, texts),
+        "inner": item,
+        "by_name": st.dictionaries(texts, item, max_size=2),
+        "items": st.lists(item, unique_by=lambda each: each["name"]),
+        "any": st.dictionaries(texts, texts | st.dictionaries(texts, texts)),
+    },
+)
+
+
+@given(things, things)
+def test_strategic_patches_of_differences(old: dict[str, Any], new: dict[str, Any]) -> None:
+    patch = changes_to(old, new)
+    patched = strategic_merge(SCHEMA, old, patch)
+
+    assert new == patched
+    assert new == strategic_merge(SCHEMA, patched, patch)
+
+
+@given(live=orders, patch=orders)
+def test_order_of_patch(live: list[str], patch: list[str]) -> None:
+    old, change = ([{"name": name} for name in each] for each in (live, patch))
+    merged = [
+        each["name"] for each in strategic_merge(SCHEMA, {"items": old}, {"items": change})["items"]
+    ]
+
+    assert set(merged) == {*live, *patch}
+    assert patch == [name for name in merged if name in patch]
+    assert [name for name in live if name not in patch] == [
+        name for name in merged if name not in patch
+    ]
+
+
+@pytest.mark.parametrize(
+    ("obj", "patch", "code", "message"),
+    rows("""
+directive | {} | {$patch: merge} | 500 | unknown patch type: merge in map
+retain | {} | {$retainKeys: a} | 400 | invalid patch format of retainKeys
+not retained | {} | {$retainKeys: [a], size: 1} | 400 | invalid patch format of retainKeys
+no order     | {}            | {$setElementOrderX/a: []}     | 400 | format of setElementOrder list
+order | {} | {$order/items: 1} | 500 | expected a []interface {}, but received a 1
+order's list | {items: []} | {$order/items: [], items: {}} | 500
+| expected a []interface {}, but received a {}
+not in order | {}            | {$order/items: <a>, items: <b>} | 500 | The order in patch list
+other order  | {}            | {$order/items: <ab>, items: <ba>} | 500 | The order in patch list
+order of any | {} | {$order/bogus: [], bogus: [1]} | 500 | unable to find api field in struct
+no map       | {items: <a>}  | {$order/items: [a], items: <a>} | 500 | but received a "a"
+deletion | {} | {$deleteFromPrimitiveList: []} | 400 | invalid patch format of primitive list
+no key | {items: <a>} | {items: [{value: 1}]} | 500 | map: {"value": 1} does not contain declared
+bad key      | {items: <a>}  | {items: [{name: {}}]}         | 500 | no value to compare items by
+other type | {items: <a>} | {items: [a]} | 500 | list element types are not identical
+merging      | {items: <a>}  | {items: [{$patch: merge}]}    | 500 | merging lists cannot yet
+unknown      | {items: <a>}  | {items: [{$patch: null}]}     | 500 | unknown patch type: null
+list of list | {words: [a]} | {words: [[a]]} | 422 | lists of lists are not supported
+keyless | {keyless: <a>} | {keyless: <a>} | 500 | cannot merge lists without merge
+no field | {bogus: {}} | {bogus: {}} | 500 | in struct Thing for the json field "bogus"
+"""),
+)
+def test_strategic_patches_are_refused(obj: str, patch: str, code: str, message: str) -> None:
+    with pytest.raises(StatusError, match=re.escape(message)) as caught:
+        strategic_merge(SCHEMA, read(obj), read(patch))
+
+    assert int(code) == caught.value.code
+
 
 APPLIED = b"kind: FlowSchema\napiVersion: flowcontrol.apiserver.k8s.io/v1\nspec: {rules: []}\n"
 
 
 def test_applied() -> None:
-    """A configuration is what the client wrote; a field that is there twice is lost."""
     twice = APPLIED + b"spec: {}\n"
     found, warnings = applied(FLOW_SCHEMA, FLOW_SCHEMA.storage, APPLIED, "Strict")
 

@@ -8,16 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.ownership.field_set import FieldSet, Path, union
-from apfproxy.apiserver.schema.shared_structs import OBJECT_META, TYPE_META
-from apfproxy.apiserver.schema.types import (
-    Field,
-    List,
-    ListType,
-    Map,
-    Scalar,
-    Struct,
-    required,
-)
+from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.shared_structs import OBJECT_META
 
 Object = dict[str, Any]
 
@@ -25,57 +17,46 @@ VERSION = "example.com/v1"
 TIME = "2026-01-01T00:00:00Z"
 LATER = "2026-01-01T00:00:01Z"
 
-PORT = Struct(
-    "Port",
-    (
-        Field("port", Scalar.INT32, is_required=True),
-        Field("protocol", Scalar.STRING, default="TCP"),
-        Field("name", Scalar.STRING),
-        Field("ready", Scalar.BOOLEAN, is_pointer=True),
-        Field("tags", List(Scalar.STRING, ListType.SET)),
-    ),
+STRUCTS = structs(
+    "p",
+    """
+Thing +object: Its objects have all fields that Go writes always, as `thing` has.
+ThingSpec: Each of its fields is owned in some other way.
+  size     int32                 +required                         -
+  title    string                                                  -
+  isOn     *bool                                                   -
+  always   Pair                                                    -
+  maybe    *Pair                                                   -
+  whole    *Whole                                                  -
+  limits   map[string]quantity                                     -
+  groups   map[string]Pair                                         -
+  choices  map[string]string     +atomic                           -
+  words    []string                                                -
+  pairs    []Pair                                                  -
+  names    []string              +set                              -
+  ports    []Port                +keys=port,protocol +written      -
+  when     *time                                                   -
+  any      any                                                     -
+ThingStatus: -
+  phase    string                                                  -
+Pair: -
+  left     string                                                  -
+  right    string                                                  -
+Whole +atomic: -
+  a        string                                                  -
+Port: -
+  port     int32                 +required +omitempty              -
+  protocol string                +default=TCP                      -
+  name     string                                                  -
+  ready    *bool                                                   -
+  tags     []string              +set                              -
+""",
+    {"ObjectMeta": OBJECT_META},
 )
-
-WHOLE = Struct("Whole", (Field("a", Scalar.STRING),), is_atomic=True)
-PAIR = Struct("Pair", (Field("left", Scalar.STRING), Field("right", Scalar.STRING)))
-
-SPEC = Struct(
-    "ThingSpec",
-    (
-        required("size", Scalar.INT32),
-        Field("title", Scalar.STRING),
-        Field("isOn", Scalar.BOOLEAN, is_pointer=True),
-        Field("always", PAIR),
-        Field("maybe", PAIR, is_pointer=True),
-        Field(
-            "whole", Struct("Whole", (Field("a", Scalar.STRING),), is_atomic=True), is_pointer=True
-        ),
-        Field("limits", Map(Scalar.QUANTITY)),
-        Field("groups", Map(PAIR)),
-        Field("choices", Map(Scalar.STRING, is_atomic=True)),
-        Field("words", List(Scalar.STRING)),
-        Field("pairs", List(PAIR)),
-        Field("names", List(Scalar.STRING, ListType.SET)),
-        Field("ports", List(PORT, ListType.MAP, ("port", "protocol")), is_always_written=True),
-        Field("when", Scalar.TIME, is_pointer=True),
-        Field("any", Scalar.ANY),
-    ),
-)
-
-THING = Struct(
-    "Thing",
-    (
-        *TYPE_META,
-        Field("metadata", OBJECT_META),
-        Field("spec", SPEC),
-        Field("status", Struct("ThingStatus", (Field("phase", Scalar.STRING),))),
-    ),
-)
-"""Its objects have all fields that Go writes always: see `thing`."""
+THING, SPEC = STRUCTS["Thing"], STRUCTS["ThingSpec"]
 
 
 def thing(**spec: object) -> Object:
-    """An object in the canonical form."""
     return {
         "apiVersion": VERSION,
         "kind": "Thing",
@@ -86,13 +67,11 @@ def thing(**spec: object) -> Object:
 
 
 def configuration(**spec: object) -> Object:
-    """A configuration to be applied."""
     result = {"apiVersion": VERSION, "kind": "Thing", "metadata": {"name": "one"}}
     return {**result, "spec": spec} if spec else result
 
 
 def of_paths(*paths: Path) -> FieldSet:
-    """The set of these paths."""
     result: FieldSet = {}
     for path in paths:
         node: FieldSet = {}
