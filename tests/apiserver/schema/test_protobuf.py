@@ -13,6 +13,7 @@ from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.policy import EVICTIONS
 from apfproxy.apiserver.schema.body import (
     MAGIC,
+    NOT_PROTOBUF,
     BodyError,
     LostFieldError,
     MessageError,
@@ -44,11 +45,7 @@ OF_KUBECTL = (
 """What `kubectl create namespace x` sends."""
 
 
-MESSAGE = "a protobuf message, expected prefix"
-
-
 def schema_for(api_version: str, kind: str) -> Struct | None:
-    """The schemas of all bodies that clients send."""
     return SCHEMAS.get((api_version, kind))
 
 
@@ -198,7 +195,7 @@ def test_bad_messages(message: bytes, expected: str) -> None:
     ("body", "expected"),
     [
         (b"", "empty data"),
-        (b"{}", f"provided data does not appear to be {MESSAGE} [107 56 115 0]"),
+        (b"{}", NOT_PROTOBUF),
         (MAGIC + b"\x0a\x05\x0a", "unexpected EOF"),
         (MAGIC + number(2, 1), "proto: wrong wireType = 0 for field Raw"),
     ],
