@@ -316,7 +316,9 @@ def test_operations_for_clients() -> None:
     assert sorted(set(names)) == sorted(names)
     parameters = [each["name"] for each in item["patch"]["parameters"]]
     assert ["namespace", "name", "dryRun"] == parameters[:3]
-    assert "required" not in item["delete"]["parameters"][-1]
+    options = {"$ref": f"#/definitions/{META}.DeleteOptions"}
+    assert {"name": "body", "in": "body", "schema": options} == item["delete"]["parameters"][-1]
+    assert ["application/json", "application/yaml"] == item["delete"]["produces"]
     patches = ("apply-patch+yaml", "json-patch+json", "merge-patch+json")
     expected = [f"application/{each}" for each in (*patches, "strategic-merge-patch+json")]
     assert expected == item["patch"]["consumes"]
