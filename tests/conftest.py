@@ -56,6 +56,13 @@ NETS = (
 )
 """Files whose tests must never change in meaning: they find faults wherever the code moves."""
 
+RECORDED = (
+    "conformance/test_api_replay.py",
+    "conformance/test_differential.py",
+    "conformance/test_field_ownership.py",
+)
+"""Judges of the API server, which is never compiled, as the tests of the fleet's pure parts are."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the nets."""
@@ -63,7 +70,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         path = item.path.relative_to(FOLDER).as_posix() if FOLDER in item.path.parents else ""
         if any(fnmatch(path, pattern) for pattern in NETS):
             item.add_marker(pytest.mark.net)
-            if path.startswith("fleet/"):  # which is never compiled
+            is_whole = item.get_closest_marker("e2e") is not None
+            if path.startswith("fleet/") or (path in RECORDED and not is_whole):
                 item.add_marker(pytest.mark.interpreted)
 
 
