@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from apfproxy.apiserver.core.pods import ENDED, POD
 from apfproxy.apiserver.errors import StatusError, bad_request, forbidden, success, unknown_error
 from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition, is_true, set_condition
-from apfproxy.apiserver.outcomes import check_preconditions
+from apfproxy.apiserver.outcomes import WriteOptions, check_preconditions
 from apfproxy.apiserver.policy import (
     ALWAYS_ALLOW,
     DISRUPTION_ALLOWED,
@@ -27,7 +27,6 @@ from apfproxy.apiserver.policy import (
     SYNC_FAILED,
     set_disruption_allowed,
 )
-from apfproxy.apiserver.registry import WriteOptions
 from apfproxy.apiserver.selectors import selector_of
 from apfproxy.objects.go_text import rfc3339
 from apfproxy.objects.selectors import SelectorError

@@ -47,7 +47,7 @@ from apfproxy.apiserver.patches import (
 from apfproxy.apiserver.policy import EVICTIONS as EVICTION_STRUCTS
 from apfproxy.apiserver.registry import NAMESPACES
 from apfproxy.apiserver.rendering import Renderer
-from apfproxy.apiserver.responses import Form, encode, warn
+from apfproxy.apiserver.responses import encode, warn
 from apfproxy.apiserver.reviews import user_of
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
@@ -62,21 +62,16 @@ if TYPE_CHECKING:
 
     from apfproxy.apiserver.kind import Kind, Version
     from apfproxy.apiserver.lists import Page
-    from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, Written
+    from apfproxy.apiserver.outcomes import WriteOptions
+    from apfproxy.apiserver.registry import DeleteOptions, Registry, Written
     from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.types import Object
 
 DELETED_AT_ONCE = 32
 """Objects of a collection deleted before other tasks run; takes some milliseconds."""
 
-OF_COLLECTION = frozenset({"GET", "POST", "DELETE"})
-OF_OBJECT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
-OF_SUBRESOURCE = {
-    "status": frozenset({"GET", "PUT", "PATCH"}),
-    "finalize": frozenset({"PUT"}),
-    "eviction": frozenset({"POST"}),
-    "scale": frozenset({"GET", "PUT", "PATCH"}),
-}
+METHODS = {"create": "POST", "get": "GET", "patch": "PATCH", "update": "PUT"}
+"""Verbs of subresources to the methods that stand for them."""
 OTHER_KINDS = frozenset({"eviction", "scale"})
 """Subresources with objects of a kind of their own."""
 EVICTIONS = tuple(bodies.Expected("Eviction", *each) for each in EVICTION_STRUCTS.items())
@@ -95,20 +90,19 @@ class Target:
     is_watch: bool = False
 
     @property
-    def methods(self) -> frozenset[str]:
+    def methods(self) -> set[str]:
         if self.is_watch:
-            return frozenset({"GET"})
+            return {"GET"}
         if self.subresource:
-            return OF_SUBRESOURCE[self.subresource]
+            verbs = {name: verbs for name, _, verbs in subresources_of(self.kind)}
+            return {METHODS[verb] for verb in verbs[self.subresource]}
         if self.name:
-            return OF_OBJECT
+            return {"GET", "PUT", "PATCH", "DELETE"}
         if self.kind.review:
-            return frozenset({"POST"})
+            return {"POST"}
         if self.kind.is_namespaced and not self.namespace:
-            return frozenset({"GET"})
-        if self.kind.resource == NAMESPACES:
-            return OF_COLLECTION - {"DELETE"}
-        return OF_COLLECTION
+            return {"GET"}
+        return {"GET", "POST"} if self.kind.resource == NAMESPACES else {"GET", "POST", "DELETE"}
 
 
 class Paths:
@@ -168,6 +162,7 @@ class Call:
         self._user_agent = request.headers.get("User-Agent", "")
         self._pretty = parameters.pretty(self._query)
         self._chance = chance
+        self._form = responses.AS_JSON  # until the Accept field is judged
         self._is_scale = target.subresource == "scale"
         own = target.kind, target.version
         self._shown = (SCALE_KIND, SCALE_KIND.storage) if self._is_scale else own
@@ -184,6 +179,10 @@ class Call:
         responses.check_route(self._accept, responses.STREAMED if is_list else responses.AVAILABLE)
         if target.version.deprecation:
             warn([target.version.deprecation])
+        has_table = target.kind.review is None and target.subresource not in OTHER_KINDS
+        self._form = responses.chosen(
+            self._accept, shapes=responses.ALL_SHAPES if has_table else responses.WITHOUT_TABLE
+        )
         handlers = {
             "GET": self._list_or_watch if is_list else self._get,
             "POST": self._create,
@@ -194,32 +193,32 @@ class Call:
         return await handlers[method]()
 
     async def _get(self) -> web.StreamResponse:
-        form = self._form()
         await wait_until_visible(self._store, parameters.asked_version(self._query))
         target, kind = self._target, self._kind
         entry = self._store.collection(kind.collection).get(target.namespace, target.name)
         if entry is None:
             raise not_found(kind.group, kind.plural, target.name)
         if self._is_scale:
-            return await self._object(form, decoded(kind, entry))
-        return await self._document(form, self._renderer(form).document(entry))
+            return await self._object(decoded(kind, entry))
+        return await self._document(self._renderer().document(entry))
 
     async def _list_or_watch(self) -> web.StreamResponse:
         is_watch = self._target.is_watch or parameters.is_watch(self._query)
-        form = self._form()
         if not is_watch:
-            return await self._listed(form, await self._selected())
+            return await self._listed(await self._selected())
         options, selection = self._selection(is_watch=True)
-        form = responses.chosen(self._accept, shapes=responses.ALL_SHAPES, streams=True)
+        self._form = responses.chosen(self._accept, shapes=responses.ALL_SHAPES, streams=True)
         collection = self._store.collection(self._kind.collection)
-        renderer = self._renderer(form)
+        renderer = self._renderer()
         watch = Watch(self._store, collection, selection, options, renderer, self._chance)
         await watch.begin()
 
         async def write(response: web.StreamResponse) -> None:
             await watch.run(response.write, METER.get())
 
-        return await responses.respond_in_parts(self._request, responses.headers_for(form), write)
+        return await responses.respond_in_parts(
+            self._request, responses.headers_for(self._form), write
+        )
 
     def _selection(self, *, is_watch: bool) -> tuple[parameters.ListOptions, Selection]:
         target = self._target
@@ -234,31 +233,30 @@ class Call:
 
     async def _create(self) -> web.StreamResponse:
         kind, namespace = self._kind, self._target.namespace
-        form = self._form()
         bodies.check_media_type(self._content_type)
         data = await self._body()
         options = self._write_options(data, "CreateOptions")
         obj = await self._sent(data, options)
         if self._target.subresource:
-            return await self._evicted(form, obj, options)
+            return await self._evicted(obj, options)
         if kind.review is not None:
-            return await self._reviewed(form, obj, options.manager)
-        return await self._written(form, await self._registry.create(kind, namespace, obj, options))
+            return await self._reviewed(obj, options)
+        return await self._written(await self._registry.create(kind, namespace, obj, options))
 
-    async def _reviewed(self, form: Form, obj: Object, manager: str) -> web.Response:
+    async def _reviewed(self, obj: Object, options: WriteOptions) -> web.Response:
         kind, schema, now = self._kind, self._version.schema, rfc3339(self._registry.clock())
         assert kind.review is not None, "it is one"
         place(obj["metadata"], self._target.namespace)
         for field in ("uid", "creationTimestamp"):
             obj["metadata"].pop(field, None)
-        made = Write(kind, self._version, manager, now, "", warn).created(obj)
+        made = Write(kind, options, now).created(obj)
         obj = canonical(schema, made)  # with the namespace in its place
         if errors := kind.rules.validate(obj):
             raise invalid(kind.group, "", "", errors)  # Kubernetes has lost the kind here
         made = kind.review(obj, user_of(self._request), now)
-        return await self._object(form, canonical(schema, made), 201)
+        return await self._object(canonical(schema, made), 201)
 
-    async def _evicted(self, form: Form, eviction: Object, options: WriteOptions) -> web.Response:
+    async def _evicted(self, eviction: Object, options: WriteOptions) -> web.Response:
         target = self._target
         place(eviction["metadata"], target.namespace)
         asked, wanted = list(self._query.get("dryRun", ())), eviction.get("deleteOptions") or {}
@@ -269,10 +267,9 @@ class Call:
         how = parameters.delete_options({}, wanted)
         how = replace(how, is_dry_run=how.is_dry_run or options.is_dry_run)
         status = await evict(self._registry, target.namespace, target.name, eviction, how)
-        return await self._document(form, encode(status), status=201)
+        return await self._document(encode(status), status=201)
 
     async def _replace(self) -> web.StreamResponse:
-        form = self._form()
         data = await self._body()
         options = self._write_options(data, "UpdateOptions")
         obj = await self._sent(data, options)
@@ -281,14 +278,13 @@ class Call:
         is_there = self._store.head(kind.collection, target.namespace, target.name) is not None
         if kind.rules.is_created_by_update and not target.subresource and not is_there:
             written = await self._registry.create(kind, target.namespace, obj, options)
-            return await self._written(form, written)
+            return await self._written(written)
         uid = obj["metadata"].get("uid", "")
         attempts = chain((obj,), iter(lambda: self._decoded(data, options), None))
-        return await self._updated(form, options, lambda _: next(attempts), uid)
+        return await self._updated(options, lambda _: next(attempts), uid)
 
     async def _patch(self) -> web.StreamResponse:
         patch_type = bodies.media_type(self._content_type)
-        form = self._form()
         data = await self._body()
         is_apply = patch_type == APPLY_PATCH
         options = self._write_options(data, "PatchOptions", is_apply=is_apply)
@@ -300,7 +296,7 @@ class Call:
             written = await self._registry.apply(
                 kind, target.namespace, target.name, configuration, options
             )
-            return await self._written(form, written)
+            return await self._written(written)
         if self._store.head(kind.collection, target.namespace, target.name) is None:
             raise not_found(kind.group, kind.plural, target.name)
         read_patch = partial(Patch, *self._shown, patch_type, data, validation)
@@ -311,22 +307,20 @@ class Call:
             warn(patch.warnings)
             return new
 
-        return await self._updated(form, options, patched)
+        return await self._updated(options, patched)
 
     async def _delete(self) -> web.StreamResponse:
-        form = self._form()
         options = await self._delete_options()
         target, kind = self._target, self._kind
         written = await self._registry.delete(kind, target.namespace, target.name, options)
         if not written.is_gone or kind.answers_deleted:
             status = 202 if options.is_cascading and not written.is_gone else 200
-            return await self._written(form, written, status=status)
+            return await self._written(written, status=status)
         details = object_details(kind.group, kind.plural, target.name)
         details["uid"] = written.obj["metadata"]["uid"]
-        return await self._document(form, encode(success(details=details)))
+        return await self._document(encode(success(details=details)))
 
     async def _delete_collection(self) -> web.StreamResponse:
-        form = self._form()
         options = await self._delete_options()
         found = await self._selected()
         kind = self._kind
@@ -337,30 +331,24 @@ class Call:
             if self._store.head(kind.collection, entry.namespace, entry.name) is not None:
                 await self._registry.delete(kind, entry.namespace, entry.name, options)
         # The objects as they were found, not as they ended.
-        return await self._listed(form, found)
+        return await self._listed(found)
 
-    async def _listed(self, form: Form, found: Page) -> web.StreamResponse:
-        chunks = self._renderer(form).list_chunks(found.entries, found.metadata)
+    async def _listed(self, found: Page) -> web.StreamResponse:
+        chunks = self._renderer().list_chunks(found.entries, found.metadata)
         size = sum(len(entry.data) for entry in found.entries[: responses.STREAMED_ITEMS])
         if len(found.entries) < responses.STREAMED_ITEMS and size < responses.STREAMED_BYTES:
-            return await self._document(form, b"".join(chunks))
-        if form.is_yaml:
+            return await self._document(b"".join(chunks))
+        if self._form.is_yaml:
             chunks = responses.yaml_list(chunks)
         elif responses.wants_indented(self._request, self._pretty):
             chunks = responses.indented_list(chunks)
         else:
             chunks = chain(chunks, (b"\n",))
-        return await responses.stream(self._request, form, chunks)
+        return await responses.stream(self._request, self._form, chunks)
 
-    def _form(self) -> Form:
-        has_table = self._kind.review is None and self._target.subresource not in OTHER_KINDS
-        return responses.chosen(
-            self._accept, shapes=responses.ALL_SHAPES if has_table else responses.WITHOUT_TABLE
-        )
-
-    def _renderer(self, form: Form) -> Renderer:
+    def _renderer(self) -> Renderer:
         include = self._query.get("includeObject", ("",))[0]
-        return Renderer(*self._shown, form, include, self._registry.clock())
+        return Renderer(*self._shown, self._form, include, self._registry.clock())
 
     async def _body(self) -> bytes:
         """StatusError 413, or 400 for a body that is not encoded as it says."""
@@ -411,30 +399,30 @@ class Call:
         return parameters.delete_options(self._query, raw)
 
     async def _updated(
-        self, form: Form, write: WriteOptions, change: Callable[[Object], Object], uid: str = ""
+        self, write: WriteOptions, change: Callable[[Object], Object], uid: str = ""
     ) -> web.Response:
         kind, namespace, name = self._kind, self._target.namespace, self._target.name
         if self._is_scale:
             change = scaled(kind, name, change)
         written = await self._registry.update(kind, namespace, name, change, write, uid=uid)
-        return await self._written(form, written)
+        return await self._written(written)
 
-    async def _written(self, form: Form, written: Written, status: int = 200) -> web.Response:
-        return await self._object(form, written.obj, 201 if written.is_created else status)
+    async def _written(self, written: Written, status: int = 200) -> web.Response:
+        return await self._object(written.obj, 201 if written.is_created else status)
 
-    async def _object(self, form: Form, obj: Object, status: int = 200) -> web.Response:
+    async def _object(self, obj: Object, status: int = 200) -> web.Response:
         """Respond with an object that may not be stored; after a dry run it has any version."""
         if self._is_scale:
             obj = scale_of(self._kind, obj)
         text = obj["metadata"].get("resourceVersion", "")
         version = int(text) if is_version(text) else 0
         data = encode({name: part for name, part in obj.items() if name not in TYPE_FIELDS})
-        body = self._renderer(form).document(Entry("", "", "", version, "", {}, {}, data))
-        return await self._document(form, body, status=status)
+        body = self._renderer().document(Entry("", "", "", version, "", {}, {}, data))
+        return await self._document(body, status=status)
 
-    async def _document(self, form: Form, body: bytes, *, status: int = 200) -> web.Response:
+    async def _document(self, body: bytes, *, status: int = 200) -> web.Response:
         return await responses.document(
-            self._request, form, body, status=status, pretty=self._pretty
+            self._request, self._form, body, status=status, pretty=self._pretty
         )
 
 

@@ -18,7 +18,8 @@ from apfproxy.apiserver.errors import bad_request, unknown_error
 from apfproxy.apiserver.errors import invalid as invalid_object
 from apfproxy.apiserver.go_values import mismatch, parse_uint64
 from apfproxy.apiserver.metadata import LONGEST_MANAGER, validate_manager
-from apfproxy.apiserver.registry import WARN, DeleteOptions, WriteOptions
+from apfproxy.apiserver.outcomes import WARN, WriteOptions
+from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.apiserver.responses import META_GROUP
 from apfproxy.apiserver.schema.reading import MismatchError, read
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS

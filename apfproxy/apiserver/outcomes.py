@@ -46,6 +46,7 @@ Made = TypeVar("Made")
 Warn = Callable[[Iterable[str]], None]
 """Adds warnings to the response."""
 
+WARN = "Warn"
 LARGE_BYTES = 32 * 1024
 """Size of what a client sends, or of the stored object; such a write takes about 5 ms."""
 
@@ -66,26 +67,50 @@ class Replacement(NamedTuple):
     is_change: bool
 
 
+def ignore(_warnings: Iterable[str]) -> None:
+    """Drop warnings."""
+
+
 @dataclass(frozen=True, slots=True)
-class Write:
-    """A write, and the results that it has.
+class WriteOptions:
+    """The writer, and how it writes.
 
     Attributes:
-        version: In whose form the client wrote it.
-        time: Now, as objects have it.
+        manager: Field manager, as `managedFields` names it.
+        is_dry_run: Whether to respond as usual but store nothing.
+        version: That the written object has the form of; None for the storage version.
         subresource: `status`, `finalize` or "".
+        warn: Gets what the client is to be warned of, even if the write fails then; a thread may
+            call it.
+        field_validation: `Strict`, `Warn` or `Ignore`: what becomes of unknown fields.
+        force: Whether an applied configuration takes fields from others.
     """
 
-    kind: Kind
-    version: Version
     manager: str
+    is_dry_run: bool = False
+    version: Version | None = None
+    subresource: str = ""
+    sent_bytes: int = 0
+    warn: Warn = ignore
+    field_validation: str = WARN
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write, and the results that it has; the time is now, as objects have it."""
+
+    kind: Kind
+    options: WriteOptions
     time: str
-    subresource: str
-    warn: Warn
+
+    @property
+    def version(self) -> Version:
+        return self.options.version or self.kind.storage
 
     def created(self, obj: Object) -> Object:
         """The object to create, in the storage version; `obj`, canonical with defaults, changes."""
-        self.warn(drop_repeated_owners(obj["metadata"]))
+        self.options.warn(drop_repeated_owners(obj["metadata"]))
         drop_server_fields(obj["metadata"])
         update_managed(self._writer(), None, obj)
         return self._as_stored(obj)
@@ -99,25 +124,25 @@ class Write:
         live = in_version(kind, version, entry)
         new = change(in_version(kind, version, entry))
         _set_type(new, kind, version)
-        self.warn(drop_repeated_owners(new["metadata"]))
+        self.options.warn(drop_repeated_owners(new["metadata"]))
         update_managed(self._writer(), live, new)
         return self._replacement(entry, new)
 
     def applied(
-        self, entry: Entry | None, namespace: str, name: str, patch: Object, *, force: bool
+        self, entry: Entry | None, namespace: str, name: str, patch: Object
     ) -> Object | Replacement:
         """The result of an applied configuration on an object, or on none.
 
         Raises:
             StatusError: It may not become that, or other managers own fields with other values,
-                and `force` is not set.
+                and `options.force` is not set.
         """
         kind, version = self.kind, self.version
         patch = copied(patch)  # what comes of it may share parts with it
         _set_type(patch, kind, version)
         try:
             live = in_version(kind, version, entry) if entry else None
-            merged = apply(self._writer(), live, patch, force=force)
+            merged = apply(self._writer(), live, patch, force=self.options.force)
             new = read(version.schema, merged).obj
         except MismatchError as error:
             shown = shown_kind(patch["apiVersion"], patch["kind"])
@@ -129,18 +154,19 @@ class Write:
         check_identity(new, namespace, name)
         version.set_defaults(new)
         new = canonical(version.schema, new)
-        self.warn(drop_repeated_owners(new["metadata"]))
+        self.options.warn(drop_repeated_owners(new["metadata"]))
         return self._as_stored(new) if entry is None else self._replacement(entry, new)
 
     def _writer(self) -> Writer:
-        kind, rules = self.kind, self.kind.rules
+        kind, options = self.kind, self.options
+        is_status, rules = options.subresource == "status", kind.rules
         return Writer(
-            self.manager,
+            options.manager,
             self.version.schema,
             kind.api_version(self.version.name),
             self.time,
-            self.subresource,
-            rules.reset_status_fields if self.subresource == "status" else rules.reset_fields,
+            options.subresource,
+            rules.reset_status_fields if is_status else rules.reset_fields,
             frozenset(kind.api_version(version.name) for version in kind.versions),
         )
 
@@ -161,10 +187,10 @@ class Write:
         metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
         carry_over(metadata, old["metadata"])
         validate = rules.validate_update
-        if self.subresource == "status":
+        if self.options.subresource == "status":
             rules.prepare_status(new, old)
             validate = rules.validate_status
-        elif self.subresource == "finalize":
+        elif self.options.subresource == "finalize":
             assert rules.prepare_finalize is not None, "only kinds that have it get here"
             rules.prepare_finalize(new, old)
         else:
@@ -175,8 +201,8 @@ class Write:
         errors += validate(new, old)
         if errors:
             raise invalid(kind.group, kind.name, entry.name, errors)
-        if not self.subresource:
-            self.warn(rules.warnings(new, old))
+        if not self.options.subresource:
+            self.options.warn(rules.warnings(new, old))
         metadata = old["metadata"]
         is_ended = "deletionTimestamp" in metadata and not metadata.get(
             "deletionGracePeriodSeconds"

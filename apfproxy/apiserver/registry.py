@@ -32,10 +32,9 @@ from apfproxy.apiserver.kind import no_grace
 from apfproxy.apiserver.metadata import SUFFIX_LENGTH, generated_name
 from apfproxy.apiserver.outcomes import (
     LARGE_BYTES,
-    Made,
     Replacement,
-    Warn,
     Write,
+    WriteOptions,
     check_preconditions,
     check_uid,
     complete_creation,
@@ -52,16 +51,15 @@ from apfproxy.objects.go_text import parse_time, rfc3339
 if TYPE_CHECKING:
     import random
     from asyncio import Future
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from apfproxy.apiserver.kind import Kind, Version
+    from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.apiserver.store.store import Store
     from apfproxy.objects.types import Object
 
 NAMESPACES = "namespaces"
-WARN = "Warn"
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
@@ -79,35 +77,6 @@ class MetadataPart(msgspec.Struct):
 
 
 decode_metadata = msgspec.json.Decoder(MetadataPart).decode
-
-
-def ignore(_warnings: Iterable[str]) -> None:
-    """Drop warnings."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """The writer, and how it writes.
-
-    Attributes:
-        manager: Field manager, as `managedFields` names it.
-        is_dry_run: Whether to respond as usual but store nothing.
-        version: That the written object has the form of; None for the storage version.
-        subresource: `status`, `finalize` or "".
-        warn: Gets what the client is to be warned of, even if the write fails then; a thread may
-            call it.
-        field_validation: `Strict`, `Warn` or `Ignore`: what becomes of unknown fields.
-        force: Whether an applied configuration takes fields from others.
-    """
-
-    manager: str
-    is_dry_run: bool = False
-    version: Version | None = None
-    subresource: str = ""
-    sent_bytes: int = 0
-    warn: Warn = ignore
-    field_validation: str = WARN
-    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +167,7 @@ class Registry:
             check_uid(kind, namespace, name, there.uid, uid)
             return self._write(kind, options).updated(there, change)
 
-        def hand_over(made: Replacement) -> Awaitable[Written]:
-            return self._replace(kind, made, options)
-
-        return await self._computed(kind, namespace, name, options.sent_bytes, make, hand_over)
+        return await self._computed(kind, namespace, name, make, options)
 
     async def apply(
         self, kind: Kind, namespace: str, name: str, patch: Object, options: WriteOptions
@@ -221,15 +187,9 @@ class Registry:
                 uid = metadata.get("uid", "") if isinstance(metadata, dict) else ""
                 if isinstance(uid, str):  # else it is refused for its type
                     check_uid(kind, namespace, name, None, uid)
-            write = self._write(kind, options)
-            return write.applied(entry, namespace, name, patch, force=options.force)
+            return self._write(kind, options).applied(entry, namespace, name, patch)
 
-        def hand_over(made: Object | Replacement) -> Awaitable[Written]:
-            if isinstance(made, Replacement):
-                return self._replace(kind, made, options)
-            return self._create(kind, namespace, made, options)
-
-        return await self._computed(kind, namespace, name, options.sent_bytes, make, hand_over)
+        return await self._computed(kind, namespace, name, make, options)
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, options: DeleteOptions
@@ -243,38 +203,32 @@ class Registry:
         def make(entry: Entry | None) -> Replacement:
             return self._ending(kind, self._required(kind, name, entry), options)
 
-        async def hand_over(made: Replacement) -> Written:
-            stored = None
-            if made.is_change and not options.is_dry_run:
-                # Watchers see a graceful deletion begin even if its grace period is 0.
-                stored = self._put(kind, made.new)
-            if made.is_gone and not options.is_dry_run:
-                stored = self.store.delete(kind.collection, made.new, selectable(kind, made.new))
-            if stored is not None:
-                await asyncio.shield(stored)
-            return Written(made.new, is_gone=made.is_gone)
-
-        return await self._computed(kind, namespace, name, 0, make, hand_over)
+        return await self._computed(kind, namespace, name, make, options)
 
     async def _computed(
         self,
         kind: Kind,
         namespace: str,
         name: str,
-        sent_bytes: int,
-        make: Callable[[Entry | None], Made],
-        hand_over: Callable[[Made], Awaitable[Written]],
+        make: Callable[[Entry | None], Object | Replacement],
+        options: WriteOptions | DeleteOptions,
     ) -> Written:
-        """Hand over what comes of the newest state of an object, while it is the newest."""
+        """Store what comes of the newest state of an object, while it is the newest."""
         head = partial(self.store.head, kind.collection, namespace, name)
         entry = head()
-        size = sent_bytes if entry is None else max(sent_bytes, len(entry.data))
+        size = options.sent_bytes if isinstance(options, WriteOptions) else 0
+        if entry is not None:
+            size = max(size, len(entry.data))
         async with self._turn(size):
             while True:
                 entry = head()
                 made = await compute(size, partial(make, entry))
-                if head() is entry:
-                    return await hand_over(made)
+                if head() is not entry:
+                    continue
+                if isinstance(made, Replacement):
+                    return await self._replace(kind, made, options)
+                assert isinstance(options, WriteOptions), "deletions create nothing"
+                return await self._create(kind, namespace, made, options)
 
     def _turn(self, size: int) -> AbstractAsyncContextManager[None]:
         """Wait until no other large write is under way; one of fewer bytes does not wait."""
@@ -299,8 +253,7 @@ class Registry:
         return Replacement(old, obj, is_gone, is_change=obj != old)
 
     def _write(self, kind: Kind, options: WriteOptions) -> Write:
-        version, now = options.version or kind.storage, rfc3339(self.clock())
-        return Write(kind, version, options.manager, now, options.subresource, options.warn)
+        return Write(kind, options, rfc3339(self.clock()))
 
     def _required(self, kind: Kind, name: str, entry: Entry | None) -> Entry:
         if entry is None:
@@ -338,14 +291,19 @@ class Registry:
             await asyncio.shield(self._put(kind, obj))
         return Written(obj, is_created=True)
 
-    async def _replace(self, kind: Kind, made: Replacement, options: WriteOptions) -> Written:
-        if not options.is_dry_run:
-            if made.is_gone:
-                # The last change is not stored: watchers see the object as it was before.
-                fields = selectable(kind, made.old)
-                await asyncio.shield(self.store.delete(kind.collection, made.old, fields))
-            elif made.is_change:
-                await asyncio.shield(self._put(kind, made.new))
+    async def _replace(
+        self, kind: Kind, made: Replacement, options: WriteOptions | DeleteOptions
+    ) -> Written:
+        # Watchers see a graceful deletion begin even if its grace period is 0; but not the last
+        # change of an update by which an object goes.
+        is_deletion, stored = isinstance(options, DeleteOptions), None
+        if made.is_change and not options.is_dry_run and (is_deletion or not made.is_gone):
+            stored = self._put(kind, made.new)
+        if made.is_gone and not options.is_dry_run:
+            last = made.new if is_deletion else made.old
+            stored = self.store.delete(kind.collection, last, selectable(kind, last))
+        if stored is not None:
+            await asyncio.shield(stored)
         return Written(made.new, is_gone=made.is_gone)
 
     def _check_namespace(self, kind: Kind, metadata: Object) -> None:

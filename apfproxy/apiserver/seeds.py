@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
+from apfproxy.apiserver.outcomes import WriteOptions
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
-from apfproxy.apiserver.registry import WriteOptions, completed
+from apfproxy.apiserver.registry import completed
 from apfproxy.apiserver.resource import RESOURCE_SLICE
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.objects.go_text import rfc3339

@@ -15,9 +15,9 @@ from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
-from apfproxy.apiserver.outcomes import LARGE_BYTES, CollectorPause, compute
+from apfproxy.apiserver.outcomes import LARGE_BYTES, CollectorPause, WriteOptions, compute
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
-from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, Written, completed
+from apfproxy.apiserver.registry import DeleteOptions, Registry, Written, completed
 from apfproxy.apiserver.store.store import Store
 from tests.apiserver.controllers.scene import NOW, TESTER, Scene
 from tests.apiserver.site import (

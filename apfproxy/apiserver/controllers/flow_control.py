@@ -24,7 +24,8 @@ from apfproxy.apiserver.controllers.runner import Controller, is_not_found
 from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed, entry_metadata
+from apfproxy.apiserver.outcomes import WriteOptions
+from apfproxy.apiserver.registry import DeleteOptions, completed, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.decode import DIRECTORY, MANDATORY_FILE, SUGGESTED_FILE
 from apfproxy.objects.documents import split_documents

@@ -20,7 +20,7 @@ import logging
 from typing import TYPE_CHECKING, ClassVar
 
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.registry import WriteOptions
+from apfproxy.apiserver.outcomes import WriteOptions
 from apfproxy.apiserver.store.entries import Change, ChangeType, StoreError, TooOldError
 from apfproxy.base.faults import Part, report
 from apfproxy.base.tasks import Supervised

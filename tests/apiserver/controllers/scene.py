@@ -10,8 +10,9 @@ from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import conflict
 from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.outcomes import WriteOptions
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
-from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, completed
+from apfproxy.apiserver.registry import DeleteOptions, Registry, completed
 from apfproxy.apiserver.store.entries import Change, ChangeType
 from apfproxy.apiserver.store.store import Store
 
