@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from apfproxy.apiserver.bodies import APPLY_PATCH
 from apfproxy.apiserver.counters import RequestLabels, WatchMeter
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.patches import APPLY_PATCH
+from apfproxy.apiserver.lists import METER
 from apfproxy.apiserver.responses import failure
-from apfproxy.apiserver.watches import METER
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 
 if TYPE_CHECKING:

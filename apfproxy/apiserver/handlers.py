@@ -22,6 +22,13 @@ from aiohttp import web
 from apfproxy.apiserver import bodies, responses
 from apfproxy.apiserver import options as parameters
 from apfproxy.apiserver.apps import SCALE_KIND, scale_of, scaled
+from apfproxy.apiserver.bodies import (
+    APPLY_PATCH,
+    PATCH_TYPES,
+    Patch,
+    applied,
+    unsupported_patch_type,
+)
 from apfproxy.apiserver.discovery import subresources_of
 from apfproxy.apiserver.errors import (
     bad_request,
@@ -35,24 +42,15 @@ from apfproxy.apiserver.errors import (
 )
 from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.go_values import printed
-from apfproxy.apiserver.lists import Selection, page, wait_until_visible
+from apfproxy.apiserver.lists import METER, Selection, Watch, page, wait_until_visible
 from apfproxy.apiserver.outcomes import Write, check_identity, compute, decoded, is_version, place
-from apfproxy.apiserver.patches import (
-    APPLY_PATCH,
-    PATCH_TYPES,
-    Patch,
-    applied,
-    unsupported_patch_type,
-)
 from apfproxy.apiserver.policy import EVICTIONS as EVICTION_STRUCTS
 from apfproxy.apiserver.registry import NAMESPACES
-from apfproxy.apiserver.rendering import Renderer
-from apfproxy.apiserver.responses import encode, warn
+from apfproxy.apiserver.responses import Renderer, encode, warn
 from apfproxy.apiserver.reviews import user_of
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.store.entries import Entry
-from apfproxy.apiserver.watches import METER, Watch
 from apfproxy.objects.go_text import rfc3339
 from apfproxy.request.attributes import parse_query
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.apiserver.rendering import Renderer
+from apfproxy.apiserver.responses import Renderer
 from apfproxy.apiserver.store.entries import StoreError
 from tests.apiserver.site import SCHEMAS, flow_schema
 

@@ -24,7 +24,7 @@ from apfproxy.apiserver.gate import (
     Shape,
 )
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.watches import METER
+from apfproxy.apiserver.lists import METER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

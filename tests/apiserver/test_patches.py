@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.apiserver.bodies import applied
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.patch.json_patch import (
@@ -23,7 +24,6 @@ from apfproxy.apiserver.patch.json_patch import (
     unknown_members,
 )
 from apfproxy.apiserver.patch.strategic import strategic_merge
-from apfproxy.apiserver.patches import applied
 from apfproxy.apiserver.schema.language import structs
 from tests.apiserver.ownership.schemas import rows
 

@@ -1,4 +1,4 @@
-"""Tests of `apfproxy.apiserver.rendering`, beside the recorded requests."""
+"""Tests of `apfproxy.apiserver.responses`, beside the recorded requests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.rendering import Renderer, pieces
-from apfproxy.apiserver.responses import Form, Shape
+from apfproxy.apiserver.responses import Form, Renderer, Shape, pieces
 from tests.apiserver.controllers.scene import Scene
 from tests.apiserver.site import flow_schema
 
@@ -103,8 +102,8 @@ async def test_shapes_that_a_response_has_not() -> None:
 
 async def test_parts_of_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many objects are in a part as usual, but fewer that are large; all are in one."""
-    monkeypatch.setattr("apfproxy.apiserver.rendering.CHUNK_ITEMS", 3)
-    monkeypatch.setattr("apfproxy.apiserver.rendering.CHUNK_BYTES", 5000)
+    monkeypatch.setattr("apfproxy.apiserver.responses.CHUNK_ITEMS", 3)
+    monkeypatch.setattr("apfproxy.apiserver.responses.CHUNK_BYTES", 5000)
     scene = Scene()
     for number, size in enumerate([1, 1, 1, 1, 6000, 6000, 1]):
         await scene.create(FLOW_SCHEMA, flow_schema(f"f{number}", annotations={"a": "x" * size}))

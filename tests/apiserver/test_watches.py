@@ -12,12 +12,10 @@ import pytest
 
 from apfproxy.apiserver.counters import Tally, WatchMeter
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
-from apfproxy.apiserver.lists import Selection
+from apfproxy.apiserver.lists import Selection, Watch
 from apfproxy.apiserver.options import ListOptions
-from apfproxy.apiserver.rendering import Renderer
-from apfproxy.apiserver.responses import AS_JSON
+from apfproxy.apiserver.responses import AS_JSON, Renderer
 from apfproxy.apiserver.store.store import Store
-from apfproxy.apiserver.watches import Watch
 from tests.apiserver.controllers.scene import NOW_S, Scene
 from tests.apiserver.site import MERGE, NAMESPACES, SCHEMAS, TABLE, YAML, flow_schema
 
@@ -256,7 +254,7 @@ async def test_initial_events_are_told(scene: Scene) -> None:
 @pytest.mark.parametrize("version", ["", "1"])
 async def test_large_events(scene: Scene, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     """No more is made of events than a client takes: where it takes none, one piece of them."""
-    monkeypatch.setattr("apfproxy.apiserver.watches.WRITTEN_BYTES", 1)
+    monkeypatch.setattr("apfproxy.apiserver.lists.WRITTEN_BYTES", 1)
     await create(scene, 5)
     client = Client(scene, nothing, nothing, for_ever, resource_version=version)
     running = asyncio.create_task(client.run())
@@ -270,8 +268,8 @@ async def test_large_events(scene: Scene, monkeypatch: pytest.MonkeyPatch, versi
 
 async def test_events_before_bookmarks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events that a bookmark interrupts are written before it."""
-    monkeypatch.setattr("apfproxy.apiserver.watches.WRITTEN_BYTES", 1)
-    monkeypatch.setattr("apfproxy.apiserver.watches.BOOKMARK_S", 0.001)
+    monkeypatch.setattr("apfproxy.apiserver.lists.WRITTEN_BYTES", 1)
+    monkeypatch.setattr("apfproxy.apiserver.lists.BOOKMARK_S", 0.001)
     await create(scene, 4)
     client = Client(
         scene,
