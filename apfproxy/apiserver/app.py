@@ -22,7 +22,12 @@ from apfproxy.apiserver.discovery import (
     etag,
     version_document,
 )
-from apfproxy.apiserver.errors import StatusError, method_not_allowed, no_such_resource
+from apfproxy.apiserver.errors import (
+    StatusError,
+    internal_error,
+    method_not_allowed,
+    no_such_resource,
+)
 from apfproxy.apiserver.handlers import Call, Paths
 from apfproxy.apiserver.openapi.documents import OpenAPI
 from apfproxy.apiserver.responses import JSON, failure
@@ -48,7 +53,6 @@ AGGREGATED = (DISCOVERY_GROUP, AGGREGATED_VERSION, AGGREGATED_KIND)
 AGGREGATED_TYPE = f"{JSON};g={DISCOVERY_GROUP};v={AGGREGATED_VERSION};as={AGGREGATED_KIND}"
 EXTERNAL_ADDRESS = "127.0.0.1:6443"
 """Kubernetes' port on this machine; clients that come through a proxy know a better one."""
-UNFORESEEN = "Internal error occurred: unforeseen; the server's log says more"
 CUSTOM_RESOURCES = ["apis", "apiextensions.k8s.io", "v1", "customresourcedefinitions"]
 """What kubectl asks for when a file has a kind that it does not find: with an answer it says so of
 that kind, and applies the rest of the file."""
@@ -84,7 +88,6 @@ class Api:
         ]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Respond to one request, also if it fails."""
         responses.WARNINGS.set([])
         try:
             return await self._respond(request)
@@ -92,14 +95,13 @@ class Api:
             return await failure(request, error)
         except StoreError as error:
             log.error("%s %s: %s", request.method, request.path, error)  # noqa: TRY400 - it is ours
-            message = f"Internal error occurred: {error}"
-            return await failure(request, StatusError(500, "InternalError", message))
+            return await failure(request, internal_error(str(error)))
         except ConnectionError:
             # The client left during the response; aiohttp would log an exception as an error.
             return web.Response()
         except Exception:
             log.exception("%s %s: failed unforeseen", request.method, request.path)
-            return await failure(request, StatusError(500, "InternalError", UNFORESEEN))
+            return await failure(request, internal_error("unforeseen; the server's log says more"))
 
     async def _respond(self, request: web.Request) -> web.StreamResponse:
         # Decoded before it is split, as Kubernetes and flow control do it.
@@ -130,7 +132,6 @@ class Api:
         return await self._json(request, found)
 
     def _found(self, request: web.Request, segments: list[str]) -> Object | web.Response | None:
-        """The document of discovery at a path; None if there is none."""
         discovery = self._discovery
         match segments:
             case ["version"]:
@@ -158,7 +159,6 @@ class Api:
         return web.Response(body=body, headers=headers)
 
     async def _json(self, request: web.Request, found: Object) -> web.Response:
-        """A discovery document in the form that the client accepts."""
         accept = request.headers.get("Accept", "")
         form = responses.AS_JSON if "gitVersion" in found else responses.chosen(accept)
         pretty = options.pretty(parse_query(request.rel_url.raw_query_string.encode()))
@@ -185,26 +185,22 @@ class Api:
         return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"})
 
     def _described(self, accept: str, segments: list[str]) -> Document | None:
-        """The OpenAPI document at a path; None if there is none."""
+        openapi = self._openapi
         match segments:
-            case ["v2"] if V2_PROTOBUF_NAME in accept:
-                return self._openapi.v2_protobuf
             case ["v2"]:
-                return self._openapi.v2_json
+                return openapi.v2_protobuf if V2_PROTOBUF_NAME in accept else openapi.v2_json
             case ["v3"]:
-                return self._openapi.v3_index
+                return openapi.v3_index
             case ["v3", *path]:
-                return self._openapi.v3_documents.get("/".join(path))
+                return openapi.v3_documents.get("/".join(path))
         return None
 
 
 def takes_json(accept: str) -> bool:
-    """Whether a client accepts JSON, with any weight."""
     return not accept or any(JSON in choice.written() for choice in responses.choices(accept))
 
 
 def wants_aggregated(accept: str) -> bool:
-    """Whether a client accepts aggregated discovery."""
     return any(
         JSON in choice.written() and choice.converts_to == AGGREGATED
         for choice in responses.choices(accept)

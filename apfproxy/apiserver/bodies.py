@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from apfproxy.apiserver.errors import StatusError, bad_request, invalid
-from apfproxy.apiserver.go_values import MAP, mismatch, printed
+from apfproxy.apiserver.go_values import MAP, mismatch, not_registered, printed
 from apfproxy.apiserver.kind import Change, nothing
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.ownership.managed import copied, shown_kind
@@ -74,6 +74,11 @@ OPTIONS_KIND = "DeleteOptions"
 STRICT, IGNORE = "Strict", "Ignore"
 
 
+def cannot_be_handled(kind: str, api_version: str, wanted: str, why: str) -> StatusError:
+    version = api_version.rpartition("/")[2]
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {wanted}: {why}')
+
+
 class Expected(NamedTuple):
     """The kind that a body has to be of; `set_defaults` gives absent fields their values."""
 
@@ -83,10 +88,7 @@ class Expected(NamedTuple):
     set_defaults: Change = nothing
 
     def cannot_be_handled(self, kind: str, api_version: str, why: str) -> StatusError:
-        version = api_version.rpartition("/")[2]
-        return bad_request(
-            f'{kind} in version "{version}" cannot be handled as a {self.kind}: {why}'
-        )
+        return cannot_be_handled(kind, api_version, self.kind, why)
 
 
 def expected_of(kind: Kind, version: Version) -> Expected:
@@ -132,11 +134,8 @@ def parse(
         message = f"{error} from {PROTOBUF}: send the {kind_name} as {JSON} or {YAML}"
         raise StatusError(415, "UnsupportedMediaType", message) from error
     except MessageError as error:
-        own_kind = error.kind or kind_name
-        version = (error.api_version or api_version).rpartition("/")[2]
-        raise bad_request(
-            f'{own_kind} in version "{version}" cannot be handled as a {kind_name}: {error}'
-        ) from error
+        own_kind, version = error.kind or kind_name, error.api_version or api_version
+        raise cannot_be_handled(own_kind, version, kind_name, str(error)) from error
     except BodyError as error:
         message = str(error)
         if media_type(content_type) == JSON:
@@ -231,12 +230,8 @@ def check_type(expected: Expected, raw: object, data: bytes = b"") -> None:
     if (kind, version) == (expected.kind, expected.api_version):
         return
     if (version, kind) not in REGISTERED:
-        raise expected.cannot_be_handled(
-            kind,
-            version,
-            f'no kind "{kind}" is registered for version "{version}" in scheme'
-            ' "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"',
-        )
+        why = not_registered(kind, version, "kubernetes/pkg/api/legacyscheme/scheme.go:30")
+        raise expected.cannot_be_handled(kind, version, why)
     if kind == expected.kind:
         raise bad_request(
             f"the API version in the data ({version}) does not match"

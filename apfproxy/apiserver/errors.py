@@ -78,23 +78,24 @@ def qualified(group: str, resource: str) -> str:
     return f"{resource}.{group}" if group else resource
 
 
+def _of_object(
+    code: int, reason: str, group: str, resource: str, name: str, what: str, retry_after_s: int = 0
+) -> StatusError:
+    message = f'{qualified(group, resource)} "{name}" {what}'
+    return StatusError(code, reason, message, object_details(group, resource, name), retry_after_s)
+
+
 def not_found(group: str, resource: str, name: str) -> StatusError:
-    message = f'{qualified(group, resource)} "{name}" not found'
-    return StatusError(404, "NotFound", message, object_details(group, resource, name))
+    return _of_object(404, "NotFound", group, resource, name, "not found")
 
 
-def already_exists(group: str, resource: str, name: str) -> StatusError:
-    message = f'{qualified(group, resource)} "{name}" already exists'
-    return StatusError(409, "AlreadyExists", message, object_details(group, resource, name))
-
-
-def no_name_left(group: str, resource: str, name: str) -> StatusError:
-    message = (
-        f'{qualified(group, resource)} "{name}" already exists,'
-        " the server was not able to generate a unique name for the object"
-    )
-    details = object_details(group, resource, name)
-    return StatusError(409, "AlreadyExists", message, details, retry_after_s=1)
+def already_exists(
+    group: str, resource: str, name: str, *, is_generated: bool = False
+) -> StatusError:
+    what = "already exists"
+    if is_generated:
+        what += ", the server was not able to generate a unique name for the object"
+    return _of_object(409, "AlreadyExists", group, resource, name, what, int(is_generated))
 
 
 def conflict(group: str, resource: str, name: str, reason: str) -> StatusError:
@@ -133,11 +134,14 @@ def method_not_allowed() -> StatusError:
 def forbidden(
     group: str, resource: str, name: str, reason: str, causes: list[dict[str, str]] | None = None
 ) -> StatusError:
-    message = f'{qualified(group, resource)} "{name}" is forbidden: {reason}'
-    details = object_details(group, resource, name)
+    error = _of_object(403, "Forbidden", group, resource, name, f"is forbidden: {reason}")
     if causes:
-        details["causes"] = causes
-    return StatusError(403, "Forbidden", message, details)
+        error.details = {**object_details(group, resource, name), "causes": causes}
+    return error
+
+
+def internal_error(why: str) -> StatusError:
+    return StatusError(500, "InternalError", f"Internal error occurred: {why}")
 
 
 def expired(message: str) -> StatusError:

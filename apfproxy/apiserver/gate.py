@@ -28,7 +28,7 @@ from aiohttp import web
 
 from apfproxy.apiserver.bodies import APPLY_PATCH
 from apfproxy.apiserver.counters import RequestLabels, WatchMeter
-from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.errors import StatusError, internal_error
 from apfproxy.apiserver.lists import METER
 from apfproxy.apiserver.responses import failure
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
@@ -75,8 +75,6 @@ LONGEST_S = 600.0
 
 
 class Shape(enum.StrEnum):
-    """How latencies are distributed."""
-
     FIXED = "constant"
     UNIFORM = "uniform"
     EXPONENTIAL = "exp"
@@ -140,21 +138,19 @@ class LoadSettings:
     faults: Mapping[Fault, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
 class Load:
     """Draws a latency and a fault for each request, from separate generators."""
 
-    def __init__(
-        self, settings: LoadSettings, latency_chance: random.Random, fault_chance: random.Random
-    ) -> None:
-        self._settings = settings
-        self._latency_chance = latency_chance
-        self._fault_chance = fault_chance
-        self._default = settings.latency.get(EVERY_VERB)
+    settings: LoadSettings
+    latency_chance: random.Random
+    fault_chance: random.Random
 
     def delay_s(self, verb: str, concurrency: int) -> float:
         """How long a request waits, which is one of so many."""
-        latency, capacity = self._settings.latency.get(verb, self._default), self._settings.capacity
-        drawn_s = 0.0 if latency is None else latency.draw(self._latency_chance)
+        latencies, capacity = self.settings.latency, self.settings.capacity
+        latency = latencies.get(verb) or latencies.get(EVERY_VERB)
+        drawn_s = 0.0 if latency is None else latency.draw(self.latency_chance)
         if capacity is None or concurrency <= capacity:
             return drawn_s
         base_s = DEFAULT_SERVICE_S if latency is None else drawn_s
@@ -162,10 +158,8 @@ class Load:
 
     def fault(self) -> Fault | None:
         """The fate of a request; None to carry it out."""
-        if not self._settings.faults:
-            return None
-        drawn = self._fault_chance.random()
-        for fault, share in self._settings.faults.items():
+        drawn = self.fault_chance.random() if self.settings.faults else 0.0
+        for fault, share in self.settings.faults.items():
             if drawn < share:
                 return fault
             drawn -= share
@@ -217,10 +211,8 @@ class Gate:
         self._idle.set()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
         started_ns = time.monotonic_ns()
-        counters = self._counters
-        attributes = attributes_of(request)
+        counters, attributes = self._counters, attributes_of(request)
         labels = self._labels(request, attributes)
         share = Share(self._executing[attributes.is_mutating], self._on_left, started_ns)
         self._idle.clear()
@@ -278,10 +270,8 @@ class Gate:
             return await failure(request, StatusError(504, "Timeout", message, {}))
 
     async def _fail(self, request: web.Request, fault: Fault) -> web.StreamResponse:
-        """Fail a request on purpose."""
         if fault is Fault.ERROR:
-            message = "Internal error occurred: a fault that --fault asked for"
-            return await failure(request, StatusError(500, "InternalError", message))
+            return await failure(request, internal_error("a fault that --fault asked for"))
         if fault is Fault.STALL:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STALL_S):
@@ -292,7 +282,6 @@ class Gate:
         return web.Response(status=500)
 
     def _labels(self, request: web.Request, attributes: RequestAttributes) -> RequestLabels:
-        """The labels that a request is counted by."""
         verb = COLLECTION_VERBS.get(attributes.verb) or METHOD_VERBS.get(request.method, OTHER)
         if verb == "PATCH" and request.content_type == APPLY_PATCH:
             verb = "APPLY"
@@ -335,7 +324,6 @@ def by_attributes(labels: RequestLabels, attributes: RequestAttributes) -> Reque
 
 
 def scope_of(attributes: RequestAttributes) -> str:
-    """The scope of a request, in the words of Kubernetes' metrics."""
     if attributes.name or attributes.verb == "create":
         return "resource"
     return "namespace" if attributes.namespace else "cluster"
@@ -349,10 +337,7 @@ def scope_of_route(attributes: RequestAttributes) -> str:
 
 
 def dry_run_of(request: web.Request) -> str:
-    """The parameter `dryRun` as a label."""
     if "dryRun" not in request.rel_url.raw_query_string:
         return ""
-    values = request.query.getall("dryRun", [])
-    if values in ([], [""]):
-        return ""
-    return "All" if set(values) == {"All"} else "invalid"
+    values = request.query.getall("dryRun", [""])
+    return "" if values == [""] else "All" if set(values) == {"All"} else "invalid"

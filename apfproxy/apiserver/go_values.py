@@ -71,6 +71,10 @@ def mismatch(value: object, wanted: str = f"value of type {TYPE_META}") -> str:
     return f"json: cannot unmarshal {value_name(value)} into Go {wanted}"
 
 
+def not_registered(kind: str, version: str, scheme: str) -> str:
+    return f'no kind "{kind}" is registered for version "{version}" in scheme "k8s.io/{scheme}"'
+
+
 def number(value: float) -> str:
     """The number as text; one that is no integer of 64 bits is a float, as in decoded JSON."""
     if isinstance(value, int) and value in INT64:

@@ -18,7 +18,7 @@ import posixpath
 import string
 from collections import deque
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -210,36 +210,32 @@ WRITTEN_BYTES = 64 * 1024
 so much, and one event."""
 
 
+@dataclass(slots=True)
 class Watch:
-    def __init__(
-        self,
-        store: Store,
-        collection: Collection,
-        selection: Selection,
-        options: ListOptions,
-        renderer: Renderer,
-        chance: random.Random,
-    ) -> None:
-        self._store = store
-        self._collection = collection
-        self._selection = selection
-        self._is_of_all = selection.is_whole and not selection.namespace
-        self._options = options
-        self._renderer = renderer
-        self._duration_s = options.timeout_s or chance.uniform(SHORTEST_S, LONGEST_S)
-        self._initial: deque[Entry] | None = None
-        self._unwritten: deque[Change] = deque()
-        self._position = 0
-        self._failure: StatusError | None = None
-        self._events = Tally()
+    """A watch of one client; `chance` draws how long it lasts."""
+
+    store: Store
+    collection: Collection
+    selection: Selection
+    options: ListOptions
+    renderer: Renderer
+    chance: random.Random
+    _is_of_all: bool = False
+    _duration_s: float = 0
+    _initial: deque[Entry] | None = None
+    _unwritten: deque[Change] = field(default_factory=deque)
+    _position: int = 0
+    _failure: StatusError | None = None
+    _events: Tally = field(default_factory=Tally)
 
     async def begin(self) -> None:
         """Find where to begin, before the response starts."""
-        options, store = self._options, self._store
+        options, store = self.options, self.store
+        self._is_of_all = self.selection.is_whole and not self.selection.namespace
+        self._duration_s = options.timeout_s or self.chance.uniform(SHORTEST_S, LONGEST_S)
         is_any = options.resource_version in ANY_VERSION
-        is_initial = options.send_initial_events
-        if is_initial is None:
-            is_initial = is_any
+        wanted = options.send_initial_events
+        is_initial = is_any if wanted is None else wanted
         if is_initial and not is_any:
             try:
                 await wait_until_visible(store, int(options.resource_version))
@@ -247,8 +243,8 @@ class Watch:
                 self._failure = error
                 return
         if is_initial:
-            entries = self._collection.snapshot(self._selection.namespace or None)
-            self._initial = deque(filter(self._selection.matches, entries))
+            entries = self.collection.snapshot(self.selection.namespace or None)
+            self._initial = deque(filter(self.selection.matches, entries))
         is_now = is_initial or is_any
         self._position = store.resource_version if is_now else int(options.resource_version)
 
@@ -262,7 +258,7 @@ class Watch:
         try:
             end = asyncio.get_running_loop().time() + self._duration_s
             # No event after this is missed, though writing the initial ones takes time.
-            with contextlib.closing(self._collection.watch(self._position)) as watcher:
+            with contextlib.closing(self.collection.watch(self._position)) as watcher:
                 await self._write_initial(write)
                 if meter is not None:
                     meter.on_initial()
@@ -287,7 +283,7 @@ class Watch:
             await self._write_bookmark(write, watcher.position)
 
     def _next_bookmark(self, now: float, end: float) -> float | None:
-        if not self._options.allow_watch_bookmarks:
+        if not self.options.allow_watch_bookmarks:
             return None
         time = min(now + BOOKMARK_S, end - BEFORE_END_S)
         return time if time > now else None
@@ -295,13 +291,13 @@ class Watch:
     async def _write_initial(self, write: Write) -> None:
         if self._initial is None:
             return
-        event = partial(self._renderer.event, ChangeType.ADDED)
+        event = partial(self.renderer.event, ChangeType.ADDED)
         while self._initial:
             await write(_taken(self._initial, event, self._events))
             # Writing to a fast client never waits, so let other tasks run.
             await asyncio.sleep(0)
         self._initial = None
-        if self._options.send_initial_events and self._options.allow_watch_bookmarks:
+        if self.options.send_initial_events and self.options.allow_watch_bookmarks:
             await self._write_bookmark(write, self._position, is_end_of_initial=True)
 
     async def _write_changes(self, write: Write) -> None:
@@ -313,7 +309,7 @@ class Watch:
         self, write: Write, position: int, *, is_end_of_initial: bool = False
     ) -> None:
         self._events.count += 1
-        await write(self._renderer.bookmark(position, is_end_of_initial=is_end_of_initial))
+        await write(self.renderer.bookmark(position, is_end_of_initial=is_end_of_initial))
 
     async def _write_error(self, write: Write, error: StatusError) -> None:
         self._events.count += 1
@@ -323,27 +319,27 @@ class Watch:
         """The event of a change; empty if the client does not select it."""
         if self._is_of_all:
             return self._shared(change)
-        matched = change.old is not None and self._selection.matches(change.old)
+        matched = change.old is not None and self.selection.matches(change.old)
         if change.type is ChangeType.DELETED:
             return self._shared(change) if matched else b""
-        matches = self._selection.matches(change.entry)
+        matches = self.selection.matches(change.entry)
         if matches and matched == (change.old is not None):
             return self._shared(change)
         if matches:
-            return self._renderer.event(ChangeType.ADDED, change.entry)
+            return self.renderer.event(ChangeType.ADDED, change.entry)
         if matched and change.old is not None:
             # The last state that the client saw, with the version of the change.
             left = _at_version(change.old, change.resource_version)
-            return self._renderer.event(ChangeType.DELETED, left)
+            return self.renderer.event(ChangeType.DELETED, left)
         return b""
 
     def _shared(self, change: Change) -> bytes:
         """The event for watchers that saw the object before, encoded once for all."""
-        key, encoded = self._renderer.cache_key, change.encoded
+        key, encoded = self.renderer.cache_key, change.encoded
         if not key or encoded is None:
-            return self._renderer.event(change.type, change.entry)
+            return self.renderer.event(change.type, change.entry)
         if key not in encoded:
-            encoded[key] = self._renderer.event(change.type, change.entry)
+            encoded[key] = self.renderer.event(change.type, change.entry)
         return encoded[key]
 
 

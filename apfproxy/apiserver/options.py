@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.errors import bad_request, unknown_error
 from apfproxy.apiserver.errors import invalid as invalid_object
-from apfproxy.apiserver.go_values import mismatch, parse_uint64
+from apfproxy.apiserver.go_values import mismatch, not_registered, parse_uint64
 from apfproxy.apiserver.metadata import LONGEST_MANAGER, validate_manager
 from apfproxy.apiserver.outcomes import WARN, WriteOptions
 from apfproxy.apiserver.registry import DeleteOptions
@@ -309,9 +309,6 @@ def _read_delete_options(raw: object) -> Object:
         raise bad_request(str(error)) from error
     kind = options.get("kind")
     if kind and kind != "DeleteOptions":
-        version = options.get("apiVersion", "")
-        raise bad_request(
-            f'no kind "{kind}" is registered for version "{version}" in scheme'
-            ' "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
-        )
+        place = "apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
+        raise bad_request(not_registered(kind, options.get("apiVersion", ""), place))
     return options

@@ -24,7 +24,6 @@ import msgspec
 from apfproxy.apiserver.errors import (
     already_exists,
     forbidden,
-    no_name_left,
     not_found,
     unknown_error,
 )
@@ -283,10 +282,9 @@ class Registry:
         is_taken = self.store.head(kind.collection, namespace, name) is not None
         if not options.is_dry_run and is_version(metadata.get("resourceVersion", "")):
             raise unknown_error("resourceVersion should not be set on objects to be created")
-        if is_taken and metadata.get("generateName"):
-            raise no_name_left(kind.group, kind.plural, name)
         if is_taken:
-            raise already_exists(kind.group, kind.plural, name)
+            is_generated = bool(metadata.get("generateName"))
+            raise already_exists(kind.group, kind.plural, name, is_generated=is_generated)
         if not options.is_dry_run:
             await asyncio.shield(self._put(kind, obj))
         return Written(obj, is_created=True)

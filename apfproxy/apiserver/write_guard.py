@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import hmac
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.errors import StatusError, internal_error
 from apfproxy.apiserver.responses import failure
 from apfproxy.base.address import is_local, name_in_host
 
@@ -28,54 +29,39 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({"same-origin", "none"})
 """Values of `Sec-Fetch-Site` that requests of foreign pages do not have."""
 UNAUTHORIZED = StatusError(401, "Unauthorized", "Unauthorized")
-NO_TOKEN = StatusError(
-    500,
-    "InternalError",
-    "Internal error occurred: the token that writers need cannot be had; the server's log says why",
-)
+NO_TOKEN = internal_error("the token that writers need cannot be had; the server's log says why")
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class WriteGuard:
     """Before the handler of an API.
 
-    Args:
+    Attributes:
         is_local: Whether only this machine can reach the listener.
         token: The current token of writers; None if none is needed.  ValueError says why there is
             none to compare with.
         checks_host: Whether `Host` has to be a name of this machine; not so behind a proxy.
     """
 
-    def __init__(
-        self,
-        handler: Handler,
-        is_local: Callable[[], bool],
-        token: Callable[[], bytes] | None = None,
-        *,
-        checks_host: bool = True,
-    ) -> None:
-        self._handler = handler
-        self._is_local = is_local
-        self._token = token
-        self._checks_host = checks_host
-        self._problem = ""
-
-    def ask_for(self, token: Callable[[], bytes] | None) -> None:
-        self._token = token
+    handler: Handler
+    is_local: Callable[[], bool]
+    token: Callable[[], bytes] | None = None
+    checks_host: bool = field(default=True, kw_only=True)
+    _problem: str = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.method not in READING and (refusal := self._refusal(request)) is not None:
             return await failure(request, refusal)
-        return await self._handler(request)
+        return await self.handler(request)
 
     def _refusal(self, request: web.Request) -> StatusError | None:
-        if self._token is not None:
-            token = self._current_token(self._token)
-            if token is None:
+        if self.token is not None:
+            if (token := self._current_token(self.token)) is None:
                 return NO_TOKEN
             return None if _has_token(request, token) else UNAUTHORIZED
-        if not self._is_local():
+        if not self.is_local():
             return _refused(
                 "this listener can be reached from other machines;"
                 " start the proxy with --admin-token-file, or with --admin on a loopback address"
@@ -84,7 +70,7 @@ class WriteGuard:
             return _refused("it comes from a web page (Origin)")
         if not OWN_SITES.issuperset(request.headers.getall("Sec-Fetch-Site", [])):
             return _refused("it comes from a web page (Sec-Fetch-Site)")
-        if self._checks_host and not is_local(name_in_host(request.headers.get("Host", ""))):
+        if self.checks_host and not is_local(name_in_host(request.headers.get("Host", ""))):
             return _refused(
                 "its Host is no name of this machine, such as 127.0.0.1 or localhost;"
                 " use --admin-token-file to allow others"

@@ -124,7 +124,7 @@ class FlowControlApi:
 
         def put() -> None:
             self._token_file = path
-            self._guard.ask_for(token)
+            self._guard.token = token
 
         return put
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from apfproxy.apiserver.errors import MOST_CAUSES, StatusError, invalid, no_name_left
+from apfproxy.apiserver.errors import MOST_CAUSES, StatusError, already_exists, invalid
 from apfproxy.objects.field_errors import required
 
 
 def test_retry_after_is_in_the_details() -> None:
     """Clients read it there or in the header."""
     error = StatusError(429, "TooManyRequests", "wait", retry_after_s=10)
-    details = no_name_left("g", "things", "t-1").status()["details"]
+    details = already_exists("g", "things", "t-1", is_generated=True).status()["details"]
 
     assert {"retryAfterSeconds": 10} == error.status()["details"]
     assert {"name": "t-1", "group": "g", "kind": "things", "retryAfterSeconds": 1} == details
