@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from apfproxy.apiserver.kind import Kind, Rules, Version, starts
+from apfproxy.apiserver.kind import Kind, Rules, Version, by_path, not_negative, one_of, starts
 from apfproxy.apiserver.metadata import (
     FALSE,
     TRUE,
@@ -42,7 +42,7 @@ from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
 from apfproxy.apiserver.selectors import validate_label_selector
 from apfproxy.apiserver.tables import AGE, NAME, Column
-from apfproxy.objects.field_errors import NOT_NEGATIVE, FieldError, invalid, not_supported
+from apfproxy.objects.field_errors import FieldError, invalid
 from apfproxy.objects.go_text import parse_time, rfc3339
 
 if TYPE_CHECKING:
@@ -65,7 +65,6 @@ LONGEST_PERCENT = 19
 
 GROUP = "policy"
 ALWAYS_ALLOW = "AlwaysAllow"
-UNHEALTHY_POD_EVICTION_POLICIES = (ALWAYS_ALLOW, "IfHealthyBudget")
 HIGHEST_PERCENTAGE = 100
 
 DECLARED = """
@@ -107,27 +106,9 @@ def _validate(obj: Object) -> list[FieldError]:
     return _validate_spec(obj["spec"]) or validate_named(obj["metadata"], is_namespaced=True)
 
 
-def _validate_spec(spec: Object) -> list[FieldError]:
-    wrong: list[FieldError] = []
-    given = [name for name in ("minAvailable", "maxUnavailable") if name in spec]
-    if len(given) > 1:
-        # As Kubernetes shows the whole of it.
-        names = STRUCTS["PodDisruptionBudgetSpec"].by_name
-        shown = {name[0].upper() + name[1:]: spec.get(name) for name in names}
-        wrong = [invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set")]
-    for name in given:
-        wrong += _validate_amount(spec[name], f"spec.{name}")
-    wrong += validate_label_selector(spec.get("selector") or {}, "spec.selector")
-    policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy not in (None, *UNHEALTHY_POD_EVICTION_POLICIES):
-        field = "spec.unhealthyPodEvictionPolicy"
-        wrong.append(not_supported(field, policy, UNHEALTHY_POD_EVICTION_POLICIES))
-    return wrong
-
-
-def _validate_amount(value: int | str, field: str) -> list[FieldError]:
+def _validate_amount(field: str, value: int | str) -> list[FieldError]:
     if isinstance(value, int):
-        return [invalid(field, value, NOT_NEGATIVE)] if value < 0 else []
+        return not_negative(field, value)
     if not PERCENT.fullmatch(value):
         return [invalid(field, value, PERCENT_RULE)]
     if (percentage(value) or 0) > HIGHEST_PERCENTAGE:
@@ -135,13 +116,25 @@ def _validate_amount(value: int | str, field: str) -> list[FieldError]:
     return []
 
 
-def _validate_status(new: Object, _old: Object) -> list[FieldError]:
-    status = new["status"]
-    return validate_conditions(status) + [
-        invalid(f"status.{name}", status[name], NOT_NEGATIVE)
-        for name in STATUS_NUMBERS
-        if status[name] < 0
-    ]
+SPEC_FIELDS = STRUCTS["PodDisruptionBudgetSpec"].by_name
+check_fields = by_path(
+    {
+        "minAvailable": _validate_amount,
+        "maxUnavailable": _validate_amount,
+        "selector": lambda field, selector: validate_label_selector(selector, field),
+        "unhealthyPodEvictionPolicy": one_of(*SPEC_FIELDS["unhealthyPodEvictionPolicy"].enum),
+    }
+)
+check_numbers = by_path({f"status.{name}": not_negative for name in STATUS_NUMBERS})
+
+
+def _validate_spec(spec: Object) -> list[FieldError]:
+    errors = check_fields(spec, "spec.")
+    if "minAvailable" not in spec or "maxUnavailable" not in spec:
+        return errors
+    # As Kubernetes shows the whole of it.
+    shown = {name[0].upper() + name[1:]: spec.get(name) for name in SPEC_FIELDS}
+    return [invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"), *errors]
 
 
 POD_DISRUPTION_BUDGET = Kind(
@@ -154,7 +147,7 @@ POD_DISRUPTION_BUDGET = Kind(
         validate=_validate,
         validate_update=lambda new, _old: _validate_spec(new["spec"]),
         prepare_status=keep_spec,
-        validate_status=_validate_status,
+        validate_status=lambda new, _old: validate_conditions(new["status"]) + check_numbers(new),
         allows_unconditional_update=False,
     ),
     columns=(

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.apps import DEPLOYMENT, REPLICATION_CONTROLLER, STATEFUL_SET
-from apfproxy.apiserver.coordination import LEASE
 from apfproxy.apiserver.events import EVENT_OF_EVENTS
 from apfproxy.apiserver.kind import Kind
-from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.kinds import KINDS, LEASE
 from apfproxy.apiserver.schema.reading import canonical
 from tests.apiserver.schema.protobuf_writer import some_object
 from tests.apiserver.site import APPLY

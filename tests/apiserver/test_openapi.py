@@ -12,14 +12,13 @@ import pytest
 from apfproxy.apiserver.discovery import Discovery, version_document
 from apfproxy.apiserver.kind import Rules, nothing
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.openapi.documents import Definitions, OpenAPI, Style
+from apfproxy.apiserver.openapi.documents import Definitions, OpenAPI, Style, encode
 from apfproxy.apiserver.openapi.operations import (
     STRUCTS,
     catalog,
     full_name,
     tag_of,
 )
-from apfproxy.apiserver.openapi.protobuf import encode
 from apfproxy.apiserver.schema.types import (
     Field,
     List,

@@ -7,9 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.controllers.disruption import Disruption
-from apfproxy.apiserver.controllers.endings import Namespaces, PodTermination
+from apfproxy.apiserver.controllers.endings import GarbageCollector, Namespaces, PodTermination
 from apfproxy.apiserver.controllers.flow_control import Bootstrap, Dangling
-from apfproxy.apiserver.controllers.garbage import GarbageCollector
 from apfproxy.apiserver.controllers.runner import Runner
 from apfproxy.objects.decode import SUGGESTED_FILE
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.apiserver.controllers import runner
-from apfproxy.apiserver.controllers.garbage import GarbageCollector
+from apfproxy.apiserver.controllers.endings import GarbageCollector
 from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import PRIORITY_LEVEL_CONFIGURATION
