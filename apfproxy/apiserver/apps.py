@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from apfproxy.apiserver.core.pods import containers_of, set_pod_spec_defaults
-from apfproxy.apiserver.core.structs import CORE
+from apfproxy.apiserver.core.structs import CONDITION, CORE, REPLICAS
 from apfproxy.apiserver.errors import invalid
 from apfproxy.apiserver.kind import (
     Change,
@@ -28,7 +28,7 @@ from apfproxy.apiserver.kind import (
     starts,
     with_checks,
 )
-from apfproxy.apiserver.metadata import keep_spec, keep_status
+from apfproxy.apiserver.metadata import copy_field, keep_spec, keep_status
 from apfproxy.apiserver.outcomes import check_identity, check_uid
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.reading import canonical
@@ -74,24 +74,11 @@ DeploymentStatus +open: How many pods there are.
   4 availableReplicas    int32                             How many have been ready for long enough.
   5 unavailableReplicas  int32                             How many are not available.
   6 conditions           []DeploymentCondition +keys=type  Aspects of how it is doing.
-DeploymentCondition +open: One aspect of how a controller is doing.
-  1 type    string +required  Which aspect.
-  2 status  string +required  True, False or Unknown.
 ReplicaSet +object: Keeps a number of pods.
 ReplicaSetSpec +open: How many pods of which kind.
   1 replicas  *int32                    How many pods are wanted; 1 unless given.
   2 selector  *LabelSelector +required  Its pods.
   3 template  PodTemplateSpec           What its pods are made from.
-ReplicaSetStatus +open: How many pods there are.
-  1 replicas              int32 +required  How many pods there are.
-  2 fullyLabeledReplicas  int32            How many have all labels of the template.
-  3 observedGeneration    int64            The generation that this is about.
-  4 readyReplicas         int32            How many are ready.
-  5 availableReplicas     int32            How many have been ready for long enough.
-  6 conditions            []ReplicaSetCondition +keys=type  Aspects of how it is doing.
-ReplicaSetCondition +open: One aspect of how a controller is doing.
-  1 type    string +required  Which aspect.
-  2 status  string +required  True, False or Unknown.
 StatefulSet +object: Keeps a number of pods with names of their own.
 StatefulSetSpec +open: How many pods of which kind, each with a name of its own.
    1 replicas                              *int32  How many pods are wanted; 1 unless given.
@@ -122,10 +109,10 @@ StatefulSetStatus +open: How many pods there are.
    7 updateRevision      string                             The newest revision.
   10 conditions          []StatefulSetCondition +keys=type  Aspects of how it is doing.
   11 availableReplicas   int32 +required                    How many are available.
-StatefulSetCondition +open: One aspect of how a controller is doing.
-  1 type    string +required  Which aspect.
-  2 status  string +required  True, False or Unknown.
-""",
+"""
+    + CONDITION.format("Deployment")
+    + CONDITION.format("StatefulSet")
+    + REPLICAS.format("ReplicaSet"),
     CORE,
 )
 SCALE = structs(
@@ -152,10 +139,7 @@ def _keep_deployment_status(new: Object, old: Object) -> None:
 
 def _keep_deployment(new: Object, old: Object) -> None:
     keep_spec(new, old)
-    if labels := old["metadata"].get("labels"):
-        new["metadata"]["labels"] = labels
-    else:
-        new["metadata"].pop("labels", None)
+    copy_field("labels", new["metadata"], old["metadata"])
 
 
 def _defaults(strategy: str = "", rolling: Object | None = None, **others: object) -> Change:

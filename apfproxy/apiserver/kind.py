@@ -43,12 +43,10 @@ def nothing(*_: object) -> None:
 
 
 def all_right(*_: object) -> list[Any]:
-    """Find nothing wrong, and warn of nothing."""
     return []
 
 
 def no_grace(*_: object) -> int:
-    """Delete at once."""
     return 0
 
 
@@ -267,12 +265,10 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def has_status(self) -> bool:
-        """Whether there is a status subresource."""
         return self.review is None and "status" in self.storage.schema.by_name
 
     @cached_property
     def storage(self) -> Version:
-        """The version that the store keeps."""
         return (self.stored_as or self).versions[0]
 
     @cached_property

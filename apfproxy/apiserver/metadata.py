@@ -181,10 +181,9 @@ def copy_field(name: str, new: Object, old: Object) -> None:
 
 def keep_metadata(new: Object, old: Object) -> None:
     """Let a new object's metadata be the old one's, `managedFields` apart."""
-    managed = new["metadata"].get("managedFields")
-    new["metadata"] = {**old["metadata"], "managedFields": managed}
-    if not managed:
-        del new["metadata"]["managedFields"]
+    kept = dict(old["metadata"])
+    copy_field("managedFields", kept, new["metadata"])
+    new["metadata"] = kept
 
 
 def keep_spec(new: Object, old: Object) -> None:

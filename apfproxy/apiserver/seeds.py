@@ -66,8 +66,6 @@ class SeedCounts:
 
 
 class Seeder:
-    """Creates the objects, with random differences."""
-
     def __init__(self, registry: Registry, chance: random.Random) -> None:
         self._registry = registry
         self._chance = chance

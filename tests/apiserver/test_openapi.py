@@ -25,7 +25,6 @@ from apfproxy.apiserver.schema.types import (
     Map,
     Scalar,
     Struct,
-    required,
 )
 from tests.apiserver import kinds as small
 from tests.apiserver.schema.protobuf_writer import block, number
@@ -48,7 +47,7 @@ TEXT = {"type": "string"}
 @pytest.mark.parametrize(
     ("field", "v2", "default"),
     [
-        (required("f", Scalar.STRING), TEXT, ""),
+        (Field("f", Scalar.STRING, is_required=True, is_always_written=True), TEXT, ""),
         (
             Field("f", Scalar.INT32, "Text.", is_required=True, is_pointer=True),
             {"type": "integer", "format": "int32", "description": "Text."},

@@ -24,7 +24,6 @@ CONTROLLERS: dict[str, Callable[[Registry], Controller]] = {
         Bootstrap, Dangling, Disruption, GarbageCollector, Namespaces, PodTermination,
     )
 }  # fmt: skip
-"""All controllers by name."""
 
 EVERY = "*"
 

@@ -78,8 +78,6 @@ class Budget:
 
 
 class Disruption(Controller):
-    """Keeps the status of budgets."""
-
     name = "disruption"
     kinds = (POD, POD_DISRUPTION_BUDGET, *CONTROLLERS)
 
@@ -163,7 +161,6 @@ class Disruption(Controller):
         return entry.uid, obj["spec"]["replicas"]
 
     async def _undisrupt(self, namespace: str, name: str) -> float | None:
-        """Remove the mark of a disruption, if it is time."""
         since = _disrupted_at(self._registry.get(POD, namespace, name))
         if not since:
             return None

@@ -117,8 +117,6 @@ def _instances(counts: Counter[str], verb: str) -> str:
 
 
 class Namespaces(Controller):
-    """Deletes the contents of namespaces, then the namespaces."""
-
     name = "namespace"
 
     def __init__(self, registry: Registry) -> None:
@@ -175,7 +173,6 @@ class Namespaces(Controller):
 
 
 def _finalized(namespace: Object) -> Object:
-    """The namespace without the finalizer that waits for the contents."""
     finalizers = namespace["spec"].get("finalizers", ())
     others = [each for each in finalizers if each != KUBERNETES_FINALIZER]
     namespace["spec"] = {"finalizers": others} if others else {}
@@ -183,8 +180,6 @@ def _finalized(namespace: Object) -> Object:
 
 
 class PodTermination(Controller):
-    """Ends pods at the time that their `deletionTimestamp` names."""
-
     name = "pod-termination"
     kinds = (POD,)
 
@@ -208,8 +203,6 @@ class PodTermination(Controller):
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """A reference to an owner."""
-
     api_version: str = msgspec.field(name="apiVersion", default="")
     kind: str = ""
     name: str = ""
@@ -218,8 +211,6 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Metadata(msgspec.Struct):
-    """The metadata of an object, as far as they matter here."""
-
     owners: tuple[Reference, ...] = msgspec.field(name="ownerReferences", default=())
     finalizers: tuple[str, ...] = ()
     deletion_time: str = msgspec.field(name="deletionTimestamp", default="")
@@ -230,8 +221,6 @@ class Metadata(msgspec.Struct):
 
 
 class OnlyMetadata(msgspec.Struct):
-    """An object of which only the metadata is read."""
-
     metadata: Metadata
 
 
@@ -254,8 +243,6 @@ NO_DEPENDENTS = Dependents()
 
 
 class GarbageCollector(Controller):
-    """Deletes objects whose owners are gone."""
-
     name = "garbage-collector"
 
     def __init__(self, registry: Registry) -> None:
@@ -381,7 +368,6 @@ class GarbageCollector(Controller):
         await self._registry.delete(kind, entry.namespace, entry.name, options)
 
     async def _orphan_dependents(self, kind: Kind, owner: Entry) -> None:
-        """Remove all references to the owner, then its finalizer."""
         for number, key in enumerate(list(self._dependents_of(owner.uid).keys), 1):
             entry = self._registry.store.head(*key)
             if entry is not None and OWNED in entry.data:
@@ -427,7 +413,6 @@ def _without_owners(uids: set[str]) -> Callable[[Object], None]:
 
 
 def _unblocked(metadata: Object) -> None:
-    """Let the object block no owner."""
     for owner in metadata.get("ownerReferences", ()):
         if owner.get("blockOwnerDeletion"):
             owner["blockOwnerDeletion"] = False

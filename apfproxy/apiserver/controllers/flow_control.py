@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -101,7 +101,6 @@ class BuiltIn:
 
 
 def _built_in(file_name: str, *, is_mandatory: bool) -> list[BuiltIn]:
-    """The objects of one of the bootstrap files."""
     documents, problem = split_documents((DIRECTORY / file_name).read_bytes())
     assert problem is None, problem
     return [
@@ -112,8 +111,6 @@ def _built_in(file_name: str, *, is_mandatory: bool) -> list[BuiltIn]:
 
 
 class Bootstrap(Controller):
-    """Keeps the built-in objects, with the suggested ones of a bootstrap file or without."""
-
     name = "bootstrap"
     manager = "api-priority-and-fairness-config-producer-v1"
 
@@ -188,25 +185,7 @@ class Bootstrap(Controller):
             await self._registry.delete(kind, "", name, options)
 
 
-class NamingPart(msgspec.Struct, rename="camel"):
-    """The part of a specification that names the level."""
-
-    priority_level_configuration: dict[str, str]
-
-
-class DanglingPart(msgspec.Struct):
-    """The part of a FlowSchema that matters here; the rest may be large, and is not decoded."""
-
-    spec: NamingPart
-    status: dict[str, Any] = {}
-
-
-decode_part = msgspec.json.Decoder(DanglingPart).decode
-
-
 class Dangling(Controller):
-    """Keeps the condition `Dangling` of FlowSchemas."""
-
     name = "flow-schema-status"
     kinds = (PRIORITY_LEVEL_CONFIGURATION, FLOW_SCHEMA)
 
@@ -223,8 +202,7 @@ class Dangling(Controller):
         if change.type is ChangeType.DELETED:
             self._level_of.pop(name, None)
             return ()
-        named = decode_part(change.entry.data).spec.priority_level_configuration
-        self._level_of[name] = named["name"]
+        self._level_of[name] = _level_of(msgspec.json.decode(change.entry.data))
         return [(name,)]
 
     async def look(self, key: Key) -> None:
@@ -232,9 +210,14 @@ class Dangling(Controller):
         entry = self._head(FLOW_SCHEMA, "", name)
         if entry is None:
             return
-        part = msgspec.to_builtins(decode_part(entry.data))
-        level = part["spec"]["priorityLevelConfiguration"]["name"]
+        schema = msgspec.json.decode(entry.data)
+        level = _level_of(schema)
         levels = {level} if self._head(PRIORITY_LEVEL_CONFIGURATION, "", level) else set()
-        condition = due_condition(part, levels, rfc3339(self._registry.clock()))
+        condition = due_condition(schema, levels, rfc3339(self._registry.clock()))
         if condition is not None:
             await self._apply_condition(FLOW_SCHEMA, ("", name), condition, STATUS_MANAGER)
+
+
+def _level_of(schema: Object) -> str:
+    name: str = schema["spec"]["priorityLevelConfiguration"]["name"]
+    return name

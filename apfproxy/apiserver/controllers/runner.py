@@ -105,8 +105,6 @@ class Queue:
 
 
 class Controller:
-    """Watches some kinds, and corrects objects."""
-
     name: ClassVar[str] = ""
     manager: ClassVar[str] = "kube-controller-manager"
     kinds: tuple[Kind, ...] = ()
@@ -197,7 +195,6 @@ class Runner:
             self._queue.add(key, now_s)
 
     async def _work(self, controller: Controller, beat: Callable[[], None]) -> None:
-        """Look at keys as they become due."""
         looks = 0
         while not self._is_over:
             beat()
@@ -230,7 +227,6 @@ class Runner:
             self._queue.add(key, again_s)
 
     async def _wait(self) -> None:
-        """Wait for a change, or until something is due."""
         next_s = self._queue.next_s
         delay_s = IDLE_S if next_s is None else min(next_s - self._registry.clock(), IDLE_S)
         with contextlib.suppress(TimeoutError):
@@ -255,5 +251,4 @@ async def look_at(controller: Controller, key: Key) -> float | None:
 
 
 def is_not_found(error: StatusError) -> bool:
-    """Whether an operation failed because its object is missing."""
     return error.code == NOT_FOUND

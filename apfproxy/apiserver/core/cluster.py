@@ -86,7 +86,6 @@ def _validate_namespace(obj: Object) -> list[FieldError]:
 
 
 def _validate_phase(new: Object, old: Object) -> list[FieldError]:
-    """Let the phase say whether the namespace is deleted."""
     errors = validate_core_update(new["metadata"], old["metadata"])
     phase = new["status"].get("phase", "")
     is_deleted = "deletionTimestamp" in new["metadata"]
@@ -145,7 +144,6 @@ def _changes_of_secret(new: Object, old: Object) -> list[FieldError]:
 
 
 def _complete_secret(obj: Object) -> None:
-    """Make what is sent as text part of the data."""
     complete(obj, {"type": "Opaque"})
     if texts := obj.pop("stringData", None):
         encoded = {key: b64encode(text.encode()).decode() for key, text in texts.items()}

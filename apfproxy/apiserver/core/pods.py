@@ -297,7 +297,6 @@ def grace_s(obj: Object, asked_s: int | None) -> int:
 
 
 def _warnings(new: Object, old: Object | None) -> list[str]:
-    """Warn of a new pod's name that is none for a host."""
     wrong = old is None and check_dns_label(new["metadata"]["name"])
     if not wrong:
         return []
@@ -501,7 +500,6 @@ def _validate_update(new: Object, old: Object) -> list[FieldError]:
 
 
 def _validate_added_tolerations(spec: Object, was: Object) -> list[FieldError]:
-    """Let tolerations only be added, or change their seconds."""
     now = [_without(each, "tolerationSeconds") for each in spec.get("tolerations", ())]
     if all(_without(old, "tolerationSeconds") in now for old in was.get("tolerations", ())):
         return []

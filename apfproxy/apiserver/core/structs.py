@@ -8,6 +8,20 @@ from __future__ import annotations
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
 
+CONDITION = """
+{0}Condition +open: One aspect of how a controller is doing.
+  1 type    string +required  Which aspect.
+  2 status  string +required  True, False or Unknown.
+"""
+REPLICAS = f"""{CONDITION}
+{{0}}Status +open: How many pods there are.
+  1 replicas              int32 +required  How many pods there are.
+  2 fullyLabeledReplicas  int32            How many have all labels of the template.
+  3 observedGeneration    int64            The generation that this is about.
+  4 readyReplicas         int32            How many are ready.
+  5 availableReplicas     int32            How many have been ready for long enough.
+  6 conditions            []{{0}}Condition +keys=type  Aspects of how it is doing.
+"""
 CORE = SHARED | structs(
     "io.k8s.api.core.v1",
     """
@@ -233,16 +247,6 @@ ReplicationControllerSpec +open: How many pods of which kind.
   1 replicas  *int32                     How many pods are wanted; 1 unless given.
   2 selector  map[string]string +atomic  Labels of its pods.
   3 template  *PodTemplateSpec           What its pods are made from.
-ReplicationControllerStatus +open: How many pods there are.
-  1 replicas              int32 +required  How many pods there are.
-  2 fullyLabeledReplicas  int32            How many have all labels of the template.
-  3 observedGeneration    int64            The generation that this is about.
-  4 readyReplicas         int32            How many are ready.
-  5 availableReplicas     int32            How many have been ready for long enough.
-  6 conditions            []ReplicationControllerCondition +keys=type  Aspects of how it is doing.
-ReplicationControllerCondition +open: One aspect of how a controller is doing.
-  1 type    string +required  Which aspect.
-  2 status  string +required  True, False or Unknown.
 
 Event +object: Something that happened to an object; kept for a while.
    2 involvedObject      ObjectReference +required +omitempty  What it happened to.
@@ -265,6 +269,7 @@ EventSource: What reported an event.
 EventSeries: How often an event has happened in a row.
   1 count             int32      How often.
   2 lastObservedTime  microtime  When it happened last.
-""",
+"""
+    + REPLICAS.format("ReplicationController"),
     SHARED,
 )

@@ -216,8 +216,6 @@ def _present(members: Object) -> Object:
 
 @dataclass(frozen=True)
 class Document:
-    """A document as it is sent."""
-
     data: bytes
     content_type: str = JSON
 
@@ -252,12 +250,10 @@ class OpenAPI:
 
     @cached_property
     def v2_json(self) -> Document:
-        """The document of `/openapi/v2`."""
         return _in_json(self._swagger)
 
     @cached_property
     def v2_protobuf(self) -> Document:
-        """The same in protobuf, for kubectl."""
         return Document(encode(self._swagger), V2_PROTOBUF)
 
     @cached_property

@@ -75,5 +75,3 @@ Preconditions: What must be true of an object for an operation to take place.
 """,
 )
 OBJECT_META, DELETE_OPTIONS = SHARED["ObjectMeta"], SHARED["DeleteOptions"]
-TYPE_META = DELETE_OPTIONS.fields[:2]
-"""`kind` and `apiVersion`."""

@@ -138,8 +138,3 @@ class Field(msgspec.Struct, frozen=True):
     is_replaced: bool = False
     number: int = 0
     go_type: str = ""
-
-
-def required(name: str, type_: Type, description: str = "") -> Field:
-    """Declare a required field, which Go writes always."""
-    return Field(name, type_, description, is_required=True, is_always_written=True)

@@ -37,7 +37,7 @@ from apfproxy.apiserver.ownership.typed import (
     without,
     wrong_types,
 )
-from apfproxy.apiserver.schema.types import Field, List, ListType, Map, Scalar, Struct, required
+from apfproxy.apiserver.schema.types import Field, List, ListType, Map, Scalar, Struct
 from tests.apiserver.ownership.schemas import (
     SPEC,
     THING,
@@ -344,7 +344,13 @@ def test_pruning_takes_only_what_nobody_owns() -> None:
     assert value is pruned(NODE, value, last, union(last, owned))
 
 
-ITEM = Struct("Item", (required("key", Scalar.INT32), Field("other", Scalar.STRING)))
+ITEM = Struct(
+    "Item",
+    (
+        Field("key", Scalar.INT32, is_required=True, is_always_written=True),
+        Field("other", Scalar.STRING),
+    ),
+)
 PORTS = node_of(SPEC.by_name["ports"].type)
 
 
