@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest_asyncio
 
-from tests.apiserver.site import Site
-from tests.apiserver.virtual_loop import VirtualLoop
+from tests.apiserver.site import Site, VirtualLoop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

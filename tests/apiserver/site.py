@@ -1,10 +1,11 @@
-"""A server of all kinds in this process, and clients of it."""
+"""A server of all kinds in this process, clients of it, and a loop whose time is virtual."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
+import selectors
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,16 +15,12 @@ from aiohttp import web
 from yarl import URL
 
 from apfproxy.apiserver.app import Api
-from apfproxy.apiserver.core.cluster import NAMESPACE
-from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.registry import Registry, completed
-from apfproxy.apiserver.store.store import Store
-from tests.apiserver.controllers.scene import NOW_S, TESTER
+from tests.apiserver.controllers.scene import Scene
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+    from concurrent.futures import Executor
 
-    from apfproxy.apiserver.kind import Kind
     from apfproxy.objects.types import Object
 
 JSON = "application/json"
@@ -33,15 +30,9 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-
-FLOW_CONTROL = "/apis/flowcontrol.apiserver.k8s.io/v1"
-SCHEMAS = f"{FLOW_CONTROL}/flowschemas"
-LEVELS = f"{FLOW_CONTROL}/prioritylevelconfigurations"
+SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
 NAMESPACES = "/api/v1/namespaces"
 PODS = f"{NAMESPACES}/default/pods"
-BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
 @dataclass(frozen=True)
@@ -55,12 +46,6 @@ class Answer:
     @property
     def body(self) -> Any:  # noqa: ANN401  JSON
         return json.loads(self.data)
-
-    @property
-    def warnings(self) -> list[str]:
-        return [
-            json.loads(each.removeprefix("299 - ")) for each in self.headers.getall("Warning", [])
-        ]
 
     @property
     def summary(self) -> tuple[int, str]:
@@ -91,21 +76,13 @@ class Events:
         return event["type"], event["object"]["metadata"].get("name", "")
 
 
-class Site:
-    """A server whose clock moves only when a test moves it; `window` changes are kept."""
-
-    def __init__(self, kinds: tuple[Kind, ...] = KINDS, window: int = 1000) -> None:
-        self.now_s = NOW_S
-        self.store = Store(window=window)
-        self.registry = Registry(kinds, self.store, lambda: self.now_s, random.Random(1))  # noqa: S311  uids of tests
-        self.api = Api(self.registry, random.Random(2))  # noqa: S311  durations of watches
-        self._runner: web.AppRunner | None = None
-        self._session: aiohttp.ClientSession | None = None
-        self.port = 0
+class Site(Scene):
+    """A server whose clock moves only when a test moves it."""
 
     async def start(self) -> None:
+        await self.namespace()
         app = web.Application()
-        app.add_routes(self.api.routes())
+        app.add_routes(Api(self.registry, random.Random(2)).routes())  # noqa: S311  durations of watches
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -115,19 +92,11 @@ class Site:
             skip_auto_headers=["User-Agent", "Accept", "Accept-Encoding"],
             timeout=aiohttp.ClientTimeout(),  # none: a watch may take an hour of virtual time
         )
-        if NAMESPACE in self.registry.kinds:
-            await self.add(NAMESPACE, {"metadata": {"name": "default"}})
 
     async def stop(self) -> None:
-        assert self._session is not None
-        assert self._runner is not None
         await self._session.close()
         await self.store.close()
         await self._runner.cleanup()
-
-    async def add(self, kind: Kind, raw: Object, namespace: str = "") -> Object:
-        obj = completed(kind, raw)
-        return (await self.registry.create(kind, namespace, obj, TESTER)).obj
 
     async def send(
         self,
@@ -145,7 +114,6 @@ class Site:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         if content_type or data is not None:
             sent["Content-Type"] = content_type or JSON
-        assert self._session is not None
         async with self._session.request(
             method, self.url(path), data=data, headers=sent
         ) as response:
@@ -157,28 +125,19 @@ class Site:
     @asynccontextmanager
     async def watch(self, path: str, accept: str = "") -> AsyncIterator[Events]:
         """Watch a path, whose query is complete but for `watch`."""
-        assert self._session is not None
         url = path if "/watch/" in path else f"{path}{'&' if '?' in path else '?'}watch=true"
         headers = {"Accept": accept} if accept else {}
         async with self._session.get(self.url(url), headers=headers) as response:
             yield Events(response)
 
-    async def raw(self, *parts: bytes, reads_first: bool = False) -> bytes:
-        """Send bytes on a connection of its own; all that comes back until the server closes it.
-
-        With `reads_first` a head of a response comes after the first part.
-        """
+    async def raw(self, *parts: bytes) -> bytes:
+        """Send bytes on a connection of its own; all that comes back until the server closes it."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        first = b""
-        for position, part in enumerate(parts):
-            writer.write(part)
-            await writer.drain()
-            if reads_first and position == 0:
-                first = await reader.readuntil(b"\r\n\r\n")
-        rest = await reader.read()
+        writer.writelines(parts)
+        found = await reader.read()
         writer.close()
         await writer.wait_closed()
-        return first + rest
+        return found
 
     def url(self, path: str) -> URL:
         return URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
@@ -205,5 +164,52 @@ def budget(name: str = "b", **metadata: Any) -> Object:  # noqa: ANN401  JSON
     return {"metadata": {"name": name, **metadata}, "spec": {"minAvailable": 1}}
 
 
-def namespace(name: str, **metadata: Any) -> Object:  # noqa: ANN401  JSON
-    return {"metadata": {"name": name, **metadata}}
+GRACE_S = 0.002
+"""How long the kernel may take to hand over what was sent, in real time."""
+
+
+class Skipping(selectors.DefaultSelector):
+    """Waits for files, but not for time, unless threads are at work."""
+
+    now_s = 0.0
+    threads = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """The files that are ready; waits for ever only if no timer is set."""
+        if timeout is None:
+            return super().select(None)
+        found = super().select(0)
+        if found or timeout <= 0:
+            return found
+        found = super().select(GRACE_S)
+        if found or self.threads:
+            return found or super().select(timeout)
+        self.now_s += timeout
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop on sockets of this process, in which hours pass in no time."""
+
+    def __init__(self) -> None:
+        self.skipping = Skipping()
+        super().__init__(self.skipping)
+
+    def time(self) -> float:
+        """Seconds since the loop was made."""
+        return self.skipping.now_s
+
+    def run_in_executor(  # type: ignore[override]  # asyncio's own types are as loose
+        self,
+        executor: Executor | None,
+        func: Callable[..., Any],
+        *args: Any,  # noqa: ANN401  whatever the function takes
+    ) -> asyncio.Future[Any]:
+        """Call a function in a thread, during which time passes as usual."""
+        future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
+        self.skipping.threads += 1
+        future.add_done_callback(self._on_done)
+        return future
+
+    def _on_done(self, _future: asyncio.Future[Any]) -> None:
+        self.skipping.threads -= 1

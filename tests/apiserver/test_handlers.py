@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,9 +17,10 @@ from apfproxy.apiserver.handlers import Paths
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.policy import EVICTIONS
 from apfproxy.apiserver.registry import Registry
-from apfproxy.apiserver.responses import COMPRESSED_BYTES, PROTOBUF
+from apfproxy.apiserver.responses import COMPRESSED_BYTES, PROTOBUF, Renderer
 from apfproxy.apiserver.schema.body import MAGIC
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
+from apfproxy.apiserver.store.entries import StoreError
 from tests.apiserver.schema.protobuf_writer import block, document
 from tests.apiserver.site import (
     APPLY,
@@ -34,6 +36,7 @@ from tests.apiserver.site import (
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object
     from tests.apiserver.site import Answer, Site
+
 
 PATHS = Paths(KINDS)
 
@@ -63,7 +66,7 @@ def test_nothing_there(path: str, status: int) -> None:
 async def test_streamed_lists(site: Site) -> None:
     """Lists of many objects are written as they are made, and are the same."""
     for number in range(300):
-        await site.add(FLOW_SCHEMA, flow_schema(f"f{number}"))
+        await site.create(FLOW_SCHEMA, flow_schema(f"f{number}"))
     plain = await site.get(SCHEMAS)
     packed = await site.get(SCHEMAS, headers={"Accept-Encoding": "gzip"})
     table = await site.get(SCHEMAS, accept=TABLE)
@@ -81,9 +84,9 @@ async def test_streamed_lists(site: Site) -> None:
 async def test_streamed_lists_of_large_objects(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """So are lists of few objects that are large, since clients may be many and slow."""
     monkeypatch.setattr("apfproxy.apiserver.responses.STREAMED_BYTES", 1000)
-    await site.add(FLOW_SCHEMA, flow_schema("a"))
+    await site.create(FLOW_SCHEMA, flow_schema("a"))
     small = await site.get(SCHEMAS)
-    await site.add(FLOW_SCHEMA, flow_schema("b", annotations={"a": "x" * 1000}))
+    await site.create(FLOW_SCHEMA, flow_schema("b", annotations={"a": "x" * 1000}))
     large = await site.get(SCHEMAS)
 
     assert "Content-Length" in small.headers
@@ -199,3 +202,222 @@ async def test_no_protobuf_answers(site: Site) -> None:
 
     assert (406, "NotAcceptable") == only.summary
     assert 415 == patch.status
+
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+async def test_aggregated_discovery(site: Site, path: str) -> None:
+    answer = await site.get(path, accept=f"{AGGREGATED},application/json")
+    tag = answer.headers["ETag"]
+    again = await site.get(path, accept=AGGREGATED, headers={"If-None-Match": tag})
+    unknown = await site.get(path, accept=AGGREGATED.replace("v2", "v9") + ",application/json")
+
+    assert "APIGroupDiscoveryList" == answer.body["kind"]
+    assert AGGREGATED == answer.headers["Content-Type"]
+    assert (304, b"") == (again.status, again.data)
+    assert "APIGroupDiscoveryList" != unknown.body["kind"]
+
+
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [
+        ("/openapi/v2", "application/json"),
+        ("/openapi/v2", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"),
+        ("/openapi/v3", "application/json"),
+        ("/openapi/v3/apis/policy/v1", "application/json"),
+    ],
+)
+async def test_openapi(site: Site, path: str, accept: str) -> None:
+    plain = await site.get(path, accept=accept)
+    packed = await site.get(path, accept=accept, headers={"Accept-Encoding": "gzip"})
+    known = {"If-None-Match": plain.headers["ETag"]}
+    again = await site.get(path, accept=accept, headers=known)
+
+    assert 200 == plain.status
+    assert plain.data == gzip.decompress(packed.data)
+    assert (304, b"") == (again.status, again.data)
+
+
+async def test_unforeseen_failures(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client hears that it is the server's fault, and the log hears what it was."""
+
+    def fail(*_: Any) -> bytes:  # noqa: ANN401  whatever is asked
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(Renderer, "document", fail)
+    await site.send("POST", SCHEMAS, flow_schema())
+    answer = await site.get(f"{SCHEMAS}/f")
+
+    assert (500, "InternalError") == answer.summary
+    assert b"secret" not in answer.data
+    assert "secret" in caplog.text
+
+
+async def test_failures_of_the_disk(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:  # noqa: ANN401  whatever is asked
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(site.store, "put", fail)
+    answer = await site.send("POST", SCHEMAS, flow_schema())
+
+    assert (500, "InternalError") == answer.summary
+    assert b"the disk is full" in answer.data
+    assert [logging.ERROR] == [
+        record.levelno for record in caplog.records if record.name.startswith("apfproxy")
+    ]
+
+
+async def test_closed_stores(site: Site) -> None:
+    await site.store.close()
+
+    assert (500, "InternalError") == (await site.send("POST", SCHEMAS, flow_schema())).summary
+
+
+AUTHENTICATION = "/apis/authentication.k8s.io/v1"
+AUTHORIZATION = "/apis/authorization.k8s.io/v1"
+SELF = f"{AUTHORIZATION}/selfsubjectaccessreviews"
+OTHER = f"{AUTHORIZATION}/subjectaccessreviews"
+LOCAL = f"{AUTHORIZATION}/namespaces/a/localsubjectaccessreviews"
+VERB = {"verb": "get"}
+TOKEN = {"user": {}, "error": "invalid bearer token"}
+AUTHENTICATED = "system:authenticated"
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, {"username": "system:anonymous", "groups": ["system:unauthenticated"]}),
+        (
+            {"X-Remote-User": "ann", "X-Remote-Group": "a", "X-Remote-Extra-B%2fc": "d"},
+            {"username": "ann", "groups": ["a", AUTHENTICATED], "extra": {"b/c": ["d"]}},
+        ),
+        (
+            {"X-Remote-User": "ann", "Impersonate-User": "bob", "Impersonate-Uid": "7"},
+            {"username": "bob", "groups": [AUTHENTICATED], "uid": "7"},
+        ),
+        ({"Impersonate-Group": "a"}, None),
+    ],
+    ids=["nobody", "front-proxy", "impersonated", "group-of-nobody"],
+)
+async def test_who_asks(site: Site, headers: dict[str, str], expected: Object | None) -> None:
+    path = f"{AUTHENTICATION}/selfsubjectreviews"
+    found = await site.send("POST", path, {}, headers=headers)
+
+    if expected is None:
+        assert (400, "BadRequest") == found.summary
+    else:
+        assert (201, expected) == (found.status, found.body["status"]["userInfo"])
+        assert ["creationTimestamp"] == list(found.body["metadata"])
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "status"),
+    [
+        (SELF, {"nonResourceAttributes": {"path": "/x"}}, {"allowed": True}),
+        (OTHER, {"user": "a", "resourceAttributes": VERB}, {"allowed": True}),
+        (LOCAL, {"groups": ["a"], "resourceAttributes": {"namespace": "a"}}, {"allowed": True}),
+        (f"{AUTHENTICATION}/tokenreviews", {"token": "x"}, TOKEN),
+    ],
+)
+@pytest.mark.parametrize("is_protobuf", [False, True])
+async def test_allowed(
+    site: Site, path: str, spec: Object, status: Object, is_protobuf: bool
+) -> None:
+    """Everything is allowed, and nobody's token is known; the request's fields come back."""
+    body: Any = {
+        "spec": spec,
+        "metadata": {"uid": "x", "creationTimestamp": "2020-01-01T00:00:00Z"},
+    }
+    if is_protobuf:
+        kind = next(kind for kind in KINDS if kind.plural == path.rpartition("/")[2])
+        body = document(kind.storage.schema, kind.api_version("v1"), kind.name, body)
+    found = await site.send("POST", path, body, content_type=PROTOBUF if is_protobuf else "")
+
+    assert (201, spec, status) == (found.status, found.body["spec"], found.body["status"])
+    assert {"managedFields"} == found.body["metadata"].keys() - {"namespace"}
+
+
+async def test_clients_own_the_status_that_they_send(site: Site) -> None:
+    body = {"spec": {"resourceAttributes": VERB}, "status": {"reason": "x"}}
+    found = await site.send("POST", SELF, body)
+    (owned,) = found.body["metadata"]["managedFields"]
+
+    assert {"f:reason": {}} == owned["fieldsV1"]["f:status"]
+
+
+async def test_rules(site: Site) -> None:
+    found = await site.send(
+        "POST", f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": "a"}}
+    )
+
+    assert {
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        "incomplete": False,
+    } == found.body["status"]
+
+
+ATTRIBUTES = "spec.resourceAttributes"
+REQUIREMENT = f"{ATTRIBUTES}.{{}}Selector.requirements[0].{{}}"
+
+
+def limited(field: str, **selector: object) -> Object:
+    return {"resourceAttributes": {**VERB, field: selector}}
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "fields"),
+    [
+        (SELF, {}, [ATTRIBUTES]),
+        (
+            SELF, {"resourceAttributes": VERB, "nonResourceAttributes": VERB},
+            ["spec.nonResourceAttributes", "metadata"],
+        ),
+        (OTHER, {"resourceAttributes": VERB}, ["spec.user"]),
+        (LOCAL, {"user": "a", "resourceAttributes": VERB}, [f"{ATTRIBUTES}.namespace"]),
+        (LOCAL, {"user": "a", "nonResourceAttributes": VERB}, ["spec.nonResourceAttributes"]),
+        (SELF, limited("fieldSelector"), [f"{ATTRIBUTES}.fieldSelector.requirements"]),
+        (
+            SELF,
+            limited("labelSelector", rawSelector="a", requirements=[{"operator": "New"}]),
+            [
+                f"{ATTRIBUTES}.labelSelector.rawSelector",
+                *[REQUIREMENT.format("label", "key")] * 2,
+            ],
+        ),
+        (
+            SELF, limited("fieldSelector", requirements=[{"operator": "In"}]),
+            [REQUIREMENT.format("field", "key"), REQUIREMENT.format("field", "values")],
+        ),
+    ],
+)  # fmt: skip
+async def test_invalid(site: Site, path: str, spec: Object, fields: list[str]) -> None:
+    metadata = {"name": "x"} if "metadata" in fields else {}
+    found = await site.send("POST", path, {"metadata": metadata, "spec": spec})
+
+    assert fields == [field for field, _ in found.causes]
+    assert found.body["message"].startswith('.authorization.k8s.io "" is invalid: ')
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", f"{AUTHORIZATION}/selfsubjectrulesreviews", 400),
+        ("POST", f"{AUTHENTICATION}/tokenreviews", 400),
+        ("GET", SELF, 405),
+        ("GET", f"{SELF}/x", 404),
+        ("GET", SELF.replace("/v1/", "/v1/watch/"), 404),
+        ("POST", LOCAL.replace("/namespaces/a", ""), 404),
+    ],
+)
+async def test_nothing_else(site: Site, method: str, path: str, status: int) -> None:
+    """Reviews are created, and neither read nor stored."""
+    found = await site.send(method, path, {} if method == "POST" else None)
+
+    assert status == found.status

@@ -24,7 +24,6 @@ from apfproxy.apiserver.responses import (
     Form,
     as_yaml,
     choices,
-    chosen,
     document,
     failure,
     headers_for,
@@ -51,15 +50,6 @@ if TYPE_CHECKING:
 )
 def test_choices(accept: str, expected: list[str]) -> None:
     assert expected == [f"{choice.type}/{choice.subtype}" for choice in choices(accept)]
-
-
-@pytest.mark.parametrize("accept", ["application/json;sv=v1", "application/yaml;stream=watch"])
-def test_nothing_acceptable(accept: str) -> None:
-    """Only objects have versions of `meta.k8s.io`, and events are never YAML."""
-    with pytest.raises(StatusError) as caught:
-        chosen(accept)
-
-    assert 406 == caught.value.code
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,7 @@ from apfproxy.apiserver.gate import EVERY_VERB, Fault, Latency, LoadSettings, Sh
 from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.base.errors import ListenError, OperatorError
-from apfproxy.settings import Address
+from apfproxy.base.errors import OperatorError
 from tests.app.test_process import ANY_PORT, page
 from tests.end_to_end.programs import installed
 
@@ -222,15 +220,6 @@ async def test_web_pages_do_not_write() -> None:
         session.post(NAMESPACES, headers={"Origin": "http://evil.example"}) as response,
     ):
         assert 403 == response.status
-
-
-async def test_port_in_use() -> None:
-    """A port in use is named, and nothing goes on running."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = Address(host="127.0.0.1", port=taken.getsockname()[1])
-        process = ApiServerProcess(ApiServerSettings(listen=address))
-        with pytest.raises(ListenError, match="address already in use"):
-            await process.start()
 
 
 async def test_store_in_use(tmp_path: Path) -> None:

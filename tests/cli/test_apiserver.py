@@ -100,14 +100,6 @@ async def test_port_in_use() -> None:
             await run(ApiServerSettings(listen=address))
 
 
-async def test_store_that_is_none(tmp_path: Path) -> None:
-    """A file that is no store ends the command with a line that says what to do."""
-    path = tmp_path / "text"
-    path.write_text("something else " * 100)
-    with pytest.raises(CommandError, match="it is no SQLite file"):
-        await run(ApiServerSettings(listen=ANY_PORT, store=str(path)))
-
-
 async def test_signal() -> None:
     """A signal ends it in order."""
     started: list[ApiServerProcess] = []

@@ -25,6 +25,7 @@ FINE = {
     "NamespaceContentRemaining": "All content successfully removed",
     "NamespaceFinalizersRemaining": "All content-preserving finalizers finished",
 }
+REMAINING = "Some resources are remaining: {} has 1 resource instances"
 
 
 async def started(*budgets: str, **metadata: Any) -> tuple[Scene, Driver]:  # noqa: ANN401  JSON
@@ -35,8 +36,12 @@ async def started(*budgets: str, **metadata: Any) -> tuple[Scene, Driver]:  # no
     return scene, Driver(Namespaces(scene.registry), scene)
 
 
-def wrong(scene: Scene) -> dict[str, str]:
-    """The conditions of the namespace that are true; the others say that all is fine."""
+async def end(scene: Scene, driver: Driver) -> dict[str, str]:
+    """Delete the namespace: those of its conditions that are true; the others say all is fine."""
+    await scene.delete(NAMESPACE, "n")
+    await driver.settle()
+    if not scene.names(NAMESPACE):
+        return {}
     conditions = scene.registry.get(NAMESPACE, "", "n")["status"]["conditions"]
     told = {each["type"]: (each["status"], each["message"]) for each in conditions}
     found = {name: text for name, (status, text) in told.items() if status == "True"}
@@ -53,24 +58,18 @@ async def test_contents_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     await driver.look("other")
     await driver.look("n")
     assert [["a", "b"], ["n"]] == [scene.names(BUDGETS), scene.names(NAMESPACE)]
-
-    await scene.delete(NAMESPACE, "n")
-    await driver.settle()
+    await end(scene, driver)
     assert [[], []] == [scene.names(BUDGETS), scene.names(NAMESPACE)]
 
 
 async def test_finalizers_hold_namespaces() -> None:
     scene, driver = await started("a", finalizers=["a.b/c"])
-    await scene.delete(NAMESPACE, "n")
-    await driver.settle()
-
-    held = "poddisruptionbudgets.policy has 1 resource instances"
     assert {
-        "NamespaceContentRemaining": f"Some resources are remaining: {held}",
+        "NamespaceContentRemaining": REMAINING.format("poddisruptionbudgets.policy"),
         "NamespaceFinalizersRemaining": (
             "Some content in the namespace has finalizers remaining: a.b/c in 1 resource instances"
         ),
-    } == wrong(scene)
+    } == await end(scene, driver)
 
     metadata = dict(scene.registry.get(BUDGETS, "n", "a")["metadata"])
     del metadata["finalizers"]
@@ -83,10 +82,7 @@ async def test_pods_get_their_grace_period() -> None:
     scene, driver = await started()
     spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "x"}
     await scene.create(POD, {"metadata": {"name": "p"}, "spec": spec}, "n")
-    await scene.delete(NAMESPACE, "n")
-    await driver.settle()
-    told = "Some resources are remaining: pods. has 1 resource instances"
-    assert {"NamespaceContentRemaining": told} == wrong(scene)
+    assert {"NamespaceContentRemaining": REMAINING.format("pods.")} == await end(scene, driver)
 
     version = scene.store.resource_version
     await driver.look("n")
@@ -96,9 +92,7 @@ async def test_pods_get_their_grace_period() -> None:
 async def test_other_finalizers_stay() -> None:
     scene = Scene()
     await scene.create(NAMESPACE, {"metadata": {"name": "n"}, "spec": {"finalizers": ["a.b/c"]}})
-    driver = Driver(Namespaces(scene.registry), scene)
-    await scene.delete(NAMESPACE, "n")
-    await driver.settle()
+    await end(scene, Driver(Namespaces(scene.registry), scene))
 
     assert ["a.b/c"] == scene.registry.get(NAMESPACE, "", "n")["spec"]["finalizers"]
 
@@ -106,18 +100,20 @@ async def test_other_finalizers_stay() -> None:
 async def test_refused_deletions_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, driver = await started("a")
     await scene.delete(NAMESPACE, "n")
-    monkeypatch.setattr(scene.registry, "delete", refuse)
-    with pytest.raises(StatusError, match="not today"):
-        await driver.settle()
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.registry, "delete", refuse)
+        with pytest.raises(StatusError, match="not today"):
+            await driver.settle()
+    conditions = scene.registry.get(NAMESPACE, "", "n")["status"]["conditions"]
+    told = {each["type"]: each["message"] for each in conditions if each["status"] == "True"}
+    failed = told["NamespaceDeletionContentFailure"]
 
-    failed = wrong(scene)["NamespaceDeletionContentFailure"]
     assert failed.startswith("Failed to delete all resource types, 1 remaining: Operation cannot")
     assert failed.endswith("not today")
 
 
 async def test_contents_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, driver = await started("a")
-    await scene.delete(NAMESPACE, "n")
     entries = scene.store.heads(BUDGETS.resource, "n")
     await scene.delete(BUDGETS, "a", "n")
     real = scene.store.heads
@@ -126,18 +122,15 @@ async def test_contents_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
         "heads",
         lambda resource, name: entries if resource == BUDGETS.resource else real(resource, name),
     )
-    await driver.settle()
+    await end(scene, driver)
 
     assert [] == scene.names(NAMESPACE)
 
 
 @pytest.mark.parametrize(
     ("grace_s", "finalizers", "is_left"),
-    [
-        pytest.param(30, [], False, id="at-its-time"),
-        pytest.param(5, [], False, id="sooner"),
-        pytest.param(30, ["a.b/c"], True, id="held"),
-    ],
+    [(30, [], False), (5, [], False), (30, ["a.b/c"], True)],
+    ids=["at-its-time", "sooner", "held"],
 )
 async def test_pods_end_with_their_grace_period(
     grace_s: int, finalizers: list[str], *, is_left: bool

@@ -9,7 +9,6 @@ import pytest
 from apfproxy.apiserver.controllers.flow_control import AUTO_UPDATE, Bootstrap, Dangling
 from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.objects.go_text import parse_time
 from tests.apiserver.controllers.scene import NOW_S, Driver, Scene
 
@@ -124,13 +123,6 @@ async def test_former_objects_go(*, is_at_start: bool) -> None:
 
     assert ["left", "mine"] == [name for name in scene.names(LEVELS) if name in noted]
     await driver.look(LEVELS.plural, "gone")
-
-
-async def test_only_what_is_served() -> None:
-    scene = Scene(FLOW_CONTROL_KINDS)
-    await Bootstrap(scene.registry).ensure_all()
-
-    assert 8 == len(scene.names(LEVELS))
 
 
 TOLD = 'This FlowSchema references the PriorityLevelConfiguration object named "{}"'
