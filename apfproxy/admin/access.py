@@ -5,7 +5,7 @@
    authentication, which browsers ask for; or its connection a certificate of one of the CAs.
 3. A Unix socket has neither TLS nor asks for anything: its mode says who may connect.
 4. The health pages are open to all, since probes have no credentials, and they name no client.
-5. The token of writers may read, too; what else a write needs is said in `write_guard`.
+5. The token of writers may read, too; what else a write needs is said in `apiserver.gate`.
 
 Files are read again when they change; connections keep the certificate that they began with.
 """

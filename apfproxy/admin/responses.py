@@ -4,7 +4,7 @@ A web page may let its own host name resolve to 127.0.0.1 once it is loaded ("DN
 browser on this machine, or behind a tunnel to it, then takes the listener for the page's server,
 and lets the page read it.  Such requests have that name as their `Host`.  So over loopback `Host`
 has to be an address, or a name that cannot be public: localhost, one without a dot, or that of this
-machine.  Clients from elsewhere may use any name.  `write_guard` protects writes.
+machine.  Clients from elsewhere may use any name.  `WriteGuard` protects writes.
 """
 
 from __future__ import annotations

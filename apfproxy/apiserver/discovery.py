@@ -50,10 +50,6 @@ STAGES = ("alpha", "beta", None)
 
 
 def version_document() -> Object:
-    """The document of `/version`.
-
-    Commit and Go version are empty, since there are none.
-    """
     system = GO_SYSTEMS.get(sys.platform, sys.platform)
     machine = GO_MACHINES.get(platform.machine(), platform.machine())
     return {
@@ -71,7 +67,6 @@ def version_document() -> Object:
 
 
 def verbs_of(kind: Kind) -> list[str]:
-    """What clients may do with a kind's objects, in alphabetical order."""
     if kind.review:
         return ["create"]
     return [verb for verb in VERBS if verb != "deletecollection" or kind.resource != "namespaces"]
@@ -104,7 +99,6 @@ def stability(version: str) -> tuple[int, int, int]:
 
 
 def etag(document: bytes) -> str:
-    """The ETag of a document: quoted, the same for the same bytes in every run."""
     return f'"{hashlib.sha256(document).hexdigest().upper()}"'
 
 
@@ -132,12 +126,10 @@ class Discovery:
         }
 
     def api_group_list(self) -> Object:
-        """The document of `/apis`."""
         groups = [self._group_entry(group) for group in self.groups]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
     def api_group(self, group: str) -> Object | None:
-        """The document of `/apis/{group}`; None if there is no such group."""
         if group not in self.groups:
             return None
         return {"kind": "APIGroup", "apiVersion": "v1", **self._group_entry(group)}

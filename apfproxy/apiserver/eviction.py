@@ -80,12 +80,7 @@ async def _delete_protected(registry: Registry, pod: Object, options: DeleteOpti
         )
     is_spared = bool(budgets) and spares_unhealthy(budgets[0], pod)
     if budgets and not is_spared:
-        now = rfc3339(registry.clock())
-
-        def counted(current: Object) -> Object:
-            charge(current, name, now)
-            return current
-
+        counted = partial(charge, pod_name=name, now=rfc3339(registry.clock()))
         status = WriteOptions(MANAGER, options.is_dry_run, subresource="status")
         budget_name = budgets[0]["metadata"]["name"]
         await registry.update(POD_DISRUPTION_BUDGET, namespace, budget_name, counted, status)
@@ -119,7 +114,6 @@ async def _delete_unprotected(
 
 
 async def _delete(registry: Registry, namespace: str, name: str, options: DeleteOptions) -> None:
-    """Note in the pod's status why it ends, and delete it."""
     if not options.is_dry_run:
         now = rfc3339(registry.clock())
 
@@ -170,7 +164,7 @@ def spares_unhealthy(budget: Object, pod: Object) -> bool:
     return bool(status["currentHealthy"] >= status["desiredHealthy"] > 0)
 
 
-def charge(budget: Object, pod_name: str, now: str) -> None:
+def charge(budget: Object, pod_name: str, now: str) -> Object:
     """Count the eviction of a pod in the only budget about it, in place.
 
     StatusError if the budget does not allow it: 429, or 403 where it is no use to try again.
@@ -190,6 +184,7 @@ def charge(budget: Object, pod_name: str, now: str) -> None:
     if allowed == 1:
         set_disruption_allowed(status, now)
     status["disruptedPods"] = {**disrupted, pod_name: now}
+    return budget
 
 
 def _refused(message: str, retry_after_s: int = 0) -> StatusError:

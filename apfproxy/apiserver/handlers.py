@@ -157,7 +157,6 @@ class Call:
         self._query = parse_query(request.rel_url.raw_query_string.encode())
         self._accept = request.headers.get("Accept", "")
         self._content_type = request.headers.get("Content-Type", "")
-        self._user_agent = request.headers.get("User-Agent", "")
         self._pretty = parameters.pretty(self._query)
         self._chance = chance
         self._form = responses.AS_JSON  # until the Accept field is judged
@@ -377,8 +376,9 @@ class Call:
         return bodies.decode(expected, self._content_type, data, options.field_validation)
 
     def _write_options(self, data: bytes, name: str, *, is_apply: bool = False) -> WriteOptions:
+        user_agent = self._request.headers.get("User-Agent", "")
         return replace(
-            parameters.write_options(self._query, self._user_agent, name, is_apply=is_apply),
+            parameters.write_options(self._query, user_agent, name, is_apply=is_apply),
             version=self._version,
             subresource=self._target.subresource,
             sent_bytes=len(data),

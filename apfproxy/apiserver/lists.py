@@ -229,7 +229,6 @@ class Watch:
     _events: Tally = field(default_factory=Tally)
 
     async def begin(self) -> None:
-        """Find where to begin, before the response starts."""
         options, store = self.options, self.store
         self._is_of_all = self.selection.is_whole and not self.selection.namespace
         self._duration_s = options.timeout_s or self.chance.uniform(SHORTEST_S, LONGEST_S)
@@ -329,7 +328,10 @@ class Watch:
             return self.renderer.event(ChangeType.ADDED, change.entry)
         if matched and change.old is not None:
             # The last state that the client saw, with the version of the change.
-            left = _at_version(change.old, change.resource_version)
+            version, obj = change.resource_version, msgspec.json.decode(change.old.data)
+            obj["metadata"]["resourceVersion"] = str(version)
+            data = msgspec.json.encode(obj)
+            left = msgspec.structs.replace(change.old, resource_version=version, data=data)
             return self.renderer.event(ChangeType.DELETED, left)
         return b""
 
@@ -353,11 +355,3 @@ def _taken(items: deque[T], line: Callable[[T], bytes], events: Tally) -> bytes:
             size += len(text)
     events.count += len(lines)
     return b"".join(lines)
-
-
-def _at_version(entry: Entry, resource_version: int) -> Entry:
-    obj = msgspec.json.decode(entry.data)
-    obj["metadata"]["resourceVersion"] = str(resource_version)
-    return msgspec.structs.replace(
-        entry, resource_version=resource_version, data=msgspec.json.encode(obj)
-    )

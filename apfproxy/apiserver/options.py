@@ -114,7 +114,6 @@ def asked_version(query: Query) -> int:
 
 
 def list_options(query: Query, kind: Kind, version: Version, *, is_watch: bool) -> ListOptions:
-    """Decode the parameters; StatusError if they cannot be decoded, or make no sense."""
     if not query and not is_watch:
         return NO_LIST_OPTIONS
     limit, timeout_s = _integer(query, "limit") or 0, _integer(query, "timeoutSeconds") or 0

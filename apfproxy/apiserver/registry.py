@@ -70,8 +70,6 @@ NAME_ATTEMPTS = 8
 
 
 class MetadataPart(msgspec.Struct):
-    """The metadata of an object; the rest may be large, and is not decoded."""
-
     metadata: dict[str, Any]
 
 

@@ -98,7 +98,6 @@ class Shape(enum.Enum):
     METADATA_LIST = "PartialObjectMetadataList"
 
 
-NO_SHAPES: frozenset[Shape] = frozenset()
 ALL_SHAPES = frozenset(Shape)
 WITHOUT_TABLE = ALL_SHAPES - {Shape.TABLE}
 
@@ -155,7 +154,6 @@ def check_route(accept: str, available: tuple[str, ...] = AVAILABLE) -> None:
 
 @lru_cache(maxsize=256)
 def choices(accept: str) -> tuple[Choice, ...]:
-    """The choices of a client, best first."""
     found = [choice for each in accepted(accept) if (choice := _choice(each)) is not None]
     if len(found) > MOST_SORTED_BY_INSERTION:
         found.sort(key=lambda choice: (-choice.quality, choice.type == "*", choice.subtype == "*"))
@@ -205,7 +203,7 @@ def _form(media_type: str, choice: Choice, shapes: frozenset[Shape]) -> Form | N
     return Form(media_type, shape, version)
 
 
-def chosen(accept: str, *, shapes: frozenset[Shape] = NO_SHAPES, streams: bool = False) -> Form:
+def chosen(accept: str, *, shapes: frozenset[Shape] = frozenset(), streams: bool = False) -> Form:
     """The form of a response; StatusError 406 if nothing that the client accepts can be written.
 
     Args:
@@ -231,7 +229,6 @@ def wants_indented(request: web.Request, pretty: bool | None) -> bool:
 
 
 def takes_gzip(request: web.Request) -> bool:
-    """Whether the client accepts gzip, judged as Kubernetes does."""
     return "gzip" in request.headers.get("Accept-Encoding", "")
 
 
@@ -445,7 +442,6 @@ class Renderer:
         self._now_s = now_s
         self._has_columns = False
         self._is_stored = version is kind.storage
-        self._go_type = f"*{kind.group.partition('.')[0] or 'core'}.{kind.name}"
         # Kinds may share objects, and the names of their versions.
         self._api_version = kind.api_version(version.name)
         self._type = _type_bytes(kind.name, self._api_version)
@@ -460,17 +456,18 @@ class Renderer:
             metadata = {"resourceVersion": str(version)} if version else {}
             return b"".join(self._chunks([entry], metadata))
         if self._shape is Shape.METADATA_LIST:
-            raise self._not_convertible(f"is not a list ({self._go_type})")
+            raise self._not_convertible("not a list", "")
         return self._object(entry) if self._shape is Shape.OBJECT else self._partial(entry)
 
     def list_chunks(self, entries: Sequence[Entry], metadata: Object) -> Iterator[bytes]:
         """A list in parts; StatusError 406, at once, if a list has no such form."""
         if self._shape is Shape.METADATA:
-            raise self._not_convertible(f"is a list ({self._go_type}List)")
+            raise self._not_convertible("a list", "List")
         return self._chunks(entries, metadata)
 
-    def _not_convertible(self, what: str) -> StatusError:
-        message = f"you requested {self._shape.value}, but the requested object {what}"
+    def _not_convertible(self, what: str, ending: str) -> StatusError:
+        type_ = f"*{self._kind.group.partition('.')[0] or 'core'}.{self._kind.name}{ending}"
+        message = f"you requested {self._shape.value}, but the requested object is {what} ({type_})"
         return StatusError(406, "NotAcceptable", message)
 
     def _chunks(self, entries: Sequence[Entry], metadata: Object) -> Iterator[bytes]:
@@ -501,7 +498,6 @@ class Renderer:
         return b'{"type":"%b","object":%b}\n' % (type_.encode(), document)
 
     def bookmark(self, resource_version: int, *, is_end_of_initial: bool) -> bytes:
-        """The line of a watch that says how far it has come."""
         metadata: Object = {"resourceVersion": str(resource_version)}
         if is_end_of_initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

@@ -23,7 +23,7 @@ from apfproxy.apiserver.app import EXTERNAL_ADDRESS, Api, no_such_path
 from apfproxy.apiserver.controllers.control import CONTROLLERS, Controllers
 from apfproxy.apiserver.counters import ApiServerCounters
 from apfproxy.apiserver.discovery import Discovery
-from apfproxy.apiserver.gate import Gate, Load, LoadSettings
+from apfproxy.apiserver.gate import Gate, Load, LoadSettings, WriteGuard
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.responses import JSON, UNCACHED
@@ -31,7 +31,6 @@ from apfproxy.apiserver.seeds import SeedCounts, Seeder
 from apfproxy.apiserver.store.entries import DEFAULT_CHANGES
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
-from apfproxy.apiserver.write_guard import WriteGuard
 from apfproxy.app.running import descriptor_limit
 from apfproxy.base.errors import ListenError
 from apfproxy.base.faults import Faults

@@ -23,14 +23,13 @@ from apfproxy.apiserver.app import Api
 from apfproxy.apiserver.controllers.control import OWN, Controllers
 from apfproxy.apiserver.counters import ApiServerCounters
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.gate import Gate
+from apfproxy.apiserver.gate import Gate, WriteGuard
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.outcomes import decoded
 from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.store.entries import StoreError, TooOldError
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
-from apfproxy.apiserver.write_guard import WriteGuard
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.events import shortfall

@@ -23,10 +23,10 @@ from apfproxy.apiserver.gate import (
     Load,
     LoadSettings,
     Shape,
+    WriteGuard,
 )
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.lists import METER
-from apfproxy.apiserver.write_guard import WriteGuard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
