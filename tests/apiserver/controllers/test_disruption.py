@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -73,6 +73,12 @@ CASES = {
     "no-selector": """
         pod p; budget b 0; = 1 1 0 1; store b selector Near; failed is not a valid label selector
     """,
+    "marks-go-after-two-minutes-if-their-disruption-does-not-come": """
+        pod p; mark p; pod gone; mark gone; pod ending; mark ending
+        pod kubelet; mark kubelet reason=TerminationByKubelet; pod unset; mark unset status=False
+        pod failed; mark failed phase=Failed; pod done; mark done phase=Succeeded
+        wait 119; unmarked; delete ending; end gone; wait 1; unmarked p
+    """,
 }
 """`=` has the allowed disruptions of budget b, and its healthy, desired and expected pods; all pods
 are labelled `app=web`; what is stored as it is a stricter server would have refused."""
@@ -88,6 +94,18 @@ class Play:
     def status(self, name: str = "b") -> Object:
         status: Object = self.scene.registry.get(BUDGETS, "default", name)["status"]
         return status
+
+    def unmarked(self) -> list[str]:
+        found = []
+        for pod in self.scene.registry.objects(POD):
+            mark = find_condition(pod["status"], "DisruptionTarget") or {}
+            if mark["lastTransitionTime"] != NOW:
+                found.append(pod["metadata"]["name"])
+                managers = {each["manager"] for each in pod["metadata"]["managedFields"]}
+                assert "DisruptionController" in managers
+                expected = ("False", "2001-09-09T01:48:40Z")
+                assert expected == (mark["status"], mark["lastTransitionTime"])
+        return found
 
     async def check(self, step: str, monkeypatch: pytest.MonkeyPatch) -> bool:
         """Carry out a step that is about the controller; False if it is none."""
@@ -109,6 +127,17 @@ class Play:
                 assert int(number) == self.driver.looks, step
             case ["writes", number]:
                 assert int(number) == scene.store.resource_version - self.written
+            case ["mark", name, *more]:
+                fields = dict(each.split("=") for each in more)
+                status = scene.registry.get(POD, "default", name)["status"]
+                phase = fields.pop("phase", "Running")
+                mark = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByAPI"}
+                conditions = [*status["conditions"], {**mark, "lastTransitionTime": NOW, **fields}]
+                status = {**status, "phase": phase, "conditions": conditions}
+                await scene.change(POD, name, {"status": status}, "default", "status")
+            case ["unmarked", *names]:
+                await self.driver.settle()
+                assert names == self.unmarked()
             case ["restart"]:
                 self.driver = Driver(Disruption(scene.registry), scene)
             case ["blind"]:
@@ -171,52 +200,9 @@ def budget_spec(least: str, apps: list[str]) -> Object:
 
 
 @pytest.mark.parametrize("steps", CASES.values(), ids=CASES)
-async def test_budgets(steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cases(steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play()
     await play.scene.namespace()
     for step in steps.strip().replace("\n", ";").split(";"):
         if not await play.check(step, monkeypatch):
             await play.act(step)
-
-
-async def mark(scene: Scene, name: str, phase: str = "Running", **more: object) -> None:
-    status = scene.registry.get(POD, "default", name)["status"]
-    condition: Object = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByAPI"}
-    condition |= {"lastTransitionTime": NOW, **more}
-    status = {**status, "phase": phase, "conditions": [*status["conditions"], condition]}
-    await scene.change(POD, name, {"status": status}, "default", "status")
-
-
-async def test_disruptions_that_do_not_come() -> None:
-    """A mark goes after two minutes, but a kubelet's, and those of pods that end."""
-    scene = Scene()
-    await scene.namespace()
-    driver = Driver(Disruption(scene.registry), scene)
-    marks: dict[str, dict[str, Any]] = {
-        "p": {}, "gone": {}, "ending": {}, "kubelet": {"reason": "TerminationByKubelet"},
-        "unset": {"status": "False"}, "failed": {"phase": "Failed"}, "done": {"phase": "Succeeded"},
-    }  # fmt: skip
-    for name, more in marks.items():
-        await scene.pod(name)
-        await mark(scene, name, **more)
-
-    def changed() -> dict[str, tuple[str, str]]:
-        found = {}
-        for pod in scene.registry.objects(POD):
-            condition = find_condition(pod["status"], "DisruptionTarget") or {}
-            since = condition["lastTransitionTime"]
-            if since != NOW:
-                found[pod["metadata"]["name"]] = (condition["status"], since)
-        return found
-
-    await driver.settle()
-    scene.now_s += 119
-    await driver.settle()
-    assert {} == changed()
-    await scene.delete(POD, "ending", "default")
-    await scene.registry.delete(POD, "default", "gone", DeleteOptions(grace_period_s=0))
-    scene.now_s += 1
-    await driver.settle()
-    assert {"p": ("False", "2001-09-09T01:48:40Z")} == changed()
-    managed = scene.registry.get(POD, "default", "p")["metadata"]["managedFields"]
-    assert "DisruptionController" in {each["manager"] for each in managed}

@@ -32,17 +32,12 @@ async def annotate(scene: Scene, name: str, value: str | None) -> None:
     await scene.change(LEVELS, name, {"metadata": metadata})
 
 
-async def test_right_objects_are_left_alone() -> None:
+async def test_deleted_objects_come_back() -> None:
     scene, driver = await started()
     version = scene.store.resource_version
     await Bootstrap(scene.registry).ensure_all()
     await driver.settle()
-
-    assert version == scene.store.resource_version
-
-
-async def test_deleted_objects_come_back() -> None:
-    scene, driver = await started()
+    assert version == scene.store.resource_version, "right ones are left alone"
     await scene.delete(LEVELS, "exempt")
     await scene.delete(FLOW_SCHEMA, "probes")
     node_lease = scene.registry.get(NAMESPACE, "", "kube-node-lease")
