@@ -25,7 +25,6 @@ EXPECTED = expected_of(FLOW_SCHEMA, FLOW_SCHEMA.storage)
 
 
 def sent(data: bytes, validation: str = "Warn", content_type: str = "") -> dict[str, Any]:
-    """What comes of a body."""
     WARNINGS.set([])
     return decode((EXPECTED,), content_type, data, validation)
 
@@ -33,7 +32,6 @@ def sent(data: bytes, validation: str = "Warn", content_type: str = "") -> dict[
 @pytest.mark.parametrize("api_version", [EXPECTED.api_version, ""])
 @pytest.mark.parametrize("kind", [EXPECTED.kind, ""])
 def test_protobuf_objects(api_version: str, kind: str) -> None:
-    """A body may be protobuf, which need not say what it is."""
     obj = {"metadata": {"name": "f"}, "spec": {"priorityLevelConfiguration": {"name": "p"}}}
     body = document(EXPECTED.schema, api_version, kind, obj)
 
@@ -78,7 +76,6 @@ def test_bad_bodies(content_type: str, data: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("piece", [b"{},", b"null,"])
 def test_too_many_objects(piece: bytes) -> None:
-    """413 for more objects in a body than can be worked through at once."""
     check_number(piece * MOST_OBJECTS)
     with pytest.raises(StatusError) as caught:
         check_number(piece * (MOST_OBJECTS + 1))

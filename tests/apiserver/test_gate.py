@@ -58,8 +58,6 @@ async def waiting_midway(request: web.Request) -> web.StreamResponse:
 
 
 class Gated(TestClient[web.Request, web.Application]):
-    """A client of a handler behind a gate."""
-
     def __init__(self, handler: Handler = answered, load: LoadSettings | None = None) -> None:
         self.counters = ApiServerCounters()
         self.gate = Gate(handler, KINDS, self.counters, None if load is None else load_of(load))
@@ -158,7 +156,6 @@ async def test_faults_instead_of_responses() -> None:
 
 
 async def test_stall() -> None:
-    """A request that stalls has no response, until the server stops."""
     async with Gated(never, LoadSettings(faults={Fault.STALL: 1})) as client:
         request = asyncio.gather(client.get(PODS), return_exceptions=True)
         await until_counted(client.counters.injected_faults)
@@ -171,7 +168,6 @@ async def test_stall() -> None:
 
 
 async def test_latency(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request waits as long as is drawn for it, before it is carried out."""
     waits = []
     real = asyncio.sleep
 
@@ -202,7 +198,6 @@ async def endless_body() -> AsyncIterator[bytes]:
 async def test_slow_bodies(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A request whose body does not come in time gets a 504, and counts as terminated."""
     monkeypatch.setattr(REQUEST_S, 0.01)
     async with Gated(read_to_end) as client, client.post(PODS, data=endless_body()) as response:
         status = await response.json()
@@ -260,7 +255,6 @@ def test_distributions(
     ],
 )
 def test_delays(latency: dict[str, float], verb: str, concurrency: int, delay_s: float) -> None:
-    """A verb has its own latency or that of all others, times the overload."""
     fixed = {each: Latency(Shape.FIXED, value_s) for each, value_s in latency.items()}
     load = load_of(LoadSettings(latency=fixed, capacity=20))
 

@@ -64,7 +64,6 @@ def test_nothing_there(path: str, status: int) -> None:
 
 
 async def test_streamed_lists(site: Site) -> None:
-    """Lists of many objects are written as they are made, and are the same."""
     for number in range(300):
         await site.create(FLOW_SCHEMA, flow_schema(f"f{number}"))
     plain = await site.get(SCHEMAS)
@@ -95,7 +94,6 @@ async def test_streamed_lists_of_large_objects(site: Site, monkeypatch: pytest.M
 
 
 async def test_another_client_deletes_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is gone meanwhile needs no deletion."""
     for name in "ab":
         await site.send("POST", SCHEMAS, flow_schema(name))
     delete = Registry.delete
@@ -112,13 +110,11 @@ async def test_another_client_deletes_too(site: Site, monkeypatch: pytest.Monkey
 
 
 def head(method: str, path: str, *fields: str, version: str = "1.1") -> bytes:
-    """The head of a request."""
     lines = [f"{method} {path} HTTP/{version}", "Host: x", *fields, "Connection: close", "", ""]
     return "\r\n".join(lines).encode()
 
 
 async def test_bodies_in_chunks(site: Site) -> None:
-    """A body need not say how long it is."""
     data = json.dumps(flow_schema()).encode()
     fields = ("Content-Type: application/json", "Transfer-Encoding: chunked")
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in data) + b"0\r\n\r\n"
@@ -140,7 +136,6 @@ async def test_huge_bodies(site: Site) -> None:
 
 
 async def test_bodies_that_are_not_what_they_say(site: Site) -> None:
-    """A body that cannot be unpacked is the client's fault."""
     fields = ("Content-Encoding: gzip", "Content-Type: application/json", "Content-Length: 5")
     answer = await site.raw(head("POST", SCHEMAS, *fields) + b"hello")
 
@@ -148,7 +143,6 @@ async def test_bodies_that_are_not_what_they_say(site: Site) -> None:
 
 
 async def test_large_yaml(site: Site) -> None:
-    """A large body is read in a thread, and comes to the same."""
     text = f"metadata: {{name: p}}\n{'# ' + 'x' * COMPRESSED_BYTES}\nspec: [broken"
     created = await site.send("POST", PODS, text.encode(), content_type=YAML)
     applied = await site.send(
@@ -329,7 +323,6 @@ async def test_who_asks(site: Site, headers: dict[str, str], expected: Object | 
 async def test_allowed(
     site: Site, path: str, spec: Object, status: Object, is_protobuf: bool
 ) -> None:
-    """Everything is allowed, and nobody's token is known; the request's fields come back."""
     body: Any = {
         "spec": spec,
         "metadata": {"uid": "x", "creationTimestamp": "2020-01-01T00:00:00Z"},
@@ -417,7 +410,6 @@ async def test_invalid(site: Site, path: str, spec: Object, fields: list[str]) -
     ],
 )
 async def test_nothing_else(site: Site, method: str, path: str, status: int) -> None:
-    """Reviews are created, and neither read nor stored."""
     found = await site.send(method, path, {} if method == "POST" else None)
 
     assert status == found.status

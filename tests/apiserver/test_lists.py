@@ -1,10 +1,12 @@
-"""Tests of lists where recorded requests do not see: waiting, states that are gone, any token."""
+"""Tests of lists and watches where recorded requests do not see: time, other clients, the end."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import json
+import random
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,20 +15,278 @@ from hypothesis import strategies as st
 
 from apfproxy.apiserver import lists
 from apfproxy.apiserver.core.pods import POD
+from apfproxy.apiserver.counters import Tally, WatchMeter
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.lists import Page, Selection, page
+from apfproxy.apiserver.lists import Page, Selection, Watch, page
 from apfproxy.apiserver.options import ListOptions
-from apfproxy.apiserver.responses import Form, Renderer, Shape, pieces
+from apfproxy.apiserver.responses import AS_JSON, Form, Renderer, Shape, pieces
 from apfproxy.apiserver.store.store import Store
-from tests.apiserver.controllers.scene import Scene
-from tests.apiserver.site import SCHEMAS, flow_schema
+from tests.apiserver.controllers.scene import NOW_S, Scene
+from tests.apiserver.site import MERGE, NAMESPACES, SCHEMAS, TABLE, YAML, flow_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from apfproxy.apiserver.kind import Kind
     from apfproxy.apiserver.store.entries import Entry
-    from tests.apiserver.site import Site
+    from tests.apiserver.site import Events, Site
+
+
+TURNS = 100
+"""Turns of the loop in which everything is done that waits for nothing else."""
+
+
+async def rest(events: Events) -> list[tuple[str, Any]]:
+    found = []
+    while event := await events.next():
+        found.append((event["type"], event["object"]["metadata"].get("name")))
+    return found
+
+
+async def label(site: Site, name: str, value: str) -> None:
+    patch = {"metadata": {"labels": {"a": value}}}
+    response = await site.send("PATCH", f"{SCHEMAS}/{name}", patch, content_type=MERGE)
+    assert 200 == response.status
+
+
+async def test_from_any_version_on(site: Site) -> None:
+    """From now, from any, from then, from one that is yet to come: each event once, in order."""
+    created = (await site.send("POST", SCHEMAS, flow_schema("a"))).body
+    version = int(created["metadata"].pop("resourceVersion"))
+    async with (
+        site.watch(f"{SCHEMAS}?timeoutSeconds=1") as now,
+        site.watch(f"{SCHEMAS}?timeoutSeconds=1&resourceVersion=0") as any_version,
+        site.watch(f"{SCHEMAS}?timeoutSeconds=1&resourceVersion={version}") as then,
+        site.watch(f"{SCHEMAS}?timeoutSeconds=1&resourceVersion={version + 1}") as later,
+        site.watch(f"{SCHEMAS}?timeoutSeconds=1&fieldSelector=metadata.name%3Da") as one,
+    ):
+        await site.send("POST", SCHEMAS, flow_schema("b"))
+        await site.send("DELETE", f"{SCHEMAS}/a")
+        changes = [("ADDED", "b"), ("DELETED", "a")]
+        assert [("ADDED", "a"), *changes] == await rest(now) == await rest(any_version)
+        assert changes[1:] == await rest(later)
+        assert [("ADDED", "a"), ("DELETED", "a")] == await rest(one)
+        assert ("ADDED", "b") == await then.seen()
+        deleted = (await then.next())["object"]
+
+    assert version + 2 == int(deleted["metadata"].pop("resourceVersion"))
+    assert created == deleted
+
+
+async def test_initial_events(site: Site) -> None:
+    """A bookmark tells where what is there ends; a version that does not come is one error."""
+    await site.send("POST", SCHEMAS, flow_schema("a"))
+    version = str(site.store.resource_version)
+    base = f"{SCHEMAS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
+    async with (
+        site.watch(f"{base}&allowWatchBookmarks=true&resourceVersion={version}") as marked,
+        site.watch(base) as plain,
+        site.watch(base.replace("Events=true", "Events=false")) as without,
+        site.watch(f"{base}&resourceVersion=999") as future,
+    ):
+        assert ("ADDED", "a") == await marked.seen()
+        bookmark = await marked.next()
+        assert ([("ADDED", "a")], []) == (await rest(plain), await rest(without))
+        error = await future.next()
+        assert await future.next() is None
+
+    annotations = {"k8s.io/initial-events-end": "true"}
+    metadata = {"resourceVersion": version, "annotations": annotations}
+    assert ("BOOKMARK", "FlowSchema") == (bookmark["type"], bookmark["object"]["kind"])
+    assert metadata.items() <= bookmark["object"]["metadata"].items()
+    assert ("ERROR", 504) == (error["type"], error["object"]["code"])
+
+
+async def test_labels_come_and_go(site: Site) -> None:
+    """An object that comes to be selected is new, and one that no longer is is gone."""
+    await site.send("POST", SCHEMAS, flow_schema("f", labels={"a": "no"}))
+    async with site.watch(f"{SCHEMAS}?labelSelector=a%3Dyes") as events:
+        await label(site, "f", "still-no")
+        await label(site, "f", "yes")
+        assert ("ADDED", "f") == await events.seen()
+        patch = {"spec": {"matchingPrecedence": 7}}
+        await site.send("PATCH", f"{SCHEMAS}/f", patch, content_type=MERGE)
+        assert ("MODIFIED", "f") == await events.seen()
+        await label(site, "f", "no")
+        gone = await events.next()
+        await site.send("DELETE", f"{SCHEMAS}/f")
+        await site.send("POST", SCHEMAS, flow_schema("g", labels={"a": "yes"}))
+        assert ("ADDED", "g") == await events.seen()
+
+    metadata = gone["object"]["metadata"]
+    assert ("DELETED", "yes") == (gone["type"], metadata["labels"]["a"])
+    assert site.store.resource_version - 2 == int(metadata["resourceVersion"])
+
+
+async def test_each_watcher_gets_its_own_form(site: Site) -> None:
+    """Watchers of a form share what is encoded; only the first Table has columns."""
+    later = "/apis/events.k8s.io/v1/namespaces/default/events"
+    async with (
+        site.watch(SCHEMAS) as one,
+        site.watch(SCHEMAS) as other,
+        site.watch(SCHEMAS.replace("/v1/", "/v1beta3/")) as beta,
+        site.watch(SCHEMAS, TABLE) as table,
+        site.watch(later) as events,
+    ):
+        await site.send("POST", SCHEMAS, flow_schema("a"))
+        assert await one.next() == await other.next()
+        assert "flowcontrol.apiserver.k8s.io/v1beta3" == (await beta.next())["object"]["apiVersion"]
+        assert "Name" == (await table.next())["object"]["columnDefinitions"][0]["name"]
+        await site.send("POST", SCHEMAS, flow_schema("b"))
+        second = (await table.next())["object"]
+        assert (None, "b") == (second["columnDefinitions"], second["rows"][0]["cells"][0])
+        assert str(site.store.resource_version) == second["metadata"]["resourceVersion"]
+        body = {"metadata": {"name": "e"}, "involvedObject": {"name": "n"}, "message": "m"}
+        await site.send("POST", f"{NAMESPACES}/default/events", body)
+        assert "m" == (await events.next())["object"]["note"]
+
+
+async def test_bookmarks_and_timeouts(site: Site) -> None:
+    """Once a minute, and shortly before the end, the client hears how far it has come."""
+    loop = asyncio.get_running_loop()
+    version = site.store.resource_version
+    query = f"resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=150"
+    began, times = loop.time(), []
+    async with site.watch(f"{SCHEMAS}?{query}") as events:
+        await site.send("POST", NAMESPACES, {"metadata": {"name": "n"}})
+        while event := await events.next():
+            times.append(round(loop.time() - began))
+            assert "BOOKMARK" == event["type"]
+            assert str(version + 1) == event["object"]["metadata"]["resourceVersion"]
+    took, began = round(loop.time() - began), loop.time()
+    async with site.watch(SCHEMAS) as events:
+        assert [] == await rest(events)
+
+    assert ([60, 120, 148], 150) == (times, took)
+    assert 1800 <= round(loop.time() - began) <= 3600
+
+
+async def test_events_are_no_yaml(site: Site) -> None:
+    for accept, expected in ((YAML, 406), (f"{YAML},application/json;q=0.5", 200), ("", 200)):
+        async with site.watch(f"{SCHEMAS}?timeoutSeconds=1", accept) as events:
+            assert expected == events.status
+
+
+async def test_clients_that_leave_and_a_server_that_stops(site: Site) -> None:
+    """A watch ends when its client is gone, and in good order when the server stops."""
+    collection = site.store.collection(FLOW_SCHEMA.resource)
+    async with site.watch(SCHEMAS):
+        assert 1 == collection.watchers
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    assert 0 == collection.watchers
+    async with site.watch(SCHEMAS) as events:
+        await site.send("POST", SCHEMAS, flow_schema("a"))
+        await site.store.close()
+        assert [("ADDED", "a")] == await rest(events)
+
+
+class Client:
+    """Does something after each of the first writes to it; what it heard are types of events."""
+
+    def __init__(
+        self, scene: Scene, *then: Callable[[], Awaitable[object]], **options: str | bool
+    ) -> None:
+        renderer = Renderer(FLOW_SCHEMA, FLOW_SCHEMA.storage, AS_JSON, "", NOW_S)
+        collection = scene.store.collection(FLOW_SCHEMA.resource)
+        chance = random.Random(1)  # noqa: S311  a duration
+        given = ListOptions(**options)  # type: ignore[arg-type]
+        self.watch = Watch(scene.store, collection, Selection(), given, renderer, chance)
+        self.then = deque(then)
+        self.events: list[Any] = []
+        self.heard: list[str] = []
+        self.tally = Tally()
+
+    async def write(self, data: bytes) -> None:
+        self.events.append(json.loads(data))
+        self.heard.append(self.events[-1]["type"])
+        if self.then:
+            await self.then.popleft()()
+
+    async def run(self) -> None:
+        await self.watch.begin()
+        meter = WatchMeter(lambda: self.heard.append("through"), self.tally)
+        await self.watch.run(self.write, meter)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    scene = Scene()
+    scene.store = scene.registry.store = Store(window=8)
+    return scene
+
+
+async def create(scene: Scene, number: int) -> None:
+    for _ in range(number):
+        await scene.create(FLOW_SCHEMA, flow_schema(f"f{scene.store.resource_version}"))
+
+
+def nothing() -> Awaitable[object]:
+    return asyncio.sleep(0)
+
+
+def for_ever() -> Awaitable[object]:
+    return asyncio.Event().wait()
+
+
+async def test_where_changes_are_missing(scene: Scene) -> None:
+    """The watch ends with an error, by which clients know to list again, also in its midst."""
+    await create(scene, 1)
+    slow = Client(scene, lambda: create(scene, 20))
+    await slow.run()
+    late = Client(scene, resource_version="2")
+    await late.run()
+
+    assert (["ADDED", "through", "ERROR"], ["ERROR"]) == (slow.heard, late.heard)
+    status = late.events[0]["object"]
+    assert (410, "Expired") == (status["code"], status["reason"])
+    assert status["message"].startswith("too old resource version: 2 (")
+    assert 0 == scene.store.collection(FLOW_SCHEMA.resource).watchers
+
+
+async def test_initial_events_are_told(scene: Scene) -> None:
+    await create(scene, 1)
+    client = Client(scene, nothing, scene.store.close)
+    running = asyncio.create_task(client.run())
+    await asyncio.sleep(0)
+    await create(scene, 1)
+    await running
+
+    assert ["ADDED", "through", "ADDED"] == client.heard
+    assert 2 == client.tally.count
+
+
+@pytest.mark.parametrize("version", ["", "1"])
+async def test_large_events(scene: Scene, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """No more is made of events than a client takes: where it takes none, one piece of them."""
+    monkeypatch.setattr("apfproxy.apiserver.lists.WRITTEN_BYTES", 1)
+    await create(scene, 5)
+    client = Client(scene, nothing, nothing, for_ever, resource_version=version)
+    running = asyncio.create_task(client.run())
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert ["ADDED"] * 3 == [heard for heard in client.heard if heard != "through"]
+
+
+async def test_events_before_bookmarks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apfproxy.apiserver.lists.WRITTEN_BYTES", 1)
+    monkeypatch.setattr("apfproxy.apiserver.lists.BOOKMARK_S", 0.001)
+    await create(scene, 4)
+    client = Client(
+        scene,
+        for_ever,  # until the bookmark is due
+        *(nothing, nothing, nothing, scene.store.close),
+        resource_version="1",
+        allow_watch_bookmarks=True,
+    )
+    await client.run()
+
+    assert ["through", *["ADDED"] * 4, "BOOKMARK"] == client.heard
 
 
 def names(document: Any) -> list[str]:  # noqa: ANN401  JSON
@@ -51,7 +311,6 @@ async def test_pages_are_of_one_state(site: Site) -> None:
 
 @pytest.mark.parametrize("match", ["", "&resourceVersionMatch=Exact", "&limit=1"])
 async def test_versions_that_are_yet_to_come(site: Site, match: str) -> None:
-    """They are waited for, for three seconds; a list of one that comes has it."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     late = await site.get(f"{SCHEMAS}?resourceVersion=999{match}")
@@ -138,11 +397,10 @@ def test_any_text_is_a_token_or_refused(text: str) -> None:
     assert asyncio.run(code()) in {200, 400}
 
 
-TABLE = Form(shape=Shape.TABLE)
+AS_TABLE = Form(shape=Shape.TABLE)
 
 
 async def rendered(form: Form) -> tuple[Renderer, list[Entry]]:
-    """A renderer, and two FlowSchemas, of which the second comes first for requests."""
     scene = Scene()
     for name, precedence in (("a", 2000), ("b", 1000)):
         await scene.create(FLOW_SCHEMA, flow_schema(name, precedence))
@@ -159,7 +417,7 @@ async def test_conditions_of_rows(include: str) -> None:
         await scene.pod(name)
     status = {**scene.registry.get(POD, "default", "b")["status"], "phase": "Failed"}
     await scene.change(POD, "b", {"status": status}, "default", "status")
-    renderer = Renderer(POD, POD.storage, TABLE, include, scene.now_s)
+    renderer = Renderer(POD, POD.storage, AS_TABLE, include, scene.now_s)
     entries = scene.store.collection(POD.resource).snapshot()
     rows = json.loads(b"".join(renderer.list_chunks(entries, {})))["rows"]
 
@@ -170,8 +428,7 @@ async def test_conditions_of_rows(include: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 def test_bookmarks_as_rows(kind: Kind) -> None:
-    """A bookmark in a Table has a cell in each column, whatever the kind."""
-    renderer = Renderer(kind, kind.storage, TABLE, "", 0)
+    renderer = Renderer(kind, kind.storage, AS_TABLE, "", 0)
     table = json.loads(renderer.bookmark(7, is_end_of_initial=True))["object"]
 
     assert len(kind.columns) == len(table["rows"][0]["cells"])

@@ -48,13 +48,10 @@ HELD: dict[str, Any] = {"finalizers": ["example.com/hold"]}
 
 
 class Follower:
-    """Sees the changes of a kind from now on."""
-
     def __init__(self, scene: Scene, kind: Kind = FLOW_SCHEMA) -> None:
         self.watcher = scene.store.collection(kind.resource).watch(scene.store.resource_version)
 
     def seen(self) -> list[str]:
-        """The types of the changes since the last look."""
         return [change.type.value for change in self.watcher.read(100)]
 
 
@@ -69,7 +66,6 @@ async def update(scene: Scene, options: WriteOptions = TESTER, **metadata: Any) 
 
 
 async def delete(scene: Scene, kind: Kind = FLOW_SCHEMA, **options: Any) -> Written:  # noqa: ANN401  of DeleteOptions
-    """Delete the FlowSchema `f`, or the pod `p`."""
     namespace, name = ("default", "p") if kind is POD else ("", "f")
     return await scene.registry.delete(kind, namespace, name, DeleteOptions(**options))
 
@@ -242,7 +238,6 @@ async def test_admission_may_refuse() -> None:
 
 
 async def test_objects_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They fail as they do with etcd."""
     monkeypatch.setattr("apfproxy.apiserver.store.store.LARGEST_OBJECT_BYTES", 1000)
     large = flow_schema(annotations={"a": "x" * 1000})
     error = await refusal(Scene().create(FLOW_SCHEMA, large))
@@ -252,7 +247,6 @@ async def test_objects_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_writes_wait_for_the_disk(tmp_path: Path) -> None:
-    """A writer gets the result when it is kept."""
     scene = Scene()
     backend = GatedBackend(tmp_path / "store.db")
     scene.store = scene.registry.store = Store(backend=backend)
@@ -373,7 +367,6 @@ async def test_a_large_update_of_what_changes(
 
 
 async def test_two_large_configurations_of_a_new_object() -> None:
-    """The second one waits, and finds the object that the first one made."""
     scene = Scene()
     patch = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", **flow_schema()}
     first, second = await asyncio.gather(
@@ -385,7 +378,6 @@ async def test_two_large_configurations_of_a_new_object() -> None:
 
 
 async def test_a_namespace_that_ends_during_a_large_creation(races: Races) -> None:
-    """A new object whose namespace goes meanwhile is refused, as if it had come later."""
     scene = Scene()
     await scene.namespace("n")
     races += [lambda: asyncio.sleep(0), lambda: scene.delete(NAMESPACE, "n")]

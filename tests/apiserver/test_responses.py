@@ -138,8 +138,6 @@ async def test_failures(accept: str, media_type: str) -> None:
 
 @asynccontextmanager
 async def streaming(chunks: list[bytes | Exception]) -> AsyncIterator[Client]:
-    """A client of a server that streams."""
-
     def produced() -> Iterator[bytes]:
         for chunk in chunks:
             if isinstance(chunk, Exception):
@@ -159,7 +157,6 @@ async def streaming(chunks: list[bytes | Exception]) -> AsyncIterator[Client]:
 @pytest.mark.parametrize("path", ["/json", "/yaml"])
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
 async def test_streams(path: str, encoding: str) -> None:
-    """Parts come as they are, packed for who takes it."""
     async with streaming([b"[1", b",2]"]) as client:
         answer = await client.get(path, headers={"Accept-Encoding": encoding})
         found = json.loads(await answer.read())
@@ -180,7 +177,6 @@ async def test_streams_that_fail(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_clients_that_leave(caplog: pytest.LogCaptureFixture) -> None:
-    """One that is gone is no fault of the server's."""
     async with streaming([b"[1", ConnectionResetError("gone")]) as client:
         answer = await client.get("/json")
 
@@ -200,7 +196,6 @@ async def test_clients_that_leave(caplog: pytest.LogCaptureFixture) -> None:
     ],
 )
 def test_lists_in_parts(parts: list[bytes], name: bytes) -> None:
-    """A list that is made in parts is the same as one that is made as a whole."""
     head = b'{"kind":"L","apiVersion":"v1","metadata":{"resourceVersion":"1"},'
     chunks = [head + name, *parts, b"]}"]
     whole = b"".join(chunks)

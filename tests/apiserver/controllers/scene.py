@@ -46,7 +46,6 @@ class Scene:
         namespace: str = "",
         subresource: str = "",
     ) -> Object:
-        """Replace whole parts of an object, such as its `spec`."""
         options = WriteOptions("tester", subresource=subresource)
         written = await self.registry.update(
             kind, namespace, name, lambda obj: {**obj, **changes}, options

@@ -93,8 +93,6 @@ CASES = {
 
 
 class Play:
-    """A namespace of budgets, and the collector."""
-
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.owners: dict[str, Object] = {}
@@ -207,7 +205,6 @@ async def test_owners_without_namespace(play: Play) -> None:
 
 
 async def test_refusals(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are reported, to be tried again; an object that is gone is no matter."""
     for name in ("top", "solid"):
         await play.make(name)
     await play.make("low", play.reference("top"))

@@ -91,7 +91,6 @@ async def test_the_file_is_private(path: Path) -> None:
 
 
 def test_one_process_has_the_file(path: Path) -> None:
-    """Another is refused, in words; once the first has ended it may have it."""
     backend = SqliteBackend(path)
     with pytest.raises(StoreError, match="another process uses it; stop that one"):
         SqliteBackend(path)
@@ -173,7 +172,6 @@ def tamper(path: Path, statement: str) -> None:
 def test_a_file_that_is_not_understood(
     damage: str | Callable[[Path], object], message: str, path: Path
 ) -> None:
-    """It is refused with what is wrong, and left as it is."""
     asyncio.run(fill(path, 5 if isinstance(damage, str) else 50))
     if isinstance(damage, str):
         tamper(path, damage)
@@ -188,7 +186,6 @@ def test_a_file_that_is_not_understood(
 
 
 def test_a_file_that_cannot_be_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says where, why and what to do."""
     with pytest.raises(StoreError, match="cannot be opened"):
         SqliteBackend(path.parent)
     with pytest.raises(StoreError, match=r"none/store.db: No such file or directory: make the"):
@@ -203,8 +200,6 @@ def test_a_file_that_cannot_be_made(path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_file_system_without_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where SQLite cannot write ahead, the store says so."""
-
     class Connection(sqlite3.Connection):
         def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:  # noqa: ANN401  as sqlite3 has it
             return super().execute(sql.replace("= WAL", "= DELETE"), *parameters)
@@ -265,7 +260,6 @@ def write_of(entry: Entry) -> Write:
 
 
 def read_back(path: Path, since: int) -> tuple[list[Write], set[Write]]:
-    """Open a store, and see what a watch from a resource version tells and what is there."""
     store = Store(window=WINDOW, backend=SqliteBackend(path))
     collection = store.collection("things")
     seen = [
@@ -280,7 +274,6 @@ def read_back(path: Path, since: int) -> tuple[list[Write], set[Write]]:
 
 
 async def write_all(path: Path, seed: str) -> int:
-    """Write at full speed, say what was answered, then wait to be killed."""
     store = Store(window=WINDOW, backend=SqliteBackend(path))
 
     async def write(number: int) -> None:

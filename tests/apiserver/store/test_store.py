@@ -129,7 +129,6 @@ async def test_commits_are_counted_and_failures_told_once(backend: GatedBackend)
 
 
 async def test_wait_for(store: Store, backend: GatedBackend) -> None:
-    """One waits until readers see a version, the time is over, or the store closes."""
     future = put(store, "x")
     assert not await store.wait_for(2, 0)
     waiting, later = (asyncio.create_task(store.wait_for(n, 60)) for n in (2, 3))
@@ -209,7 +208,6 @@ async def test_an_error_of_our_own_does_not_stop_the_store(
 
 
 def test_a_backend_that_cannot_be_read_is_let_go(backend: GatedBackend) -> None:
-    """The file can be used by others after the failure."""
     backend._connection.execute("DROP TABLE floors")  # noqa: SLF001  what damage may do
     with pytest.raises(StoreError, match="no such table"):
         Store(backend=backend)

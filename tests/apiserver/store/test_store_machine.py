@@ -175,7 +175,6 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(outcomes=st.lists(st.booleans(), max_size=2))
     @precondition(lambda self: self.backend is not None)
     def settle(self, outcomes: list[bool]) -> None:
-        """Let the disk take what is pending, or refuse it."""
         backend = self.backend
         assert backend is not None
         backend.outcomes = outcomes[:]
@@ -198,7 +197,6 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: self.backend is not None)
     def restart(self) -> None:
-        """Stop in good order, then start on what is kept."""
         self.settle([])
         self.loop.run_until_complete(self.store.close())
         self.open()
@@ -229,7 +227,6 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(resource=RESOURCES, back=st.integers(-2, 40))
     def watch(self, resource: str, back: int) -> None:
-        """Start a watch at any version, those to come too."""
         collection, after = self.store.collection(resource), self.version - back
         if after < collection.floor:
             with pytest.raises(TooOldError):
@@ -293,8 +290,6 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 class MemoryMachine(StoreMachine):
-    """The same in memory only."""
-
     def new_backend(self) -> None:
         return None
 
