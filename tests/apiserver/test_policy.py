@@ -10,33 +10,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.apiserver.policy import (
-    POD_DISRUPTION_BUDGET,
-    STATUS_NUMBERS,
-    Controller,
+from apfproxy.apiserver.controllers.disruption import (
     NoControllerError,
+    PodController,
     PodState,
     SelectedPods,
     assess,
     failed_status,
     is_up_to_date,
-    percentage,
     pod_state,
     scaled,
 )
+from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET, STATUS_NUMBERS, percentage
 from tests.apiserver.budgets import NOW, budget, pod
 
 RULES = POD_DISRUPTION_BUDGET.rules
 SELECTOR = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
 NOW_S = 1000.0
-OWNER, OTHER = (Controller("apps", "ReplicaSet", name, name) for name in "rs")
+OWNER, OTHER = (PodController("apps", "ReplicaSet", name, name) for name in "rs")
 OWNERS = [
     {"uid": "1"},
     {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True},
 ]
 
 
-def pods(number: int, ready: int | None = None, owner: Controller | None = OWNER) -> list[PodState]:
+def pods(
+    number: int, ready: int | None = None, owner: PodController | None = OWNER
+) -> list[PodState]:
     healthy = number if ready is None else ready
     return [PodState(i < healthy, is_ending=False, controller=owner) for i in range(number)]
 
@@ -44,7 +44,7 @@ def pods(number: int, ready: int | None = None, owner: Controller | None = OWNER
 def assessed(
     budget: dict[str, Any],
     pods: list[PodState],
-    scales: dict[Controller, tuple[str, int]] | None = None,
+    scales: dict[PodController, tuple[str, int]] | None = None,
 ) -> tuple[dict[str, Any], float | None]:
     return assess(budget, selected(pods), NOW_S, (scales or {}).get)
 
@@ -67,7 +67,7 @@ def selected(pods: list[PodState]) -> SelectedPods:
     ],
 )
 def test_pod_states(
-    made: dict[str, Any], ready: bool, ending: bool, controller: Controller | None
+    made: dict[str, Any], ready: bool, ending: bool, controller: PodController | None
 ) -> None:
     assert PodState(ready, ending, controller) == pod_state(made)
 
@@ -174,7 +174,7 @@ def test_failures_allow_nothing() -> None:
 
 
 def test_missing_controllers() -> None:
-    def missing(controller: Controller) -> None:
+    def missing(controller: PodController) -> None:
         raise NoControllerError(controller.name)
 
     with pytest.raises(ValueError, match='found no controllers for pod "p0"'):

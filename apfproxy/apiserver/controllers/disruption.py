@@ -1,16 +1,28 @@
-"""Keeps the status of disruption budgets.
+"""Keeps the status of disruption budgets: works out what they allow.
+
+1. With `minAvailable` as a number, all pods that the selector matches are expected.
+2. With `maxUnavailable`, or a percentage, the pods are expected that the controllers of the matched
+   pods want: Kubernetes asks those controllers for their scale.  A pod without a controller is not
+   expected, though it counts as healthy.
+3. `disruptionsAllowed` is the number of healthy pods beyond those desired, and 0 where no pods are
+   expected.
+
+One deviation: of a controller of a kind that is not served, as many pods are expected as there are
+that name it, where Kubernetes would fail the budget (`SyncFailed`).
 
 Of a pod only what a count needs is kept, and only by the budgets that select it.
 
 The controller also removes the mark of a disruption that does not happen.
 
-Source: Kubernetes, `pkg/controller/disruption`.
+Source: Kubernetes 1.36, `pkg/controller/disruption` and apimachinery's `util/intstr`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -18,18 +30,14 @@ from apfproxy.apiserver.apps import CONTROLLERS, DEPLOYMENT, REPLICA_SET
 from apfproxy.apiserver.controllers.runner import Controller
 from apfproxy.apiserver.core.pods import ENDED, POD
 from apfproxy.apiserver.eviction import DISRUPTION_TARGET
-from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition
+from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition, is_true
 from apfproxy.apiserver.policy import (
+    DISRUPTION_ALLOWED,
     POD_DISRUPTION_BUDGET,
-    NoControllerError,
-    SelectedPods,
-    assess,
-    controller_of,
-    failed_status,
-    is_up_to_date,
-    pod_state,
+    STATUS_NUMBERS,
+    percentage,
+    set_disruption_allowed,
 )
-from apfproxy.apiserver.policy import Controller as PodController
 from apfproxy.apiserver.selectors import NOTHING, selector_of
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.go_text import parse_time, rfc3339
@@ -45,6 +53,8 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
 POD_MANAGER = "DisruptionController"
+DELETION_TIMEOUT_S = 120
+"""How long an evicted pod counts as gone before it is: Kubernetes' number."""
 STALE_S = 120
 """How long a pod may be marked for disruption without being deleted."""
 MARK = DISRUPTION_TARGET.encode()
@@ -54,6 +64,190 @@ SCALED = {(kind.group, kind.name): kind for kind in CONTROLLERS}
 """The controllers that know how many pods they want, by group and kind."""
 STALE = "stale"
 """Third part of the keys that stand for pods; those for budgets have two."""
+
+
+class PodController(NamedTuple):
+    group: str
+    kind: str
+    name: str
+    uid: str
+
+
+class NoControllerError(LookupError):
+    """A pod names a controller that is not there."""
+
+
+ScaleOf = Callable[[PodController], "tuple[str, int] | None"]
+"""The uid of what keeps the number of pods, the controller or its own one, and that number.
+
+None for a controller of a kind that is not served; NoControllerError for one that is not there.
+"""
+
+
+class PodState(NamedTuple):
+    """A pod as budgets see it: `is_ready` is its condition, `is_ending` that it is deleted."""
+
+    is_ready: bool
+    is_ending: bool
+    controller: PodController | None
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.is_ready and not self.is_ending
+
+
+class SelectedPods:
+    """The pods that a budget selects, counted as they come and go.
+
+    Attributes:
+        states: By name.
+        healthy: How many are.
+        controllers: How many name each controller, or None.
+    """
+
+    def __init__(self) -> None:
+        self.states: dict[str, PodState] = {}
+        self.healthy = 0
+        self.controllers: Counter[PodController | None] = Counter()
+
+    def note(self, name: str, state: PodState | None) -> bool:
+        """Note the state of a pod, None if it is gone; returns whether it is another one."""
+        former = self.states.pop(name, None)
+        if former is not None:
+            self.healthy -= former.is_healthy
+            self.controllers[former.controller] -= 1
+            if not self.controllers[former.controller]:
+                del self.controllers[former.controller]
+        if state is not None:
+            self.states[name] = state
+            self.healthy += state.is_healthy
+            self.controllers[state.controller] += 1
+        return state != former
+
+
+def controller_of(metadata: Object) -> PodController | None:
+    for owner in metadata.get("ownerReferences", ()):
+        if owner.get("controller"):
+            group = owner["apiVersion"].rpartition("/")[0]
+            return PodController(group, owner["kind"], owner["name"], owner["uid"])
+    return None
+
+
+def pod_state(pod: Object) -> PodState:
+    metadata = pod["metadata"]
+    return PodState(
+        is_ready=is_true(pod.get("status", {}), "Ready"),
+        is_ending="deletionTimestamp" in metadata,
+        controller=controller_of(metadata),
+    )
+
+
+def assess(
+    budget: Object, pods: SelectedPods, now_s: float, scale_of: ScaleOf
+) -> tuple[Object, float | None]:
+    """Work out the status of a budget from all pods that its selector matches.
+
+    Returns:
+        The new status, canonical, and when it has to be worked out again even if nothing changes,
+        in seconds since 1970; None for never.
+
+    Raises:
+        ValueError: The budget cannot be worked out; see `failed_status`.
+    """
+    old = budget["status"]
+    expected, desired = _expected_pods(budget["spec"], pods, scale_of)
+    disrupted, recheck_s = _still_disrupted(old.get("disruptedPods", {}), pods, now_s)
+    healthy = pods.healthy - sum(pods.states[name].is_ready for name in disrupted)
+    status: Object = {
+        "observedGeneration": budget["metadata"].get("generation", 0),
+        "disruptedPods": disrupted,
+        "disruptionsAllowed": max(healthy - desired, 0) if expected > 0 else 0,
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
+        "conditions": old.get("conditions", []),
+    }
+    set_disruption_allowed(status, rfc3339(now_s))
+    optional = ("observedGeneration", "disruptedPods")
+    return {name: each for name, each in status.items() if each or name not in optional}, recheck_s
+
+
+def _expected_pods(spec: Object, pods: SelectedPods, scale_of: ScaleOf) -> tuple[int, int]:
+    """Count the pods that there should be, and those of them that have to be healthy."""
+    maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable", 0)
+    if maximum is None and isinstance(minimum, int):
+        return len(pods.states) if "minAvailable" in spec else 0, minimum
+    wanted = _wanted_pods(pods, scale_of)
+    if maximum is None:
+        return wanted, scaled(minimum, wanted)
+    return wanted, max(wanted - scaled(maximum, wanted), 0)
+
+
+def _wanted_pods(pods: SelectedPods, scale_of: ScaleOf) -> int:
+    wanted: dict[str, int] = {}
+    for controller, number in pods.controllers.items():
+        if controller is None:
+            continue
+        try:
+            scale = scale_of(controller)
+        except NoControllerError:
+            states = pods.states.items()
+            name = next(name for name, state in states if state.controller == controller)
+            raise ValueError(f'found no controllers for pod "{name}"') from None
+        uid, wanted_here = scale or (controller.uid, wanted.get(controller.uid, 0) + number)
+        wanted[uid] = wanted_here
+    return sum(wanted.values())
+
+
+def _still_disrupted(
+    disrupted: Object, pods: SelectedPods, now_s: float
+) -> tuple[Object, float | None]:
+    """Find the evicted pods that still count as disrupted, and when the first no longer does."""
+    deadlines = {
+        name: parse_time(disrupted[name]) + DELETION_TIMEOUT_S
+        for name in sorted(disrupted)
+        if name in pods.states and not pods.states[name].is_ending
+    }
+    still = {name: until_s for name, until_s in deadlines.items() if until_s > now_s}
+    return {name: disrupted[name] for name in still}, min(still.values(), default=None)
+
+
+def failed_status(budget: Object, message: str, now_s: float) -> Object:
+    """Make the status of a budget that cannot be worked out: nothing is allowed."""
+    status = {**budget["status"], "disruptionsAllowed": 0}
+    set_disruption_allowed(status, rfc3339(now_s), message)
+    return status
+
+
+def is_up_to_date(budget: Object, status: Object) -> bool:
+    """Tell whether the budget's status says what the other one does: no write is needed.
+
+    The message and the generation of the condition do not count: nothing is decided by them.
+    """
+    one, other = (
+        (
+            *(each[name] for name in STATUS_NUMBERS),
+            each.get("observedGeneration", 0),
+            each.get("disruptedPods", {}),
+            *map((find_condition(each, DISRUPTION_ALLOWED) or {}).get, ("status", "reason")),
+        )
+        for each in (budget["status"], status)
+    )
+    return one == other
+
+
+def scaled(value: int | str, total: int) -> int:
+    """Return the number that a value stands for: itself, or a percentage of `total`, rounded up.
+
+    Raises:
+        ValueError: The value is a text but no percentage.
+    """
+    if isinstance(value, int):
+        return value
+    percent = percentage(value)
+    if percent is None:
+        raise ValueError("invalid value for IntOrString: invalid type: string is not a percentage")
+    return -(-percent * total // 100)
 
 
 class Budget:
