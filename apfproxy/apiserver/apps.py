@@ -244,20 +244,17 @@ REPLICATION_CONTROLLER = Kind(
     scale_selector=_map_selector,
 )
 
-REPLICA_SET = Kind(
-    GROUP,
+controller = partial(Kind, GROUP, categories=("all",), scale_selector=_label_selector)
+REPLICA_SET = controller(
     "ReplicaSet",
     (Version("v1", STRUCTS["ReplicaSet"], _defaults()),),
     RULES,
     columns=(*REPLICA_COLUMNS, SELECTOR),
     short_names=("rs",),
-    categories=("all",),
     storage_hash="P1RzHs8/mWQ=",
-    scale_selector=_label_selector,
 )
 
-DEPLOYMENT = Kind(
-    GROUP,
+DEPLOYMENT = controller(
     "Deployment",
     (Version("v1", STRUCTS["Deployment"], DEPLOYMENT_DEFAULTS),),
     replace(
@@ -277,21 +274,16 @@ DEPLOYMENT = Kind(
         SELECTOR,
     ),
     short_names=("deploy",),
-    categories=("all",),
     storage_hash="8aSe+NMegvE=",
-    scale_selector=_label_selector,
 )
 
-STATEFUL_SET = Kind(
-    GROUP,
+STATEFUL_SET = controller(
     "StatefulSet",
     (Version("v1", STRUCTS["StatefulSet"], STATEFUL_DEFAULTS),),
     replace(RULES, prepare_create=starts(replicas=0, availableReplicas=0)),
     columns=(NAME, READY, AGE, *TEMPLATE),
     short_names=("sts",),
-    categories=("all",),
     storage_hash="H+vl74LkKdo=",
-    scale_selector=_label_selector,
 )
 
 CONTROLLERS = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER)

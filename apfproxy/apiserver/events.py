@@ -71,7 +71,6 @@ REFERENCE_FIELDS = tuple(CORE["ObjectReference"].by_name)
 
 
 def _check_event(obj: Object) -> list[FieldError]:
-    """Let an event only be about an object of its namespace."""
     namespace, regarded = obj["metadata"].get("namespace", ""), obj["involvedObject"]
     about = regarded.get("namespace", "")
     if about == namespace or (not about and namespace in FREE_NAMESPACES):

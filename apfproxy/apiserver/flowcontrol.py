@@ -49,8 +49,9 @@ from apfproxy.objects.types import (
 from apfproxy.objects.validation import validate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from apfproxy.apiserver.kind import Change
     from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.field_errors import FieldError
 
@@ -175,7 +176,21 @@ def _rules(kind: str) -> Rules:
     )
 
 
-DEPRECATED = f"{GROUP}/{V1BETA3} {{}} is deprecated in v1.29+, unavailable in v1.32+"
+def _versions(
+    kind: str,
+    set_defaults: Change,
+    set_beta_defaults: Change,
+    to_v1: Callable[[Object], Object] = lambda obj: obj,
+    from_v1: Callable[[Object], Object] = lambda obj: obj,
+) -> tuple[Version, Version]:
+    schema = V1BETA3_STRUCTS[kind]
+    deprecation = f"{GROUP}/{V1BETA3} {kind} is deprecated in v1.29+, unavailable in v1.32+"
+    return (
+        Version(V1, V1_STRUCTS[kind], set_defaults),
+        Version(V1BETA3, schema, set_beta_defaults, to_v1, from_v1, deprecation),
+    )
+
+
 UNIQUE_NAME = msgspec.structs.replace(NAME, description="Unique among the objects of the kind.")
 LEVEL, METHOD = "spec.priorityLevelConfiguration.name", "spec.distinguisherMethod.type"
 QUEUING = "spec.limited.limitResponse.queuing"
@@ -183,15 +198,7 @@ QUEUING = "spec.limited.limitResponse.queuing"
 FLOW_SCHEMA = Kind(
     GROUP,
     "FlowSchema",
-    versions=(
-        Version(V1, V1_STRUCTS["FlowSchema"], default_flow_schema),
-        Version(
-            V1BETA3,
-            V1BETA3_STRUCTS["FlowSchema"],
-            default_flow_schema,
-            deprecation=DEPRECATED.format("FlowSchema"),
-        ),
-    ),
+    _versions("FlowSchema", default_flow_schema, default_flow_schema),
     rules=_rules("FlowSchema"),
     columns=(
         UNIQUE_NAME,
@@ -214,16 +221,12 @@ FLOW_SCHEMA = Kind(
 PRIORITY_LEVEL_CONFIGURATION = Kind(
     GROUP,
     "PriorityLevelConfiguration",
-    versions=(
-        Version(V1, V1_STRUCTS["PriorityLevelConfiguration"], default_priority_level),
-        Version(
-            V1BETA3,
-            V1BETA3_STRUCTS["PriorityLevelConfiguration"],
-            default_priority_level_v1beta3,
-            level_to_v1,
-            level_to_v1beta3,
-            deprecation=DEPRECATED.format("PriorityLevelConfiguration"),
-        ),
+    _versions(
+        "PriorityLevelConfiguration",
+        default_priority_level,
+        default_priority_level_v1beta3,
+        level_to_v1,
+        level_to_v1beta3,
     ),
     rules=_rules("PriorityLevelConfiguration"),
     columns=(

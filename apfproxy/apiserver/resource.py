@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.core.cluster import validate_node_selector
 from apfproxy.apiserver.core.structs import CORE
-from apfproxy.apiserver.kind import Kind, Rules, Version
+from apfproxy.apiserver.kind import Kind, Rules, Version, one_of
 from apfproxy.apiserver.metadata import (
     IMMUTABLE_DETAIL,
     count_generation,
@@ -36,7 +36,6 @@ from apfproxy.objects.field_errors import (
     forbidden,
     invalid,
     limited,
-    not_supported,
     repeated,
     required,
     too_many,
@@ -151,7 +150,7 @@ LONGEST_DRIVER, LONGEST_IDENTIFIER = 63, 32
 """In bytes: an attribute's name has a driver's, as its domain, and an identifier."""
 LONGEST_KEY = LONGEST_DRIVER + 1 + LONGEST_IDENTIFIER
 """Paths show a longer name without its middle."""
-EFFECTS = ("NoExecute", "NoSchedule", "None")
+check_effect = one_of("NoExecute", "NoSchedule", "None")
 
 CHOICE_RULE = (
     "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
@@ -423,9 +422,7 @@ def _validate_taint(taint: Object, path: str) -> list[FieldError]:
     errors = checked(f"{path}.key", taint.get("key", ""), check_qualified_name)
     errors += checked(f"{path}.value", taint.get("value", ""), check_label_value)
     effect, path = taint.get("effect", ""), f"{path}.effect"
-    if effect in EFFECTS:
-        return errors
-    return [*errors, not_supported(path, effect, EFFECTS) if effect else required(path)]
+    return errors + (check_effect(path, effect) if effect else [required(path)])
 
 
 def _validate_nodes(device: Object, path: str, *, chooses_nodes: bool) -> list[FieldError]:

@@ -90,7 +90,6 @@ class BuiltIn:
         return new
 
     def _wanted(self, current: Object) -> Object:
-        """The specification that an object should have: the built-in one, as adjusted."""
         spec: Object = self.obj["spec"]
         exempt = current["spec"].get("exempt")
         is_adjustable = self.is_mandatory and self.name == EXEMPT

@@ -283,7 +283,6 @@ def validate_node_selector(node_selector: Object, path: str) -> list[FieldError]
 
 
 def _label_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
-    """Let labels be compared as numbers, too."""
     if requirement.get("operator") not in COMPARING:
         return validate_expression(requirement, path)
     errors: list[FieldError] = []
@@ -294,7 +293,6 @@ def _label_requirement(requirement: dict[str, Any], path: str) -> list[FieldErro
 
 
 def _field_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
-    """Let a node be selected by its name only."""
     errors: list[FieldError] = []
     operator = requirement.get("operator", "")
     values: list[str] = requirement.get("values") or []

@@ -121,13 +121,8 @@ check_spec = by_path(
         "activeDeadlineSeconds": between(1, LARGEST_INT32),
     }
 )
-check_container = by_path(
-    {
-        "terminationMessagePolicy": one_of(*ENUMS["terminationMessagePolicy"]),
-        "imagePullPolicy": one_of(*ENUMS["imagePullPolicy"]),
-        "restartPolicy": one_of(*ENUMS["restartPolicy"]),
-    }
-)
+CHOICES = ("terminationMessagePolicy", "imagePullPolicy", "restartPolicy")
+check_container = by_path({name: one_of(*ENUMS[name]) for name in CHOICES})
 check_new_deadline = between(0, LARGEST_INT32)
 SYSTEM_CONDITIONS = frozenset({"Initialized", "PodScheduled", "Ready"})
 
@@ -247,7 +242,6 @@ def admit_create(obj: Object) -> str:
 
 
 def _add_tolerations(spec: Object) -> None:
-    """Let the pod leave nodes in trouble after some minutes, unless it says otherwise."""
     for key in TOLERATED_TAINTS:
         is_tolerated = any(
             each.get("key", "") in {"", key} and each.get("effect", "") in {"", "NoExecute"}

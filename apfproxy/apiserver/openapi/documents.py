@@ -171,7 +171,6 @@ class Definitions:
         return dict(PLAIN[type_])
 
     def named(self, name: str, description: str, v2: Object, v3: Object) -> Object:
-        """A reference to a scalar's definition, which is added."""
         type_ = v2 if self.style is Style.V2 else v3
         self.schemas[name] = {"description": description, **type_}
         return {"$ref": self.style.value + name}
@@ -192,7 +191,6 @@ def _default_of(field: Field) -> object:
 
 
 def _union_entry(union: Union) -> Object:
-    """Fields of which only one has a value, each with its name in Go."""
     fields = {name: name[0].upper() + name[1:] for name in union.fields}
     discriminator = {"discriminator": union.discriminator} if union.discriminator else {}
     return {**discriminator, "fields-to-discriminateBy": fields}

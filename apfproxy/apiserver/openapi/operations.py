@@ -184,8 +184,6 @@ PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 class Action(NamedTuple):
-    """The operations of one action have this in common."""
-
     name: str
     """As Kubernetes calls it; "" for discovery."""
     method: str
