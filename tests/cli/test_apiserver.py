@@ -1,3 +1,5 @@
+"""The flags of `apfproxy apiserver`, and how it ends."""
+
 from __future__ import annotations
 
 import os
@@ -8,18 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.apiserver.controllers.control import CONTROLLERS
-from apfproxy.apiserver.gate import Fault, Latency, LoadSettings, Shape
+from apfproxy.apiserver.gate import EVERY_VERB, Fault, Latency, LoadSettings, Shape
 from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.app import running
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli import apiserver as apiserver_module
-from apfproxy.cli.apiserver import run
+from apfproxy.cli.apiserver import parse_faults, parse_latencies, parse_latency, parse_seeds, run
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
 from apfproxy.settings import Address
 from tests.app.test_process import ANY_PORT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -93,7 +96,6 @@ def test_wrong_flags(
 
 
 async def test_port_in_use() -> None:
-    """A port in use ends the command with a line that says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = Address(host="127.0.0.1", port=taken.getsockname()[1])
         with pytest.raises(CommandError, match="stop what listens there, or choose another"):
@@ -101,7 +103,6 @@ async def test_port_in_use() -> None:
 
 
 async def test_signal() -> None:
-    """A signal ends it in order."""
     started: list[ApiServerProcess] = []
 
     def on_started(process: ApiServerProcess) -> None:
@@ -112,3 +113,84 @@ async def test_signal() -> None:
         ApiServerSettings(listen=ANY_PORT, seeds=SeedCounts(slices=1)), on_started
     )
     assert "the process is shutting down" == started[0].health.problem("shutdown")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("5ms", Latency(Shape.FIXED, 0.005)),
+        ("0", Latency(Shape.FIXED, 0)),
+        ("20ms-50ms", Latency(Shape.UNIFORM, 0.02, 0.05)),
+        ("exp(10ms)", Latency(Shape.EXPONENTIAL, 0.01)),
+        ("normal(10ms, 2ms)", Latency(Shape.NORMAL, 0.01, 0.002)),
+        ("lognormal(10ms,0.5)", Latency(Shape.LOGNORMAL, 0.01, 0.5)),
+    ],
+)
+def test_latency(text: str, expected: Latency) -> None:
+    assert expected == parse_latency(text)
+
+
+def test_latencies() -> None:
+    fixed = Latency(Shape.FIXED, 0.005)
+
+    assert {"get": fixed, EVERY_VERB: fixed} == parse_latencies(["get=5ms", "5ms"])
+    assert {EVERY_VERB: fixed} == parse_latencies(["*=5ms"])
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([], {}),
+        (["500=1%"], {Fault.ERROR: 0.01}),
+        (["reset=0.001", "stall=50%"], {Fault.RESET: 0.001, Fault.STALL: 0.5}),
+        (["500=100%, stall=0"], {Fault.ERROR: 1.0, Fault.STALL: 0.0}),
+    ],
+)
+def test_faults(texts: list[str], expected: dict[Fault, float]) -> None:
+    assert expected == parse_faults(texts)
+
+
+def test_seeds() -> None:
+    assert SeedCounts(slices=20000, budgets=2) == parse_seeds("slices=20000, budgets=2")
+
+
+BAD: dict[Callable[..., object], list[tuple[str, str]]] = {
+    parse_latencies: [
+        ("evil=5ms", r"expected a verb, \* or one of get, .*, not 'evil'"),
+        ("5", "expected a latency such as 5ms, .*, not '5'; write 5s for seconds"),
+        ("exp(5)", r"not 'exp\(5\)'; write 5s for seconds"),
+        ("get=", "expected a latency such as"),
+        ("5ms-1ms", "expected the shorter time first"),
+        ("exp(1ms,2ms)", "expected a latency such as"),
+        ("pareto(1ms)", "expected a latency such as"),
+        ("lognormal(1ms,2ms)", "expected a latency such as"),
+        ("lognormal(1ms,11)", "expected a latency such as"),
+        ("11m", "expected at most 600 s, not '11m'"),
+        ("5ms *=6ms", r"\* is given twice"),
+    ],
+    parse_faults: [
+        ("404=1%", "expected one of 500=SHARE, reset=SHARE, stall=SHARE"),
+        ("500", "expected a share from 0% to 100%"),
+        ("500=1", "write 500=1%, or 100%"),
+        ("500=x", "expected a share from 0% to 100%"),
+        ("500=101%", "expected a share from 0% to 100%"),
+        ("500=1% 500=2%", "500 is given twice"),
+        ("500=60%,reset=50%", r"the shares add up to 110.0%"),
+    ],
+    parse_seeds: [
+        ("", "expected some of slices=N, pods=N, budgets=N"),
+        ("nodes=3", "expected some of slices=N"),
+        ("pods", "expected a number from 0 to 200000"),
+        ("pods=-1", "expected a number from 0 to 200000"),
+        ("budgets=20001", "expected a number from 0 to 20000"),
+        ("pods=1,pods=1", "pods is given twice"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "message"), [(parse, *case) for parse, cases in BAD.items() for case in cases]
+)
+def test_bad_texts(parse: Callable[..., object], text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(text if parse is parse_seeds else text.split())
