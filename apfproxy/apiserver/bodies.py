@@ -87,9 +87,6 @@ class Expected(NamedTuple):
     schema: Struct
     set_defaults: Change = nothing
 
-    def cannot_be_handled(self, kind: str, api_version: str, why: str) -> StatusError:
-        return cannot_be_handled(kind, api_version, self.kind, why)
-
 
 def expected_of(kind: Kind, version: Version) -> Expected:
     return Expected(kind.name, kind.api_version(version.name), version.schema, version.set_defaults)
@@ -180,13 +177,13 @@ def decode(
     try:
         found = read_in_order(expected.schema, raw)
     except MismatchError as error:
-        raise expected.cannot_be_handled(*own, str(error)) from error
+        raise cannot_be_handled(*own, expected.kind, str(error)) from error
     # A repeated unknown field is reported as unknown only.
     duplicates = tuple(path for path in parsed.duplicates if path not in found.unknown)
     warnings = () if validation == IGNORE else dropped(duplicates, found.unknown)
     if warnings and validation == STRICT:
         why = f"strict decoding error: {', '.join(warnings)}"
-        raise expected.cannot_be_handled(*own, why)
+        raise cannot_be_handled(*own, expected.kind, why)
     obj = found.obj
     obj["kind"], obj["apiVersion"] = own
     keep_reset(obj, raw)
@@ -231,7 +228,7 @@ def check_type(expected: Expected, raw: object, data: bytes = b"") -> None:
         return
     if (version, kind) not in REGISTERED:
         why = not_registered(kind, version, "kubernetes/pkg/api/legacyscheme/scheme.go:30")
-        raise expected.cannot_be_handled(kind, version, why)
+        raise cannot_be_handled(kind, version, expected.kind, why)
     if kind == expected.kind:
         raise bad_request(
             f"the API version in the data ({version}) does not match"
@@ -240,7 +237,7 @@ def check_type(expected: Expected, raw: object, data: bytes = b"") -> None:
     short = version.rpartition("/")[2]
     group = expected.api_version.rpartition("/")[0].partition(".")[0] or "core"
     why = f"converting ({short}.{kind}) to ({group}.{expected.kind}): unknown conversion"
-    raise expected.cannot_be_handled(kind, version, why)
+    raise cannot_be_handled(kind, version, expected.kind, why)
 
 
 JSON_PATCH = "application/json-patch+json"

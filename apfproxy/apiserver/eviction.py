@@ -62,9 +62,20 @@ async def evict(
     """
     if eviction["metadata"].get("name", "") != name:
         raise bad_request("name in URL does not match name in Eviction object")
-    pod = await _delete_unprotected(registry, namespace, name, options)
-    if pod is not None:
-        await _delete_protected(registry, pod, options)
+    is_exact = options.resource_version is not None
+    for attempt in itertools.count(1):
+        pod = registry.get(POD, namespace, name)
+        if not ignores_budgets(pod):
+            await _delete_protected(registry, pod, options)
+            break
+        as_seen = _only_as_seen(pod, options) if may_start(pod) and not is_exact else options
+        try:
+            await _delete(registry, namespace, name, as_seen)
+        except StatusError as error:
+            if is_exact or error.reason != "Conflict" or attempt == ATTEMPTS:
+                raise
+        else:
+            break
     return success(code=201)
 
 
@@ -91,26 +102,6 @@ async def _delete_protected(registry: Registry, pod: Object, options: DeleteOpti
         if is_spared and error.reason == "Conflict" and options.resource_version is None:
             raise _unprocessed(budgets[0]) from error
         raise
-
-
-async def _delete_unprotected(
-    registry: Registry, namespace: str, name: str, options: DeleteOptions
-) -> Object | None:
-    """Delete the pod if no budget can protect it; else return it, for its budgets to be asked."""
-    is_exact = options.resource_version is not None
-    for attempt in itertools.count(1):
-        pod = registry.get(POD, namespace, name)
-        if not ignores_budgets(pod):
-            return pod
-        as_seen = _only_as_seen(pod, options) if may_start(pod) and not is_exact else options
-        try:
-            await _delete(registry, namespace, name, as_seen)
-        except StatusError as error:
-            if is_exact or error.reason != "Conflict" or attempt == ATTEMPTS:
-                raise
-        else:
-            break
-    return None
 
 
 async def _delete(registry: Registry, namespace: str, name: str, options: DeleteOptions) -> None:

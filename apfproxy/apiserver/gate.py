@@ -63,8 +63,7 @@ RESET_S = 1.0
 """The event loop notices a reset connection within it, and cancels its request."""
 
 NO_ATTRIBUTES = RequestAttributes(is_resource_request=False, path="", verb="")
-METHOD_VERBS = {"GET": "GET", "HEAD": "GET", "POST": "POST", "PUT": "PUT", "PATCH": "PATCH",
-                "DELETE": "DELETE"}  # fmt: skip
+METHOD_VERBS = {"HEAD": "GET", **{each: each for each in ("GET", "POST", "PUT", "PATCH", "DELETE")}}
 COLLECTION_VERBS = {"list": "LIST", "watch": "WATCH", "deletecollection": "DELETE"}
 OTHER = "other"
 SUBRESOURCES = frozenset({"", "status", "finalize", "eviction", "scale"})
@@ -74,9 +73,7 @@ REMOVAL = re.compile(r"unavailable in v([0-9.]+)\+")
 """Part of the warning that a deprecated version carries."""
 
 EVERY_VERB = "*"
-VERBS = (
-    "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
-)  # fmt: skip
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 """Verbs that a latency may be given for."""
 
 OVERLOAD_EXPONENT = 1.5

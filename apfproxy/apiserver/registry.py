@@ -196,10 +196,7 @@ class Registry:
         Raises:
             StatusError: It is not there, not the one that is meant, or may not be deleted.
         """
-
-        def make(entry: Entry | None) -> Replacement:
-            return self._ending(kind, self._required(kind, name, entry), options)
-
+        make = partial(self._ending, kind, name, options)
         return await self._computed(kind, namespace, name, make, options)
 
     async def _computed(
@@ -231,7 +228,10 @@ class Registry:
         """Wait until no other large write is under way; one of fewer bytes does not wait."""
         return self._large_write if size >= LARGE_BYTES else nullcontext()
 
-    def _ending(self, kind: Kind, entry: Entry, options: DeleteOptions) -> Replacement:
+    def _ending(
+        self, kind: Kind, name: str, options: DeleteOptions, entry: Entry | None
+    ) -> Replacement:
+        entry = self._required(kind, name, entry)
         old, obj = decoded(kind, entry), decoded(kind, entry)
         if objection := kind.rules.objection(obj):
             raise forbidden(kind.group, kind.plural, entry.name, objection)
