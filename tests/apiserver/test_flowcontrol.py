@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 from apfproxy.apiserver.flowcontrol import (
     FLOW_SCHEMA,
     PRIORITY_LEVEL_CONFIGURATION,
-    without_nulls,
 )
 from apfproxy.apiserver.schema.reading import MismatchError, read
-from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.objects.field_errors import Reason
 from apfproxy.objects.reading import SHARES, read_object
 from apfproxy.objects.types import GROUP
 from apfproxy.objects.validation import PRESERVE_ZERO
 from tests.apiserver.causes import causes
-from tests.objects.objects import as_written, flow_schema, queuing
+from tests.objects.objects import flow_schema, queuing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,26 +44,6 @@ def sample(kind: Kind, version: str = "v1", spec: object = None, **metadata: obj
     return obj
 
 
-@pytest.mark.parametrize("obj", bootstrap_objects(), ids=lambda obj: obj.metadata.name)
-def test_built_in_objects(obj: Any) -> None:  # noqa: ANN401  one of two kinds
-    kind, wire = KINDS[type(obj).__name__], as_written(obj)
-
-    found = read(kind.storage.schema, wire)
-    kind.storage.set_defaults(found.obj)
-
-    assert (wire["spec"], ()) == (without_nulls(found.obj["spec"]), found.unknown)
-    assert [] == kind.rules.validate(found.obj)
-
-
-@BY_KIND
-def test_metadata_is_judged_on_creation_and_later(kind: Kind) -> None:
-    obj = sample(kind, generateName="A", labels={"a b": ""}, finalizers=["x"])
-    expected = "generateName Invalid, labels Invalid, finalizers[0] Invalid"
-
-    assert expected == causes(kind.rules.validate(obj), "metadata")
-    assert expected == causes(kind.rules.validate_update(obj, sample(kind)), "metadata")
-
-
 @BY_KIND
 def test_status(kind: Kind) -> None:
     """A write of the status changes nothing else; conditions have types, each another one."""
@@ -78,26 +56,6 @@ def test_status(kind: Kind) -> None:
     assert {**old, "metadata": {**old["metadata"], **managed}, "status": new["status"]} == new
     found = causes(kind.rules.validate_status(new, old), "status.conditions")
     assert "[1].type Duplicate, [2].type Required" == found
-
-
-def test_bad_specifications() -> None:
-    annotations = {PRESERVE_ZERO: ""}
-    level = sample(PRIORITY_LEVEL_CONFIGURATION, spec={"type": "x"}, annotations=annotations)
-
-    assert "spec Invalid" == causes(FLOW_SCHEMA.rules.validate(sample(FLOW_SCHEMA, name="exempt")))
-    assert "metadata.annotations Forbidden, spec.type NotSupported" == causes(
-        PRIORITY_LEVEL_CONFIGURATION.rules.validate(level)
-    )
-
-
-@pytest.mark.parametrize(
-    ("conditions", "cell"),
-    [([], "?"), ([{"type": "x"}], "?"), ([{"type": "Dangling", "status": "True"}], "True")],
-)
-def test_missing_levels(conditions: list[object], cell: str) -> None:
-    obj = {**sample(FLOW_SCHEMA), "status": {"conditions": conditions}}
-
-    assert cell == FLOW_SCHEMA.cells(obj, 10)[-1]
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,6 @@ from tests.apiserver import kinds as small
 from tests.apiserver.schema.protobuf_writer import block, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from apfproxy.apiserver.schema.types import Type
     from apfproxy.objects.types import Object
 
 OPENAPI = OpenAPI(KINDS)
@@ -355,28 +352,6 @@ def test_documents() -> None:
     } == links
     paths = {path[1:] for path in Discovery(KINDS).root_paths() if "openapi" not in path}
     assert paths == links.keys()
-
-
-def structs_of(type_: Type) -> Iterator[Struct]:
-    """A struct and all that it holds."""
-    if isinstance(type_, Struct):
-        yield type_
-        for field in type_.fields:
-            yield from structs_of(field.type)
-    elif isinstance(type_, List | Map):
-        yield from structs_of(type_.item if isinstance(type_, List) else type_.value)
-
-
-def test_structs_of_one_name_are_alike() -> None:
-    """Otherwise one would be described wrongly."""
-    found: dict[str, set[tuple[str, ...]]] = {}
-    for operation in catalog(KINDS).operations:
-        for type_ in filter(None, (operation.response, operation.body)):
-            for struct in structs_of(type_):
-                names = tuple(field.name for field in struct.fields)
-                found.setdefault(full_name(struct), set()).add(names)
-
-    assert [] == [name for name, fields in found.items() if len(fields) > 1]
 
 
 DISCOVERY = Discovery(small.KINDS)

@@ -211,40 +211,6 @@ def test_percentages_are_rounded_up(percent: int, total: int) -> None:
     assert math.ceil(percent * total / 100) == scaled(f"0{percent}%", total)
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({}, ""),
-        ({"minAvailable": 0}, ""),
-        ({"maxUnavailable": "100%", "selector": {}}, ""),
-        ({"maxUnavailable": "9" * 5000 + "%", "unhealthyPodEvictionPolicy": "AlwaysAllow"}, ""),
-        ({"minAvailable": -1}, ".minAvailable: Invalid value: -1: must be greater than or"),
-        ({"maxUnavailable": "5"}, '.maxUnavailable: Invalid value: "5": a valid percent'),
-        ({"minAvailable": "101%"}, '.minAvailable: Invalid value: "101%": must not be gr'),
-        ({"minAvailable": 1, "maxUnavailable": 1}, ': Invalid value: {"MinAvailable":1,"Selector"'),
-        ({"unhealthyPodEvictionPolicy": "No"}, '.unhealthyPodEvictionPolicy: Unsupported value: "'),
-        ({"selector": SELECTOR}, ".selector.matchExpressions[0].operator: Invalid value"),
-    ],
-)
-def test_specifications(spec: dict[str, Any], message: str) -> None:
-    """One error for each wrong field, in Kubernetes' words; every field may be missing."""
-    found = "\n".join(str(wrong) for wrong in RULES.validate(budget(**spec)))
-
-    assert found.startswith(f"spec{message}") if message else not found
-    assert "\n" not in found
-
-
-def test_metadata_is_judged_last() -> None:
-    """A new budget's metadata counts only if its specification is right."""
-    new = budget(minAvailable=-1)
-    new["metadata"].update(labels={"-": ""}, finalizers=["mine"])
-
-    assert ["spec.minAvailable"] == [wrong.field for wrong in RULES.validate(new)]
-    assert ["spec.minAvailable"] == [wrong.field for wrong in RULES.validate_update(new, budget())]
-    new["spec"] = {}
-    assert ["metadata.labels"] == [wrong.field for wrong in RULES.validate(new)]
-
-
 def test_statuses() -> None:
     """No number of pods is negative, and conditions are whole."""
     condition = {"type": "A", "status": "True", "lastTransitionTime": None, "reason": "R"}

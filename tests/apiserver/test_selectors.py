@@ -13,7 +13,6 @@ from apfproxy.apiserver.selectors import (
     NOTHING,
     LabelSelector,
     Requirement,
-    check_fields,
     parse_field_selector,
     parse_label_selector,
     selector_of,
@@ -174,24 +173,6 @@ def test_expressions(expressions: list[object], text: str, causes: list[str]) ->
     ]
 
 
-INVALID = "invalid field selector: "
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a", "invalid selector: 'a'; can't understand 'a'"),
-        ("n=a,b", "invalid selector: 'n=a,b'; can't understand 'b'"),
-        ("a=b=c", f"{INVALID}unescaped character in value: 61"),
-        (r"a=x\b", rf"{INVALID}invalid escape sequence: \b"),
-        ("a=b\\", f"{INVALID}invalid escape sequence: \\"),
-    ],
-)
-def test_wrong_field_selectors(text: str, message: str) -> None:
-    with pytest.raises(SelectorError, match=f"^{re.escape(message)}$"):
-        parse_field_selector(text)
-
-
 @given(st.text() | st.text(alphabet="a\\,="))
 def test_any_value_can_be_asked_for(value: str) -> None:
     escaped = re.sub(r"([\\,=])", r"\\\1", value)
@@ -210,30 +191,3 @@ def test_any_field_selector(text: str) -> None:
     assert is_field_selector(text)
     demands = [value for field, value, no in selector.requirements if field == "a" and not no]
     assert required_value(text, "a") == (demands[0] if demands else None)
-
-
-@pytest.mark.parametrize(
-    ("text", "matches"),
-    [("a=1", True), ("a=1,b!=2", True), ("a=2", False), ("a=1,a!=1", False), ("c!=", False)],
-)
-def test_fields_that_match(text: str, matches: bool) -> None:
-    assert matches == parse_field_selector(text).matches({"a": "1", "b": "1"})
-
-
-@pytest.mark.parametrize(
-    ("text", "selectable", "message"),
-    [
-        ("metadata.namespace=a", (), ""),
-        ("spec.a=a,metadata.name=b", ("spec.a",), ""),
-        ("spec.b=a", (), '"spec.b" is not a known field selector: only "metadata.name", "metadata'),
-        ("metadata.namespace=a", ("spec.a",), "field label not supported for K: metadata.namesp"),
-    ],
-)
-def test_names_of_fields(text: str, selectable: tuple[str, ...], message: str) -> None:
-    told = ""
-    try:
-        check_fields(parse_field_selector(text), selectable, is_namespaced=False, kind="K")
-    except SelectorError as error:
-        told = str(error)
-    assert message == told[: len(message)]
-    assert bool(message) == bool(told)

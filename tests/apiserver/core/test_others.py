@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.core.cluster import NAMESPACE, NODE, validate_node_selector
-from apfproxy.apiserver.schema.reading import canonical
+from apfproxy.apiserver.core.cluster import NAMESPACE, validate_node_selector
 from apfproxy.objects.field_errors import Reason
 
 Spec = dict[str, Any]
@@ -33,28 +32,6 @@ def test_phases_of_namespaces() -> None:
             new, old = namespace(phase, **metadata), namespace(**metadata)
             found = NAMESPACE.rules.validate_status(new, old)
             assert expected == [error.field for error in found]
-
-
-def test_nodes() -> None:
-    """A node shows its state, what it is for, its first addresses and its machine."""
-    info = {"kernelVersion": "6.1", "architecture": "amd64", "kubeletVersion": "v1"}
-    addresses = [{"type": "InternalIP", "address": each} for each in ("10.0.0.1", "10.0.0.2")]
-    labels = {"node-role.kubernetes.io/b": "", "kubernetes.io/role": "a"}
-    raw = {
-        "metadata": {"name": "n", "labels": labels},
-        "spec": {"unschedulable": True, "podCIDR": "10.0.0.0/24"},
-        "status": {"nodeInfo": info, "addresses": addresses, "capacity": {"cpu": "4"}},
-    }
-    obj = canonical(NODE.storage.schema, raw)
-    NODE.storage.set_defaults(obj)
-
-    cells = NODE.cells(obj, 0)
-    assert ("Unknown,SchedulingDisabled", "a,b") == cells[1:3]
-    assert ("v1", "10.0.0.1", "<none>", "<unknown>", "6.1 (amd64)", "<unknown>") == cells[4:]
-    assert (["10.0.0.0/24"], {"cpu": "4"}) == (
-        obj["spec"]["podCIDRs"],
-        obj["status"]["allocatable"],
-    )
 
 
 @pytest.mark.parametrize(

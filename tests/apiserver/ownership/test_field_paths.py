@@ -46,7 +46,6 @@ from tests.apiserver.ownership.schemas import (
     of_paths,
     rows,
     specs,
-    thing,
 )
 
 ELEMENTS = ("f:a", "f:b", 'k:{"name":"c"}', "v:1", "i:0")
@@ -134,12 +133,6 @@ def test_sets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         parse({"f:a": {"f:b": {}}, "f:c": {"f:d": {}}})
 
 
-def test_paths_are_shown_as_kubernetes_does() -> None:
-    path = ("f:ports", 'k:{"containerPort":80,"protocol":"TCP"}', 'v:"x"', "i:2")
-
-    assert '.ports[containerPort=80,protocol="TCP"][="x"][2]' == shown(path)
-
-
 NODE = node_of(SPEC)
 TCP_ELEMENT = 'k:{"port":80,"protocol":"TCP"}'
 UDP_ELEMENT = 'k:{"port":80,"protocol":"UDP"}'
@@ -223,29 +216,12 @@ def test_differences_are_in_one_of_the_objects(old: Object, new: Object) -> None
     assert ({}, {}) == differences(NODE, old, copy.deepcopy(old))
 
 
-def test_fields_that_nobody_owns_do_not_count() -> None:
-    node = node_of(THING, (("kind",), ("spec", "size"), ("spec", "x"), ("metadata",)))
-    new = {**thing(size=1, title="a"), "metadata": {"name": "two"}, "kind": "x"}
-
-    assert (".spec.title", "") == tuple(map(told, differences(node, thing(), new)))
-
-
 @pytest.mark.parametrize(
     ("spec", "expected"),
     rows("""
-scalars        | {size: 1, isOn: null}         | .isOn .size
-struct         | {always: {left: a}}           | .always.left
-empty struct   | {always: {}, maybe: null}     | .always .maybe
-atomic list    | {words: []}                   | .words
-sets           | {names: []}                   |
-null set       | {names: null}                 | .names
-twice          | {names: [a, a]}               | .names[="a"]
-map            | {limits: {a: 1}}              | .limits.a
 map of structs | {groups: {a: {left: x}, b: {}}} | .groups.a .groups.a.left .groups.b
 items          | {ports: [{port: 80, tags: []}]} | .ports[TCP] .ports[TCP].port
-untyped list   | {any: [1]}                    | .any
 untyped        | {any: {a: {b: [1]}, c: 0}}    | .any.a .any.a.b .any.c
-unknown        | {bogus: 1}                    |
 """),
 )
 def test_applied_fields_are_those_of_kubernetes(spec: str, expected: str) -> None:

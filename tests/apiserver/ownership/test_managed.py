@@ -24,9 +24,6 @@ from apfproxy.apiserver.ownership.managed import (
     cap_updaters,
     entry_of,
     keep_times,
-    managers_of,
-    record,
-    sent_managers,
     update_managed,
 )
 from apfproxy.apiserver.ownership.typed import everything, node_of
@@ -103,22 +100,12 @@ def with_entries(obj: Object, entries: object) -> Object:
 @pytest.mark.parametrize(
     ("steps", "expected"),
     rows("""
-creation     | update a {size: 1, maybe: {}, always: {}}         | a@00:maybe,size
-nothing      | update a {}                                       |
-takes        | update a {size: 1, title: x}; update b {size: 2, title: x} | a@00:title b@01:size
-takes all    | update a {size: 1}; update b {size: 2}            | b@01:size
-grows        | update a {size: 1}; update a {size: 1, title: x}  | a@01:size,title
-no change    | update a {size: 1}; update b {size: 1}            | a@00:size
-disowned     | disown a {size: 1}; update b {size: 2}            |
 no keys      | update a {size: 1}; update b {size: 2, ports: [{name: x}]} | a@00:size
-applies      | apply a {size: 0, limits: {x: 1}}                 | a@00:limits,size
 again        | apply a {size: 1}; apply a {size: 1}              | a@00:size
-both         | apply a {size: 1}; apply b {size: 1}              | a@00:size b@:size
 gives up     | apply a {size: 1, title: x}; apply a {title: x}   | a@01:title
 gives all    | apply a {size: 1}; apply b {size: 1}; apply a {}  | b@:size
 keeps others | apply a {size: 1, title: x}; apply b {size: 1}; apply a {title: x}
 | b@:size a@00:title
-forces       | apply a {size: 1, title: x}; force b {size: 2, title: x} | a@00:title b@01:size,title
 first apply  | disown a {size: 1, title: x}; apply b {size: 1}
 | b@:size before-first-apply@01:size,title
 """),
@@ -183,50 +170,6 @@ def test_clients_may_send_managed_fields(sent: object, expected: str) -> None:
     )
 
 
-def test_creations_may_send_managed_fields() -> None:
-    new = thing(size=1, title="a")
-
-    assert "m@00:size,title" == owners(updated(None, with_entries(new, [SENT])))
-    assert "m@00:size,title" == owners(updated(None, with_entries(new, [{}])))
-    assert "unknown@00:size,title" == owners(updated(None, {"spec": new["spec"]}, ""))
-    assert "" == owners(applied(None, {**configuration(), "metadata": {}}))
-
-
-def test_reset_fields_are_neither_owned_nor_taken() -> None:
-    first = updated(None, thing(size=1, title="a"), "one")
-    reset = (("spec", "size"), ("status",))
-    patch = {**configuration(size=1, title="a"), "status": {"phase": "x"}}
-
-    assert "one@00:size two@00:isOn,title" == owners(
-        updated(first, thing(size=2, title="b", isOn=True), "two", reset=reset)
-    )
-    assert owners(first) == owners(updated(first, thing(size=2), "two", reset=(("spec",),)))
-    assert [{"f:spec": {"f:title": {}}}] == all_owned(applied(None, patch, reset=reset))
-
-
-def test_entries_are_read_and_written_in_order() -> None:
-    names = ["manager", "operation", "apiVersion", "time", "subresource"]
-    cells = [
-        ("b", APPLY, VERSION, TIME),
-        ("a", APPLY, VERSION, LATER),
-        ("", UPDATE, VERSION, ""),
-        ("m", UPDATE, "example.com/v0", TIME),
-        ("m", UPDATE, VERSION, TIME),
-        ("m", UPDATE, VERSION, TIME, "status"),
-        ("a", UPDATE, VERSION, LATER),
-    ]
-    entries = [
-        {name: cell for name, cell in zip(names, row, strict=False) if cell}
-        | {"fieldsType": "FieldsV1", "fieldsV1": {"f:a": {}}}
-        for row in cells
-    ]
-    metadata: Object = {}
-    for way in (entries, entries[::-1]):
-        for managers in (managers_of(way), sent_managers(copy.deepcopy(way))):
-            record(metadata, managers)
-            assert entries == metadata["managedFields"]
-
-
 def updaters(*versions_and_times: tuple[str, str], **more: str) -> Managers:
     """Updaters `m0`, `m1`, ... of a field each, and others of version 1 by name and time."""
     rows = [(f"m{i}", *each) for i, each in enumerate(versions_and_times)]
@@ -270,21 +213,6 @@ def test_the_oldest_updaters_are_merged(managers: Managers, count: int, ancient:
     shown = [*bucket["fieldsV1"], bucket.get("time", "")]
     assert count + 1 == len(managers)
     assert ancient == " ".join(shown).replace("f:", "")
-
-
-def test_changing_what_others_own_is_a_conflict() -> None:
-    live = applied(None, configuration(size=1, limits={"a": "1"}, isOn=True), "one")
-    live = updated(live, {**live, "spec": {**live["spec"], "title": "a"}}, "two")
-    patch = configuration(size=2, limits={"a": "2"}, title="b", isOn=True)
-
-    with pytest.raises(StatusError) as caught:
-        applied(live, patch, "three")
-
-    assert (
-        'Apply failed with 3 conflicts: conflicts with "one":\n- .spec.limits.a\n- .spec.size\n'
-        f'conflicts with "two" using {VERSION}:\n- .spec.title'
-    ) == caught.value.message
-    assert 409 == caught.value.code
 
 
 def annotated(text: str, **spec: object) -> Object:

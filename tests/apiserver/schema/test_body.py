@@ -97,22 +97,6 @@ def test_bad_json(data: bytes, expected: str) -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"---\n", Parsed(None)),
-        (b"a: 1\nb: [x, 1.0]\n---\nc: 2\n", Parsed({"a": 1, "b": ["x", 1]})),
-        (b'{"a": "\\ud83d\\ude00", "b": -0}\n', Parsed({"a": "\U0001f600", "b": 0})),
-        (b'{"a": 1.0, "b": 1.5}', Parsed({"a": 1, "b": 1.5})),
-        (b'{"a": 1, "a": 2}', Parsed({"a": 2}, ("a",))),
-        (b"a:\n- c: {d: 1, d: 2}\na: x\n", Parsed({"a": "x"}, ("a[0].c.d", "a"))),
-    ],
-)
-def test_yaml(data: bytes, expected: Parsed) -> None:
-    """YAML gives its first document, and the paths of keys that occur twice."""
-    assert expected == parse_yaml(data)
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
         (b"\xff", "not UTF-8: invalid start byte at byte 0"),
         (b"a: 1\nb: *x", "line 2: alias *x is not supported: write the value out"),
         (b"@", "found character that cannot start any token"),

@@ -2,52 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
 from apfproxy.apiserver.schema.language import SchemaError, structs
 from apfproxy.apiserver.schema.shared_structs import OBJECT_META, SHARED
-from apfproxy.apiserver.schema.types import Field, List, ListType, Map, Scalar, Struct, Union
-
-if TYPE_CHECKING:
-    from apfproxy.apiserver.schema.types import Type
+from apfproxy.apiserver.schema.types import Field, Struct, Union
 
 PART = Struct("Part", (), "p", "A part.")
 OTHERS = {"Part": PART, "ObjectMeta": OBJECT_META}
 WRITTEN = {"is_always_written": True}
-
-
-@pytest.mark.parametrize(
-    ("line", "type_", "expected"),
-    [
-        ("string", Scalar.STRING, {}),
-        ("*int32", Scalar.INT32, {"is_pointer": True}),
-        ("string +required", Scalar.STRING, WRITTEN | {"is_required": True}),
-        ("Part +required +omitempty", PART, {"is_required": True}),
-        ("bool +written", Scalar.BOOLEAN, WRITTEN),
-        ("time", Scalar.TIME, WRITTEN),
-        ("*microtime", Scalar.MICRO_TIME, {"is_pointer": True}),
-        ("time +omitempty", Scalar.TIME, {}),
-        ("string +default=TCP +enum=TCP|UDP", Scalar.STRING,
-         {"default": "TCP", "enum": ("TCP", "UDP")}),
-        ("string +default=", Scalar.STRING, {"default": ""}),
-        ("*Part +replaced", PART, {"is_pointer": True, "is_replaced": True}),
-        ("[]byte", Scalar.BASE64, {}),
-        ("map[string][]byte", Map(Scalar.BASE64), {}),
-        ("map[string]any +atomic", Map(Scalar.ANY, is_atomic=True), {}),
-        ("[]Part", List(PART), {}),
-        ("[]Part +keys=a,b +retainkeys",
-         List(PART, ListType.MAP, ("a", "b"), "a", is_merged=True, retains_keys=True), {}),
-        ("[]string +set", List(Scalar.STRING, ListType.SET), {}),
-        ("[]string +untyped +merged", List(Scalar.STRING, None, is_merged=True), {}),
-    ],
-)  # fmt: skip
-def test_fields(line: str, type_: Type, expected: dict[str, Any]) -> None:
-    """Each mark of a field says what it is for."""
-    made = structs("p", f"A: Text.\n  7 x  {line}  Is it?\n", OTHERS)["A"]
-
-    assert (Field("x", type_, "Is it?", number=7, **expected),) == made.fields
 
 
 def test_structs() -> None:

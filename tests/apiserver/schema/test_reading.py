@@ -20,7 +20,6 @@ from apfproxy.apiserver.schema.reading import (
     canonical_time,
     read,
     read_in_order,
-    time_error,
 )
 
 STRUCTS = structs(
@@ -102,14 +101,6 @@ def test_unknown_fields_are_dropped() -> None:
     assert MOST_UNKNOWN == len(read(OUTER, dict.fromkeys(map(str, range(500)))).unknown)
 
 
-def test_fields_that_are_kept() -> None:
-    """An open struct keeps what it does not know, behind what it knows; null is absent."""
-    found = read(OPEN, {"b": [None], "a": None, "known": {"name": "x", "b": 1}, "c": {"d": 1.5}})
-
-    assert [("known", {"name": "x"}), ("b", [None]), ("c", {"d": 1.5})] == list(found.obj.items())
-    assert ("known.b",) == found.unknown
-
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda inner: (
@@ -153,15 +144,6 @@ def test_restored(raw: object, message: str) -> None:
     assert message == raised.value.restored
 
 
-def test_first_wrong_value_of_the_document() -> None:
-    """Fields that are unknown and nulls are passed over; Go stops at a quantity, wherever it is."""
-    raw: dict[str, Any] = {"x": 1, "list": [None], "lists": {"a": [None, "x"]}, "text": 5}
-    with pytest.raises(MismatchError, match=r"string into Go struct field Outer\.lists of"):
-        read_in_order(OUTER, raw)
-    with pytest.raises(MismatchError, match="quantities must match"):
-        read_in_order(OUTER, {**raw, "quantityPointer": "x"})
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -187,14 +169,6 @@ def test_no_time(text: str, expected: str) -> None:
         parse(text)
 
     assert f'parsing time "{text}"{expected.format(text)}' == str(raised.value)
-
-
-def test_no_time_is_quoted() -> None:
-    shown = r'"2\xc3\xa9\""'
-
-    assert f'parsing time {shown} as "{LAYOUT}": cannot parse {shown} as "2006"' == time_error(
-        '2é"'
-    )
 
 
 @pytest.mark.parametrize(
