@@ -24,7 +24,6 @@ from tests.apiserver.controllers.scene import Scene
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
-NOT_ALLOWED = " does not allow evicting pods currently"
 ALLOWED = dict.fromkeys(
     ("observedGeneration", "disruptionsAllowed", "currentHealthy", "desiredHealthy"), 1
 )
@@ -58,6 +57,7 @@ def test_unhealthy_pods(policy: Object, healthy: int, desired: int, *, is_spared
 
 
 MANY = {f"p{i}": NOW for i in range(2001)}
+FAILED = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "so"}
 
 
 @pytest.mark.parametrize(
@@ -66,26 +66,22 @@ MANY = {f"p{i}": NOW for i in range(2001)}
         ({"disruptionsAllowed": -1}, 403, "pdb disruptions allowed is negative"),
         ({"disruptionsAllowed": 1, "disruptedPods": MANY}, 403, "DisruptedPods map too big - too"),
         ({"currentHealthy": 1, "desiredHealthy": 1}, 429, " needs 1 healthy pods and has 1 curr"),
-        ({"conditions": ["SyncFailed", "so"]}, 429, f"{NOT_ALLOWED} because it failed sync: so."),
+        ({"conditions": [FAILED]}, 429, " does not allow evicting pods currently because it"),
     ],
 )
 def test_budgets_refuse(status: Object, code: int, told: str) -> None:
     """With a cause; 403 where it is no use to try again."""
-    if "conditions" in status:
-        reason, message = status["conditions"]
-        condition = {"type": "DisruptionAllowed", "status": "False"}
-        status = {**status, "conditions": [{**condition, "reason": reason, "message": message}]}
     with pytest.raises(StatusError) as error:
         charge(budget(status=status), "p", NOW)
 
     found = error.value
-    assert (code, 10 * ("processed" in told)) == (found.code, found.retry_after_s)
+    assert code == found.code
     if code == 403:
         assert f'poddisruptionbudget.policy "b" is forbidden: {told}' in found.message
     else:
         (cause,) = (found.details or {})["causes"]
         assert "DisruptionBudget" == cause["reason"]
-        assert f"The disruption budget b{told}" in f"{cause['message']}."
+        assert f"The disruption budget b{told}" in cause["message"]
 
 
 async def started(status: Object | None = None, *, ready: str = "True") -> Scene:

@@ -39,7 +39,6 @@ def test_any_bytes_are_read_or_refused(parts: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b'{"a": {"b": 1, "b": 2, "b": 3}}', Parsed({"a": {"b": 3}}, ("a.b",))),
         (b'{"c": [1, {"d": 1, "d": 2}]}', Parsed({"c": [1, {"d": 2}]}, ("c[1].d",))),
         (b'{"a": {"b": 1}, "a": {"c": 2}}', Parsed({"a": {"b": 1, "c": 2}}, ("a",))),
         (b'["\\ud800", "\xff"]', Parsed(["\ufffd", "\ufffd"])),
@@ -64,19 +63,11 @@ def test_many_duplicates() -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b'{"a"', "unexpected end of JSON input"),
-        (b'"abc', "unexpected end of JSON input"),
         (b"nul", "unexpected end of JSON input"),
-        (b"{not json", "invalid character 'n' looking for beginning of object key string"),
-        (b'{"a":1,}', "invalid character '}' looking for beginning of object key string"),
         (b"'", "invalid character '\\'' looking for beginning of value"),
-        (b'{"a" "', "invalid character '\"' after object key"),
         (b'["}", {}, [1], 1 x', "invalid character 'x' after array element"),
         (b'{"a": 1 x', "invalid character 'x' after object key:value pair"),
-        (b"text", "invalid character 'e' in literal true (expecting 'r')"),
-        (b"{} x", "invalid character 'x' after top-level value"),
         (b'"\x01"', "invalid character '\\x01' in string literal"),
-        (b'"\\x"', "invalid character 'x' in string escape code"),
         (b"[NaN]", "invalid character 'N' looking for beginning of value"),
         (b"[-Infinity]", "invalid character 'I' in numeric literal"),
         (b"[1e999]", "json: cannot unmarshal number 1e999 into Go value of type float64"),
