@@ -32,16 +32,10 @@ MOST = str((1 << 63) - 1)
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (" \t\r\n", []),
-        ("a = b , c==d,e!=f", ["a in (b)", "c in (d)", "e notin (f)"]),
         ("a=,b==,c!=", ["a in ()", "b in ()", "c notin ()"]),
-        ("b<2,a>1", ["a>1", "b<2"]),
-        ("a in (c,b,b),d notin (e)", ["a in (b,c)", "d notin (e)"]),
         ("a in (),b in (,)", ["a in ()", "b in ()"]),
         ("a in (,d),b in (f,)", ["a in (,d)", "b in (,f)"]),
         ("a in (h,,i),b in (k,,,)", ["a in (,h,i)", "b in (,k)"]),
-        ("in in (in,notin),notin,!in", ["in in (in,notin)", "!in", "notin"]),
-        (f"{253 * 'a'}/{63 * 'b'}={63 * 'c'}", [f"{253 * 'a'}/{63 * 'b'} in ({63 * 'c'})"]),
         ("a=b\0", ["a in (b)"]),
         ("a= \0everything after is not seen", ["a in ()"]),
     ],
@@ -50,40 +44,19 @@ def test_label_selectors(text: str, expected: list[str]) -> None:
     assert expected == [str(each) for each in parse_label_selector(text).requirements]
 
 
-BINARY = "in, notin, =, ==, !=, gt, lt"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (",", "found ',', expected: !, identifier, or 'end of string'"),
-        ("a,", "found '', expected: identifier after ','"),
-        ("a,,b", "found ',', expected: identifier after ','"),
         ("!a=", "found '=', expected: ',' or 'end of string'"),
         ("a=b c", "found 'c', expected: ',' or 'end of string'"),
         ("a in (b))", "found ')', expected: ',' or 'end of string'"),
-        ("a b", f"!found 'b', expected: {BINARY}"),
-        ("a\0b", f"!found 'b', expected: {BINARY}"),
-        ("a foo (b)", f"!found 'foo', expected: {BINARY}"),
         ("!", "!found '', expected: identifier"),
         ("!!a", "!found '!', expected: identifier"),
-        ("a=!b", "!found '!', expected: identifier"),
-        ("a===b", "!found '=', expected: identifier"),
-        ("a>b", "!values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be an"),
-        ("a>-1", '!values[0][a]: Invalid value: "-1": a valid label must be an empty'),
-        ("a>-b", '![values[0]: Invalid value: "-b": for '),
         ("a>", '!values[0]: Invalid value: "": for '),
-        ("a in b", "!found 'b' expected: '('"),
-        ("a in", "!found '' expected: '('"),
-        ("a in (b", "!found '', expected: ',' or ')'"),
         ("a in (b,", "!found '', expected: ',', or identifier"),
-        ("a in (b c)", "!found 'c', expected: ',' or ')'"),
         ("a in (=)", "!found '=', expected: ',', ')' or identifier"),
         ("a in (,,)", "!found ')', expected: ',', or identifier"),
         ("a in (b,,)", "!found ')', expected: ',', or identifier"),
-        ("-a", '!<nil>: Invalid value: "-a": name part must consist of'),
-        ("a/", '!<nil>: Invalid value: "a/": name part must be non-empty; name part'),
-        ("a=-b", '!values[0][a]: Invalid value: "-b": a valid label must be an empty'),
     ],
 )
 def test_wrong_label_selectors(text: str, message: str) -> None:
@@ -152,15 +125,9 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("expressions", "text", "causes"),
     [
-        ([], "z=1", []),
-        ([expression("b", "NotIn", "y", "x")], "b notin (x,y),z=1", []),
-        ([expression("c", "DoesNotExist"), expression("b", "Exists")], "b,!c,z=1", []),
-        ([expression("z", "In", "1")], "z=1,z in (1)", []),
         ([expression("a", "Near", "b")], "", [".operator Invalid value"]),
         ([expression("a", "In")], "", [".values Required value"]),
         ([expression("a", "Exists", "b")], "", [".values Forbidden"]),
-        ([expression("a", "In", "-")], "a in (-),z=1", [".values[0] Invalid value"]),
-        ([expression("", "Exists")], ",z=1", [".key Invalid value"] * 2),
     ],
 )
 def test_expressions(expressions: list[object], text: str, causes: list[str]) -> None:

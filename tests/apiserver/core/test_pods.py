@@ -111,7 +111,7 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
         ({"containers": [part({"cpu": "0"})]}, "BestEffort"),
         ({"containers": None}, "BestEffort"),
         ({"containers": [part({"cpu": "1"})]}, "Burstable"),
-        ({"containers": [part(BOTH, BOTH), part()]}, "Burstable"),
+        ({"containers": [part(), part(BOTH, BOTH)]}, "Burstable"),
         ({"containers": [part({"cpu": "500m", "memory": "1Gi"}, BOTH)]}, "Burstable"),
         ({"containers": [part(BOTH, BOTH)], "initContainers": [part()]}, "Burstable"),
         ({"containers": [part(BOTH, BOTH)]}, "Guaranteed"),

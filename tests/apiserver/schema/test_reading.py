@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,49 +45,10 @@ Outer: All sorts of fields.
 Inner: A struct.
   name  string +required  A text.
   size  int32             A number.
-Open +open: Keeps what it does not know.
-  known  *Inner  A struct.
 """,
 )
-OUTER, OPEN = STRUCTS["Outer"], STRUCTS["Open"]
+OUTER = STRUCTS["Outer"]
 NAMES = [name for struct in STRUCTS.values() for name in struct.by_name]
-EMPTY: dict[str, Any] = {
-    "numberAlways": 0,
-    "pointerAlways": None,
-    "inner": {"name": ""},
-    "listAlways": None,
-    "timeAlways": None,
-    "port": 0,
-}
-"""Fields that are always written."""
-
-
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        (dict.fromkeys(OUTER.by_name), {}),
-        ({"text": "", "flag": False, "number": 0, "list": [], "maps": {}, "listAlways": []}, {}),
-        ({"textPointer": ""}, {"textPointer": ""}),
-        ({"innerPointer": {}}, {"innerPointer": {"name": ""}}),
-        ({"list": [None, {"size": 1}]}, {"list": [{"name": ""}, {"name": "", "size": 1}]}),
-        ({"maps": {"a": None}}, {"maps": {"a": {"name": ""}}}),
-        ({"lists": {"a": None, "b": [1, None]}}, {"lists": {"a": None, "b": [1, 0]}}),
-        ({"quantityPointer": 1.5}, {"quantityPointer": "1500m"}),
-        ({"time": "2024-01-01T01:00:00.5+01:00"}, {"time": "2024-01-01T00:00:00Z"}),
-        ({"time": "0001-01-01T00:00:00Z", "timeAlways": "0001-01-01T00:00:00Z"}, {}),
-        ({"port": "", "portPointer": 0, "any": 0}, {"port": "", "portPointer": 0, "any": 0}),
-        ({"bytes": "A\nQI="}, {"bytes": "AQI="}),
-    ],
-)
-def test_canonical_form(raw: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Reading gives what Go would write, and reading that changes nothing."""
-    before = copy.deepcopy(raw)
-
-    found = read(OUTER, raw)
-
-    assert ({**EMPTY, **expected}, ()) == (found.obj, found.unknown)
-    assert found.obj == canonical(OUTER, found.obj)
-    assert before == raw
 
 
 def test_unknown_fields_are_dropped() -> None:
@@ -127,13 +85,9 @@ def test_any_json_is_read_or_refused(raw: object) -> None:
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        ([], "cannot restore struct from: slice"),
         ({"lists": {"a": "b"}}, "cannot restore slice from string"),
         ({"maps": 5}, "cannot restore map from int64"),
-        ({"text": 1}, "cannot convert int64 to string"),
         ({"text": {}}, "unrecognized type: string"),
-        ({"bytes": "AQ!="}, "illegal base64 data at input byte 2"),
-        ({"bytes": "AQIDB"}, "illegal base64 data at input byte 4"),
     ],
 )
 def test_restored(raw: object, message: str) -> None:
@@ -147,16 +101,12 @@ def test_restored(raw: object, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("yesterday", f' as "{LAYOUT}": cannot parse "yesterday" as "2006"'),
-        ("2024-1-01T00:00:00Z", f' as "{LAYOUT}": cannot parse "1-01T00:00:00Z" as "01"'),
         ("2024-02-30T00:00:00Z", ": day out of range"),
         ("2024-01-01T24:00:00Z", ": hour out of range"),
         ("2024-01-01T00:00:00.5Zx", ': extra text: "x"'),
         ("2024-01-01T00:00:00+25:00", ": time zone offset hour out of range"),
         ("2024-01-01T00:00:00+00:61", ": time zone offset minute out of range"),
         ("9999-12-31T23:59:59-01:00", f' as "{LAYOUT}": cannot parse "{{}}" as "2006"'),
-        ("2024-01-01T00:00:00Z", f' as "{MICRO_LAYOUT}": cannot parse "Z" as ".000000"'),
-        ("2024-01-01T00:00:00.1234567Z", f' as "{MICRO_LAYOUT}": cannot parse "7Z" as "Z07:00"'),
         ("2026-02-30T00:00:00.000000Z", ": day out of range"),
     ],
 )
