@@ -137,6 +137,17 @@ def test_refused_priority(given: Spec, expected: str) -> None:
     assert admit_create(pod(**given)).startswith(expected)
 
 
+def test_what_is_left_out() -> None:
+    """A pod that tolerates all needs no more; writers of the status may leave out the class."""
+    patient, other = pod(tolerations=[{"operator": "Exists"}]), pod()
+    assert ["", ""] == [admit_create(each) for each in (patient, other)]
+    assert [1, 2] == [len(each["spec"]["tolerations"]) for each in (patient, other)]
+
+    new = pod(status={"phase": "Running"})
+    POD.rules.prepare_status(new, pod(status={"qosClass": "Burstable"}))
+    assert {"phase": "Running", "qosClass": "Burstable"} == new["status"]
+
+
 def test_creation() -> None:
     """A new pod with gates says that it waits; a name that no host can have is warned of."""
     obj = pod(schedulingGates=[{"name": "a.b/c"}], status={"phase": "Running"})
