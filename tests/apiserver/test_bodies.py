@@ -115,12 +115,6 @@ def test_exports_are_refused(query: bytes) -> None:
     [
         (b"dryRun=All", {}, {}),
         (b"gracePeriodSeconds=-5", None, {"grace_period_s": 1}),
-        (b"orphanDependents=true", None, {"propagation": "Orphan"}),
-        (
-            b"orphanDependents=false",
-            None,
-            {"propagation": "Background", "is_cascading": True},
-        ),
         (b"uid=a", None, {"uid": "a"}),
         (
             b"",

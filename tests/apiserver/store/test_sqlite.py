@@ -197,6 +197,11 @@ def test_a_file_that_cannot_be_made(path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(StoreError, match=r"Permission denied: let this user write"):
         SqliteBackend(path)
+    monkeypatch.undo()
+    path.touch()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # a file of another user's
+    with pytest.raises(StoreError, match=r"Permission denied: let this user write"):
+        SqliteBackend(path)
 
 
 def test_a_file_system_without_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
