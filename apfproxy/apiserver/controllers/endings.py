@@ -19,23 +19,32 @@ Source: Kubernetes documentation, "Garbage Collection", "Owners and Dependents";
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apfproxy.apiserver.controllers.runner import Controller, is_not_found, let_others
+from apfproxy.apiserver.controllers.runner import (
+    LONGEST_PAUSE_S,
+    MOST_CHARACTERS,
+    Controller,
+    is_not_found,
+    let_others,
+)
 from apfproxy.apiserver.core.cluster import KUBERNETES_FINALIZER, NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError, unknown_error
 from apfproxy.apiserver.metadata import FALSE, TRUE, set_condition
+from apfproxy.apiserver.outcomes import decoded
 from apfproxy.apiserver.registry import FOREGROUND, ORPHAN, DeleteOptions, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.go_text import parse_time, rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from apfproxy.apiserver.controllers.runner import Key
     from apfproxy.apiserver.kind import Kind
@@ -48,6 +57,21 @@ ENDING = "deletionTimestamp"
 MARK = b'"deletionTimestamp"'
 OWNED = b'"ownerReferences"'
 """In the JSON of each object that has the field, and of hardly any other."""
+
+TURN_BYTES = 512 * 1024
+"""JSON of objects that is looked at before other tasks run: about 2 ms of work."""
+OBJECT_BYTES = 1024
+"""The assumed weight of an object beside its JSON."""
+DELETION_BYTES = TURN_BYTES // 20
+"""The assumed weight of a deletion."""
+STATUS_WEIGHT = 20
+"""Reading a namespace and writing its status costs so many times as much as seeing its bytes."""
+PAUSE_S = 0.1
+BYTES_PER_S = 20_000_000
+"""The least pause between looks at one namespace; and how much they look at on average, which is a
+tenth or less of what they could.  Kubernetes pauses for seconds, and longer each time."""
+MOST_TOLD = 50
+"""Items of a message; Kubernetes has no limit, but a finalizer may be 317 characters long."""
 
 FINE = {
     "NamespaceDeletionDiscoveryFailure": (
@@ -79,18 +103,20 @@ class Remains:
         objects: Resource, with a dot and its group, to number of objects.
         finalizers: Finalizer to number of objects that it holds.
         failures: Why objects could not be deleted.
+        seen_bytes: How much was looked at to find out.
     """
 
     def __init__(self) -> None:
         self.objects: Counter[str] = Counter()
         self.finalizers: Counter[str] = Counter()
         self.failures: list[str] = []
+        self.seen_bytes = 0
 
     def conditions(self) -> list[Object]:
         wrong = {}
         if self.failures:
             told = f"Failed to delete all resource types, {len(self.failures)} remaining: "
-            told += ", ".join(sorted(self.failures))
+            told += _listed(self.failures)
             wrong["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", told)
         if self.objects:
             told = "Some resources are remaining: " + _instances(self.objects, "has")
@@ -110,10 +136,17 @@ class Remains:
         ]
 
 
+def _listed(names: Collection[str], text_of: Callable[[str], str] = str) -> str:
+    """The texts of the first names in order, and how many more there are."""
+    first = nsmallest(MOST_TOLD, names)
+    texts = [text_of(name) for name in first]
+    if len(names) > len(first):
+        texts.append(f"and {len(names) - len(first)} more")
+    return ", ".join(texts)
+
+
 def _instances(counts: Counter[str], verb: str) -> str:
-    return ", ".join(
-        f"{name} {verb} {number} resource instances" for name, number in sorted(counts.items())
-    )
+    return _listed(counts, lambda name: f"{name} {verb} {counts[name]} resource instances")
 
 
 class Namespaces(Controller):
@@ -123,52 +156,87 @@ class Namespaces(Controller):
         super().__init__(registry)
         self._contents = tuple(kind for kind in registry.stored_kinds if kind.is_namespaced)
         self.kinds = (NAMESPACE, *self._contents)
+        self._due_s: dict[str, float] = {}
 
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
         entry, is_gone = change.entry, change.type is ChangeType.DELETED
         if kind is NAMESPACE:
+            if is_gone:
+                self._due_s.pop(entry.name, None)
             return [(entry.name,)] if not is_gone and MARK in entry.data else ()
         namespace = self._head(NAMESPACE, "", entry.namespace) if is_gone else None
         return [(entry.namespace,)] if namespace is not None and MARK in namespace.data else ()
 
+    def due_s(self, key: Key) -> float:
+        """At once if the namespace is empty, so that it ends with its last object."""
+        (name,) = key
+        due_s = self._due_s.get(name, 0.0)
+        is_soon = due_s <= self._registry.clock() + LONGEST_PAUSE_S  # else the clock went back
+        return due_s if due_s and is_soon and not self._is_empty(name) else 0.0
+
+    def _is_empty(self, name: str) -> bool:
+        store = self._registry.store
+        return not any(store.collection(kind.collection).count(name) for kind in self._contents)
+
     async def look(self, key: Key) -> None:
         (name,) = key
-        namespace = self._registry.get(NAMESPACE, "", name)
+        entry = self._head(NAMESPACE, "", name)
+        if entry is None or MARK not in entry.data:
+            return
+        namespace = decoded(NAMESPACE, entry)
         is_held = KUBERNETES_FINALIZER in namespace["spec"].get("finalizers", ())
         if ENDING not in namespace["metadata"] or not is_held:
             return
         remains = await self._empty(name)
-        now = rfc3339(self._registry.clock())
+        now_s = self._registry.clock()
+        if remains.objects:
+            seen_bytes = remains.seen_bytes + STATUS_WEIGHT * len(entry.data)
+            pause_s = min(max(PAUSE_S, seen_bytes / BYTES_PER_S), LONGEST_PAUSE_S)
+            self._due_s[name] = now_s + pause_s
+        now = rfc3339(now_s)
 
         def reported(namespace: Object) -> Object:
             for each in remains.conditions():
                 set_condition(namespace["status"], each, now)
             return namespace
 
-        await self._update(NAMESPACE, ("", name), reported, "status")
+        problem = None
+        try:
+            await self._update(NAMESPACE, ("", name), reported, "status")
+        except StatusError as error:
+            if is_not_found(error):
+                raise
+            problem = error
         if not remains.objects:
             await self._update(NAMESPACE, ("", name), _finalized, "finalize")
         if remains.failures:
-            raise unknown_error(f"namespace {name}: {'; '.join(remains.failures)}")
+            raise unknown_error(f"namespace {name}: {_listed(remains.failures)}")
+        if problem is not None:
+            raise problem
 
     async def _empty(self, name: str) -> Remains:
         remains = Remains()
-        deletions = 0
+        turn_bytes = 0
         for kind in self._contents:
             for entry in self._registry.store.heads(kind.collection, name):
-                metadata = entry_metadata(entry)
-                if ENDING not in metadata:
-                    deletions += 1
-                    await let_others(deletions)
+                metadata = metadata_of(entry)
+                is_ending = bool(metadata.deletion_time)
+                cost = OBJECT_BYTES + len(entry.data) + (0 if is_ending else DELETION_BYTES)
+                remains.seen_bytes += cost
+                turn_bytes += cost
+                if turn_bytes >= TURN_BYTES:
+                    turn_bytes = 0
+                    await asyncio.sleep(0)
+                if not is_ending:
                     try:
                         if (await self._registry.delete(kind, name, entry.name, OPTIONS)).is_gone:
                             continue
                     except StatusError as error:
                         if is_not_found(error):
                             continue
-                        remains.failures.append(error.message)
+                        remains.failures.append(error.message[:MOST_CHARACTERS])
                 remains.objects[f"{kind.plural}.{kind.group}"] += 1
-                remains.finalizers.update(metadata.get("finalizers", ()))
+                remains.finalizers.update(metadata.finalizers)
         return remains
 
 
@@ -227,7 +295,7 @@ class OnlyMetadata(msgspec.Struct):
 DECODER = msgspec.json.Decoder(OnlyMetadata)
 
 
-def _metadata_of(entry: Entry) -> Metadata:
+def metadata_of(entry: Entry) -> Metadata:
     return DECODER.decode(entry.data).metadata
 
 
@@ -270,7 +338,7 @@ class GarbageCollector(Controller):
             return [*concerned, *self._dependents_of(entry.uid).keys]
         if OWNED not in entry.data and MARK not in entry.data:
             return self._note_owners(key, ()) if key in self._owners else ()
-        metadata = _metadata_of(entry)
+        metadata = metadata_of(entry)
         concerned = self._note_owners(key, metadata.owners)
         if metadata.ends_by(ORPHAN):
             concerned.append(key)
@@ -318,7 +386,7 @@ class GarbageCollector(Controller):
         entry = self._registry.store.head(*key)
         if entry is None:
             return
-        metadata = _metadata_of(entry)
+        metadata = metadata_of(entry)
         if metadata.ends_by(ORPHAN):
             await self._orphan_dependents(kind, entry)
         elif metadata.ends_by(FOREGROUND):
@@ -339,7 +407,7 @@ class GarbageCollector(Controller):
             namespace = entry.namespace if owner_kind.is_namespaced else ""
             owner = self._head(owner_kind, namespace, reference.name)
             if owner is not None and owner.uid == reference.uid:
-                if not _metadata_of(owner).ends_by(FOREGROUND):
+                if not metadata_of(owner).ends_by(FOREGROUND):
                     has_solid = True
                     continue
                 is_awaited = True

@@ -6,7 +6,7 @@
    added with; so many changes cause one look.
 3. A look that fails is logged, and repeated after a pause that doubles with each failure in a row;
    other keys go on meanwhile.
-4. `problem` tells of one that failed lately, or stands still.
+4. `problem` tells of one that failed lately, stands still, or fails again and again at a key.
 
 Source: client-go's `util/workqueue`.
 """
@@ -45,6 +45,10 @@ Key = tuple[str, ...]
 FIRST_PAUSE_S = 0.005
 LONGEST_PAUSE_S = 60.0
 """client-go's pauses are from 5 ms to 1000 s, which is too long for an unattended server."""
+STUCK = 5
+"""Failures in a row at a key that `problem` tells of."""
+MOST_CHARACTERS = 500
+"""Of the reason that is told."""
 BATCH = 200
 """Changes that are read at once: a few milliseconds of work at most."""
 IN_A_ROW = 20
@@ -63,6 +67,7 @@ class Queue:
         self._times: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
         self._failures: dict[Key, int] = {}
+        self._stuck: dict[Key, str] = {}
 
     def __len__(self) -> int:
         return len(self._times)
@@ -92,16 +97,28 @@ class Queue:
             heapq.heappop(self._heap)  # it was added again for an earlier time
         return None
 
-    def retry(self, key: Key, now_s: float) -> float:
+    def problem(self) -> str | None:
+        """Says which key has failed longest, and how many others; None if none keeps failing."""
+        if not self._stuck:
+            return None
+        key, why = next(iter(self._stuck.items()))
+        others = len(self._stuck) - 1
+        at = f"{'/'.join(key)} and {others} more" if others else "/".join(key)
+        return f"fails again and again at {at}: {why}"
+
+    def retry(self, key: Key, now_s: float, why: str) -> float:
         """Have a key that failed looked at again, after a pause in seconds, which is returned."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
+        if failures + 1 >= STUCK:
+            self._stuck[key] = why[:MOST_CHARACTERS]
         pause_s = min(FIRST_PAUSE_S * (1 << min(failures, 30)), LONGEST_PAUSE_S)
         self.add(key, now_s + pause_s)
         return pause_s
 
     def forget_failures(self, key: Key) -> None:
         self._failures.pop(key, None)
+        self._stuck.pop(key, None)
 
 
 class Controller:
@@ -115,6 +132,10 @@ class Controller:
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
         """The keys to look at because of a change, or of an object that is there, as `ADDED`."""
         raise NotImplementedError
+
+    def due_s(self, _key: Key) -> float:
+        """When a key may be looked at, in seconds since 1970; 0 for at once."""
+        return 0.0
 
     async def look(self, key: Key) -> float | None:
         """Make it as it should be; a StatusError "not found" means that nothing is to be done.
@@ -150,7 +171,10 @@ class Runner:
         self._wake = asyncio.Event()
         self._is_over = False
         supervised = Supervised(Part.CONTROLLER, self._name, self._run, stale_after_s=STALE_S)
-        self.start, self.problem = supervised.start, supervised.problem
+        self.start, self._problem = supervised.start, supervised.problem
+
+    def problem(self) -> str | None:
+        return self._problem() or self._queue.problem()
 
     async def _run(self, beat: Callable[[], None]) -> None:
         """Run until the store is closed; ExceptionGroup if the changes could not be followed."""
@@ -204,7 +228,11 @@ class Runner:
                 await self._wait()
                 looks = 0
                 continue
-            await self._look(controller, key)
+            due_s = controller.due_s(key)
+            if due_s > self._registry.clock():
+                self._queue.add(key, due_s)
+            else:
+                await self._look(controller, key)
             looks += 1
             await let_others(looks)
 
@@ -212,13 +240,14 @@ class Runner:
         try:
             again_s = await look_at(controller, key)
         except Exception as error:  # noqa: BLE001  others go on meanwhile
-            pause_s = self._queue.retry(key, self._registry.clock())
+            why = error.message if isinstance(error, StatusError) else str(error)
+            pause_s = self._queue.retry(key, self._registry.clock(), why)
             text = f"{self._name} failed at {'/'.join(key)}, tries again in {pause_s:.3f} s"
             if isinstance(error, StatusError):
-                log.info("%s: %s", text, error.message)
+                log.info("%s: %s", text, why)
             elif isinstance(error, StoreError):
                 # Without a trace: it fails for each object while the disk is full.
-                log.warning("%s: %s", text, error)
+                log.warning("%s: %s", text, why)
             else:
                 report(Part.CONTROLLER, error, text)
             return

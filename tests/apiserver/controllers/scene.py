@@ -110,6 +110,10 @@ class Driver:
             key = self.queue.take(self.scene.now_s)
             if key is None:
                 return
+            due_s = self.controller.due_s(key)
+            if due_s > self.scene.now_s:
+                self.queue.add(key, due_s)
+                continue
             again_s = await self.look(*key)
             self.looks += 1
             if again_s is not None:

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from apfproxy.apiserver.controllers import runner as runner_module
 from apfproxy.apiserver.controllers.control import CONTROLLERS, OWN, Controllers, parse_controllers
-from apfproxy.apiserver.controllers.runner import LONGEST_PAUSE_S, Controller, Queue, Runner
+from apfproxy.apiserver.controllers.runner import (
+    LONGEST_PAUSE_S,
+    MOST_CHARACTERS,
+    STUCK,
+    Controller,
+    Queue,
+    Runner,
+)
 from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.errors import bad_request
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
@@ -45,6 +52,8 @@ class Recorder(Controller):
         self.notice_errors: list[Exception] = []
         self.gate = asyncio.Event()
         self.gate.set()
+        self.early_s = 0.0
+        self.put_off = asyncio.Event()
         self.runner = Runner("recorder", self.start, scene.registry)
 
     def start(self) -> Controller:
@@ -56,6 +65,11 @@ class Recorder(Controller):
             raise self.notice_errors.pop()
         self.noticed.append((change.type, change.entry.name))
         return [(change.entry.name,)]
+
+    def due_s(self, _key: Key) -> float:
+        if self.early_s > self.scene.now_s:
+            self.put_off.set()
+        return self.early_s
 
     async def look(self, key: Key) -> float | None:
         self.looked.put_nowait(key[0])
@@ -168,6 +182,28 @@ async def test_a_controller_that_stands_still_shows(monkeypatch: pytest.MonkeyPa
         assert "has done nothing for 0 s" == recorder.runner.problem()
 
 
+async def test_keys_that_keep_failing_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until a look succeeds; one that comes too early is put off, and is no success."""
+    monkeypatch.setattr(runner_module, "FIRST_PAUSE_S", 1e-6)
+    errors = [bad_request("bad" * 1000) for _ in range(STUCK)]
+    async with running("a", *errors) as recorder:
+        for _ in errors:
+            assert recorder.runner.problem() is None
+            await recorder.looks("a")
+            recorder.early_s = recorder.scene.now_s + 0.002
+            recorder.scene.now_s += 0.001
+            await recorder.put_off.wait()
+            recorder.put_off.clear()
+            assert recorder.looked.empty()
+            recorder.scene.now_s += 1
+        told = f"fails again and again at a: {('bad' * 1000)[:MOST_CHARACTERS]}"
+        assert told == recorder.runner.problem()
+        await recorder.looks("a")
+        await recorder.scene.namespace("b")
+        await recorder.looks("b")
+        assert recorder.runner.problem() is None
+
+
 async def test_it_ends_with_the_store() -> None:
     scene = Scene()
     task = Recorder(scene, []).runner.start()
@@ -199,11 +235,15 @@ def test_keys_come_once_by_time(steps: list[tuple[Key | None, int]]) -> None:
 
 def test_failures_come_again_later_and_later() -> None:
     queue = Queue()
-    pauses = [queue.retry(("key",), 0) for _ in range(40)]
+    pauses = [queue.retry(("key",), 0, "why") for _ in range(40)]
+    for _ in range(STUCK):
+        queue.retry(("n", "other"), 0, "else")
+    assert "fails again and again at key and 1 more: why" == queue.problem()
     queue.forget_failures(("key",))
+    assert "fails again and again at n/other: else" == queue.problem()
 
     assert [0.005, 0.01, 0.02] == pauses[:3]
-    assert [LONGEST_PAUSE_S, 0.005] == [pauses[-1], queue.retry(("key",), 0)]
+    assert [LONGEST_PAUSE_S, 0.005] == [pauses[-1], queue.retry(("key",), 0, "why")]
 
 
 ALL = frozenset(CONTROLLERS)
