@@ -319,7 +319,7 @@ class GarbageCollector(Controller):
         self._kinds = {kind.collection: kind for kind in registry.stored_kinds}
         self._owner_kinds = {
             (kind.api_version(version.name), kind.name): kind
-            for kind in registry.kinds
+            for kind in registry.stored_kinds  # no review has a uid
             for version in kind.versions
         }
         self._owners: dict[Key, tuple[Reference, ...]] = {}

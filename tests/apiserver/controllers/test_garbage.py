@@ -176,9 +176,12 @@ async def test_cases(play: Play, steps: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_owners_of_unknown_kinds(play: Play) -> None:
-    """They may be somewhere else: their dependents stay, as do objects that nothing can own."""
+    """They may be elsewhere, or not stored: dependents stay, as do objects that nothing can own."""
     await play.make("top")
-    await play.make("low", {**play.reference("top"), "kind": "Job", "apiVersion": "batch/v1"})
+    owner = play.reference("top")
+    await play.make("low", {**owner, "kind": "Job", "apiVersion": "batch/v1"})
+    review = {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}
+    await play.make("reviewed", {**owner, **review})
     limited = {"nominalConcurrencyShares": 1, "limitResponse": {"type": "Reject"}}
     raw = {
         "metadata": {"name": "level", "ownerReferences": [play.reference("top")]},
@@ -188,7 +191,7 @@ async def test_owners_of_unknown_kinds(play: Play) -> None:
     await play.delete("top", "Background")
     await play.driver.settle()
 
-    assert ["low<top"] == play.left()
+    assert ["low<top", "reviewed<top"] == play.left()
     assert ["level"] == play.scene.names(PRIORITY_LEVEL_CONFIGURATION)
 
 
