@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
@@ -95,16 +96,7 @@ class DaemonThreads(ThreadPoolExecutor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run a function in one of the threads."""
         future: Future[T] = Future()
-
-        def work() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - for who waits for the result
-                future.set_exception(error)
-
-        self._works.put(work)
+        self._works.put(partial(_settle, future, partial(fn, *args, **kwargs)))
         if not self._idle.acquire(blocking=False) and len(self._started) < MOST_THREADS:
             self._started.append(threading.Thread(target=self._run, daemon=True))
             self._started[-1].start()
@@ -125,6 +117,17 @@ class DaemonThreads(ThreadPoolExecutor):
             thread.join(max(0.0, until_s - time.monotonic()))
         if hanging := sum(thread.is_alive() for thread in self._started):
             log.warning("%s still in the file system, or the like", counted(hanging, "thread"))
+
+
+def _settle(future: Future[T], work: Callable[[], T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - for who waits for the result
+        future.set_exception(error)
+        # The error's trace has this frame: together they would keep the arguments, such as a body.
+        del future
 
 
 async def serve_until_signal(

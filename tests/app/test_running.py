@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import resource
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -86,6 +88,27 @@ async def test_threads() -> None:
 
     assert 1 == len(names)
     assert list(range(MOST_THREADS)) == sorted(met)
+
+
+async def test_threads_keep_nothing_of_what_failed() -> None:
+    threads = DaemonThreads()
+    asyncio.get_running_loop().set_default_executor(threads)
+    body = set("body")
+    kept = weakref.ref(body)
+
+    def fail(_body: object) -> float:
+        return 1 / 0
+
+    gc.disable()
+    try:
+        with contextlib.suppress(ZeroDivisionError):
+            await asyncio.to_thread(fail, body)
+        threads.shutdown()
+        del body
+        await asyncio.sleep(0)  # the loop forgets its call
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 HANGING = """

@@ -158,11 +158,16 @@ def read_in_order(schema: Struct, raw: object) -> Read:
     try:
         return read(schema, raw)
     except MismatchError as error:
-        faults = _faults(schema, raw, "", (), has_wrong=True)
-        wrong = (each for _, each in faults if each is not None)
-        found = [*islice(wrong, MOST_MISMATCHES), error]
-        # What no value of a right type can stand for ends the parsing at once.
-        raise next((each for each in found if each.kind is None), found[0]) from None
+        # The errors' traces have this frame: if it had them, they would keep the body.
+        raise _first_wrong(schema, raw, error) from None
+
+
+def _first_wrong(schema: Struct, raw: object, last: MismatchError) -> MismatchError:
+    faults = _faults(schema, raw, "", (), has_wrong=True)
+    wrong = (each for _, each in faults if each is not None)
+    found = [*islice(wrong, MOST_MISMATCHES), last]
+    # What no value of a right type can stand for ends the parsing at once.
+    return next((each for each in found if each.kind is None), found[0])
 
 
 def canonical(schema: Struct, obj: Object) -> Object:

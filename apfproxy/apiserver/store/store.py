@@ -305,9 +305,10 @@ def _timed_write(
 
 
 def _refuse(batch: Iterable[Pending], error: Exception) -> None:
+    """Let writes fail; the error was reported with its trace, whose frames would keep the batch."""
     for _, future in batch:
         if not future.done():
             refusal = StoreError(str(error))
-            refusal.__cause__ = error
+            refusal.__cause__ = error.with_traceback(None)
             future.set_exception(refusal)
             future.exception()  # retrieved: asyncio need not report it

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -96,6 +101,22 @@ def test_restored(raw: object, message: str) -> None:
         read(OUTER, raw)
 
     assert message == raised.value.restored
+
+
+def test_nothing_keeps_a_refused_document() -> None:
+    class Document(dict[str, Any]):
+        pass
+
+    raw = Document(text=5, list=[1, 2])
+    kept = weakref.ref(raw)
+    gc.disable()
+    try:
+        with contextlib.suppress(MismatchError):
+            read_in_order(OUTER, raw)
+        del raw
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

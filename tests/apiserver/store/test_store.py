@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -112,6 +114,22 @@ async def test_a_refusal_takes_everything_back(
     assert ["w", "x", "y"] == names(store)
     assert 7 == again.resource_version, "those of failed writes are not given again"
     assert ["3 writes failed: the disk is full"] == caplog.messages
+
+
+async def test_failed_writes_are_not_kept(backend: GatedBackend) -> None:
+    backend.gate.set()
+    backend.outcomes = [False]
+    store = Store(backend=backend)
+    gc.disable()
+    try:
+        future = put(store, "x")
+        refusal = weakref.ref((await asyncio.gather(future, return_exceptions=True))[0])
+        await store.close()
+        kept = weakref.ref(future)
+        del future
+        assert (None, None) == (kept(), refusal())
+    finally:
+        gc.enable()
 
 
 async def test_commits_are_counted_and_failures_told_once(backend: GatedBackend) -> None:
