@@ -22,6 +22,7 @@ from apfproxy.apiserver.patch.json_patch import (
 from apfproxy.apiserver.patch.strategic import strategic_merge
 from apfproxy.apiserver.responses import AVAILABLE, JSON, PROTOBUF, YAML, warn
 from apfproxy.apiserver.schema.body import (
+    MOST_OBJECTS,
     BodyError,
     LostFieldError,
     MessageError,
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 
 LARGEST_BYTES = 3 * 1024 * 1024
 """The largest body; Kubernetes' limit."""
-MOST_OBJECTS = 1 << 17
-"""Objects and nulls in a body, nested ones included: each costs 20 us, and the largest body would
-hold a million.  Objects with more of them are too large to be stored."""
 MOST_SHOWN = 30
 """Bytes of a body that a message shows; Kubernetes' number."""
 

@@ -185,6 +185,8 @@ def yaml_documents(
     *,
     has_aliases: bool = False,
     is_forgiven: Callable[[object], bool] | None = None,
+    most_nodes: int = MOST_NODES,
+    most_objects: int = MOST_NODES,
 ) -> Iterator[tuple[object, int]]:
     """The documents of a text, each with the line where it begins.
 
@@ -195,10 +197,13 @@ def yaml_documents(
             refuse them.
         has_aliases: Whether aliases and the merge key are taken; what they stand for is shared.
         is_forgiven: Whether a document may have tags, and keys that occur twice; None for none.
+        most_nodes: Keys, values, lists and mappings, each as often as aliases repeat it.
+        most_objects: Mappings and nulls, of which aliases repeat none.
 
     Besides `UnreadableError` it raises what the parser raises: `yaml.YAMLError` or `ValueError`.
     """
-    reader = Reader(text, deepest, duplicates, has_aliases=has_aliases)
+    reader = Reader(text, duplicates, Extent(most_nodes, deepest), has_aliases=has_aliases)
+    reader.most_objects = most_objects
     reader.forgives = is_forgiven is not None
     while not reader.loader.check_event(yaml.StreamEndEvent):
         if isinstance(reader.take(), yaml.DocumentStartEvent):
@@ -217,7 +222,7 @@ class Reader:
     """Makes plain data of the parser's events."""
 
     def __init__(
-        self, text: str, deepest: int, duplicates: list[str] | None, *, has_aliases: bool
+        self, text: str, duplicates: list[str] | None, extent: Extent, *, has_aliases: bool
     ) -> None:
         self.duplicates = duplicates
         self.has_aliases = has_aliases
@@ -225,7 +230,9 @@ class Reader:
         self.flaw: UnreadableError | None = None
         self.anchored: dict[str, object] = {}
         self.loader: Any = LOADER(text)
-        self.extent = Extent(MOST_NODES, deepest)
+        self.extent = extent
+        self.most_objects = MOST_NODES
+        self.objects = 0
 
     def blame(self, message: str, line: int) -> None:
         """Refuse a document, at once or at its end, when it is known what it is."""
@@ -255,10 +262,14 @@ class Reader:
         value: object
         if isinstance(event, yaml.ScalarEvent):
             value = _scalar(event)
+            self.objects += value is None
         elif isinstance(event, yaml.MappingStartEvent):
+            self.objects += 1
             value = self.mapping(line, path)
         else:
             value = self.sequence(path)
+        if self.objects > self.most_objects:
+            raise UnreadableError(f"more than {self.most_objects} mappings and nulls", line)
         if event.anchor is not None:
             self.anchored[event.anchor] = value
         return value

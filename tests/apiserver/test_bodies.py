@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.bodies import MOST_OBJECTS, check_number, decode, expected_of
+from apfproxy.apiserver.bodies import check_number, decode, expected_of
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.options import (
@@ -17,6 +17,7 @@ from apfproxy.apiserver.options import (
 )
 from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.apiserver.responses import PROTOBUF, WARNINGS
+from apfproxy.apiserver.schema.body import MOST_OBJECTS
 from apfproxy.request.attributes import parse_query
 from tests.apiserver.schema.protobuf_writer import block, document
 

@@ -35,6 +35,12 @@ from apfproxy.objects.go_text import EARLIEST_S, LATEST_S, rfc3339
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
+MOST_OBJECTS = 1 << 17
+"""Objects and nulls in a body, nested ones included: each costs 20 us, and the largest body would
+hold a million.  Objects with more of them are too large to be stored."""
+MOST_NODES = 400_000
+"""Keys and values in a body of YAML, where each costs 5 us; those of 2 MiB of JSON, the largest
+object that is stored, are up to 390 000."""
 DEEPEST = 100
 """Nested objects and lists; Kubernetes' objects have some 25, with the fields that are owned."""
 
@@ -216,7 +222,10 @@ def parse_yaml(data: bytes) -> Parsed:
         return found
     try:
         duplicates: list[str] = []
-        raw, _ = next(yaml_documents(text, DEEPEST, duplicates), (None, 0))
+        documents = yaml_documents(
+            text, DEEPEST, duplicates, most_nodes=MOST_NODES, most_objects=MOST_OBJECTS
+        )
+        raw, _ = next(documents, (None, 0))
         return Parsed(raw, tuple(dict.fromkeys(duplicates)))
     except yaml.MarkedYAMLError as error:
         raise BodyError(

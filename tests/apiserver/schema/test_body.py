@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apfproxy.apiserver.schema import body
 from apfproxy.apiserver.schema.body import DEEPEST, BodyError, Parsed, parse_json, parse_yaml
 
 VALUES = st.recursive(
@@ -104,3 +105,49 @@ def test_bad_yaml(data: bytes, expected: str) -> None:
         parse_yaml(data)
 
     assert f"yaml: {expected}" == str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"- - - 1\n" * 4, "line 4: more than 10 values"),
+        (b"[" + b"[]," * 10 + b"]", "line 1: more than 10 values"),
+        (b"[" + b"1," * 9 + b"]", None),
+        (b"- a:\n  b:\n-\n-\n", "line 3: more than 3 mappings and nulls"),
+        (b"- {}\n- {}\n- {}\n- {}", "line 4: more than 3 mappings and nulls"),
+        (b"- {a: 1}\n- {b: ''}\n- {}\n", None),
+    ],
+)
+def test_too_much_yaml(monkeypatch: pytest.MonkeyPatch, data: bytes, expected: str | None) -> None:
+    """Values of any kind are bounded, and more so those that cost most."""
+    monkeypatch.setattr(body, "MOST_NODES", 10)
+    monkeypatch.setattr(body, "MOST_OBJECTS", 3)
+    if expected is None:
+        parse_yaml(data)
+        return
+    with pytest.raises(BodyError, match=expected):
+        parse_yaml(data)
+
+
+DEVICE = """
+  - name: gpu-%d
+    attributes: {model: {string: LATEST}, healthy: {bool: true}}
+    capacity:
+      memory:
+        value: 80Gi"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("data:\n  a: " + "QUJD" * 780_000, id="secret"),
+        pytest.param("data:\n  a: |\n" + "    - {}, [], null,\n" * 150_000, id="text"),
+        pytest.param(
+            "spec:\n  devices:" + "".join(DEVICE % i for i in range(20_000)), id="devices"
+        ),
+    ],
+)
+def test_large_yaml(text: str) -> None:
+    """Objects of usual content are read up to the largest body."""
+    assert 2_500_000 < len(text) < 3 * 1024 * 1024
+    assert parse_yaml(text.encode()).raw
