@@ -51,7 +51,7 @@ STRUCTS = structs(
     "io.k8s.api.apps.v1",
     """
 Deployment +object: Keeps a number of pods, and replaces them when their template changes.
-DeploymentSpec +open: How many pods of which kind, and how they are replaced.
+DeploymentSpec: How many pods of which kind, and how they are replaced.
   1 replicas                 *int32                    How many pods are wanted; 1 unless given.
   2 selector                 *LabelSelector +required  Its pods.
   3 template                 PodTemplateSpec           What its pods are made from.
@@ -60,27 +60,30 @@ DeploymentSpec +open: How many pods of which kind, and how they are replaced.
   6 revisionHistoryLimit     *int32                    Old revisions that are kept.
   7 paused                   bool                      Whether nothing is replaced.
   9 progressDeadlineSeconds  *int32                    When no progress is failure.
-DeploymentStrategy +open: How pods are replaced.
+DeploymentStrategy: How pods are replaced.
   1 type           string                    RollingUpdate or Recreate.
   2 rollingUpdate  *RollingUpdateDeployment  For RollingUpdate.
-RollingUpdateDeployment +open: How many pods are replaced at once.
+RollingUpdateDeployment: How many pods are replaced at once.
   1 maxUnavailable  *intOrString  How many may be away.
   2 maxSurge        *intOrString  How many there may be beyond.
-DeploymentStatus +open: How many pods there are.
+DeploymentStatus: How many pods there are.
   1 observedGeneration   int64                             The generation that this is about.
   2 replicas             int32                             How many pods there are.
   3 updatedReplicas      int32                             How many have the newest template.
   7 readyReplicas        int32                             How many are ready.
   4 availableReplicas    int32                             How many have been ready for long enough.
   5 unavailableReplicas  int32                             How many are not available.
+  9 terminatingReplicas  *int32                            How many are ending.
   6 conditions           []DeploymentCondition +keys=type  Aspects of how it is doing.
+  8 collisionCount       *int32                            How many names were taken.
 ReplicaSet +object: Keeps a number of pods.
-ReplicaSetSpec +open: How many pods of which kind.
-  1 replicas  *int32                    How many pods are wanted; 1 unless given.
-  2 selector  *LabelSelector +required  Its pods.
-  3 template  PodTemplateSpec           What its pods are made from.
+ReplicaSetSpec: How many pods of which kind.
+  1 replicas         *int32                    How many pods are wanted; 1 unless given.
+  4 minReadySeconds  int32                     How long pods are ready to count.
+  2 selector         *LabelSelector +required  Its pods.
+  3 template         PodTemplateSpec           What its pods are made from.
 StatefulSet +object: Keeps a number of pods with names of their own.
-StatefulSetSpec +open: How many pods of which kind, each with a name of its own.
+StatefulSetSpec: How many pods of which kind, each with a name of its own.
    1 replicas                              *int32  How many pods are wanted; 1 unless given.
    2 selector                              *LabelSelector +required  Its pods.
    3 template                              PodTemplateSpec  What its pods are made from.
@@ -91,15 +94,17 @@ StatefulSetSpec +open: How many pods of which kind, each with a name of its own.
    9 minReadySeconds                       int32   How long pods are ready to count.
   10 persistentVolumeClaimRetentionPolicy  *StatefulSetPersistentVolumeClaimRetentionPolicy  What
         becomes of volumes.
-StatefulSetUpdateStrategy +open: How pods are replaced.
+  +open volumeClaimTemplates ordinals
+StatefulSetUpdateStrategy: How pods are replaced.
   1 type           string                             RollingUpdate or OnDelete.
   2 rollingUpdate  *RollingUpdateStatefulSetStrategy  For RollingUpdate.
-RollingUpdateStatefulSetStrategy +open: Which pods are replaced.
-  1 partition  *int32  The first that is.
-StatefulSetPersistentVolumeClaimRetentionPolicy +open: What becomes of volumes.
+RollingUpdateStatefulSetStrategy: Which pods are replaced.
+  1 partition       *int32        The first that is.
+  2 maxUnavailable  *intOrString  How many may be away.
+StatefulSetPersistentVolumeClaimRetentionPolicy: What becomes of volumes.
   1 whenDeleted  string  Retain or Delete.
   2 whenScaled   string  Retain or Delete.
-StatefulSetStatus +open: How many pods there are.
+StatefulSetStatus: How many pods there are.
    1 observedGeneration  int64                              The generation that this is about.
    2 replicas            int32 +required                    How many pods there are.
    3 readyReplicas       int32                              How many are ready.
@@ -107,12 +112,15 @@ StatefulSetStatus +open: How many pods there are.
    5 updatedReplicas     int32                              How many have the newest revision.
    6 currentRevision     string                             The current revision.
    7 updateRevision      string                             The newest revision.
+   9 collisionCount      *int32                             How many names were taken.
   10 conditions          []StatefulSetCondition +keys=type  Aspects of how it is doing.
   11 availableReplicas   int32 +required                    How many are available.
 """
     + CONDITION.format("Deployment")
+    + "  +open lastUpdateTime\n"
     + CONDITION.format("StatefulSet")
-    + REPLICAS.format("ReplicaSet"),
+    + REPLICAS.format("ReplicaSet")
+    + "  7 terminatingReplicas  *int32  How many are ending.\n",
     CORE,
 )
 SCALE = structs(

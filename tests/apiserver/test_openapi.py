@@ -111,7 +111,7 @@ def test_property(field: Field, v2: Object, default: object) -> None:
 
 def test_structs() -> None:
     """A struct is described once, also one that contains itself, with what is true of all of it."""
-    struct = Struct("Node", (), "x", keeps_unknown=True, is_atomic=True)
+    struct = Struct("Node", (), "x", kept=frozenset({"a"}), is_atomic=True)
     object.__setattr__(struct, "fields", (Field("children", List(struct)),))
     definitions = Definitions(Style.V2, {"x.Node": [("g", "v1", "Node")]})
     definitions.reference(struct)

@@ -189,7 +189,8 @@ Thing: -
   words    []string           +set +merged     -
   any      any                                 -
   open     Open                                -
-Open +open: -
+Open: -
+  +open a b c d x y z
 Item: -
   name     string                              -
   value    int32                               -

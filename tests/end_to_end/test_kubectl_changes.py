@@ -157,6 +157,7 @@ def test_create_what_is_wrong(targets: Targets, tmp_path: Path) -> None:
     slice_["spec"]["devices"][0]["name"] = "GPU"
     wrong = changed(budget("wrong", "default"), minAvailable=-1, maxUnavailable=1)
     unknown = changed(budget("wrong", "default"), colour="red")
+    misspelt = changed(pod("wrong", "default"), hostPid=True)
 
     def scenario(kubectl: Kubectl) -> None:
         words = kubectl.fail("create", "-f", "-", stdin=json.dumps(slice_))
@@ -177,6 +178,8 @@ def test_create_what_is_wrong(targets: Targets, tmp_path: Path) -> None:
                 stdin=json.dumps(unknown),
             )  # fmt: skip
             assert (0, 'Warning: unknown field "spec.colour"\n') == (warned.code, warned.err)
+            words = kubectl.fail("apply", "-f", "-", stdin=json.dumps(misspelt))
+            assert 'strict decoding error: unknown field "spec.hostPid"' in words
         assert "(NotFound)" in kubectl.fail("get", "pdb", "wrong")
 
     targets.play(scenario, tmp_path)

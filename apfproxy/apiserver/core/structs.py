@@ -9,12 +9,13 @@ from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
 
 CONDITION = """
-{0}Condition +open: One aspect of how a controller is doing.
+{0}Condition: One aspect of how a controller is doing.
   1 type    string +required  Which aspect.
   2 status  string +required  True, False or Unknown.
+  +open lastTransitionTime reason message
 """
 REPLICAS = f"""{CONDITION}
-{{0}}Status +open: How many pods there are.
+{{0}}Status: How many pods there are.
   1 replicas              int32 +required  How many pods there are.
   2 fullyLabeledReplicas  int32            How many have all labels of the template.
   3 observedGeneration    int64            The generation that this is about.
@@ -42,7 +43,7 @@ Pod +object: Containers on one node.
 PodTemplateSpec: What pods are made from.
   1 metadata  ObjectMeta  Labels and the like of the pods.
   2 spec      PodSpec     What the pods run.
-PodSpec +open: What a pod runs, and how.
+PodSpec: What a pod runs, and how.
    1 volumes                        []Volume +keys=name +retainkeys  What containers may mount.
   20 initContainers                 []Container +keys=name  They run before the others.
    2 containers  []Container +required +keys=name  Containers of the pod; at least one.
@@ -65,9 +66,17 @@ PodSpec +open: What a pod runs, and how.
   30 enableServiceLinks             *bool                Whether services are shown as variables.
   31 preemptionPolicy  *string +go=PreemptionPolicy  Whether it may displace other pods.
   38 schedulingGates                []PodSchedulingGate +keys=name  They hold it back.
-Volume +open: A directory that containers may mount.
+  +open ephemeralContainers automountServiceAccountToken hostPID hostIPC shareProcessNamespace
+        imagePullSecrets hostname subdomain affinity hostAliases dnsConfig runtimeClassName overhead
+        topologySpreadConstraints setHostnameAsFQDN os hostUsers resourceClaims resources
+        hostnameOverride schedulingGroup
+Volume: A directory that containers may mount.
   1 name  string +required  Name of the volume, unique in the pod.
-Container +open: One program of a pod, run from an image.
+  +open hostPath emptyDir gcePersistentDisk awsElasticBlockStore gitRepo secret nfs iscsi glusterfs
+        persistentVolumeClaim rbd flexVolume cinder cephfs flocker downwardAPI fc azureFile
+        configMap vsphereVolume quobyte azureDisk photonPersistentDisk projected portworxVolume
+        scaleIO storageos csi ephemeral image
+Container: One program of a pod, run from an image.
    1 name  string +required  Name of the container, a DNS label, unique in the pod.
    2 image                     string                                   Container image to run.
    4 args                      []string  Arguments of the program; the image's unless given.
@@ -82,23 +91,31 @@ Container +open: One program of a pod, run from an image.
         Why it ended.
   14 imagePullPolicy  string +enum=Always|IfNotPresent|Never +go=PullPolicy  When the image is
         pulled.
+  +open command workingDir envFrom resizePolicy restartPolicyRules volumeDevices livenessProbe
+        readinessProbe startupProbe lifecycle securityContext stdin stdinOnce tty
 ContainerPort: A port that a container serves.
   1 name           string                                  A name for it, unique in the pod.
   2 hostPort       int32                                   Port of the node to map it to.
   3 containerPort  int32 +required                         Number of the port, from 1 to 65535.
   4 protocol       string +default=TCP +enum=SCTP|TCP|UDP +go=Protocol  TCP unless given.
   5 hostIP         string                                  Address of the node to map it to.
-EnvVar +open: An environment variable.
+EnvVar: An environment variable.
   1 name   string +required  Name of the variable.
   2 value  string            Its value.
-ResourceRequirements +open: What a container needs, and what it may use at most.
+  +open valueFrom
+ResourceRequirements: What a container needs, and what it may use at most.
   1 limits    map[string]quantity +go=v1.ResourceList  The most it may use, by resource.
   2 requests  map[string]quantity +go=v1.ResourceList  What it needs; the limits unless given.
-VolumeMount +open: Where a container sees a volume.
+  +open claims
+VolumeMount: Where a container sees a volume.
   1 name       string +required  Name of a volume of the pod.
   2 readOnly   bool              Whether the container may only read it.
   3 mountPath  string +required  Path in the container.
-PodSecurityContext +open: Rights of all containers of a pod.
+  +open recursiveReadOnly subPath mountPropagation subPathExpr
+PodSecurityContext: Rights of all containers of a pod.
+  +open seLinuxOptions windowsOptions runAsUser runAsGroup runAsNonRoot supplementalGroups
+        supplementalGroupsPolicy fsGroup sysctls fsGroupChangePolicy seccompProfile appArmorProfile
+        seLinuxChangePolicy
 Toleration: A taint of nodes that the pod does not mind.
   1 key                string  Key of the taint; all of them unless given.
   2 operator           string +go=TolerationOperator  Exists or Equal.
@@ -109,7 +126,7 @@ PodReadinessGate: A condition that readiness depends on.
   1 conditionType  string +required +go=PodConditionType  Type of the condition.
 PodSchedulingGate: Something that keeps the pod from being scheduled.
   1 name  string +required  Its name.
-PodStatus +open: How a pod is doing, as its node reports it.
+PodStatus: How a pod is doing, as its node reports it.
   17 observedGeneration     int64                      Generation of the spec that this is about.
    1 phase  string +enum=Failed|Pending|Running|Succeeded|Unknown +go=PodPhase  Where the pod is in
         its life.
@@ -124,6 +141,8 @@ PodStatus +open: How a pod is doing, as its node reports it.
   10 initContainerStatuses  []ContainerStatus          Of its init containers.
    8 containerStatuses      []ContainerStatus          Of its containers.
    9 qosClass  string +enum=BestEffort|Burstable|Guaranteed +go=PodQOSClass  How late it is evicted.
+  +open hostIPs ephemeralContainerStatuses resize resourceClaimStatuses extendedResourceClaimStatus
+        allocatedResources resources nodeAllocatableResourceClaimStatuses
 PodCondition: One aspect of how a pod is doing.
   1 type                string +required +go=PodConditionType  Which aspect.
   7 observedGeneration  int64             Generation of the spec that it is about.
@@ -134,7 +153,7 @@ PodCondition: One aspect of how a pod is doing.
   6 message             string            Why, for people.
 PodIP: An address of a pod.
   1 ip  string +required  The address.
-ContainerStatus +open: How a container is doing.
+ContainerStatus: How a container is doing.
   1 name          string +required  Name of the container.
   2 state         ContainerState    What it is doing.
   3 lastState     ContainerState    How it ended the last time.
@@ -144,6 +163,7 @@ ContainerStatus +open: How a container is doing.
   7 imageID       string +required  Digest of the image.
   8 containerID   string            Id of the container.
   9 started       *bool             Whether it has started up.
+  +open allocatedResources resources volumeMounts user allocatedResourcesStatus stopSignal
 ContainerState: What a container is doing; one of the fields.
   1 waiting     *ContainerStateWaiting     It does not run yet.
   2 running     *ContainerStateRunning     It runs.
@@ -163,18 +183,19 @@ ContainerStateTerminated: A container that has ended.
   7 containerID  string           Id of the container.
 
 Node +object: A machine that runs pods.
-NodeSpec +open: What a node is for.
+NodeSpec: What a node is for.
   1 podCIDR        string                 Addresses of its pods.
   7 podCIDRs       []string +merged +set  The same, one for each family of addresses.
   3 providerID     string                 What its provider calls it.
   4 unschedulable  bool                   Whether it gets no new pods.
   5 taints         []Taint                What keeps pods away.
+  +open configSource externalID
 Taint: What keeps pods away that do not tolerate it.
   1 key        string +required  Its key.
   2 value      string            Its value.
   3 effect     string +required  NoSchedule, PreferNoSchedule or NoExecute.
   4 timeAdded  *time             When it was added.
-NodeStatus +open: How a node is doing, as its kubelet reports it.
+NodeStatus: How a node is doing, as its kubelet reports it.
   1 capacity         map[string]quantity         What it has, by resource.
   2 allocatable      map[string]quantity         What pods may have of it.
   3 phase            string                      No longer set.
@@ -182,6 +203,7 @@ NodeStatus +open: How a node is doing, as its kubelet reports it.
   5 addresses        []NodeAddress +keys=type    Where it can be reached.
   6 daemonEndpoints  NodeDaemonEndpoints         Ports of what runs on it.
   7 nodeInfo         NodeSystemInfo              The machine and its programs.
+  +open images volumesInUse volumesAttached config runtimeHandlers features declaredFeatures
 NodeCondition: One aspect of how a node is doing.
   1 type                string +required  Which aspect.
   2 status              string +required  True, False or Unknown.
@@ -196,7 +218,7 @@ NodeDaemonEndpoints: Ports of what runs on a node.
   1 kubeletEndpoint  DaemonEndpoint  That of its kubelet.
 DaemonEndpoint: A port.
   1 Port  int32 +required  The port.
-NodeSystemInfo +open: The machine of a node, and its programs.
+NodeSystemInfo: The machine of a node, and its programs.
    1 machineID                string +required  As it reports.
    2 systemUUID               string +required  As it reports.
    3 bootID                   string +required  As it reports.
@@ -207,6 +229,7 @@ NodeSystemInfo +open: The machine of a node, and its programs.
    8 kubeProxyVersion         string +required  As it reports.
    9 operatingSystem          string +required  As it reports.
   10 architecture             string +required  As it reports.
+  +open swap
 NodeSelector +atomic: Terms of which a node has to meet one.
   1 nodeSelectorTerms  []NodeSelectorTerm +required  The terms.
 NodeSelectorTerm +atomic: Requirements that a node has to meet all.
@@ -243,10 +266,11 @@ ObjectReference +atomic: Names an object of any kind, or a part of it.
   7 fieldPath        string  The part, such as spec.containers{name}.
 
 ReplicationController +object: Keeps a number of pods; the older form of ReplicaSet.
-ReplicationControllerSpec +open: How many pods of which kind.
-  1 replicas  *int32                     How many pods are wanted; 1 unless given.
-  2 selector  map[string]string +atomic  Labels of its pods.
-  3 template  *PodTemplateSpec           What its pods are made from.
+ReplicationControllerSpec: How many pods of which kind.
+  1 replicas         *int32                     How many pods are wanted; 1 unless given.
+  4 minReadySeconds  int32                      How long pods are ready to count.
+  2 selector         map[string]string +atomic  Labels of its pods.
+  3 template         *PodTemplateSpec           What its pods are made from.
 
 Event +object: Something that happened to an object; kept for a while.
    2 involvedObject      ObjectReference +required +omitempty  What it happened to.

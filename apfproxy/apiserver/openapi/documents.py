@@ -132,7 +132,7 @@ class Definitions:
                 "required": [field.name for field in struct.fields if field.is_required],
                 "type": "object",
                 "x-kubernetes-group-version-kind": list(map(kind_entry, self.kinds.get(name, ()))),
-                "x-kubernetes-preserve-unknown-fields": struct.keeps_unknown,
+                "x-kubernetes-preserve-unknown-fields": bool(struct.kept),
                 "x-kubernetes-map-type": "atomic" * struct.is_atomic,
                 "x-kubernetes-unions": [_union_entry(struct.union)] if struct.union else [],
             }

@@ -116,7 +116,7 @@ def node_of(type_: Type, unowned: tuple[Path, ...] = ()) -> Node:
         return LEAF
     if isinstance(type_, Map):
         return Node({}, node_of(type_.value))
-    node = Node({}, UNTYPED if type_.keeps_unknown else None)
+    node = Node({name: (f"f:{name}", UNTYPED) for name in type_.kept})
     for name, field in type_.by_name.items():
         inside = tuple(path[1:] for path in unowned if path[0] == name)
         node.fields[name] = None if () in inside else (f"f:{name}", node_of(field.type, inside))
@@ -355,7 +355,7 @@ def wrong_types(type_: Type, value: object, path: str = "") -> Iterator[str]:
         for key, child in value.items():
             if field := type_.by_name.get(key):
                 yield from wrong_types(field.type, child, f"{path}.{key}")
-            elif not type_.keeps_unknown:
+            elif key not in type_.kept:
                 yield f"{path}.{key}: field not declared in schema"
 
 

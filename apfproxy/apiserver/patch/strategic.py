@@ -145,7 +145,7 @@ def _member_type(schema: Type, name: str) -> Type:
     field = schema.by_name.get(name) if isinstance(schema, Struct) else None
     if field:
         return field.type
-    if not isinstance(schema, Struct) or schema.keeps_unknown:
+    if not isinstance(schema, Struct) or name in schema.kept:
         return Scalar.ANY
     message = f"unable to find api field in struct {schema.name} for the json field"
     raise unknown_error(f"{message} {_shown(name)}")

@@ -480,7 +480,7 @@ def read_message(schema: Struct, data: bytes, obj: Object) -> None:
         part = parts.get(number)
         if part is None:
             start, position = position, _passed_over(data, tag, position)
-            if schema.keeps_unknown and data[start:position] != ZERO:
+            if schema.kept and data[start:position] != ZERO:
                 raise LostFieldError(f"field {number} of {schema.name} cannot be kept")
         elif wire == LENGTH and not part.is_number:
             content, position = _block(data, position)

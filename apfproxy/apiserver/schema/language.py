@@ -2,15 +2,17 @@
 
 A struct begins with its name at the margin; its fields, indented, have their numbers in Kubernetes'
 protobuf, if any, names in JSON, types, marks and descriptions.  A line that is indented by eight
-columns or more goes on with the one before.  Structs may stand in any order.
+columns or more goes on with the one before.  After `+open` are names of other fields, which are
+kept as they come.  Structs may stand in any order.
 
     Lease +object: A claim with an end.
     LeaseSpec: Who holds the lease, and for how long.
       1 holderIdentity  *string               Who holds the lease.
       3 acquireTime     *microtime            When the holder got it.
-    LeaseStatus +open: Fields that are not listed here are kept as they come.
+    LeaseStatus: How the claim is doing.
       1 phase           string +enum=A|B      A text; OpenAPI names its values.
       2 conditions      []Condition +keys=type  A struct that is declared here or in `others`.
+      +open details history
 
 Types are `string`, `bool`, `int32`, `int64`, `quantity`, `time`, `microtime`, `[]byte`,
 `intOrString`, `any` and the names of structs; `[]T` and `map[string]T` have items of another type,
@@ -36,7 +38,6 @@ Marks of structs (see `types.Struct`):
     +typed          begins with `kind` and `apiVersion`
     +object         has `metadata`, too, and `spec` and `status` if the text has their structs, by
                     the names of Kubernetes: `LeaseSpec`
-    +open           keeps unknown fields
     +atomic         server-side apply owns it as one
     +union=d:a,b    one of the fields a and b has a value; the field d, or none, says which
 """
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 SCALARS = {scalar.value: scalar for scalar in Scalar}
 TIMES = (Scalar.TIME, Scalar.MICRO_TIME)
-LIST, MAP = "[]", "map[string]"
+LIST, MAP, OPEN = "[]", "map[string]", "+open "
 LIST_TYPES = {"keys": ListType.MAP, "set": ListType.SET, "untyped": None}
 
 TYPED = (
@@ -71,7 +72,7 @@ PARTS = (
 HEAD = re.compile(r"(\w+)((?: +\+\S+)*): (.+)")
 UNQUALIFIED = re.compile(r"(?<![.\w])(?=[A-Z])")
 FIELD = re.compile(r"(?:(\d+) +)?([A-Za-z]\w*) +(\*?)(\S+)((?: +\+\S+)*) +([^+].*)")
-STRUCT_MARKS = frozenset({"typed", "object", "open", "atomic", "union"})
+STRUCT_MARKS = frozenset({"typed", "object", "atomic", "union"})
 FIELD_MARKS = frozenset(
     {"required", "written", "omitempty", "default", "enum", "replaced", "go"}
     | {"keys", "set", "untyped", "merged", "retainkeys", "atomic"}
@@ -129,7 +130,14 @@ class Reader:
             lines = [*TYPED, METADATA, *parts, *lines]
         elif "typed" in marks:
             lines = [*TYPED, *lines]
-        fields = {field.name: field for field in map(self.field, map(str.strip, lines))}
+        fields: dict[str, Field] = {}
+        kept: set[str] = set()
+        for text in map(str.strip, lines):
+            if text.startswith(OPEN):
+                kept.update(text.split()[1:])
+            else:
+                field = self.field(text)
+                fields[field.name] = field
         discriminator, _, members = marks.get("union", "").partition(":")
         self.made[name] = struct = Struct(
             name,
@@ -138,7 +146,7 @@ class Reader:
             found[3],
             is_atomic="atomic" in marks,
             union=Union(tuple(members.split(",")), discriminator) if members else None,
-            keeps_unknown="open" in marks,
+            kept=frozenset(kept),
         )
         return struct
 

@@ -193,7 +193,7 @@ def _faults(
             if field is not None:
                 within = (*fields, (kind, name))
                 yield from _faults(field.type, value, at, within, has_wrong=has_wrong)
-            elif not kind.keeps_unknown:
+            elif name not in kind.kept:
                 yield at, None
     elif isinstance(kind, Map) and isinstance(raw, dict):
         for key, value in raw.items():
@@ -223,7 +223,7 @@ def _reader_of(kind: Type) -> Reader:
 
 def _struct_reader(schema: Struct) -> Reader:
     plan = [_field_plan(field) for field in schema.fields]
-    known = schema.by_name
+    known, kept = schema.by_name, schema.kept
 
     def read_struct(raw: object, left_out: list[bool]) -> Object:
         if not isinstance(raw, dict):
@@ -247,14 +247,12 @@ def _struct_reader(schema: Struct) -> Reader:
             error.within(schema, name)
             raise
         if taken != len(raw) and not raw.keys() <= known.keys():
-            if schema.keeps_unknown:
-                obj.update(
-                    (key, value)
-                    for key, value in raw.items()
-                    if value is not None and key not in known
-                )
-            else:
-                left_out.append(True)
+            for key, value in raw.items():
+                if key in kept:
+                    if value is not None:
+                        obj[key] = value
+                elif key not in known:
+                    left_out.append(True)
         return obj
 
     return read_struct

@@ -88,7 +88,7 @@ class Struct:
         package: Go package as OpenAPI names it, such as `io.k8s.api.flowcontrol.v1`.
         is_atomic: Whether server-side apply owns it as a whole.
         union: For clients; nothing here is decided by it.
-        keeps_unknown: Whether other fields are kept as they come, as by
+        kept: Names of other fields that Kubernetes has; they are kept as they come, as by
             `x-kubernetes-preserve-unknown-fields`.
     """
 
@@ -98,7 +98,7 @@ class Struct:
     description: str = ""
     is_atomic: bool = False
     union: Union | None = None
-    keeps_unknown: bool = False
+    kept: frozenset[str] = frozenset()
 
     @cached_property
     def by_name(self) -> dict[str, Field]:

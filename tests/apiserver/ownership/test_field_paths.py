@@ -304,13 +304,14 @@ PORTS = node_of(SPEC.by_name["ports"].type)
 
 
 def test_nodes_follow_types() -> None:
-    open_struct = Struct("A", (Field("a", Scalar.STRING),), keeps_unknown=True)
+    open_struct = Struct("A", (Field("a", Scalar.STRING),), kept=frozenset({"b"}))
     node = node_of(open_struct)
     assert [] == list(wrong_types(open_struct, {"b": 1}))
+    assert [".c: field not declared in schema"] == list(wrong_types(open_struct, {"c": 1}))
     keyed = node_of(List(ITEM, ListType.MAP, ("key",)))
 
     assert [LEAF] * 2 == [node_of(List(ITEM, None)), node_of(Struct("A", (), is_atomic=True))]
-    assert [("f:a", LEAF), ("f:b", UNTYPED)] == [node.at("a"), node.at("b")]
+    assert [("f:a", LEAF), ("f:b", UNTYPED), None] == [node.at(key) for key in "abc"]
     assert UNTYPED is UNTYPED.below("f:x")
     assert 'k:{"key":0}' == keyed.element({"other": "x"})
     assert ['k:{"port":80,"protocol":"TCP"}'] == [PORTS.element({"port": 80, "name": "x"})]

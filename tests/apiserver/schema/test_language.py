@@ -16,10 +16,13 @@ WRITTEN = {"is_always_written": True}
 def test_structs() -> None:
     """Structs may stand in any order, have marks, and lines that go on."""
     text = """
-A +open +atomic +union=d:b,c: What
+A +atomic +union=d:b,c: What
         it is.
   b  B  One
         thing.
+  +open c
+        d
+  +open e
 
 B +typed: Another.
 C +object: An object.
@@ -31,7 +34,7 @@ CSpec: Its own.
     a, c = made["A"], made["C"]
 
     assert ["A", "B", "C", "CSpec"] == list(made)
-    assert ("What it is.", True, True) == (a.description, a.is_atomic, a.keeps_unknown)
+    assert ("What it is.", True, frozenset("cde")) == (a.description, a.is_atomic, a.kept)
     assert Union(("b", "c"), "d") == a.union
     assert (Field("b", made["B"], "One thing."),) == a.fields
     assert ["kind", "apiVersion"] == list(made["B"].by_name)
