@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.counters import ApiServerCounters, RequestCounters, RequestLabels
 
 LEFT: Final = "left"
-"""The label `code` of requests whose client left before they were answered."""
+"""The label `code` of requests that got no response: the client left, or a fault was injected."""
 COMPONENT: Final = {"component": "apiserver"}
 FINER_BOUNDS: Final = 2
 """Buckets of all durations that the ones for service levels do not have."""

@@ -39,11 +39,17 @@ from aiohttp import web
 
 from apfproxy.apiserver.bodies import APPLY_PATCH
 from apfproxy.apiserver.counters import RequestLabels, WatchMeter
-from apfproxy.apiserver.errors import StatusError, internal_error
+from apfproxy.apiserver.errors import StatusError, bad_request, internal_error
 from apfproxy.apiserver.lists import METER
 from apfproxy.apiserver.responses import failure
 from apfproxy.base.address import is_local, name_in_host
-from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
+from apfproxy.request.attributes import (
+    AttributesError,
+    DeadlineError,
+    RequestAttributes,
+    parse_attributes,
+    request_timeout_ns,
+)
 
 if TYPE_CHECKING:
     import random
@@ -58,7 +64,7 @@ if TYPE_CHECKING:
 STALL_S = 60.0
 """How long a stalled request lasts; Kubernetes' time limit for requests."""
 REQUEST_S = 60.0
-"""Time limit of a request other than a watch, from head to end of answer; Kubernetes' limit."""
+"""Kubernetes' time limit of a request other than a watch; the parameter `timeout` shortens it."""
 RESET_S = 1.0
 """The event loop notices a reset connection within it, and cancels its request."""
 
@@ -256,25 +262,31 @@ class Gate:
     async def _answer(
         self, request: web.Request, attributes: RequestAttributes, labels: RequestLabels
     ) -> web.StreamResponse:
-        load = self._load
-        if load is not None:
-            fault = load.fault()
-            delay_s = load.delay_s(attributes.verb, sum(count.count for count in self._executing))
-            if delay_s > 0:
-                await asyncio.sleep(delay_s)
-            if fault is not None:
-                self._counters.injected_faults[fault.value] += 1
-                return await self._fail(request, fault)
         try:
-            async with asyncio.timeout(None if attributes.long_running else REQUEST_S):
-                return await self._handler(request)
+            limit_ns = request_timeout_ns(attributes, round(REQUEST_S * 1e9))
+        except DeadlineError as error:
+            message = f"invalid timeout specified in the request URL - {error}"
+            return await failure(request, bad_request(message))
+        load, fault = self._load, None
+        try:
+            async with asyncio.timeout(None if attributes.long_running else limit_ns / 1e9):
+                if load is not None:
+                    fault = load.fault()
+                    executing = sum(count.count for count in self._executing)
+                    delay_s = load.delay_s(attributes.verb, executing)
+                    if delay_s > 0:
+                        await asyncio.sleep(delay_s)
+                if fault is None:
+                    return await self._handler(request)
         except TimeoutError:
             self._counters.terminations[by_attributes(labels, attributes), 504] += 1
-            # The body came too slowly, or the client took too little at a time.
+            # By its latency, or the body came too slowly, or the client took too little at a time.
             if request.writer.output_size:
                 raise  # aiohttp cuts the connection: a second head would be taken for content
             message = "Timeout: request did not complete within the allotted timeout"
             return await failure(request, StatusError(504, "Timeout", message, {}))
+        self._counters.injected_faults[fault.value] += 1
+        return await self._fail(request, fault)
 
     async def _fail(self, request: web.Request, fault: Fault) -> web.StreamResponse:
         if fault is Fault.ERROR:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 OPTIONS = WriteOptions("apfproxy-seed")
 STATUS_OPTIONS = WriteOptions("apfproxy-seed", subresource="status")
-BATCH = 500
-"""So many objects share a commit, after which other tasks run."""
+BATCH = 100
+"""So many objects share a commit, after which other tasks run: with 500 they waited for seconds."""
 PODS_PER_NAMESPACE = 100
 READY_SHARE = 0.9
 PODS_PER_NODE = 30

@@ -19,7 +19,7 @@ from apfproxy.admin.apiserver_metrics import ResourceState, StoreState, apiserve
 from apfproxy.admin.places import Places
 from apfproxy.admin.responses import sliced_response
 from apfproxy.admin.web import WebListener, health_routes
-from apfproxy.apiserver.app import EXTERNAL_ADDRESS, Api, no_such_path
+from apfproxy.apiserver.app import Api, no_such_path
 from apfproxy.apiserver.controllers.control import CONTROLLERS, Controllers
 from apfproxy.apiserver.counters import ApiServerCounters
 from apfproxy.apiserver.discovery import Discovery
@@ -32,10 +32,11 @@ from apfproxy.apiserver.store.entries import DEFAULT_CHANGES
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.app.running import descriptor_limit
+from apfproxy.base.address import is_local
 from apfproxy.base.errors import ListenError
 from apfproxy.base.faults import Faults
 from apfproxy.base.health_checks import HEALTHZ, READYZ, HealthRegistry
-from apfproxy.base.sockets import SocketFiles, listening_sockets
+from apfproxy.base.sockets import SocketFiles, listening_sockets, port_of
 from apfproxy.settings import TEXT
 from apfproxy.sources.stored_objects import starting
 
@@ -79,6 +80,7 @@ class ApiServerSettings:
 
     Attributes:
         store: The SQLite file; None to keep everything in memory.
+        external_address: What `/api` tells clients; None for where the server listens.
         random_seed: Of uids, names, faults and latencies; None for others each time.
     """
 
@@ -86,7 +88,7 @@ class ApiServerSettings:
     store: str | None = None
     watch_window: int = DEFAULT_CHANGES
     controllers: frozenset[str] = field(default_factory=lambda: frozenset(CONTROLLERS))
-    external_address: str = EXTERNAL_ADDRESS
+    external_address: str | None = None
     load: LoadSettings = field(default_factory=LoadSettings)
     seeds: SeedCounts = field(default_factory=SeedCounts)
     random_seed: int | None = None
@@ -176,7 +178,13 @@ class ApiServerProcess:
 
     async def _listen(self, registry: Registry) -> None:
         settings, listen = self.settings, self.settings.listen
-        api = Api(registry, self._chance("watches"), settings.external_address)
+        try:
+            listeners = await listening_sockets(listen, BACKLOG)
+        except OSError as error:
+            raise ListenError(listen, "listen", error) from error
+        self._socket_files = SocketFiles(listeners)
+        here = dataclasses.replace(listen, port=port_of(listeners) or 0).from_here.authority
+        api = Api(registry, self._chance("watches"), settings.external_address or here)
         load = None
         if settings.load != LoadSettings():
             load = Load(settings.load, self._chance("latencies"), self._chance("faults"))
@@ -197,11 +205,6 @@ class ApiServerProcess:
         limit = min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS)
         places = Places("API", limit, time.monotonic_ns)
         self._listener = WebListener(app, places, shutdown_s=SHUTDOWN_S, max_fields=MAX_FIELDS)
-        try:
-            listeners = await listening_sockets(listen, BACKLOG)
-        except OSError as error:
-            raise ListenError(listen, "listen", error) from error
-        self._socket_files = SocketFiles(listeners)
         await self._listener.start(listeners, backlog=BACKLOG)
 
     def hurry(self, cancel: Callable[[], object]) -> None:
@@ -214,16 +217,18 @@ class ApiServerProcess:
 
     def attend(self, _signals: Signals) -> None:
         """Log where the server listens and where the objects are."""
-        settings = self.settings
+        settings, listen = self.settings, self.settings.listen
         if self.seeded:
             logger.info("%d objects were seeded", self.seeded)
         logger.info(
             "apfproxy %s serves the API on %s; objects are in %s; controllers: %s",
             __version__,
-            dataclasses.replace(settings.listen, port=self.port).from_here.url,
+            dataclasses.replace(listen, host=listen.host or "*", port=self.port).url,
             "memory only and end with the process" if settings.store is None else settings.store,
             ", ".join(sorted(settings.controllers)) or "none",
         )
+        if not (listen.path or is_local(listen.host)):
+            logger.warning("all who reach %s may do everything: there is no authentication", listen)
 
     async def drain(self) -> None:
         """End in order; cancelled, end at once."""

@@ -2,7 +2,8 @@
 
 Other parts report into a `HealthRegistry` when something changes; a page only reads what was
 reported or is at hand, so a request for it is cheap.  The wording is kube-apiserver's, except for
-the reason of a failure, which it withholds: the admin listener is the operator's own.
+the reason of a failure, which it withholds (the admin listener is the operator's own), and for
+`[!]` before a problem that does not fail the page.
 """
 
 from __future__ import annotations
@@ -142,9 +143,11 @@ class HealthRegistry(HealthChecks):
                 lines.append(f"[+]{check.name} excluded: ok")
             elif (problem := check.problem) is None:
                 lines.append(f"[+]{check.name} ok")
-            else:
+            elif check.is_blocking:
                 lines.append(f"[-]{check.name} failed: {problem}")
-                is_healthy = is_healthy and not check.is_blocking
+                is_healthy = False
+            else:
+                lines.append(f"[!]{check.name}: {problem}")
         if unmatched:
             names = ", ".join(f'"{one_line(name)}"' for name in sorted(unmatched))
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")

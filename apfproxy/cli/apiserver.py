@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apfproxy.apiserver.app import EXTERNAL_ADDRESS
 from apfproxy.apiserver.controllers.control import parse_controllers
 from apfproxy.apiserver.gate import (
     EVERY_VERB,
@@ -31,8 +30,6 @@ from apfproxy.simulation.mix import parse_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
-
-    from apfproxy.settings import Address
 
     Callback = Callable[[click.Context, click.Parameter, Any], Any]
 
@@ -79,7 +76,7 @@ def parse_latency(text: str) -> Latency:
         if "shorter" in str(error):
             raise
         bare = BARE.match(text)
-        hint = f"; write {bare[1]}s for seconds" if bare else ""
+        hint = f"; write {bare[1]}ms, or {bare[1]}s for seconds" if bare else ""
         raise ValueError(f"expected a latency such as {EXAMPLES}, not {text!r}{hint}") from None
     shape = Shape(times.shape)
     first, second = times.first_ns / 1e9, times.second
@@ -94,8 +91,8 @@ def pairs_of(texts: Iterable[str], known: Collection[str], expected: str) -> dic
     """Read NAME=VALUE,... with known names; `expected` says which, if another one is given."""
     found: dict[str, str] = {}
     for item in (each.strip() for text in texts for each in text.split(",")):
-        name, _, value = item.partition("=")
-        if name not in known:
+        name, equals, value = item.partition("=")
+        if name not in known or not equals:
             raise ValueError(f"expected {expected}, not {item!r}")
         if name in found:
             raise ValueError(f"{name} is given twice; keep one")
@@ -182,10 +179,9 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
 @click.option(
     "--external-address",
     type=ADDRESS,
-    default=EXTERNAL_ADDRESS,
-    show_default=True,
+    callback=lambda _context, _flag, address: address and str(address),
     metavar="HOST:PORT",
-    help="The address that /api tells clients.",
+    help="The address that /api tells clients.  [default: that of --listen]",
 )
 @click.option(
     "--latency",
@@ -214,7 +210,9 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
     "seeds",
     callback=read_by(lambda text: SeedCounts() if text is None else parse_seeds(text)),
     metavar="KIND=N,...",
-    help="Objects from the start: slices=20000,pods=500,budgets=20.",
+    help="Objects from the start: slices=20000,pods=500,budgets=20; at most "
+    + ", ".join(f"{most} {name}" for name, most in SEEDS.items())
+    + ".",
 )
 @click.option(
     "--random-seed",
@@ -230,7 +228,7 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
     show_default=True,
     help="Lines of the log, on stderr: text, or a JSON object each.",
 )
-def apiserver(external_address: Address, **flags: Any) -> int:  # noqa: ANN401 - as click gives them
+def apiserver(**flags: Any) -> int:  # noqa: ANN401 - as click gives them
     """Serve a small Kubernetes API, for tests and load tests.
 
     It has flow control's objects, leases, events, configuration, nodes, pods, their controllers
@@ -238,7 +236,7 @@ def apiserver(external_address: Address, **flags: Any) -> int:  # noqa: ANN401 -
     address may do everything.
     """
     load = LoadSettings(**{name: flags.pop(name) for name in ("latency", "capacity", "faults")})
-    settings = ApiServerSettings(load=load, external_address=str(external_address), **flags)
+    settings = ApiServerSettings(load=load, **flags)
     configure_logging(settings.log_level, settings.log_format)
     return run_in_loop(run(settings))
 

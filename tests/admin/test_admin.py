@@ -617,7 +617,7 @@ async def test_dumps_at_once(workers: tuple[Process, Process]) -> None:
     ("path", "status", "expected"),
     [
         ("/readyz", 200, ["ok"]),
-        ("/readyz?verbose", 200, ["[+]worker/2 ok", "[-]worker/1/shutdown failed: it ends"]),
+        ("/readyz?verbose", 200, ["[+]worker/2 ok", "[!]worker/1/shutdown: it ends"]),
         ("/readyz?worker=1", 500, ["[-]shutdown failed: it ends"]),
         ("/readyz/shutdown", 200, ["internal server error: worker/1: it ends"]),
         ("/readyz?verbose&exclude=shutdown", 200, ["[+]worker/1 ok"]),

@@ -208,6 +208,24 @@ async def test_slow_bodies(
     assert ([0, 0], []) == (client.in_flight, caplog.messages)
 
 
+@pytest.mark.parametrize(
+    ("latency_s", "path", "status", "counted"),
+    [
+        (60, f"{PODS}?timeout=10ms", 504, 1),
+        (60, f"{PODS}?timeout=5", 400, 0),
+        (0.02, f"{PODS}?timeout=0s", 200, 0),
+        (0.02, f"{PODS}?watch=1&timeout=10ms", 200, 0),
+    ],
+)
+async def test_time_limits(latency_s: float, path: str, status: int, counted: int) -> None:
+    """The time limit, which a parameter may shorten, is of the latency, too; a watch has none."""
+    slow = LoadSettings(latency={EVERY_VERB: Latency(Shape.FIXED, latency_s)})
+    async with Gated(load=slow) as client, client.get(path) as response:
+        assert status == response.status
+
+    assert counted == client.counters.terminations.total()
+
+
 async def test_slow_responses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A response that is not over in time is cut, and does not seem complete; a watch may last."""
     monkeypatch.setattr(REQUEST_S, 0.01)

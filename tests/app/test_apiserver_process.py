@@ -18,6 +18,8 @@ from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.base.errors import OperatorError
+from apfproxy.base.signals import Signals
+from apfproxy.settings import Address
 from tests.app.test_process import ANY_PORT, page
 from tests.end_to_end.programs import installed
 
@@ -40,7 +42,8 @@ async def serving(
 ) -> AsyncIterator[tuple[ApiServerProcess, aiohttp.ClientSession]]:
     """A process, which keeps its objects in a folder, and a client of it."""
     store = None if folder is None else str(folder / "objects.db")
-    process = ApiServerProcess(ApiServerSettings(listen=ANY_PORT, store=store, **settings))
+    settings = {"listen": ANY_PORT, "store": store, **settings}
+    process = ApiServerProcess(ApiServerSettings(**settings))
     await process.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{process.port}") as session:
@@ -71,6 +74,36 @@ async def test_serves_and_shows_itself() -> None:
     assert {"/apis/policy/v1", "/metrics", "/readyz"} < set(json.loads(index)["paths"])
     assert (404, "404 page not found\n") == nowhere
     assert process.health.problem("shutdown") == "the process is shutting down"
+
+
+@pytest.mark.parametrize(
+    ("host", "external", "shown", "told", "is_open"),
+    [
+        ("127.0.0.1", None, "http://127.0.0.1", "127.0.0.1", False),
+        ("", None, "http://*", "127.0.0.1", True),
+        ("0.0.0.0", "api.example:1", "http://0.0.0.0", "api.example:1", True),  # noqa: S104
+    ],
+)
+async def test_addresses(
+    host: str,
+    external: str | None,
+    shown: str,
+    told: str,
+    is_open: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log shows where it listens, and warns if others can reach it; `/api` says where it is."""
+    caplog.set_level("INFO")
+    listen = Address(host=host, port=0)
+    async with serving(listen=listen, external_address=external) as (process, session):
+        port = process.port
+        process.attend(Signals())
+        _, versions = await page(session, process.port, "/api")
+
+    server = json.loads(versions)["serverAddressByClientCIDRs"][0]["serverAddress"]
+    assert (told if external else f"{told}:{port}") == server
+    assert f" serves the API on {shown}:{port};" in caplog.text
+    assert is_open == ("there is no authentication" in caplog.text)
 
 
 def series(text: str) -> dict[str, dict[tuple[str, ...], float]]:
@@ -245,5 +278,5 @@ async def test_disk_failures_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     assert (500, 201) == (failed, again)
     assert 200 == status
-    assert "[-]store failed: the disk is full\n" in text
+    assert "[!]store: the disk is full\n" in text
     assert (200, "ok") == healed

@@ -71,7 +71,7 @@ async def test_a_cluster_that_cannot_be_used(tmp_path: Path) -> None:
             assert str(tmp_path).encode() not in answer.body
         page = health.page("readyz", verbose=True)
         assert page.is_healthy
-        assert f"[-]cluster/b failed: authentication.tokenFile: {tokens}" in page.text
+        assert f"[!]cluster/b: authentication.tokenFile: {tokens}" in page.text
         first, second = (health.problem("cluster/c") or "").split("; did you mean url?; ")
         assert "gateway.yaml" in first
         assert "gateway.yaml" in second

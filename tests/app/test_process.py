@@ -126,7 +126,7 @@ async def test_observing_shows() -> None:
 
     assert 200 == status
     assert (
-        "\n[-]enforcement failed: flow control only observes:"
+        "\n[!]enforcement: flow control only observes:"
         " no request is rejected or delayed (flowControl.enforcement)\n"
     ) in ready
     assert '\napfproxy_enforcement{mode="enforce"} 0.0\n' in metrics

@@ -73,7 +73,8 @@ def test_flags(served: list[ApiServerSettings], tmp_path: Path) -> None:
     [
         ("--listen 80", "expected HOST:PORT, or :80 for all addresses"),
         ("--controllers evil", "there is no controller 'evil'"),
-        ("--latency 5", "write 5s for seconds"),
+        ("--latency 5", "write 5ms, or 5s for seconds"),
+        ("--controllers=", "the list is empty"),
         ("--fault x=1%", "expected one of 500=SHARE"),
         ("--seed-objects x", "expected some of slices=N"),
         ("--capacity 0", "expected a whole number from 1 to"),
@@ -157,8 +158,8 @@ def test_seeds() -> None:
 BAD: dict[Callable[..., object], list[tuple[str, str]]] = {
     parse_latencies: [
         ("evil=5ms", r"expected a verb, \* or one of get, .*, not 'evil'"),
-        ("5", "expected a latency such as 5ms, .*, not '5'; write 5s for seconds"),
-        ("exp(5)", r"not 'exp\(5\)'; write 5s for seconds"),
+        ("5", "expected a latency such as 5ms, .*, not '5'; write 5ms, or 5s for seconds"),
+        ("exp(5)", r"not 'exp\(5\)'; write 5ms, or 5s for seconds"),
         ("get=", "expected a latency such as"),
         ("5ms-1ms", "expected the shorter time first"),
         ("exp(1ms,2ms)", "expected a latency such as"),
@@ -170,7 +171,7 @@ BAD: dict[Callable[..., object], list[tuple[str, str]]] = {
     ],
     parse_faults: [
         ("404=1%", "expected one of 500=SHARE, reset=SHARE, stall=SHARE"),
-        ("500", "expected a share from 0% to 100%"),
+        ("500", "expected one of 500=SHARE, .*, not '500'"),
         ("500=1", "write 500=1%, or 100%"),
         ("500=x", "expected a share from 0% to 100%"),
         ("500=101%", "expected a share from 0% to 100%"),
@@ -180,7 +181,7 @@ BAD: dict[Callable[..., object], list[tuple[str, str]]] = {
     parse_seeds: [
         ("", "expected some of slices=N, pods=N, budgets=N"),
         ("nodes=3", "expected some of slices=N"),
-        ("pods", "expected a number from 0 to 200000"),
+        ("pods", "expected some of slices=N, .*, not 'pods'"),
         ("pods=-1", "expected a number from 0 to 200000"),
         ("budgets=20001", "expected a number from 0 to 20000"),
         ("pods=1,pods=1", "pods is given twice"),

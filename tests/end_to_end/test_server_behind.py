@@ -122,7 +122,8 @@ async def test_server_that_dies_and_comes_back(is_needed: bool) -> None:
         ready, _ = await client.page("/readyz")
         server.close()
 
-    failed = f"[-]upstream failed: http://127.0.0.1:{port}: connection refused (for "
+    failed = "[-]upstream failed" if is_needed else "[!]upstream"
+    failed += f": http://127.0.0.1:{port}: connection refused (for "
     assert ((500 if is_needed else 200), True) == (code, failed in text)
     assert (200, not is_needed) == (alive, failed in alive_text)
     assert 200 == ready
@@ -161,6 +162,6 @@ async def test_ca_that_does_not_fit(tmp_path: Path) -> None:
 
     assert 200 == code
     assert (
-        f"[-]upstream failed: https://127.0.0.1:{port}: certificate verify failed: unable to get"
+        f"[!]upstream: https://127.0.0.1:{port}: certificate verify failed: unable to get"
         " local issuer certificate; upstream.tls.caFile (for "
     ) in text

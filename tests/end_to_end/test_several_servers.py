@@ -161,7 +161,7 @@ async def test_server_that_is_killed(tmp_path: Path) -> None:
     assert 200 == code
     assert "[+]upstream ok\n" in text
     url = f"http://127.0.0.1:{servers.ports[1]}"
-    assert f"[-]servers failed: 1 of 3 is out: {url}: connection refused\n" in text
+    assert f"[!]servers: 1 of 3 is out: {url}: connection refused\n" in text
     assert "400 seats, since 2 of 3 servers are well" in events
     assert "600 seats, since 3 of 3 servers are well" in events[-1]
 

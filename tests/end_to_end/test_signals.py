@@ -200,7 +200,7 @@ def test_broken_settings(site: Site, breaking: Callable[[str], str], problem: st
 
     assert [600, 78] == [seats, after]
     assert any("ERROR" in line and problem in line for line in lines), lines
-    assert "[-]settings failed: " in health
+    assert "[!]settings: " in health
     assert "readyz check passed" in health
     assert "flowControl.serverConcurrencyLimit" == changed
     assert "[+]settings ok" in mended

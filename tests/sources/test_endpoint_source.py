@@ -91,13 +91,13 @@ async def test_unknown_at_the_start(
 ) -> None:
     """It is started without endpoints after a while, and what is wrong is said."""
     async with started(by_dns("a")) as told:
-        await until(lambda: "failed" in told.checks)
+        await until(lambda: "[!]" in told.checks)
         checks = told.checks
 
     text = "http://a:80: cannot be resolved: Name or service not known; no endpoint is known"
     assert {} == names
     assert [] == told.hosts
-    assert f"[-]endpoints failed: {text}" == checks
+    assert f"[!]endpoints: {text}" == checks
     assert "requests get 503 until a server behind is known: http://a:80" in caplog.text
 
 

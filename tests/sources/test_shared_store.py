@@ -71,9 +71,9 @@ async def test_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     recovered = scene.page()
     await scene.store.close()
 
-    assert "[-]objects failed" in page
+    assert "[!]objects" in page
     assert "No space left on device" in page
-    assert "[-]configuration failed" in page
+    assert "[!]configuration" in page
     assert "[+]objects ok" in recovered
 
 

@@ -13,7 +13,7 @@ from apfproxy.apiserver.controllers.runner import Runner
 from apfproxy.objects.decode import SUGGESTED_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection
 
     from apfproxy.apiserver.controllers.runner import Controller
     from apfproxy.apiserver.registry import Registry
@@ -26,12 +26,15 @@ CONTROLLERS: dict[str, Callable[[Registry], Controller]] = {
 }  # fmt: skip
 
 EVERY = "*"
+EXPECTED = "give a list of * (all), NAME (on) and -NAME (off), with names out of " + ", ".join(
+    sorted(CONTROLLERS)
+)
 
 OWN = frozenset({Bootstrap.name, Dangling.name})
 """Controllers of kube-apiserver itself; the others are kube-controller-manager's or a kubelet's."""
 
 
-def parse_controllers(texts: Iterable[str]) -> frozenset[str]:
+def parse_controllers(texts: Collection[str]) -> frozenset[str]:
     """The names of the controllers that a list turns on.
 
     Args:
@@ -40,18 +43,15 @@ def parse_controllers(texts: Iterable[str]) -> frozenset[str]:
             names; but those of `OWN` run unless they, or `*`, are turned off.  No list means `*`.
 
     Raises:
-        ValueError: A name is unknown.
+        ValueError: A name is unknown, or there is a list without one.
     """
     items = {item.strip() for text in texts for item in text.split(",")} - {""}
     off = {item[1:] for item in items if item.startswith("-")}
     on = {item for item in items if not item.startswith("-")}
     if unknown := sorted((on | off) - CONTROLLERS.keys() - {EVERY}):
-        known = ", ".join(sorted(CONTROLLERS))
-        message = (
-            f"there is no controller {', '.join(map(repr, unknown))}; give a list of * (all),"
-            f" NAME (on) and -NAME (off), with names out of {known}"
-        )
-        raise ValueError(message)
+        raise ValueError(f"there is no controller {', '.join(map(repr, unknown))}; {EXPECTED}")
+    if texts and not items:
+        raise ValueError(f"the list is empty; {EXPECTED}")
     if both := sorted((on & off) - {EVERY}):
         raise ValueError(f"controller {both[0]!r} is turned on and off at once")
     if EVERY in on or not items:

@@ -182,7 +182,7 @@ class Runner:
             try:
                 await self._follow(beat)
             except* TooOldError:
-                log.info("%s starts over: it was too slow", self._name)
+                log.info("%s starts over: it missed changes; see --watch-window", self._name)
                 await asyncio.sleep(RESTART_PAUSE_S)
 
     async def _follow(self, beat: Callable[[], None]) -> None:
