@@ -46,6 +46,7 @@ CHANGING = (
     # What comes as the server sent it, by --raw, has no space there.
     (re.compile(r"((?:resourceVersion|Resource Version)\"?: *\"?)\d+"), r"\1VERSION"),
     (re.compile(r"(?<=\s)(?:\d+[smhdy]){1,2}(?=\s|$)"), "AGE"),
+    (re.compile(r"(\"serverAddress\":\")[^\"]+"), r"\1ADDRESS"),
     (re.compile(r"((?:LIVE|MERGED)-)\d+"), r"\1N"),
     (re.compile(r"((?:LIVE|MERGED)-N\S*\s)\d{4}-\d\d-\d\d .*"), r"\1TIME"),
     # Columns are as wide as the ages in them; what follows + or - is indented.
