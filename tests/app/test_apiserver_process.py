@@ -97,7 +97,8 @@ async def test_addresses(
     listen = Address(host=host, port=0)
     async with serving(listen=listen, external_address=external) as (process, session):
         port = process.port
-        process.attend(Signals())
+        with Signals() as signals:
+            process.attend(signals)
         _, versions = await page(session, process.port, "/api")
 
     server = json.loads(versions)["serverAddressByClientCIDRs"][0]["serverAddress"]
