@@ -20,7 +20,6 @@ Source: Kubernetes 1.36, `pkg/controller/disruption` and apimachinery's `util/in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,7 +43,7 @@ from apfproxy.objects.go_text import parse_time, rfc3339
 from apfproxy.objects.selectors import SelectorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from apfproxy.apiserver.controllers.runner import Key
     from apfproxy.apiserver.kind import Kind
@@ -73,14 +72,10 @@ class PodController(NamedTuple):
     uid: str
 
 
-class NoControllerError(LookupError):
-    """A pod names a controller that is not there."""
-
-
-ScaleOf = Callable[[PodController], "tuple[str, int] | None"]
+Scale = tuple[str, int | None]
 """The uid of what keeps the number of pods, the controller or its own one, and that number.
 
-None for a controller of a kind that is not served; NoControllerError for one that is not there.
+The number is None for a controller of a kind that is not served.
 """
 
 
@@ -96,35 +91,6 @@ class PodState(NamedTuple):
         return self.is_ready and not self.is_ending
 
 
-class SelectedPods:
-    """The pods that a budget selects, counted as they come and go.
-
-    Attributes:
-        states: By name.
-        healthy: How many are.
-        controllers: How many name each controller, or None.
-    """
-
-    def __init__(self) -> None:
-        self.states: dict[str, PodState] = {}
-        self.healthy = 0
-        self.controllers: Counter[PodController | None] = Counter()
-
-    def note(self, name: str, state: PodState | None) -> bool:
-        """Note the state of a pod, None if it is gone; returns whether it is another one."""
-        former = self.states.pop(name, None)
-        if former is not None:
-            self.healthy -= former.is_healthy
-            self.controllers[former.controller] -= 1
-            if not self.controllers[former.controller]:
-                del self.controllers[former.controller]
-        if state is not None:
-            self.states[name] = state
-            self.healthy += state.is_healthy
-            self.controllers[state.controller] += 1
-        return state != former
-
-
 def controller_of(metadata: Object) -> PodController | None:
     for owner in metadata.get("ownerReferences", ()):
         if owner.get("controller"):
@@ -135,140 +101,127 @@ def controller_of(metadata: Object) -> PodController | None:
 
 def pod_state(pod: Object) -> PodState:
     metadata = pod["metadata"]
-    return PodState(
-        is_ready=is_true(pod.get("status", {}), "Ready"),
-        is_ending="deletionTimestamp" in metadata,
-        controller=controller_of(metadata),
-    )
-
-
-def assess(
-    budget: Object, pods: SelectedPods, now_s: float, scale_of: ScaleOf
-) -> tuple[Object, float | None]:
-    """Work out the status of a budget from all pods that its selector matches.
-
-    Returns:
-        The new status, canonical, and when it has to be worked out again even if nothing changes,
-        in seconds since 1970; None for never.
-
-    Raises:
-        ValueError: The budget cannot be worked out; see `failed_status`.
-    """
-    old = budget["status"]
-    expected, desired = _expected_pods(budget["spec"], pods, scale_of)
-    disrupted, recheck_s = _still_disrupted(old.get("disruptedPods", {}), pods, now_s)
-    healthy = pods.healthy - sum(pods.states[name].is_ready for name in disrupted)
-    status: Object = {
-        "observedGeneration": budget["metadata"].get("generation", 0),
-        "disruptedPods": disrupted,
-        "disruptionsAllowed": max(healthy - desired, 0) if expected > 0 else 0,
-        "currentHealthy": healthy,
-        "desiredHealthy": desired,
-        "expectedPods": expected,
-        "conditions": old.get("conditions", []),
-    }
-    set_disruption_allowed(status, rfc3339(now_s))
-    optional = ("observedGeneration", "disruptedPods")
-    return {name: each for name, each in status.items() if each or name not in optional}, recheck_s
-
-
-def _expected_pods(spec: Object, pods: SelectedPods, scale_of: ScaleOf) -> tuple[int, int]:
-    """Count the pods that there should be, and those of them that have to be healthy."""
-    maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable", 0)
-    if maximum is None and isinstance(minimum, int):
-        return len(pods.states) if "minAvailable" in spec else 0, minimum
-    wanted = _wanted_pods(pods, scale_of)
-    if maximum is None:
-        return wanted, scaled(minimum, wanted)
-    return wanted, max(wanted - scaled(maximum, wanted), 0)
-
-
-def _wanted_pods(pods: SelectedPods, scale_of: ScaleOf) -> int:
-    wanted: dict[str, int] = {}
-    for controller, number in pods.controllers.items():
-        if controller is None:
-            continue
-        try:
-            scale = scale_of(controller)
-        except NoControllerError:
-            states = pods.states.items()
-            name = next(name for name, state in states if state.controller == controller)
-            raise ValueError(f'found no controllers for pod "{name}"') from None
-        uid, wanted_here = scale or (controller.uid, wanted.get(controller.uid, 0) + number)
-        wanted[uid] = wanted_here
-    return sum(wanted.values())
-
-
-def _still_disrupted(
-    disrupted: Object, pods: SelectedPods, now_s: float
-) -> tuple[Object, float | None]:
-    """Find the evicted pods that still count as disrupted, and when the first no longer does."""
-    deadlines = {
-        name: parse_time(disrupted[name]) + DELETION_TIMEOUT_S
-        for name in sorted(disrupted)
-        if name in pods.states and not pods.states[name].is_ending
-    }
-    still = {name: until_s for name, until_s in deadlines.items() if until_s > now_s}
-    return {name: disrupted[name] for name in still}, min(still.values(), default=None)
-
-
-def failed_status(budget: Object, message: str, now_s: float) -> Object:
-    """Make the status of a budget that cannot be worked out: nothing is allowed."""
-    status = {**budget["status"], "disruptionsAllowed": 0}
-    set_disruption_allowed(status, rfc3339(now_s), message)
-    return status
-
-
-def is_up_to_date(budget: Object, status: Object) -> bool:
-    """Tell whether the budget's status says what the other one does: no write is needed.
-
-    The message and the generation of the condition do not count: nothing is decided by them.
-    """
-    one, other = (
-        (
-            *(each[name] for name in STATUS_NUMBERS),
-            each.get("observedGeneration", 0),
-            each.get("disruptedPods", {}),
-            *map((find_condition(each, DISRUPTION_ALLOWED) or {}).get, ("status", "reason")),
-        )
-        for each in (budget["status"], status)
-    )
-    return one == other
-
-
-def scaled(value: int | str, total: int) -> int:
-    """Return the number that a value stands for: itself, or a percentage of `total`, rounded up.
-
-    Raises:
-        ValueError: The value is a text but no percentage.
-    """
-    if isinstance(value, int):
-        return value
-    percent = percentage(value)
-    if percent is None:
-        raise ValueError("invalid value for IntOrString: invalid type: string is not a percentage")
-    return -(-percent * total // 100)
+    is_ready = is_true(pod.get("status", {}), "Ready")
+    return PodState(is_ready, "deletionTimestamp" in metadata, controller_of(metadata))
 
 
 class Budget:
-    """A budget's selector, and the pods that it selects; `error` if it means nothing."""
+    """A budget's selector, and the pods that it selects, counted as they come and go."""
 
     def __init__(self, described: Object | None, pods: Iterable[Entry]) -> None:
         self.described = described
-        self._selector, self.error = NOTHING, ""
+        self._selector, self._error = NOTHING, ""
         try:
             self._selector = selector_of(described)
         except SelectorError as error:
-            self.error = str(error)
-        self.pods = SelectedPods()
+            self._error = str(error)
+        self._states: dict[str, PodState] = {}
+        self._healthy = 0
+        self._controllers: Counter[PodController | None] = Counter()
         for pod in pods:
             self.note(pod.name, pod)
 
     def note(self, name: str, pod: Entry | None) -> bool:
         """Note the state of a pod, None if it is gone; returns whether the counts may change."""
-        if pod is None or not self._selector.matches(pod.labels):
-            return self.pods.note(name, None)
-        return self.pods.note(name, pod_state(msgspec.json.decode(pod.data)))
+        state = None
+        if pod is not None and self._selector.matches(pod.labels):
+            state = pod_state(msgspec.json.decode(pod.data))
+        former = self._states.pop(name, None)
+        if former is not None:
+            self._healthy -= former.is_healthy
+            self._controllers[former.controller] -= 1
+            if not self._controllers[former.controller]:
+                del self._controllers[former.controller]
+        if state is not None:
+            self._states[name] = state
+            self._healthy += state.is_healthy
+            self._controllers[state.controller] += 1
+        return state != former
+
+    def assess(
+        self, budget: Object, now_s: float, scale_of: Callable[[PodController], Scale | None]
+    ) -> tuple[Object, float | None]:
+        """Work out the status; `scale_of` returns None for a controller that is not there.
+
+        Returns:
+            The new status, canonical, and when it has to be worked out again even if nothing
+            changes, in seconds since 1970; None for never.
+
+        Raises:
+            ValueError: The budget cannot be worked out.
+        """
+        if self._error:
+            raise ValueError(self._error)
+        old = budget["status"]
+        expected, desired = self._expected_pods(budget["spec"], scale_of)
+        disrupted, recheck_s = self._still_disrupted(old.get("disruptedPods", {}), now_s)
+        healthy = self._healthy - sum(self._states[name].is_ready for name in disrupted)
+        status: Object = {
+            "observedGeneration": budget["metadata"].get("generation", 0),
+            "disruptedPods": disrupted,
+            "disruptionsAllowed": max(healthy - desired, 0) if expected > 0 else 0,
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": expected,
+            "conditions": old.get("conditions", []),
+        }
+        set_disruption_allowed(status, rfc3339(now_s))
+        optional = ("observedGeneration", "disruptedPods")
+        return {name: v for name, v in status.items() if v or name not in optional}, recheck_s
+
+    def _expected_pods(
+        self, spec: Object, scale_of: Callable[[PodController], Scale | None]
+    ) -> tuple[int, int]:
+        """Count the pods that there should be, and those of them that have to be healthy."""
+        maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable", 0)
+        if maximum is None and isinstance(minimum, int):
+            return len(self._states) if "minAvailable" in spec else 0, minimum
+        numbers: dict[str, int] = {}
+        for controller, number in self._controllers.items():
+            if controller is None:
+                continue
+            scale = scale_of(controller)
+            if scale is None:
+                states = self._states.items()
+                name = next(name for name, state in states if state.controller == controller)
+                raise ValueError(f'found no controllers for pod "{name}"')
+            uid, wanted = scale
+            numbers[uid] = numbers.get(uid, 0) + number if wanted is None else wanted
+        total = sum(numbers.values())
+        if maximum is None:
+            return total, scaled(minimum, total)
+        return total, max(total - scaled(maximum, total), 0)
+
+    def _still_disrupted(self, disrupted: Object, now_s: float) -> tuple[Object, float | None]:
+        """Find the evicted pods that still count, and when the first no longer does."""
+        deadlines = {
+            name: parse_time(disrupted[name]) + DELETION_TIMEOUT_S
+            for name in sorted(disrupted)
+            if name in self._states and not self._states[name].is_ending
+        }
+        still = {name: until_s for name, until_s in deadlines.items() if until_s > now_s}
+        return {name: disrupted[name] for name in still}, min(still.values(), default=None)
+
+
+def decisive(status: Object) -> tuple[object, ...]:
+    """The parts of a budget's status that something is decided by: no message, no generation."""
+    condition = find_condition(status, DISRUPTION_ALLOWED) or {}
+    return (
+        *(status[name] for name in STATUS_NUMBERS),
+        status.get("observedGeneration", 0),
+        status.get("disruptedPods", {}),
+        condition.get("status"),
+        condition.get("reason"),
+    )
+
+
+def scaled(value: int | str, total: int) -> int:
+    """Return the value, or a percentage of `total`, rounded up; ValueError for another text."""
+    if isinstance(value, int):
+        return value
+    if (percent := percentage(value)) is None:
+        raise ValueError("invalid value for IntOrString: invalid type: string is not a percentage")
+    return -(-percent * total // 100)
 
 
 class Disruption(Controller):
@@ -306,9 +259,8 @@ class Disruption(Controller):
         The pod is noted as it is now: a new budget may have read a later state than the change's.
         """
         pod = self._pods.get(namespace, name)
-        concerned: list[Key] = []
-        if pod is not None and MARK in pod.data and _disrupted_at(msgspec.json.decode(pod.data)):
-            concerned.append((namespace, name, STALE))
+        is_marked = pod is not None and MARK in pod.data
+        concerned: list[Key] = [(namespace, name, STALE)] if is_marked else []
         for each, budget in self._budgets.get(namespace, {}).items():
             if budget.note(name, pod):
                 concerned.append((namespace, each))
@@ -322,32 +274,25 @@ class Disruption(Controller):
         if known is None:
             return None
         budget = self._registry.get(POD_DISRUPTION_BUDGET, namespace, name)
-        status, recheck_s = self._status(budget, known)
-        if not is_up_to_date(budget, status):
+        now_s = self._registry.clock()
+        try:
+            status, recheck_s = known.assess(budget, now_s, partial(self._scale_of, namespace))
+        except ValueError as error:
+            status, recheck_s = {**budget["status"], "disruptionsAllowed": 0}, None
+            set_disruption_allowed(status, rfc3339(now_s), str(error))
+        if decisive(status) != decisive(budget["status"]):
             await self._update(
                 POD_DISRUPTION_BUDGET, place, lambda each: {**each, "status": status}, "status"
             )
         return recheck_s
 
-    def _status(self, budget: Object, known: Budget) -> tuple[Object, float | None]:
-        """The right status of a budget, and when it may change without an event."""
-        now_s = self._registry.clock()
-        if known.error:
-            return failed_status(budget, known.error, now_s), None
-        scale_of = partial(self._scale_of, budget["metadata"]["namespace"])
-        try:
-            return assess(budget, known.pods, now_s, scale_of)
-        except ValueError as error:
-            return failed_status(budget, str(error), now_s), None
-
-    def _scale_of(self, namespace: str, controller: PodController) -> tuple[str, int] | None:
-        """The number of pods that a controller wants, or that its own controller does."""
+    def _scale_of(self, namespace: str, controller: PodController) -> Scale | None:
         kind = SCALED.get((controller.group, controller.kind))
         if kind is None:
-            return None
+            return controller.uid, None
         entry = self._head(kind, namespace, controller.name)
         if entry is None or entry.uid != controller.uid:
-            raise NoControllerError(controller.name)
+            return None
         obj = msgspec.json.decode(entry.data)
         above = controller_of(obj["metadata"])
         if kind is REPLICA_SET and above is not None and above.kind == DEPLOYMENT.name:
