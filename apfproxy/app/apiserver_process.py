@@ -48,10 +48,8 @@ if TYPE_CHECKING:
     from apfproxy.base.signals import Signals
     from apfproxy.settings import Address
 
-PROGRESS_S = 2.0
-"""Between two lines about seeding."""
-REQUESTS_S = 10.0
-"""For requests that are under way when the server is to stop."""
+PROGRESS_S = 2.0  # between two lines about seeding
+REQUESTS_S = 10.0  # for requests that are under way when the server is to stop
 SHUTDOWN_S = 5.0
 """For answers that are under way once watches were told to end; then connections are cut."""
 MAX_CONNECTIONS = 16384
@@ -60,11 +58,9 @@ MAX_FIELDS = 512
 """Of a request, 8 MiB at most: one that impersonates names each group in a field of its own."""
 SPARE_DESCRIPTORS = 64
 """For the store's files, and for connections that are accepted only to be refused."""
-BACKLOG = 4096
-"""Connections that may wait to be accepted: thousands of watchers come back at once."""
+BACKLOG = 4096  # connections that may wait to be accepted: thousands of watchers come back at once
 
-OWN_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")
-"""Beside those of the API, for `/`."""
+OWN_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")  # beside those of the API, for `/`
 
 START = "start"
 SHUTDOWN = "shutdown"

@@ -54,12 +54,10 @@ if TYPE_CHECKING:
     from apfproxy.settings import Settings
     from apfproxy.sources.in_force import LoadObserver, State
 
-WORKERS_FILE = "-workers.json"
-"""Follows the name of the store: its valid objects, for workers."""
+WORKERS_FILE = "-workers.json"  # follows the name of the store: its valid objects, for workers
 STORE, OBJECTS, CONFIGURATION = "store", "objects", "configuration"
 """The health checks."""
-BATCH = 1000
-"""Changes that are read at a time; their contents do not matter here."""
+BATCH = 1000  # changes that are read at a time; their contents do not matter here
 MODE = 0o600
 
 logger = logging.getLogger(__name__)
@@ -103,12 +101,9 @@ class FlowControlApi:
         # Not for secrets: uids and names are told to everybody.
         chance = random.Random()  # noqa: S311
         registry = Registry(FLOW_CONTROL_KINDS, self.store, time.time, chance)
-        self._controllers = Controllers(
-            registry,
-            OWN,
-            with_suggested=settings.flow_control.suggested_objects,
-            suggested_file=PRESETS[settings.preset].file,
-        )
+        has_suggested = settings.flow_control.suggested_objects
+        suggested_file = PRESETS[settings.preset].file if has_suggested else None
+        self._controllers = Controllers(registry, OWN, suggested_file)
         assert settings.admin is not None, "the settings were checked"
         self._api = Api(registry, chance, settings.admin.from_here.authority)
         self._guard = WriteGuard(self._api.handle, is_local, token)

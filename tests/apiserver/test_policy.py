@@ -11,13 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.controllers.disruption import (
-    NoControllerError,
+    Budget,
     PodController,
     PodState,
-    SelectedPods,
-    assess,
-    failed_status,
-    is_up_to_date,
+    decisive,
     pod_state,
     scaled,
 )
@@ -46,11 +43,12 @@ def assessed(
     pods: list[PodState],
     scales: dict[PodController, tuple[str, int]] | None = None,
 ) -> tuple[dict[str, Any], float | None]:
-    return assess(budget, selected(pods), NOW_S, (scales or {}).get)
+    known = scales or {}
+    return selected(pods).assess(budget, NOW_S, lambda each: known.get(each, (each.uid, None)))
 
 
-def selected(pods: list[PodState]) -> SelectedPods:
-    found = SelectedPods()
+def selected(pods: list[PodState]) -> Budget:
+    found = Budget({}, ())
     for number, state in enumerate(pods):
         found.note(f"p{number}", state)
     return found
@@ -114,7 +112,7 @@ STATES = st.none() | st.builds(
 
 @given(st.lists(st.tuples(st.sampled_from("pqr"), STATES)))
 def test_pods_are_counted_as_they_come_and_go(notes: list[tuple[str, PodState | None]]) -> None:
-    found = SelectedPods()
+    found = Budget({}, ())
     states: dict[str, PodState | None] = {}
     for name, state in notes:
         assert found.note(name, state) is (states.get(name) != state)
@@ -161,24 +159,11 @@ def test_evicted_pods_count_as_gone() -> None:
     assert (2, 960 + 120) == (status["currentHealthy"], recheck_s)
 
 
-def test_failures_allow_nothing() -> None:
-    made = budget(minAvailable="3", status={"disruptionsAllowed": 2, "currentHealthy": 3})
-    with pytest.raises(ValueError, match="not a percentage") as error:
-        assessed(made, pods(2))
-
-    status = failed_status(made, str(error.value), NOW_S)
-
-    assert (0, 3) == (status["disruptionsAllowed"], status["currentHealthy"])
-    assert "SyncFailed" == status["conditions"][0]["reason"]
-    assert made["status"]["disruptionsAllowed"] == 2
-
-
-def test_missing_controllers() -> None:
-    def missing(controller: PodController) -> None:
-        raise NoControllerError(controller.name)
-
+def test_budgets_that_cannot_be_worked_out() -> None:
+    with pytest.raises(ValueError, match="not a percentage"):
+        assessed(budget(minAvailable="3"), pods(2))
     with pytest.raises(ValueError, match='found no controllers for pod "p0"'):
-        assess(budget(maxUnavailable=1), selected(pods(1)), NOW_S, missing)
+        selected(pods(1)).assess(budget(maxUnavailable=1), NOW_S, lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +182,7 @@ def test_writes_that_are_needed(change: dict[str, Any], *, is_same: bool) -> Non
     status, _ = assessed(made, pods(2))
     made["status"] = {**status, **change}
 
-    assert is_same is is_up_to_date(made, status)
+    assert is_same is (decisive(made["status"]) == decisive(status))
 
 
 @pytest.mark.parametrize("value", ["50", "%", "-5%", "5%%", "5 %", "\u0665%", "5%\n", f"{10**19}%"])

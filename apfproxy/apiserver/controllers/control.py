@@ -68,14 +68,10 @@ class Controllers:
         self,
         registry: Registry,
         enabled: frozenset[str],
-        *,
-        with_suggested: bool = True,
-        suggested_file: str = SUGGESTED_FILE,
+        suggested_file: str | None = SUGGESTED_FILE,
     ) -> None:
         self._registry = registry
-        self._bootstrap = partial(
-            Bootstrap, registry, with_suggested=with_suggested, suggested_file=suggested_file
-        )
+        self._bootstrap = partial(Bootstrap, registry, suggested_file)
         makers: dict[str, Callable[[], Controller]] = {
             name: self._bootstrap if name == Bootstrap.name else partial(make, registry)
             for name, make in CONTROLLERS.items()

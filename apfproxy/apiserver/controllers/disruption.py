@@ -52,17 +52,13 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
 POD_MANAGER = "DisruptionController"
-DELETION_TIMEOUT_S = 120
-"""How long an evicted pod counts as gone before it is: Kubernetes' number."""
-STALE_S = 120
-"""How long a pod may be marked for disruption without being deleted."""
+DELETION_TIMEOUT_S = 120  # how long an evicted pod counts as gone before it is: Kubernetes' number
+STALE_S = 120  # how long a pod may be marked for disruption without being deleted
 MARK = DISRUPTION_TARGET.encode()
-ENDED_BY_KUBELET = "TerminationByKubelet"
-"""The reason of disruptions that have no time limit."""
+ENDED_BY_KUBELET = "TerminationByKubelet"  # the reason of disruptions that have no time limit
 SCALED = {(kind.group, kind.name): kind for kind in CONTROLLERS}
 """The controllers that know how many pods they want, by group and kind."""
-STALE = "stale"
-"""Third part of the keys that stand for pods; those for budgets have two."""
+STALE = "stale"  # third part of the keys that stand for pods; those for budgets have two
 
 
 class PodController(NamedTuple):
@@ -115,27 +111,29 @@ class Budget:
             self._selector = selector_of(described)
         except SelectorError as error:
             self._error = str(error)
-        self._states: dict[str, PodState] = {}
-        self._healthy = 0
-        self._controllers: Counter[PodController | None] = Counter()
+        self.states: dict[str, PodState] = {}
+        self.healthy = 0
+        self.controllers: Counter[PodController | None] = Counter()
         for pod in pods:
-            self.note(pod.name, pod)
+            self.note(pod.name, self.state_of(pod))
 
-    def note(self, name: str, pod: Entry | None) -> bool:
-        """Note the state of a pod, None if it is gone; returns whether the counts may change."""
-        state = None
-        if pod is not None and self._selector.matches(pod.labels):
-            state = pod_state(msgspec.json.decode(pod.data))
-        former = self._states.pop(name, None)
+    def state_of(self, pod: Entry | None) -> PodState | None:
+        if pod is None or not self._selector.matches(pod.labels):
+            return None
+        return pod_state(msgspec.json.decode(pod.data))
+
+    def note(self, name: str, state: PodState | None) -> bool:
+        """Note the state of a pod, None if it is gone; returns whether it is another one."""
+        former = self.states.pop(name, None)
         if former is not None:
-            self._healthy -= former.is_healthy
-            self._controllers[former.controller] -= 1
-            if not self._controllers[former.controller]:
-                del self._controllers[former.controller]
+            self.healthy -= former.is_healthy
+            self.controllers[former.controller] -= 1
+            if not self.controllers[former.controller]:
+                del self.controllers[former.controller]
         if state is not None:
-            self._states[name] = state
-            self._healthy += state.is_healthy
-            self._controllers[state.controller] += 1
+            self.states[name] = state
+            self.healthy += state.is_healthy
+            self.controllers[state.controller] += 1
         return state != former
 
     def assess(
@@ -155,7 +153,7 @@ class Budget:
         old = budget["status"]
         expected, desired = self._expected_pods(budget["spec"], scale_of)
         disrupted, recheck_s = self._still_disrupted(old.get("disruptedPods", {}), now_s)
-        healthy = self._healthy - sum(self._states[name].is_ready for name in disrupted)
+        healthy = self.healthy - sum(self.states[name].is_ready for name in disrupted)
         status: Object = {
             "observedGeneration": budget["metadata"].get("generation", 0),
             "disruptedPods": disrupted,
@@ -175,14 +173,14 @@ class Budget:
         """Count the pods that there should be, and those of them that have to be healthy."""
         maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable", 0)
         if maximum is None and isinstance(minimum, int):
-            return len(self._states) if "minAvailable" in spec else 0, minimum
+            return len(self.states) if "minAvailable" in spec else 0, minimum
         numbers: dict[str, int] = {}
-        for controller, number in self._controllers.items():
+        for controller, number in self.controllers.items():
             if controller is None:
                 continue
             scale = scale_of(controller)
             if scale is None:
-                states = self._states.items()
+                states = self.states.items()
                 name = next(name for name, state in states if state.controller == controller)
                 raise ValueError(f'found no controllers for pod "{name}"')
             uid, wanted = scale
@@ -197,7 +195,7 @@ class Budget:
         deadlines = {
             name: parse_time(disrupted[name]) + DELETION_TIMEOUT_S
             for name in sorted(disrupted)
-            if name in self._states and not self._states[name].is_ending
+            if name in self.states and not self.states[name].is_ending
         }
         still = {name: until_s for name, until_s in deadlines.items() if until_s > now_s}
         return {name: disrupted[name] for name in still}, min(still.values(), default=None)
@@ -262,7 +260,7 @@ class Disruption(Controller):
         is_marked = pod is not None and MARK in pod.data
         concerned: list[Key] = [(namespace, name, STALE)] if is_marked else []
         for each, budget in self._budgets.get(namespace, {}).items():
-            if budget.note(name, pod):
+            if budget.note(name, budget.state_of(pod)):
                 concerned.append((namespace, each))
         return concerned
 

@@ -60,10 +60,8 @@ OWNED = b'"ownerReferences"'
 
 TURN_BYTES = 512 * 1024
 """JSON of objects that is looked at before other tasks run: about 2 ms of work."""
-OBJECT_BYTES = 1024
-"""The assumed weight of an object beside its JSON."""
-DELETION_BYTES = TURN_BYTES // 20
-"""The assumed weight of a deletion."""
+OBJECT_BYTES = 1024  # the assumed weight of an object beside its JSON
+DELETION_BYTES = TURN_BYTES // 20  # the assumed weight of a deletion
 STATUS_WEIGHT = 20
 """Reading a namespace and writing its status costs so many times as much as seeing its bytes."""
 PAUSE_S = 0.1

@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.apiserver.controllers.runner import Controller, is_not_found
+from apfproxy.apiserver.controllers.runner import Controller
 from apfproxy.apiserver.core.cluster import NAMESPACE
-from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.apiserver.outcomes import WriteOptions
+from apfproxy.apiserver.outcomes import WriteOptions, decoded
 from apfproxy.apiserver.registry import DeleteOptions, completed, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
 from apfproxy.objects.decode import DIRECTORY, MANDATORY_FILE, SUGGESTED_FILE
@@ -73,7 +72,7 @@ class BuiltIn:
         return str(self.obj["metadata"]["name"])
 
     def revised(self, current: Object) -> Object | None:
-        """The corrected form of an existing flow-control object; None if it is right."""
+        """Correct an existing flow-control object, which is changed; None if it is right."""
         metadata = current["metadata"]
         annotation = BOOLEANS.get(metadata.get("annotations", {}).get(AUTO_UPDATE, ""))
         is_kept_equal = self.is_mandatory or (
@@ -82,12 +81,10 @@ class BuiltIn:
         spec = self._wanted(current) if is_kept_equal else current["spec"]
         if annotation is is_kept_equal and spec == current["spec"]:
             return None
-        new = copy.deepcopy(current)
-        new["spec"] = copy.deepcopy(spec)
         if annotation is not is_kept_equal:
             text = "true" if is_kept_equal else "false"
-            new["metadata"].setdefault("annotations", {})[AUTO_UPDATE] = text
-        return new
+            metadata.setdefault("annotations", {})[AUTO_UPDATE] = text
+        return {**current, "spec": copy.deepcopy(spec)}
 
     def _wanted(self, current: Object) -> Object:
         spec: Object = self.obj["spec"]
@@ -113,13 +110,8 @@ class Bootstrap(Controller):
     name = "bootstrap"
     manager = "api-priority-and-fairness-config-producer-v1"
 
-    def __init__(
-        self,
-        registry: Registry,
-        *,
-        with_suggested: bool = True,
-        suggested_file: str = SUGGESTED_FILE,
-    ) -> None:
+    def __init__(self, registry: Registry, suggested_file: str | None = SUGGESTED_FILE) -> None:
+        """Without a file there are no suggested objects."""
         super().__init__(registry)
         kinds = (PRIORITY_LEVEL_CONFIGURATION, FLOW_SCHEMA, NAMESPACE)
         self.kinds = tuple(kind for kind in kinds if kind in registry.kinds)
@@ -127,7 +119,7 @@ class Bootstrap(Controller):
             BuiltIn(NAMESPACE, completed(NAMESPACE, {"metadata": {"name": name}}))
             for name in SYSTEM_NAMESPACES
         ]
-        if with_suggested:
+        if suggested_file is not None:
             objects += _built_in(suggested_file, is_mandatory=False)
         objects += _built_in(MANDATORY_FILE, is_mandatory=True)
         self._built_in = {
@@ -157,17 +149,11 @@ class Bootstrap(Controller):
             await self._remove_former(plural, name)
             return
         kind = built_in.kind
-        try:
-            current = self._registry.get(kind, "", name)
-        except StatusError as error:
-            if not is_not_found(error):
-                raise
-            manager = NAMESPACE_MANAGER if kind is NAMESPACE else self.manager
-            obj = copy.deepcopy(built_in.obj)
-            await self._registry.create(kind, "", obj, WriteOptions(manager))
-            return
-        new = None if kind is NAMESPACE else built_in.revised(current)
-        if new is not None:
+        entry = self._head(kind, "", name)
+        if entry is None:
+            options = WriteOptions(NAMESPACE_MANAGER if kind is NAMESPACE else self.manager)
+            await self._registry.create(kind, "", copy.deepcopy(built_in.obj), options)
+        elif kind is not NAMESPACE and (new := built_in.revised(decoded(kind, entry))):
             # The object is unchanged, since nothing was awaited.
             await self._update(kind, ("", name), lambda _: new)
 

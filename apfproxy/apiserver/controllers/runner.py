@@ -45,12 +45,9 @@ Key = tuple[str, ...]
 FIRST_PAUSE_S = 0.005
 LONGEST_PAUSE_S = 60.0
 """client-go's pauses are from 5 ms to 1000 s, which is too long for an unattended server."""
-STUCK = 5
-"""Failures in a row at a key that `problem` tells of."""
-MOST_CHARACTERS = 500
-"""Of the reason that is told."""
-BATCH = 200
-"""Changes that are read at once: a few milliseconds of work at most."""
+STUCK = 5  # failures in a row at a key that `problem` tells of
+MOST_CHARACTERS = 500  # of the reason that is told
+BATCH = 200  # changes that are read at once: a few milliseconds of work at most
 IN_A_ROW = 20
 """Looks, or writes of one look, before other tasks run, since a store in memory never waits."""
 RESTART_PAUSE_S = 1.0

@@ -34,8 +34,7 @@ DEEPEST: Final = 100
 """Elements of the longest path that clients may send: real objects have about twenty."""
 MOST_ELEMENTS: Final = 100_000
 """Path elements in one set that clients may send; etcd's limit of 1.5 MiB allows no more either."""
-ELEMENT_TYPES: Final = ".fkvi"
-"""First letters of path elements, in the order of writing."""
+ELEMENT_TYPES: Final = ".fkvi"  # first letters of path elements, in the order of writing
 
 
 class FieldSetError(ValueError):

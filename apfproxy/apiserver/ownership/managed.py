@@ -56,16 +56,13 @@ if TYPE_CHECKING:
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 
-KUBECTL: Final = "kubectl"
-"""The field manager for which the annotation of client-side apply counts."""
+KUBECTL: Final = "kubectl"  # the field manager for which the annotation of client-side apply counts
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 """Manager of what was there before an object without managed fields was first applied to."""
-ANCIENT: Final = "ancient-changes"
-"""Manager of the entries that the oldest updates are merged into."""
+ANCIENT: Final = "ancient-changes"  # manager of the entries that the oldest updates are merged into
 MOST_UPDATERS: Final = 10
 """Entries of updates in one object, as in Kubernetes; more are merged, the oldest first."""
-EPOCH: Final = "1970-01-01T00:00:00Z"
-"""Entries without a time are sorted by this one."""
+EPOCH: Final = "1970-01-01T00:00:00Z"  # entries without a time are sorted by this one
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """Client-side `kubectl apply` leaves it."""
 MOST_ANNOTATIONS: Final = 256 * 1024

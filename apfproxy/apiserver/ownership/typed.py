@@ -35,12 +35,10 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.schema.types import Type
     from apfproxy.objects.types import Object
 
-Value = Any
-"""JSON that fits its type, null included; in some places `ABSENT`."""
+Value = Any  # JSON that fits its type, null included; in some places `ABSENT`
 ABSENT: Final[Value] = object()
 
-LONGEST_SHOWN: Final = 64 * 1024
-"""Characters of a wrong value that a message shows."""
+LONGEST_SHOWN: Final = 64 * 1024  # characters of a wrong value that a message shows
 NOT_IN_SETS: Final[dict[type, str]] = {
     list: "not supported: associative list with lists as elements",
     dict: "associative list without keys has an element that's a map type",
@@ -98,8 +96,7 @@ class Node:
         return f"k:{as_json(values)}"
 
 
-LEAF: Final = Node({})
-"""Owned as one: a scalar, or something atomic."""
+LEAF: Final = Node({})  # owned as one: a scalar, or something atomic
 UNTYPED: Final = Node({})
 """Of what has no type: an object is owned by its keys, anything else as one."""
 UNTYPED.other = UNTYPED

@@ -43,8 +43,7 @@ BAD_LISTS = {
     DELETE_PREFIX: "invalid patch format of primitive list",
 }
 
-LONGEST_SHOWN = 200
-"""Characters of an object that a message shows."""
+LONGEST_SHOWN = 200  # characters of an object that a message shows
 
 Identify = Callable[[Any], tuple[type, object]]
 """A function whose result tells an item apart from others: 1, 1.0 and true differ."""

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x41504650
 """In the file's header, the letters APFP, by which `file` and this program recognise it."""
-FORMAT = 1
-"""Incremented when older programs can no longer read the file."""
+FORMAT = 1  # incremented when older programs can no longer read the file
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;

@@ -119,6 +119,7 @@ class Play:
                 await self.driver.settle()
                 (condition,) = self.status()["conditions"]
                 assert ("False", "SyncFailed") == (condition["status"], condition["reason"])
+                assert self.status()["disruptionsAllowed"] == 0
                 assert " ".join(told) in condition["message"]
             case ["looks", number]:
                 self.written = scene.store.resource_version
