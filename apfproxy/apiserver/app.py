@@ -94,7 +94,7 @@ class Api:
         except StatusError as error:
             return await failure(request, error)
         except StoreError as error:
-            log.error("%s %s: %s", request.method, request.path, error)  # noqa: TRY400 - it is ours
+            # The store has logged it, once for all writes that it refuses.
             return await failure(request, internal_error(str(error)))
         except ConnectionError:
             # The client left during the response; aiohttp would log an exception as an error.

@@ -62,10 +62,7 @@ BACKLOG = 4096  # connections that may wait to be accepted: thousands of watcher
 
 OWN_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")  # beside those of the API, for `/`
 
-START = "start"
-SHUTDOWN = "shutdown"
-STORE = "store"
-CONTROLLERS_CHECK = "controllers"
+START, SHUTDOWN, STORE, CONTROLLERS_CHECK = "start", "shutdown", "store", "controllers"
 
 logger = logging.getLogger(__name__)
 

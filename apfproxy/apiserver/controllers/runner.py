@@ -99,9 +99,8 @@ class Queue:
         if not self._stuck:
             return None
         key, why = next(iter(self._stuck.items()))
-        others = len(self._stuck) - 1
-        at = f"{'/'.join(key)} and {others} more" if others else "/".join(key)
-        return f"fails again and again at {at}: {why}"
+        others = f" and {len(self._stuck) - 1} more" if len(self._stuck) > 1 else ""
+        return f"fails again and again at {'/'.join(key)}{others}: {why}"
 
     def retry(self, key: Key, now_s: float, why: str) -> float:
         """Have a key that failed looked at again, after a pause in seconds, which is returned."""

@@ -68,18 +68,18 @@ ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MOST_ANNOTATIONS: Final = 256 * 1024
 """Bytes that all keys and values of annotations may have together, as in Kubernetes."""
 
-STRIPPED_METADATA: Final = (
-    "name",
-    "namespace",
-    "creationTimestamp",
-    "selfLink",
-    "uid",
-    "generation",
-    "managedFields",
-    "resourceVersion",
+STRIPPED: Final[tuple[Path, ...]] = (
+    ("apiVersion",),
+    ("kind",),
+    ("metadata", "name"),
+    ("metadata", "namespace"),
+    ("metadata", "creationTimestamp"),
+    ("metadata", "selfLink"),
+    ("metadata", "uid"),
+    ("metadata", "generation"),
+    ("metadata", "managedFields"),
+    ("metadata", "resourceVersion"),
 )
-METADATA: Final[tuple[Path, ...]] = tuple(("metadata", name) for name in STRIPPED_METADATA)
-STRIPPED: Final[tuple[Path, ...]] = (("apiVersion",), ("kind",), *METADATA)
 """Fields of every object that have no owner."""
 
 
@@ -168,13 +168,12 @@ def sent_managers(entries: object) -> Managers:
     if not isinstance(entries, list):
         raise FieldSetError("managedFields must be a list")
     for entry in entries:
-        is_valid = (
+        if not (
             isinstance(entry, dict)
             and entry.get("operation") in {APPLY, UPDATE}
-            and bool(entry.get("apiVersion"))
+            and entry.get("apiVersion")
             and entry.get("fieldsType") == "FieldsV1"
-        )
-        if not is_valid:
+        ):
             raise FieldSetError("an entry has no operation, no version or fields of another type")
     managers = managers_of({**entry, "fieldsV1": parse(entry.get("fieldsV1"))} for entry in entries)
     return {
@@ -393,8 +392,8 @@ def renew(obj: Object, applied: Object) -> None:
         return
     metadata: dict[str, Any] = dict(applied.get("metadata") or {})
     if metadata.get("annotations") is not None:
-        kept = metadata["annotations"].items()
-        metadata["annotations"] = {name: text for name, text in kept if name != ANNOTATION}
+        metadata["annotations"] = {**metadata["annotations"]}
+        metadata["annotations"].pop(ANNOTATION, None)
     annotations[ANNOTATION] = as_json({**applied, "metadata": metadata}) + "\n"
     size = sum(len(name.encode()) + len(text.encode()) for name, text in annotations.items())
     if size > MOST_ANNOTATIONS:
