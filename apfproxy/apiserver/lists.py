@@ -20,7 +20,6 @@ from collections import deque
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
@@ -49,6 +48,8 @@ if TYPE_CHECKING:
 
 NEWER_WAIT_S = 3.0
 """How long a list waits for a future resource version; Kubernetes' time."""
+CONDITIONS_AT_ONCE = 10_000
+"""Conditions of a selector that are judged before other tasks run: about 2 ms."""
 
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 CONTINUE_TOO_OLD = (
@@ -84,6 +85,26 @@ class Selection:
     @property
     def is_whole(self) -> bool:
         return not self.name and self.labels is None and self.fields is None
+
+    @property
+    def at_once(self) -> int:
+        """Objects, at least one, that are judged before other tasks run."""
+        conditions = 1 if self.fields is None else 1 + len(self.fields.requirements)
+        if self.labels is not None:
+            conditions += sum(1 + len(each.values) for each in self.labels.requirements)
+        return max(CONDITIONS_AT_ONCE // conditions, 1)
+
+    async def among(self, entries: list[Entry], most: int | None = None) -> list[Entry]:
+        """The selected ones, at most so many."""
+        found: list[Entry] = []
+        at_once = self.at_once
+        for start in range(0, len(entries), at_once):
+            if start:
+                await asyncio.sleep(0)
+            found += filter(self.matches, entries[start : start + at_once])
+            if most is not None and len(found) >= most:
+                break
+        return found[:most]
 
     def matches(self, entry: Entry) -> bool:
         return (
@@ -142,7 +163,7 @@ async def page(
         metadata = {"continue": _token(LATEST, start)}
         raise StatusError(410, "Expired", CONTINUE_TOO_OLD, metadata=metadata) from error
     if not is_whole:
-        entries = list(islice(filter(selection.matches, entries), most))
+        entries = await selection.among(entries, most)
     if 0 < limit < len(entries):
         del entries[limit:]
         last = (entries[-1].namespace, entries[-1].name)
@@ -241,11 +262,11 @@ class Watch:
             except StatusError as error:
                 self._failure = error
                 return
-        if is_initial:
-            entries = self.collection.snapshot(self.selection.namespace or None)
-            self._initial = deque(filter(self.selection.matches, entries))
         is_now = is_initial or is_any
         self._position = store.resource_version if is_now else int(options.resource_version)
+        if is_initial:
+            entries = self.collection.snapshot(self.selection.namespace or None)
+            self._initial = deque(await self.selection.among(entries))
 
     async def run(self, write: Write, meter: WatchMeter | None = None) -> None:
         """Write events until the time is over, the server stops or the client leaves."""
@@ -266,14 +287,16 @@ class Watch:
             await self._write_error(write, expired(str(error)))
 
     async def _run(self, watcher: Watcher, write: Write, end: float) -> None:
-        loop = asyncio.get_running_loop()
+        loop, at_once = asyncio.get_running_loop(), min(BATCH, self.selection.at_once)
         while True:
             bookmark = self._next_bookmark(loop.time(), end)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(end if bookmark is None else bookmark):
                     while await watcher.wait():
-                        self._unwritten.extend(watcher.read(BATCH))
+                        self._unwritten.extend(changes := watcher.read(at_once))
                         await self._write_changes(write)
+                        if len(changes) == at_once:
+                            await asyncio.sleep(0)  # a watch that catches up never waits
                     return  # the server stops
             if bookmark is None:
                 return

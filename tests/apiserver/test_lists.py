@@ -22,6 +22,7 @@ from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.lists import Page, Selection, Watch, page
 from apfproxy.apiserver.options import ListOptions
 from apfproxy.apiserver.responses import AS_JSON, Form, Renderer, Shape, pieces
+from apfproxy.apiserver.selectors import parse_field_selector, parse_label_selector
 from apfproxy.apiserver.store.store import Store
 from tests.apiserver.controllers.scene import NOW_S, Scene
 from tests.apiserver.site import MERGE, NAMESPACES, SCHEMAS, TABLE, YAML, flow_schema
@@ -287,6 +288,30 @@ async def test_events_before_bookmarks(scene: Scene, monkeypatch: pytest.MonkeyP
     await client.run()
 
     assert ["through", *["ADDED"] * 4, "BOOKMARK"] == client.heard
+
+
+async def test_others_run_meanwhile(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a watch that catches up nor a selector of many conditions keeps them waiting."""
+    monkeypatch.setattr(lists, "CONDITIONS_AT_ONCE", 4)
+    monkeypatch.setattr(lists, "WRITTEN_BYTES", 1)
+    await create(scene, 6)
+    client = Client(scene, resource_version="1")
+    running = asyncio.create_task(client.run())
+    await asyncio.sleep(0)
+    caught_up = len(client.events)
+    running.cancel()
+    conditions = Selection(
+        labels=parse_label_selector("!a,!b"), fields=parse_field_selector("metadata.name!=f1")
+    )
+    entries = scene.store.collection(FLOW_SCHEMA.resource).snapshot()
+    choosing = asyncio.create_task(conditions.among(entries))
+    for _ in entries:
+        assert not choosing.done()
+        await asyncio.sleep(0)
+
+    assert 4 == caught_up
+    assert entries[1:] == await choosing
+    assert entries[1:4] == await conditions.among(entries, 3)
 
 
 def names(document: Any) -> list[str]:  # noqa: ANN401  JSON

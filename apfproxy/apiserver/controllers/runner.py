@@ -65,6 +65,7 @@ class Queue:
         self._heap: list[tuple[float, Key]] = []
         self._failures: dict[Key, int] = {}
         self._stuck: dict[Key, str] = {}
+        self._now_s = 0.0
 
     def __len__(self) -> int:
         return len(self._times)
@@ -76,7 +77,14 @@ class Queue:
             heapq.heappush(self._heap, (at_s, key))
 
     def take(self, now_s: float) -> Key | None:
-        """The key that has been due longest; None if none is due."""
+        """The key that has been due longest; None if none is due.
+
+        All are due once the clock went back: they would wait for as long as it did.
+        """
+        if now_s < self._now_s:
+            self._times = dict.fromkeys(self._times, now_s)
+            self._heap = [(now_s, key) for key in self._times]
+        self._now_s = now_s
         next_s = self.next_s
         if next_s is None or next_s > now_s:
             return None

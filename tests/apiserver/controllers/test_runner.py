@@ -222,10 +222,15 @@ TIMES = st.integers(0, 5)
 
 @given(st.lists(st.tuples(st.sampled_from([("a",), ("b",), ("c",), None]), TIMES)))
 def test_keys_come_once_by_time(steps: list[tuple[Key | None, int]]) -> None:
-    """Steps add a key for a time, or, without one, take a key that is due then."""
-    queue = Queue()
+    """Steps add a key for a time, or, without one, take a key that is due then.
+
+    Once the clock goes back, all are due.
+    """
+    queue, now_s = Queue(), 0
     times: dict[Key, int] = {}
     for key, at_s in steps:
+        if key is None:
+            times, now_s = dict.fromkeys(times, at_s) if at_s < now_s else times, at_s
         if key is not None:
             queue.add(key, at_s)
             times[key] = min(at_s, times.get(key, at_s))
