@@ -46,6 +46,7 @@ FIRST_PAUSE_S = 0.005
 LONGEST_PAUSE_S = 60.0
 """client-go's pauses are from 5 ms to 1000 s, which is too long for an unattended server."""
 STUCK = 5  # failures in a row at a key that `problem` tells of
+MOST_TIMES = 100  # of keys that came again for earlier times, beside two for each key
 MOST_CHARACTERS = 500  # of the reason that is told
 BATCH = 200  # changes that are read at once: a few milliseconds of work at most
 IN_A_ROW = 20
@@ -75,6 +76,9 @@ class Queue:
         if known is None or at_s < known:
             self._times[key] = at_s
             heapq.heappush(self._heap, (at_s, key))
+            if len(self._heap) > MOST_TIMES + 2 * len(self._times):
+                self._heap = [(at_s, key) for key, at_s in self._times.items()]
+                heapq.heapify(self._heap)
 
     def take(self, now_s: float) -> Key | None:
         """The key that has been due longest; None if none is due.

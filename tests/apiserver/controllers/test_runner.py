@@ -16,6 +16,7 @@ from apfproxy.apiserver.controllers.control import CONTROLLERS, OWN, Controllers
 from apfproxy.apiserver.controllers.runner import (
     LONGEST_PAUSE_S,
     MOST_CHARACTERS,
+    MOST_TIMES,
     STUCK,
     Controller,
     Queue,
@@ -239,6 +240,16 @@ def test_keys_come_once_by_time(steps: list[tuple[Key | None, int]]) -> None:
         else:
             assert min(times.values()) == times.pop(taken) <= at_s
         assert (len(times), min(times.values(), default=None)) == (len(queue), queue.next_s)
+
+
+def test_times_that_an_earlier_one_replaced_are_forgotten() -> None:
+    queue = Queue()
+    for now_s in range(1000):
+        queue.add(("a",), 1e9)
+        queue.add(("a",), now_s)
+        assert ("a",) == queue.take(now_s)
+
+    assert len(vars(queue)["_heap"]) <= MOST_TIMES
 
 
 def test_failures_come_again_later_and_later() -> None:
