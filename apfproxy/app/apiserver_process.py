@@ -116,15 +116,11 @@ class ApiServerProcess:
 
     @property
     def port(self) -> int:
-        """The port that clients connect to."""
         assert self._listener is not None, "it listens"
         return self._listener.port or 0
 
     async def start(self) -> None:
-        """Open the store, listen, and let the objects be there that always are; all or nothing.
-
-        OperatorError if the store or the address cannot be used.
-        """
+        """Open the store, listen, make what is always there; all or nothing, or OperatorError."""
         settings = self.settings
         try:
             with starting("the first objects cannot be made"):
@@ -143,7 +139,6 @@ class ApiServerProcess:
         self.health.report(START, None)
 
     def _log_progress(self, done: int) -> None:
-        """Say now and then that the server is busy with what it is to begin with."""
         now_s = time.monotonic()
         if now_s >= self._progress_due_s:
             self._progress_due_s = now_s + PROGRESS_S
@@ -193,23 +188,20 @@ class ApiServerProcess:
         app = web.Application(middlewares=[as_kubernetes])
         app.add_routes(api.routes(self._gate.handle))
         app.add_routes([web.get("/metrics", metrics), *health_routes(lambda *_: self.health)])
-        app.router.add_route("*", "/", functools.partial(index, paths))
-        app.router.add_route("*", "/{path:.*}", not_found)
+        app.router.add_route("*", "/", functools.partial(_index, paths))
+        app.router.add_route("*", "/{path:.*}", _not_found)
         limit = min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS)
         places = Places("API", limit, time.monotonic_ns)
         self._listener = WebListener(app, places, shutdown_s=SHUTDOWN_S, max_fields=MAX_FIELDS)
         await self._listener.start(listeners, backlog=BACKLOG)
 
     def hurry(self, cancel: Callable[[], object]) -> None:
-        """Cancel the start: the process is to end."""
         cancel()
 
     def is_busy(self) -> bool:
-        """Whether an end at once may break something: it does not count its requests."""
-        return True
+        return True  # maybe: it does not count its requests
 
     def attend(self, _signals: Signals) -> None:
-        """Log where the server listens and where the objects are."""
         settings, listen = self.settings, self.settings.listen
         if self.seeded:
             logger.info("%d objects were seeded", self.seeded)
@@ -224,7 +216,6 @@ class ApiServerProcess:
             logger.warning("all who reach %s may do everything: there is no authentication", listen)
 
     async def drain(self) -> None:
-        """End in order; cancelled, end at once."""
         await self.stop()
 
     async def stop(self) -> None:
@@ -246,7 +237,6 @@ class ApiServerProcess:
             self._listener = None
 
     def _store_state(self) -> StoreState:
-        """What the store has now, for a scrape."""
         store = self.store
         assert store is not None, "scrapes come after the start"
         kinds = [(kind, store.collection(kind.collection)) for kind in KINDS if kind.has_collection]
@@ -257,14 +247,12 @@ class ApiServerProcess:
         return StoreState(resources, store.pending, store.resource_version)
 
 
-async def index(paths: list[str], _request: web.Request) -> web.Response:
-    """Say what is there."""
+async def _index(paths: list[str], _request: web.Request) -> web.Response:
     body = json.dumps({"paths": paths}, indent=2).encode()
     return web.Response(body=body, content_type=JSON)
 
 
-async def not_found(_request: web.Request) -> web.Response:
-    """Answer for a path that nothing is at, as Kubernetes does."""
+async def _not_found(_request: web.Request) -> web.Response:
     return no_such_path()
 
 

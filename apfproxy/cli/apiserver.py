@@ -58,10 +58,9 @@ def parse_latencies(texts: Iterable[str]) -> dict[str, Latency]:
         verb, equals, latency = text.partition("=")
         if not equals:
             verb, latency = EVERY_VERB, text
-        if verb != EVERY_VERB and verb not in VERBS:
-            raise ValueError(
-                f"expected a verb, {EVERY_VERB} or one of {', '.join(VERBS)}, not {verb!r}"
-            )
+        if verb not in (EVERY_VERB, *VERBS):
+            verbs = f"{EVERY_VERB} or one of {', '.join(VERBS)}"
+            raise ValueError(f"expected a verb, {verbs}, not {verb!r}")
         if verb in found:
             raise ValueError(f"{verb} is given twice; keep one")
         found[verb] = parse_latency(latency)

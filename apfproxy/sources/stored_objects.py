@@ -123,14 +123,10 @@ class FlowControlApi:
         return put
 
     def routes(self) -> list[web.RouteDef]:
-        """All of the API, for the application of the listener."""
         return self._api.routes(self._gate.handle)
 
     async def start(self) -> None:
-        """Store the built-in objects, and keep them there.
-
-        OperatorError if the store refuses them.
-        """
+        """Store the built-in objects, and keep them there; OperatorError if they are refused."""
         with starting("the built-in objects cannot be stored"):
             await self._controllers.start()
 
@@ -168,7 +164,6 @@ class StoredObjects:
         self.in_force.put_first(self.in_force.prepare(self.in_force.read(self._states())))
 
     async def reload(self) -> None:
-        """Put the store's valid objects in force."""
         await self.in_force.load(self._states())
 
     def _states(self) -> list[State]:

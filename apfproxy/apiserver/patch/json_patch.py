@@ -41,9 +41,8 @@ MEMBERS: Final = frozenset({*TEXT_MEMBERS, "value"})
 
 
 def rejected() -> StatusError:
-    # Kubernetes says no more.
     message = "the server rejected our request due to an error in our request"
-    return StatusError(422, "Invalid", message, {})
+    return StatusError(422, "Invalid", message, {})  # Kubernetes says no more
 
 
 def json_patch(obj: Object, operations: object) -> Object:
@@ -79,7 +78,7 @@ def json_patch(obj: Object, operations: object) -> Object:
                 parent[_place(parent, name)] = value
             elif kind != "test":
                 _add(parent, name, value)
-            elif _as_text(_value_at(parent, name)) != _as_text(value):
+            elif len({json.dumps(v, sort_keys=True) for v in (_value_at(parent, name), value)}) > 1:
                 raise rejected()
         if not isinstance(whole[""], dict) or is_deep(whole, DEEPEST + 1):
             raise rejected()
@@ -94,12 +93,9 @@ def _checked(operations: object) -> list[Object]:
     if not isinstance(operations, list):
         raise _mismatch(operations, "value of type []handlers.jsonPatchOp")
     if len(operations) > MOST_OPERATIONS:
-        raise StatusError(
-            413,
-            "RequestEntityTooLarge",
-            f"Request entity too large: The allowed maximum operations in a JSON patch is"
-            f" {MOST_OPERATIONS}, got {len(operations)}",
-        )
+        allowed = f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}"
+        message = f"Request entity too large: {allowed}, got {len(operations)}"
+        raise StatusError(413, "RequestEntityTooLarge", message)
     for operation in operations:
         if operation is not None and not isinstance(operation, dict):
             raise _mismatch(operation, "value of type handlers.jsonPatchOp")
@@ -162,10 +158,6 @@ def _remove(parent: Any, name: str) -> None:  # noqa: ANN401  an object or a lis
     if isinstance(parent, dict) and place not in parent:
         raise rejected()
     del parent[place]
-
-
-def _as_text(value: object) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 def unknown_members(operations: list[Object] | None) -> tuple[str, ...]:

@@ -178,10 +178,8 @@ def _check_order(change: list[Any], order: list[Any], identify: Identify) -> Non
     for item in change:
         # A membership test takes from the iterator up to the item, so the next is sought after it.
         if not _is_instruction(item) and identify(item) not in left:
-            raise unknown_error(
-                f"The order in patch list:\n{_shown(change)}\n doesn't match {ORDER_PREFIX} list:\n"
-                f"{_shown(order)}\n"
-            )
+            sent = f"The order in patch list:\n{_shown(change)}\n"
+            raise unknown_error(f"{sent} doesn't match {ORDER_PREFIX} list:\n{_shown(order)}\n")
 
 
 def _merged_list(

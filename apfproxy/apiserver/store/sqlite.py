@@ -161,11 +161,8 @@ class SqliteBackend:
                 "it was deleted or replaced while in use; put it back with"
                 " all that is beside it, or restart to go on with what is there now"
             )
-        moved = {
-            resource: floor
-            for resource, floor in floors.items()
-            if floor > self._floors.get(resource, 0)
-        }
+        known = self._floors
+        moved = {name: floor for name, floor in floors.items() if floor > known.get(name, 0)}
         run, run_many = self._connection.execute, self._connection.executemany
         with self._refusing():
             self._roll_back()  # what failed to be before
@@ -212,15 +209,12 @@ class SqliteBackend:
         if application_id != APPLICATION_ID and not is_new:
             raise self._error("it belongs to another program; give another file")
         if version > FORMAT:
-            raise self._error(
-                f"its format {version} is newer than {FORMAT}, the one that"
-                " this version of apfproxy knows; use a newer one"
-            )
+            known = f"{FORMAT}, the one that this version of apfproxy knows"
+            raise self._error(f"its format {version} is newer than {known}; use a newer one")
         ((mode,),) = run("PRAGMA journal_mode = WAL")
         if mode != "wal":
-            raise self._error(
-                "its file system cannot hold a write-ahead log; give a file on a local disk"
-            )
+            advice = "give a file on a local disk"
+            raise self._error(f"its file system cannot hold a write-ahead log; {advice}")
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         # Takes the lock also if there is nothing to write.
