@@ -19,14 +19,14 @@ Source: Kubernetes 1.36, `pkg/controller/disruption` and apimachinery's `util/in
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from apfproxy.apiserver.apps import CONTROLLERS, DEPLOYMENT, REPLICA_SET
-from apfproxy.apiserver.controllers.runner import Controller
+from apfproxy.apiserver.controllers.runner import Controller, let_others
 from apfproxy.apiserver.core.pods import ENDED, POD
 from apfproxy.apiserver.eviction import DISRUPTION_TARGET
 from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition, is_true
@@ -102,10 +102,14 @@ def pod_state(pod: Object) -> PodState:
 
 
 class Budget:
-    """A budget's selector, and the pods that it selects, counted as they come and go."""
+    """A budget's selector, and the pods that it selects, counted as they come and go.
+
+    `unread` has the names of pods that are yet to be noted: a namespace may have many.
+    """
 
     def __init__(self, described: Object | None, pods: Iterable[Entry]) -> None:
         self.described = described
+        self.unread = deque(pod.name for pod in pods)
         self._selector, self._error = NOTHING, ""
         try:
             self._selector = selector_of(described)
@@ -114,8 +118,6 @@ class Budget:
         self.states: dict[str, PodState] = {}
         self.healthy = 0
         self.controllers: Counter[PodController | None] = Counter()
-        for pod in pods:
-            self.note(pod.name, self.state_of(pod))
 
     def state_of(self, pod: Entry | None) -> PodState | None:
         if pod is None or not self._selector.matches(pod.labels):
@@ -268,7 +270,10 @@ class Disruption(Controller):
         if key[2:]:
             return await self._undisrupt(*key[:2])
         namespace, name = place = key[0], key[1]
-        known = self._budgets.get(namespace, {}).get(name)
+        while (known := self._budgets.get(namespace, {}).get(name)) and known.unread:
+            pod = known.unread.popleft()
+            known.note(pod, known.state_of(self._pods.get(namespace, pod)))
+            await let_others(len(known.unread))
         if known is None:
             return None
         budget = self._registry.get(POD_DISRUPTION_BUDGET, namespace, name)

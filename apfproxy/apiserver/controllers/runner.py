@@ -215,8 +215,9 @@ class Runner:
 
     async def _pump(self, controller: Controller, kind: Kind, watcher: Watcher) -> None:
         while await watcher.wait():
-            for change in watcher.read(BATCH):
+            for number, change in enumerate(watcher.read(BATCH), 1):
                 self._note(controller, kind, change)
+                await let_others(number)
             self._wake.set()
         self._is_over = True
         self._wake.set()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.apiserver.apps import DEPLOYMENT, REPLICA_SET, STATEFUL_SET
+from apfproxy.apiserver.controllers import runner
 from apfproxy.apiserver.controllers.disruption import Disruption
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.metadata import find_condition
@@ -49,6 +51,12 @@ CASES = {
     "a-change-of-a-pod-reads-no-others": """
         pod p; pod q; budget b 1 web; budget c 1 db; = 1 2 1 2
         blind; pod r; end p; set q labels app db; = 0 1 1 1
+    """,
+    "a-new-budget-reads-pods-as-they-are-then": """
+        pod p; pod q; budget b 1; = 1 2 1 2; restart; end p; pod r ready=False; = 0 1 1 2
+    """,
+    "others-run-while-a-new-budget-reads-pods": """
+        pod p; pod q; budget b 1; = 1 2 1 2; restart; turns 2
     """,
     "nothing-is-kept-of-budgets-that-are-gone": """
         pod p; budget b 1; looks 2; unbudget b; looks 0; end p; looks 0; empty
@@ -141,6 +149,13 @@ class Play:
                 assert names == self.unmarked()
             case ["restart"]:
                 self.driver = Driver(Disruption(scene.registry), scene)
+            case ["turns", number]:
+                monkeypatch.setattr(runner, "IN_A_ROW", 1)
+                settling = asyncio.create_task(self.driver.settle())
+                for _ in range(int(number)):
+                    await asyncio.sleep(0)
+                    assert not settling.done()
+                await settling
             case ["blind"]:
                 monkeypatch.delattr(type(scene.store.collection(POD.collection)), "snapshot")
             case ["empty"]:
