@@ -112,7 +112,10 @@ class AnswerCache(Generic[V]):
                 last = CachedAnswer(last.value, until_s, last.last_s, stands_in=True)
                 self._good[key] = last
                 return last
-        return await asyncio.shield(future)
+        try:
+            return await asyncio.shield(future)
+        finally:
+            del future  # its error has this frame
 
     def clear(self) -> None:
         """Forget all answers; those under way reach who waits for them, and are not cached."""
@@ -161,6 +164,7 @@ class AnswerCache(Generic[V]):
                 del self._in_flight[key]
             if not future.done():
                 future.set_exception(AskFailedError("the question was given up"))
+            del future  # its error has this frame
 
     def _drop(self, key: bytes) -> None:
         self._good.pop(key, None)

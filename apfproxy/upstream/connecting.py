@@ -144,7 +144,10 @@ async def connected_socket(host: str, port: int) -> socket.socket:
             raise
         else:
             return sock
-    raise problem
+    try:
+        raise problem
+    finally:
+        del problem  # it has this frame
 
 
 def watch_over(transport: asyncio.Transport) -> None:
