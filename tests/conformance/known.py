@@ -25,9 +25,6 @@ KNOWN: dict[str, str] = {
     "Values with fields are shown as JSON, not with the names of Go.": (
         r'^text rs-val-.*want .*("IntValue"|"MatchExpressions")'
     ),
-    "Invalid UTF-8 in a continue token is quoted as the character that it is decoded to.": (
-        "^text chunk-bad-token "
-    ),
     "Objects as keys of an applied list are shown as JSON.": r"^text .*containerPort=\{",
 }
 """Reason to a pattern of the lines that `replaying.compared` makes."""

@@ -30,7 +30,7 @@ from yaml.scanner import ScannerError
 
 from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct, Type
 from apfproxy.objects.documents import UnreadableError, encodable, is_deep, yaml_documents
-from apfproxy.objects.go_text import EARLIEST_S, LATEST_S, rfc3339
+from apfproxy.objects.go_text import EARLIEST_S, LATEST_S, quoted, rfc3339
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object
@@ -132,7 +132,7 @@ def parse_json(data: bytes) -> Parsed:
             _check_depth(data, pairs)  # before the walk, which is recursive
             raw = _without_duplicates(pairs, "", duplicates)
     except json.JSONDecodeError as error:
-        raise BodyError(_go_message(error)) from error
+        raise BodyError(_go_message(data)) from error
     except RecursionError as error:
         raise BodyError(TOO_DEEP) from error
     except BodyError:
@@ -175,7 +175,11 @@ def _merged(old: object, new: object) -> object:
     return old
 
 
-def _go_message(error: json.JSONDecodeError) -> str:
+def _go_message(data: bytes) -> str:
+    try:
+        PAIRS_DECODER.decode(data.decode("latin-1"))  # Go looks at bytes
+    except json.JSONDecodeError as found:
+        error = found
     doc, place = error.doc, error.pos
     if place >= len(doc) or error.msg.startswith("Unterminated string"):
         return UNEXPECTED_END
@@ -191,9 +195,8 @@ def _go_message(error: json.JSONDecodeError) -> str:
         where = f"in literal {literal} (expecting '{literal[right]}')"
     # Python points at the backslash, Go at the character behind it.
     place += error.msg.startswith("Invalid \\escape")
-    character = chr(doc[place].encode(errors="replace")[0])  # Go looks at bytes
-    if not character.isprintable() or character == "'":
-        character = {"'": "\\'"}.get(character) or character.encode("unicode_escape").decode()
+    character = doc[place]
+    character = {"'": "\\'", '"': '"'}.get(character) or quoted(character)[1:-1]
     return f"invalid character '{character}' {where}"
 
 

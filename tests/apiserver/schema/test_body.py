@@ -65,6 +65,9 @@ def test_many_duplicates() -> None:
     ("data", "expected"),
     [
         (b"nul", "unexpected end of JSON input"),
+        (b'{"a\xff":1\xff', "invalid character '\u00ff' after object key:value pair"),
+        ("{é".encode(), "invalid character '\u00c3' looking for beginning of object key string"),
+        (b"\x81", "invalid character '\\u0081' looking for beginning of value"),
         (b"'", "invalid character '\\'' looking for beginning of value"),
         (b'["}", {}, [1], 1 x', "invalid character 'x' after array element"),
         (b'{"a": 1 x', "invalid character 'x' after object key:value pair"),
