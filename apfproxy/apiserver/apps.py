@@ -28,24 +28,32 @@ from apfproxy.apiserver.kind import (
     starts,
     with_checks,
 )
-from apfproxy.apiserver.metadata import copy_field, keep_spec, keep_status
+from apfproxy.apiserver.metadata import IMMUTABLE_DETAIL, copy_field, keep_spec, keep_status
 from apfproxy.apiserver.outcomes import check_identity, check_uid
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import SHARED
 from apfproxy.apiserver.selectors import selector_text
 from apfproxy.apiserver.tables import AGE, NAME, NONE, Column, wide
+from apfproxy.objects.field_errors import forbidden
+from apfproxy.objects.field_errors import invalid as invalid_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.apiserver.tables import Cell
+    from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import Object
 
 GROUP = "apps"
 ROLLING_UPDATE = "RollingUpdate"
 KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 """The metadata that a Scale has of its controller."""
+MUTABLE = (
+    *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
+    *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
+)
+"""Fields of a StatefulSet's specification, in the order of the message that forbids others."""
 
 STRUCTS = structs(
     "io.k8s.api.apps.v1",
@@ -193,6 +201,22 @@ def _set_replication_defaults(obj: Object) -> None:
         metadata["labels"] = metadata.get("labels") or dict(labels)
 
 
+def _changes_of_selector(new: Object, old: Object) -> list[FieldError]:
+    selector = new["spec"].get("selector")
+    is_same = selector == old["spec"].get("selector")
+    return [] if is_same else [invalid_field("spec.selector", selector, IMMUTABLE_DETAIL)]
+
+
+def _changes_of_stateful(new: Object, old: Object) -> list[FieldError]:
+    fixed, was = ({**each["spec"], **dict.fromkeys(MUTABLE)} for each in (new, old))
+    if fixed == was:
+        return []
+    *names, last = map(repr, MUTABLE)
+    listed = f"{', '.join(names)} and {last}"
+    detail = f"updates to statefulset spec for fields other than {listed} are forbidden"
+    return [forbidden("spec", detail)]
+
+
 def _label_selector(obj: Object) -> str:
     return selector_text(obj["spec"].get("selector"))
 
@@ -234,16 +258,16 @@ REPLICA_COLUMNS = (
 )
 SELECTOR = _selector_column(_label_selector)
 AVAILABLE = "How many pods have been ready for long enough."
-RULES = with_checks(
-    Rules(prepare_create=starts(replicas=0), prepare_update=keep_status, prepare_status=keep_spec),
-    by_path({"spec.replicas": not_negative}),
+RULES = Rules(
+    prepare_create=starts(replicas=0), prepare_update=keep_status, prepare_status=keep_spec
 )
+judged = partial(with_checks, check=by_path({"spec.replicas": not_negative}))
 
 REPLICATION_CONTROLLER = Kind(
     "",
     "ReplicationController",
     (Version("v1", CORE["ReplicationController"], _set_replication_defaults),),
-    replace(RULES, default_propagation="Orphan"),
+    judged(replace(RULES, default_propagation="Orphan")),
     columns=(*REPLICA_COLUMNS, _selector_column(_map_selector)),
     selectable_fields=("status.replicas",),
     short_names=("rc",),
@@ -256,7 +280,7 @@ controller = partial(Kind, GROUP, categories=("all",), scale_selector=_label_sel
 REPLICA_SET = controller(
     "ReplicaSet",
     (Version("v1", STRUCTS["ReplicaSet"], _defaults()),),
-    RULES,
+    judged(RULES, check_change=_changes_of_selector),
     columns=(*REPLICA_COLUMNS, SELECTOR),
     short_names=("rs",),
     storage_hash="P1RzHs8/mWQ=",
@@ -265,12 +289,14 @@ REPLICA_SET = controller(
 DEPLOYMENT = controller(
     "Deployment",
     (Version("v1", STRUCTS["Deployment"], DEPLOYMENT_DEFAULTS),),
-    replace(
-        RULES,
-        prepare_create=starts(),
-        prepare_update=_keep_deployment_status,
-        prepare_status=_keep_deployment,
-        reset_status_fields=(("spec",), ("metadata", "labels")),
+    judged(
+        Rules(
+            prepare_create=starts(),
+            prepare_update=_keep_deployment_status,
+            prepare_status=_keep_deployment,
+            reset_status_fields=(("spec",), ("metadata", "labels")),
+        ),
+        check_change=_changes_of_selector,
     ),
     columns=(
         NAME,
@@ -288,7 +314,10 @@ DEPLOYMENT = controller(
 STATEFUL_SET = controller(
     "StatefulSet",
     (Version("v1", STRUCTS["StatefulSet"], STATEFUL_DEFAULTS),),
-    replace(RULES, prepare_create=starts(replicas=0, availableReplicas=0)),
+    judged(
+        replace(RULES, prepare_create=starts(replicas=0, availableReplicas=0)),
+        check_change=_changes_of_stateful,
+    ),
     columns=(NAME, READY, AGE, *TEMPLATE),
     short_names=("sts",),
     storage_hash="H+vl74LkKdo=",

@@ -14,7 +14,7 @@ from apfproxy.apiserver.kind import Kind
 from apfproxy.apiserver.kinds import KINDS, LEASE
 from apfproxy.apiserver.schema.reading import canonical
 from tests.apiserver.schema.protobuf_writer import some_object
-from tests.apiserver.site import APPLY
+from tests.apiserver.site import APPLY, MERGE
 
 if TYPE_CHECKING:
     import random
@@ -95,6 +95,26 @@ def test_events_in_both_forms(chance: random.Random) -> None:
     event = canonical(version.schema, some_object(version.schema, chance, 0.5))
 
     assert event == version.from_storage(version.to_storage(event))
+
+
+@pytest.mark.parametrize(
+    ("plural", "change", "fields"),
+    [
+        ("deployments", {"selector": {"matchLabels": {"a": "c"}}}, ["spec.selector"]),
+        ("replicasets", {"selector": {"matchLabels": {"a": "c"}}}, ["spec.selector"]),
+        ("statefulsets", {"replicas": -1, "serviceName": "x"}, ["spec.replicas", "spec"]),
+        ("statefulsets", {"replicas": 2, "minReadySeconds": 1, "ordinals": {"start": 1}}, []),
+        ("statefulsets", {"selector": {"matchExpressions": []}}, []),
+    ],
+)
+async def test_what_is_immutable(
+    site: Site, plural: str, change: Object, fields: list[str]
+) -> None:
+    path = f"/apis/apps/v1/namespaces/default/{plural}"
+    await site.send("POST", path, {"metadata": {"name": "x"}, "spec": SPEC})
+    found = await site.send("PATCH", f"{path}/x", {"spec": change}, content_type=MERGE)
+
+    assert fields == [field for field, _ in (found.causes if found.status != 200 else [])]
 
 
 async def test_no_scale_is_applied(site: Site) -> None:
