@@ -1,4 +1,4 @@
-"""Objects to begin load tests with: slices of devices, pods and the budgets that select them.
+"""Objects to begin load tests with: slices of devices, pods with their nodes and their budgets.
 
 They are created as clients create them, so they are valid and have owners.  Names contain numbers,
 so a server with a store creates only the missing ones.
@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.core.cluster import NAMESPACE
+from apfproxy.apiserver.core.cluster import NAMESPACE, NODE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.outcomes import WriteOptions
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
@@ -36,7 +36,7 @@ BATCH = 100
 """So many objects share a commit, after which other tasks run: with 500 they waited for seconds."""
 PODS_PER_NAMESPACE = 100
 READY_SHARE = 0.9
-PODS_PER_NODE = 30
+PODS_PER_NODE = 100
 DRIVER = "gpu.example.com"
 DEVICES_PER_SLICE = 3
 
@@ -47,7 +47,8 @@ class SeedCounts:
 
     Attributes:
         slices: ResourceSlices of about 1 KiB, one of a node each.
-        pods: In namespaces of `PODS_PER_NAMESPACE`; most of them ready.
+        pods: In namespaces of `PODS_PER_NAMESPACE`, on nodes of `PODS_PER_NODE`; most of them
+            ready.
         budgets: PodDisruptionBudgets, each of which selects the pods of one application.
     """
 
@@ -58,6 +59,10 @@ class SeedCounts:
     @property
     def namespaces(self) -> int:
         return max(min(self.budgets, 1), math.ceil(self.pods / PODS_PER_NAMESPACE))
+
+    @property
+    def nodes(self) -> int:
+        return math.ceil(self.pods / PODS_PER_NODE)
 
     @property
     def applications(self) -> int:
@@ -84,6 +89,7 @@ class Seeder:
         made = done = 0
         for some in (
             (self._create(NAMESPACE, "", f"load-{n}", dict) for n in range(counts.namespaces)),
+            (self._create(NODE, "", f"node-{n:05}", _node) for n in range(counts.nodes)),
             (self._slice(f"node-{n:05}") for n in range(counts.slices)),
             (self._budget(n, counts) for n in range(counts.budgets)),
             (self._pod(n, counts) for n in range(counts.pods)),
@@ -163,10 +169,14 @@ def _pod_of(app: str, node: str) -> Object:
     }
 
 
-def _ready(started: str, pod: Object) -> Object:
-    """Give a pod the status that a kubelet reports of a ready one."""
-    condition = {"status": "True", "lastProbeTime": None, "lastTransitionTime": started}
-    types = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-    conditions = [{**condition, "type": type_} for type_ in types]
-    reported = {"phase": "Running", "startTime": started, "conditions": conditions}
-    return canonical(POD.storage.schema, {**pod, "status": {**pod["status"], **reported}})
+def _node() -> Object:
+    return {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+def _ready(now: str, pod: Object) -> Object:
+    """Give a pod the least status that shows it as ready: each byte counts with 100 000 pods."""
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+    container = {"name": "main", "ready": True, "state": {"running": {"startedAt": now}}}
+    reported = {"phase": "Running", "startTime": now, "conditions": [condition]}
+    status = {**pod["status"], **reported, "containerStatuses": [container]}
+    return canonical(POD.storage.schema, {**pod, "status": status})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import msgspec
 
+from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.resource import RESOURCE_SLICE
 from apfproxy.apiserver.seeds import SeedCounts, Seeder
@@ -31,7 +33,10 @@ async def test_numbers() -> None:
 
     kinds = (RESOURCE_SLICE.resource, "pods", POD_DISRUPTION_BUDGET.resource, "namespaces")
     assert [5, 210, 7, 3] == [len(stored(scene, each)) for each in kinds]
-    assert 5 + 210 + 7 + 3 == made
+    assert 5 + 210 + 7 + 3 + 3 == made
+    assert {node["metadata"]["name"] for node in stored(scene, "nodes")} == {
+        pod["spec"]["nodeName"] for pod in stored(scene, "pods")
+    }
     assert 3 == (await seeded(SeedCounts(slices=8, pods=210, budgets=7), scene))[1]
     for obj in stored(scene, RESOURCE_SLICE.resource):
         obj["metadata"].pop("managedFields")
@@ -43,7 +48,7 @@ async def test_each_batch_is_told_with_the_number_of_objects_so_far() -> None:
     seeder = Seeder(Scene().registry, random.Random(3))  # noqa: S311  seeds of tests
     await seeder.seed(SeedCounts(slices=101, pods=1), told.append)
 
-    assert [1, 101, 102, 103] == told
+    assert [1, 2, 102, 103, 104] == told
 
 
 async def test_budgets_select_pods() -> None:
@@ -51,8 +56,9 @@ async def test_budgets_select_pods() -> None:
     scene, _ = await seeded()
 
     pods = stored(scene, "pods")
-    ready = sum("phase" in pod["status"] and pod["status"]["phase"] == "Running" for pod in pods)
-    assert 0.8 * len(pods) < ready < len(pods)
+    shown = Counter(POD.cells(pod, 0)[1:3] for pod in pods)
+    assert {("1/1", "Running"), ("0/1", "Pending")} == shown.keys()
+    assert 0.8 * len(pods) < shown["1/1", "Running"]
     for budget in stored(scene, POD_DISRUPTION_BUDGET.resource):
         app = budget["spec"]["selector"]["matchLabels"]["app"]
         selected = [
