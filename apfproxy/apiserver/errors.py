@@ -122,8 +122,9 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
     return StatusError(422, "Invalid", message, details)
 
 
-def no_such_resource() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
+def no_such_resource(why: str = "") -> StatusError:
+    message = f"the server could not find the requested resource{why}"
+    return StatusError(404, "NotFound", message, {})
 
 
 def method_not_allowed() -> StatusError:

@@ -72,6 +72,10 @@ METHODS = {"create": "POST", "get": "GET", "patch": "PATCH", "update": "PUT"}
 """Verbs of subresources to the methods that stand for them."""
 OTHER_KINDS = frozenset({"eviction", "scale"})
 """Subresources with objects of a kind of their own."""
+UNSERVED = frozenset(
+    {"attach", "binding", "ephemeralcontainers", "exec", "log", "portforward", "proxy", "resize"}
+) | {"token"}
+"""Subresources that a cluster has of what is served here."""
 EVICTIONS = tuple(bodies.Expected("Eviction", *each) for each in EVICTION_STRUCTS.items())
 TYPE_FIELDS = frozenset({"apiVersion", "kind"})
 
@@ -135,7 +139,8 @@ class Paths:
             raise no_such_resource()
         known = {each for each, _, _ in subresources_of(kind)} if subresource else {""}
         if subresource not in known or (subresource and is_watch):
-            raise no_such_resource()
+            is_real = subresource in UNSERVED
+            raise no_such_resource(f": {plural}/{subresource} is not served here" * is_real)
         if name in {".", ".."} or "%" in name:
             wrong = "may not contain '%'" if "%" in name else f"may not be '{name}'"
             raise bad_request(f'Name parameter invalid: "{name}": {wrong}')

@@ -15,7 +15,12 @@ from apfproxy.apiserver.errors import bad_request
 from apfproxy.apiserver.kind import Kind, Rules, Version, all_right
 from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import META, SHARED
-from apfproxy.apiserver.selectors import validate_expression
+from apfproxy.apiserver.selectors import (
+    OBJECT_OPERATORS,
+    parse_field_selector,
+    parse_label_selector,
+    validate_expression,
+)
 from apfproxy.authn.impersonation import effective
 from apfproxy.http.credential_fields import (
     CredentialRules,
@@ -25,9 +30,12 @@ from apfproxy.http.credential_fields import (
     read_credentials,
 )
 from apfproxy.objects.field_errors import FieldError, invalid, required
+from apfproxy.objects.selectors import SelectorError
 from apfproxy.request.attributes import ANONYMOUS, User, authenticated
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from aiohttp import web
 
     from apfproxy.apiserver.kind import Check, Review
@@ -68,7 +76,7 @@ UserInfo: A user.
   1 username  string    The name, unique among all users.
   2 uid       string    Tells users of one name apart over time.
   3 groups    []string  Groups that the user is in.
-  4 extra     map[string][]string  Whatever else is known of the user.
+  4 extra     map[string][]string +go=map[string]ExtraValue  Whatever else is known of the user.
 """,
     SHARED,
 )
@@ -106,7 +114,7 @@ SubjectAccessReviewSpec: A user and an action, on a resource or on a path.
   2 nonResourceAttributes  *NonResourceAttributes  An action on a path.
   3 user    string    Name of the user.
   4 groups  []string  Groups of the user.
-  5 extra   map[string][]string  Whatever else is known of the user.
+  5 extra   map[string][]string +go=map[string]ExtraValue  Whatever else is known of the user.
   6 uid     string    Tells users of one name apart over time.
 SubjectAccessReviewStatus: Whether an action is allowed.
   1 allowed          bool +required  Whether it is allowed.
@@ -157,6 +165,16 @@ NonResourceRule: Actions on paths.
 )
 
 
+SELECTORS: dict[str, tuple[Callable[[str], object], Callable[[Object], bool]]] = {
+    "fieldSelector": (
+        parse_field_selector,
+        lambda each: each["operator"] in {"In", "NotIn"} and len(each["values"]) == 1,
+    ),
+    "labelSelector": (parse_label_selector, lambda each: each["operator"] in OBJECT_OPERATORS),
+}
+"""What parses a selector's text, and whether one of its requirements means something."""
+
+
 def user_of(request: web.Request) -> User:
     """The user that a request names; StatusError 400 if its fields contradict each other."""
     fields = [(name.lower(), value) for name, value in request.raw_headers]
@@ -184,7 +202,24 @@ def _whose_token(obj: Object, _user: User, _now: str) -> Object:
 
 
 def _is_allowed(obj: Object, _user: User, _now: str) -> Object:
-    return {**obj, "status": {"allowed": True}}
+    error = "; ".join(_ignored(obj["spec"].get("resourceAttributes") or {}))
+    return {**obj, "status": {"allowed": True, "evaluationError": error}}
+
+
+def _ignored(attributes: Object) -> Iterator[str]:
+    """Name the selectors that mean nothing in whole or in part, which is no error."""
+    for name, (parse, is_known) in SELECTORS.items():
+        selector = attributes.get(name) or {}
+        requirements = selector.get("requirements") or ()
+        known = sum(map(is_known, requirements))
+        try:
+            parse(selector.get("rawSelector", ""))
+            is_ignored = known < len(requirements)
+        except SelectorError:
+            is_ignored = True
+        if is_ignored:
+            partly = "partially " if known else ""
+            yield f"spec.resourceAttributes.{name} {partly}ignored due to parse error"
 
 
 def _what_is_allowed(obj: Object, _user: User, _now: str) -> Object:
@@ -233,7 +268,7 @@ def _check_access(obj: Object) -> list[FieldError]:
         errors.append(invalid("spec.resourceAttributes", None, detail))
     if not is_self and not spec.get("user") and not spec.get("groups"):
         errors.append(invalid("spec.user", "", "at least one of user or group must be specified"))
-    for name in ("fieldSelector", "labelSelector"):
+    for name in SELECTORS:
         errors += _check_selector(attributes or {}, name)
     namespace = metadata.pop("namespace", "") if is_local else ""
     metadata.pop("managedFields", None)

@@ -276,6 +276,8 @@ SELF = f"{AUTHORIZATION}/selfsubjectaccessreviews"
 OTHER = f"{AUTHORIZATION}/subjectaccessreviews"
 LOCAL = f"{AUTHORIZATION}/namespaces/a/localsubjectaccessreviews"
 VERB = {"verb": "get"}
+LISTED = {"key": "a", "operator": "In", "values": ["b"]}
+EXISTING = {"key": "a", "operator": "Exists"}
 TOKEN = {"user": {}, "error": "invalid bearer token"}
 AUTHENTICATED = "system:authenticated"
 
@@ -331,6 +333,48 @@ async def test_allowed(
 
     assert (201, spec, status) == (found.status, found.body["spec"], found.body["status"])
     assert {"managedFields"} == found.body["metadata"].keys() - {"namespace"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "labels", "ignored"),
+    [
+        ({"rawSelector": "a=b"}, {"rawSelector": "a"}, []),
+        ({"rawSelector": "a"}, {"rawSelector": "a in"}, ["fieldSelector", "labelSelector"]),
+        ({"requirements": [EXISTING]}, {"requirements": [EXISTING]}, ["fieldSelector"]),
+        (
+            {"requirements": [LISTED, EXISTING]},
+            {"requirements": [LISTED, {"key": "a", "operator": "Gt"}]},
+            ["fieldSelector partially", "labelSelector partially"],
+        ),
+    ],
+)
+async def test_ignored_selectors(
+    site: Site, fields: Object, labels: Object, ignored: list[str]
+) -> None:
+    attributes = {**VERB, "fieldSelector": fields, "labelSelector": labels}
+    found = await site.send("POST", SELF, {"spec": {"resourceAttributes": attributes}})
+
+    assert "; ".join(
+        f"spec.resourceAttributes.{each} ignored due to parse error" for each in ignored
+    ) == found.body["status"].get("evaluationError", "")
+
+
+@pytest.mark.parametrize(
+    ("extra", "shown"),
+    [(1, "map[string]v1.ExtraValue"), ({"a": 1}, "v1.ExtraValue"), ({"a": [1]}, "string")],
+)
+async def test_types_of_extra_values(site: Site, extra: object, shown: str) -> None:
+    found = await site.send("POST", OTHER, {"spec": {"extra": extra}})
+
+    assert found.body["message"].endswith(f"SubjectAccessReviewSpec.spec.extra of type {shown}")
+
+
+async def test_subresources_of_clusters(site: Site) -> None:
+    """What only a cluster can serve is not found, as what there never is, and named."""
+    known, unknown = [await site.send("GET", f"{PODS}/x/{name}") for name in ("log", "logs")]
+
+    assert (404, "NotFound") == known.summary == unknown.summary
+    assert f"{unknown.body['message']}: pods/log is not served here" == known.body["message"]
 
 
 async def test_clients_own_the_status_that_they_send(site: Site) -> None:

@@ -89,9 +89,10 @@ class MismatchError(ValueError):
     def within(self, schema: Struct, field: str) -> None:
         if not self.path and self.kind is not None:
             self.struct = schema.name
-            name = schema.by_name[field].go_type
-            if not isinstance(self.kind, List | Map):
-                name = name.rpartition("]")[2]
+            name, kind = schema.by_name[field].go_type, schema.by_name[field].type
+            while kind != self.kind and isinstance(kind, List | Map):
+                kind = kind.item if isinstance(kind, List) else kind.value
+                name = name.partition("]")[2]
             self.go_type = name or self.go_type
         self.path.insert(0, field)
 
