@@ -50,7 +50,7 @@ from apfproxy.apiserver.responses import Renderer, encode, warn
 from apfproxy.apiserver.reviews import user_of
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
-from apfproxy.apiserver.store.entries import Entry
+from apfproxy.apiserver.store.entries import Entry, parts_of
 from apfproxy.objects.go_text import rfc3339
 from apfproxy.request.attributes import parse_query
 
@@ -337,7 +337,7 @@ class Call:
 
     async def _listed(self, found: Page) -> web.StreamResponse:
         chunks = self._renderer().list_chunks(found.entries, found.metadata)
-        size = sum(len(entry.data) for entry in found.entries[: responses.STREAMED_ITEMS])
+        size = sum(entry.size for entry in found.entries[: responses.STREAMED_ITEMS])
         if len(found.entries) < responses.STREAMED_ITEMS and size < responses.STREAMED_BYTES:
             return await self._document(b"".join(chunks))
         if self._form.is_yaml:
@@ -419,8 +419,8 @@ class Call:
             obj = scale_of(self._kind, obj)
         text = obj["metadata"].get("resourceVersion", "")
         version = int(text) if is_version(text) else 0
-        data = encode({name: part for name, part in obj.items() if name not in TYPE_FIELDS})
-        body = self._renderer().document(Entry("", "", "", version, "", {}, {}, data))
+        entry = Entry("", "", "", version, "", {}, {}, *parts_of(obj))
+        body = self._renderer().document(entry)
         return await self._document(body, status=status)
 
     async def _document(self, body: bytes, *, status: int = 200) -> web.Response:

@@ -30,7 +30,7 @@ from apfproxy.apiserver.options import ANY_VERSION, EXACT
 from apfproxy.apiserver.schema.body import BodyError, parse_json
 from apfproxy.apiserver.schema.reading import MismatchError, read
 from apfproxy.apiserver.schema.types import Field, Scalar, Struct
-from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError
+from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError, parts_of
 
 if TYPE_CHECKING:
     import random
@@ -111,7 +111,7 @@ class Selection:
             (not self.namespace or entry.namespace == self.namespace)
             and (not self.name or entry.name == self.name)
             and (self.labels is None or self.labels.matches(entry.labels))
-            and (self.fields is None or self.fields.matches(entry.fields))
+            and (self.fields is None or self.fields.matches(entry))
         )
 
 
@@ -353,8 +353,10 @@ class Watch:
             # The last state that the client saw, with the version of the change.
             version, obj = change.resource_version, msgspec.json.decode(change.old.data)
             obj["metadata"]["resourceVersion"] = str(version)
-            data = msgspec.json.encode(obj)
-            left = msgspec.structs.replace(change.old, resource_version=version, data=data)
+            head, managed, tail = parts_of(obj)
+            left = msgspec.structs.replace(
+                change.old, resource_version=version, head=head, managed=managed, tail=tail
+            )
             return self.renderer.event(ChangeType.DELETED, left)
         return b""
 

@@ -212,7 +212,7 @@ class Registry:
         entry = head()
         size = options.sent_bytes if isinstance(options, WriteOptions) else 0
         if entry is not None:
-            size = max(size, len(entry.data))
+            size = max(size, entry.size)
         async with self._turn(size):
             while True:
                 entry = head()
@@ -297,7 +297,7 @@ class Registry:
             stored = self._put(kind, made.new)
         if made.is_gone and not options.is_dry_run:
             last = made.new if is_deletion else made.old
-            stored = self.store.delete(kind.collection, last, selectable(kind, last))
+            stored = self.store.delete(kind.collection, last, kind.selectable(last))
         if stored is not None:
             await asyncio.shield(stored)
         return Written(made.new, is_gone=made.is_gone)
@@ -365,7 +365,7 @@ class Registry:
 
     def _put(self, kind: Kind, obj: Object) -> Future[Entry]:
         try:
-            return self.store.put(kind.collection, obj, selectable(kind, obj))
+            return self.store.put(kind.collection, obj, kind.selectable(obj))
         except ObjectTooLargeError as error:
             # etcd's message, which Kubernetes passes on; clients look for these words.
             raise unknown_error("etcdserver: request is too large") from error
@@ -380,16 +380,7 @@ def completed(kind: Kind, raw: Object) -> Object:
 
 
 def entry_metadata(entry: Entry) -> dict[str, Any]:
-    return decode_metadata(entry.data).metadata
-
-
-def selectable(kind: Kind, obj: Object) -> dict[str, str]:
-    metadata = obj["metadata"]
-    return {
-        "metadata.name": metadata["name"],
-        "metadata.namespace": metadata.get("namespace", ""),
-        **kind.selectable(obj),
-    }
+    return decode_metadata(entry.metadata).metadata
 
 
 def _set_end(metadata: Object, since_s: float, grace_s: int) -> None:

@@ -411,13 +411,6 @@ INCLUDED = ("", "None", "Metadata", "Object")
 """What a row of a Table includes of its object; "" is `Metadata`."""
 
 
-class OnlyMetadata(msgspec.Struct):
-    metadata: msgspec.Raw
-
-
-decode_metadata = msgspec.json.Decoder(OnlyMetadata).decode
-
-
 class Renderer:
     """Writes the objects of one kind in one form, of the version that clients see.
 
@@ -523,6 +516,8 @@ class Renderer:
         return None if self._has_columns else [one.definition for one in self._kind.columns]
 
     def _object(self, entry: Entry) -> bytes:
+        if self._is_stored:
+            return b"".join((self._type, entry.head[1:], entry.managed, entry.tail))
         return self._type + self._item(entry)[1:]
 
     def _item(self, entry: Entry) -> bytes:
@@ -533,7 +528,7 @@ class Renderer:
         return encode(obj)
 
     def _partial(self, entry: Entry) -> bytes:
-        return b'%b"metadata":%b}' % (self._partial_type, decode_metadata(entry.data).metadata)
+        return self._partial_type + entry.metadata[1:]
 
     def _row(self, entry: Entry) -> bytes:
         obj = decoded(self._kind, entry)
@@ -554,7 +549,7 @@ def pieces(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     """Objects in order, as many at a time as are written at once."""
     start = size = 0
     for end, entry in enumerate(entries, 1):
-        size += len(entry.data)
+        size += entry.size
         if end - start == CHUNK_ITEMS or size >= CHUNK_BYTES:
             yield entries[start:end]
             start, size = end, 0

@@ -29,6 +29,7 @@ from apfproxy.objects.validation import validate_labels
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from apfproxy.apiserver.store.entries import Entry
     from apfproxy.objects.types import Object
 
 TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^\x00 \t\r\n=!(),<>]+)\x00?")
@@ -299,8 +300,16 @@ class FieldSelector:
     def is_everything(self) -> bool:
         return not self.requirements
 
-    def matches(self, fields: Mapping[str, str]) -> bool:
-        return all((fields.get(field, "") == value) != no for field, value, no in self.requirements)
+    def matches(self, entry: Entry) -> bool:
+        fields = entry.fields
+        for field, value, no in self.requirements:
+            if field == NAME:
+                found = entry.name
+            else:
+                found = entry.namespace if field == NAMESPACE else fields.get(field, "")
+            if (found == value) == no:
+                return False
+        return True
 
 
 def parse_field_selector(text: str) -> FieldSelector:

@@ -259,7 +259,7 @@ class Disruption(Controller):
         The pod is noted as it is now: a new budget may have read a later state than the change's.
         """
         pod = self._pods.get(namespace, name)
-        is_marked = pod is not None and MARK in pod.data
+        is_marked = pod is not None and MARK in pod.tail
         concerned: list[Key] = [(namespace, name, STALE)] if is_marked else []
         for each, budget in self._budgets.get(namespace, {}).items():
             if budget.note(name, budget.state_of(pod)):

@@ -21,6 +21,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import sys
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,8 +34,10 @@ from apfproxy.apiserver.store.entries import (
     Change,
     ChangeType,
     Entry,
+    Pool,
     StoreError,
     encode,
+    parts_of,
 )
 
 if TYPE_CHECKING:
@@ -143,11 +146,11 @@ class SqliteBackend:
             stack.pop_all()
         self._identity = _identity(self.path)
 
-    def load(self) -> Loaded:
+    def load(self, pool: Pool) -> Loaded:
         """Everything that is kept; StoreError if the file is damaged."""
         try:
             with self._refusing():
-                return self._load()
+                return self._load(pool)
         except (msgspec.DecodeError, TypeError, ValueError) as error:
             raise self._damaged(f"a row is not as it was written ({error})") from error
 
@@ -230,7 +233,7 @@ class SqliteBackend:
         if found != ["ok"]:
             raise self._damaged(found[0])
 
-    def _load(self) -> Loaded:
+    def _load(self, pool: Pool) -> Loaded:
         run = self._connection.execute
         row = run("SELECT value FROM meta WHERE key = 'resource_version'").fetchone()
         if row is None or not isinstance(row[0], int):
@@ -238,11 +241,21 @@ class SqliteBackend:
         last: int = row[0]
         self._floors = dict(run("SELECT resource, floor FROM floors"))
         rows = run("SELECT * FROM versions ORDER BY resource_version")
-        strings = decode_strings
-        versions: dict[int, Entry] = {
-            rv: Entry(resource, space, name, rv, uid, strings(labels), strings(fields), data)
-            for rv, resource, space, name, uid, labels, fields, data in rows
-        }
+        versions: dict[int, Entry] = {}
+        for rv, resource, space, name, uid, labels, fields, data in rows:
+            head, managed, tail = parts_of(msgspec.json.decode(data))
+            versions[rv] = Entry(
+                sys.intern(resource),
+                sys.intern(space),
+                name,
+                rv,
+                uid,
+                pool.strings(decode_strings(labels)),
+                pool.strings(decode_strings(fields)),
+                head,
+                pool.bytes(managed),
+                tail,
+            )
         changes, gone = [], set()
         for resource, rv, change_type, old in run(
             "SELECT * FROM changes ORDER BY resource_version"

@@ -31,6 +31,7 @@ from apfproxy.apiserver.store.entries import (
     ChangeType,
     Entry,
     ObjectTooLargeError,
+    Pool,
     StoreError,
     entry_of,
 )
@@ -80,6 +81,7 @@ class Store:
         self._backend = backend
         self.resource_version = FIRST_RESOURCE_VERSION
         self._collections: dict[str, Collection] = {}
+        self._pool = Pool()
         self._published = Signal()
         self._is_closed = False
         # Only with a backend:
@@ -94,7 +96,7 @@ class Store:
         self._problem: str | None = None
         if backend is not None:
             try:
-                self._restore(backend.load())
+                self._restore(backend.load(self._pool))
             except StoreError:
                 backend.close()
                 raise
@@ -133,14 +135,14 @@ class Store:
         return self.collection(resource).overlaid(overlay, namespace)
 
     def put(
-        self, resource: str, obj: dict[str, Any], fields: Mapping[str, str]
+        self, resource: str, obj: dict[str, Any], fields: dict[str, str]
     ) -> asyncio.Future[Entry]:
         """Create or replace an object.  To be called with an event loop running.
 
         Args:
             resource: Plural, with the group if the caller's names have it.
             obj: In the storage version.  Its `metadata.resourceVersion` is set.
-            fields: Field selector's name to value.
+            fields: Field selector's name to value, but for the object's name and namespace.
 
         Returns:
             Resolves when readers see the new state; StoreError if the disk refuses.  Without a
@@ -152,7 +154,7 @@ class Store:
             TypeError: The object is not JSON; nothing was done.
         """
         entry = self._entry(resource, obj, fields)
-        size = len(entry.data)
+        size = entry.size
         if size > LARGEST_OBJECT_BYTES:
             raise ObjectTooLargeError(f"{size} bytes are more than {LARGEST_OBJECT_BYTES}")
         old = self.head(resource, entry.namespace, entry.name)
@@ -160,7 +162,7 @@ class Store:
         return self._hand_over(Change(entry.resource_version, change_type, entry, old))
 
     def delete(
-        self, resource: str, obj: dict[str, Any], fields: Mapping[str, str]
+        self, resource: str, obj: dict[str, Any], fields: dict[str, str]
     ) -> asyncio.Future[Entry]:
         """Delete an object that has a head; as `put`, with the final state for watchers.
 
@@ -195,12 +197,12 @@ class Store:
             await asyncio.get_running_loop().run_in_executor(self._executor, self._backend.close)
             self._executor.shutdown()
 
-    def _entry(self, resource: str, obj: dict[str, Any], fields: Mapping[str, str]) -> Entry:
+    def _entry(self, resource: str, obj: dict[str, Any], fields: dict[str, str]) -> Entry:
         if self._is_closed:
             raise StoreError("the store is closed: the server is stopping")
         resource_version = self._assigned + 1
         obj["metadata"]["resourceVersion"] = str(resource_version)
-        return entry_of(resource, obj, fields, resource_version)
+        return entry_of(resource, obj, fields, resource_version, self._pool)
 
     def _hand_over(self, change: Change) -> asyncio.Future[Entry]:
         self._assigned = change.resource_version

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, StoreError
+from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, Pool, StoreError, parts_of
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from tests.forking import fork_for_each_line, say
@@ -53,7 +53,7 @@ async def fill(path: Path, count: int = 5, *, window: int = 100) -> Store:
 
 def names(path: Path) -> list[str]:
     backend = SqliteBackend(path)
-    loaded = backend.load()
+    loaded = backend.load(Pool())
     backend.close()
     return sorted(entry.name for entry in loaded.entries)
 
@@ -120,15 +120,16 @@ async def test_a_full_disk_loses_nothing(path: Path) -> None:
 
 def test_a_batch_is_kept_whole_or_not_at_all(path: Path) -> None:
     """The part before the failure is undone, and does not come with the next write."""
+    parts = parts_of({"metadata": {}})
     first, second = (
-        Change(n, ChangeType.ADDED, Entry("pods", "a", f"x{n}", n, "u", {}, {}, b"{}"), None)
+        Change(n, ChangeType.ADDED, Entry("pods", "a", f"x{n}", n, "u", {}, {}, *parts), None)
         for n in (2, 3)
     )
     backend = SqliteBackend(path)
     with pytest.raises(StoreError, match="UNIQUE constraint failed"):
         backend.write([first, first], {})
     backend.write([second], {})
-    loaded = backend.load()
+    loaded = backend.load(Pool())
     backend.close()
 
     assert (3, [second.entry], [second], {}) == loaded

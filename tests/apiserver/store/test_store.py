@@ -234,7 +234,7 @@ def test_a_backend_that_cannot_be_read_is_let_go(backend: GatedBackend) -> None:
 
 
 def change(version: int, size: int = 2) -> Change:
-    entry = Entry("pods", "a", f"x{version}", version, "u", {}, {}, b"x" * size)
+    entry = Entry("pods", "a", f"x{version}", version, "u", {}, {}, b"x" * size, b"", b"")
     return Change(version, ChangeType.ADDED, entry, None)
 
 

@@ -69,6 +69,7 @@ def state(entry: Entry | None) -> State | None:
         "uid": entry.uid,
         "labels": entry.labels,
         "resourceVersion": str(entry.resource_version),
+        "managedFields": [{"manager": entry.labels["value"]}],
     }
     assert {"metadata": metadata, "spec": {"value": entry.uid}} == json.loads(entry.data)
     assert {"metadata.name": entry.name} == entry.fields
@@ -151,6 +152,7 @@ class StoreMachine(RuleBasedStateMachine):
     def write(self, resource: str, key: Key, value: str, *, is_deletion: bool) -> None:
         metadata: dict[str, Any] = {"namespace": key[0], "name": key[1], "uid": value}
         metadata["labels"] = {"value": value}
+        metadata["managedFields"] = [{"manager": value}]
         obj = {"apiVersion": "v1", "kind": "T", "metadata": metadata, "spec": {"value": value}}
 
         async def write() -> asyncio.Future[Entry]:
