@@ -65,6 +65,7 @@ FAILED = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed"
     [
         ({"disruptionsAllowed": -1}, 403, "pdb disruptions allowed is negative"),
         ({"disruptionsAllowed": 1, "disruptedPods": MANY}, 403, "DisruptedPods map too big - too"),
+        ({"observedGeneration": -1}, 429, " is still being processed by the server."),
         ({"currentHealthy": 1, "desiredHealthy": 1}, 429, " needs 1 healthy pods and has 1 curr"),
         ({"conditions": [FAILED]}, 429, " does not allow evicting pods currently because it"),
     ],
@@ -122,12 +123,14 @@ async def test_budgets_note_evictions() -> None:
     assert 201 == await evicted(scene)
     found = scene.registry.get(POD_DISRUPTION_BUDGET, "default", "b")
     assert {"p": "2001-09-09T01:46:40Z"} == found["status"]["disruptedPods"]
+    assert 0 == found["status"]["disruptionsAllowed"]
+    assert ["InsufficientPods"] == [each["reason"] for each in found["status"]["conditions"]]
     assert "kube-apiserver" in {each["manager"] for each in found["metadata"]["managedFields"]}
     ending = scene.registry.get(POD, "default", "p")
     assert "deletionTimestamp" in ending["metadata"]
     told = find_condition(ending["status"], "DisruptionTarget") or {}
-    assert ("True", None, 1) == tuple(
-        told.get(name) for name in ("status", "lastProbeTime", "observedGeneration")
+    assert ("True", "EvictionByEvictionAPI", None, 1) == tuple(
+        told.get(name) for name in ("status", "reason", "lastProbeTime", "observedGeneration")
     )
     assert 201 == await evicted(scene, grace_period_s=0)
     assert [] == scene.names(POD)
