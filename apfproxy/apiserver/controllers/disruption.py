@@ -10,9 +10,8 @@
 One deviation: of a controller of a kind that is not served, as many pods are expected as there are
 that name it, where Kubernetes would fail the budget (`SyncFailed`).
 
-Of a pod only what a count needs is kept, and only by the budgets that select it.
-
-The controller also removes the mark of a disruption that does not happen.
+Of a pod only what a count needs is kept, and only by the budgets that select it.  The mark of a
+disruption that does not happen is removed.
 
 Source: Kubernetes 1.36, `pkg/controller/disruption` and apimachinery's `util/intstr`.
 """
@@ -254,10 +253,7 @@ class Disruption(Controller):
         return [(namespace, name)]
 
     def _note_pod(self, namespace: str, name: str) -> list[Key]:
-        """The keys of the budgets that a change of a pod concerns, and of the pod if it is marked.
-
-        The pod is noted as it is now: a new budget may have read a later state than the change's.
-        """
+        # As it is now: a new budget may have read a later state than the change's.
         pod = self._pods.get(namespace, name)
         is_marked = pod is not None and MARK in pod.tail
         concerned: list[Key] = [(namespace, name, STALE)] if is_marked else []

@@ -95,20 +95,13 @@ first two are never wrong here."""
 
 
 class Remains:
-    """What is left in a namespace.
-
-    Attributes:
-        objects: Resource, with a dot and its group, to number of objects.
-        finalizers: Finalizer to number of objects that it holds.
-        failures: Why objects could not be deleted.
-        seen_bytes: How much was looked at to find out.
-    """
+    """Counts what is left in a namespace."""
 
     def __init__(self) -> None:
-        self.objects: Counter[str] = Counter()
+        self.objects: Counter[str] = Counter()  # by resource, with a dot and its group
         self.finalizers: Counter[str] = Counter()
-        self.failures: list[str] = []
-        self.seen_bytes = 0
+        self.failures: list[str] = []  # why objects could not be deleted
+        self.seen_bytes = 0  # how much was looked at to find out
 
     def conditions(self) -> list[Object]:
         wrong = {}
@@ -282,7 +275,6 @@ class Metadata(msgspec.Struct):
     deletion_time: str = msgspec.field(name="deletionTimestamp", default="")
 
     def ends_by(self, finalizer: str) -> bool:
-        """Whether it is deleted as soon as its dependents are done with, and so the finalizer."""
         return bool(self.deletion_time) and finalizer in self.finalizers
 
 

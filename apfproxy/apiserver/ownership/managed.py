@@ -369,10 +369,7 @@ def check_conflicts(
 
 
 def still_as_applied(live: Object, schema: Struct, api_version: str) -> FieldSet:
-    """The fields that client-side apply has set in this version and that are as it set them.
-
-    The set is empty if that cannot be told.
-    """
+    """The fields that are as client-side apply has set them in this version; none if unknown."""
     text = (live["metadata"].get("annotations") or {}).get(ANNOTATION)
     try:
         last = msgspec.json.decode(text or "null")

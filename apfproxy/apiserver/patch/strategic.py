@@ -244,13 +244,11 @@ def _identifier(merge_key: str) -> Identify:
     def identify(item: Any) -> tuple[type, object]:  # noqa: ANN401  any JSON
         if merge_key:
             if not isinstance(item, dict):
-                raise unknown_error(
-                    f"expected a map[string]interface {{}}, but received a {_shown(item)}"
-                )
+                wanted = "a map[string]interface {}"
+                raise unknown_error(f"expected {wanted}, but received a {_shown(item)}")
             if merge_key not in item:
-                raise unknown_error(
-                    f"map: {_shown(item)} does not contain declared merge key: {merge_key}"
-                )
+                missing = f"does not contain declared merge key: {merge_key}"
+                raise unknown_error(f"map: {_shown(item)} {missing}")
             item = item[merge_key]
         if isinstance(item, dict | list):
             raise unknown_error(f"no value to compare items by: {_shown(item)}")

@@ -160,10 +160,10 @@ class SqliteBackend:
         The changes of a resource up to its floor, a resource version, need not be kept.
         """
         if _identity(self.path) != self._identity:
-            raise self._error(
-                "it was deleted or replaced while in use; put it back with"
-                " all that is beside it, or restart to go on with what is there now"
+            advice = (
+                "put it back with all that is beside it, or restart to go on with what is there"
             )
+            raise self._error(f"it was deleted or replaced while in use; {advice} now")
         known = self._floors
         moved = {name: floor for name, floor in floors.items() if floor > known.get(name, 0)}
         run, run_many = self._connection.execute, self._connection.executemany
