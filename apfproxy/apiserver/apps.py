@@ -124,8 +124,8 @@ StatefulSetStatus: How many pods there are.
   10 conditions          []StatefulSetCondition +keys=type  Aspects of how it is doing.
   11 availableReplicas   int32 +required                    How many are available.
 """
-    + CONDITION.format("Deployment")
-    + "  +open lastUpdateTime\n"
+    + CONDITION.format("Deployment").replace("3 last", "7 last")
+    + "  6 lastUpdateTime  time  When this was updated last.\n"
     + CONDITION.format("StatefulSet")
     + REPLICAS.format("ReplicaSet")
     + "  7 terminatingReplicas  *int32  How many are ending.\n",

@@ -120,7 +120,7 @@ def _renamed(obj: Object, names: dict[str, str], struct: Struct) -> Object:
     return canonical(struct, {names.get(field, field): value for field, value in obj.items()})
 
 
-RULES = with_checks(Rules(is_created_by_update=True), _check_event)
+RULES = with_checks(Rules(is_created_by_update=True, has_dependents=False), _check_event)
 COLUMNS = (
     Column("Last Seen", "", "When it happened last."),
     Column("Type", "", "Normal or Warning."),

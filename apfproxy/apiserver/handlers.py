@@ -279,7 +279,8 @@ class Call:
         check_identity(obj, target.namespace, target.name)
         is_there = self._store.head(kind.collection, target.namespace, target.name) is not None
         if kind.rules.is_created_by_update and not target.subresource and not is_there:
-            written = await self._registry.create(kind, target.namespace, obj, options)
+            namespace = target.namespace
+            written = await self._registry.create(kind, namespace, obj, options, is_update=True)
             return await self._written(written)
         uid = obj["metadata"].get("uid", "")
         attempts = chain((obj,), iter(lambda: self._decoded(data, options), None))

@@ -135,6 +135,7 @@ class Rules(msgspec.Struct, frozen=True):
         is_held: Whether a deleted object has to stay for what finalizers stand for.
         mark_deleted: What else changes when a deletion begins that has to wait.
         objection: Why the object may not be deleted; "" if it may.
+        has_dependents: Whether a deletion may name a propagation policy to any effect.
         default_propagation: Used if a deletion names none: `Orphan`; "" for the background.
         warnings: Given the new object and the old one, if any.
         allows_unconditional_update: Whether a replacement may leave out the resource version.
@@ -155,6 +156,7 @@ class Rules(msgspec.Struct, frozen=True):
     is_held: Callable[[Object], bool] = lambda obj: bool(obj["metadata"].get("finalizers"))
     mark_deleted: Change = nothing
     objection: Callable[[Object], str] = lambda _obj: ""
+    has_dependents: bool = True
     default_propagation: str = ""
     warnings: Callable[[Object, Object | None], list[str]] = all_right
     allows_unconditional_update: bool = True

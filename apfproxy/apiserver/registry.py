@@ -131,13 +131,19 @@ class Registry:
         return [decoded(kind, entry) for entry in entries]
 
     async def create(
-        self, kind: Kind, namespace: str, obj: Object, options: WriteOptions
+        self,
+        kind: Kind,
+        namespace: str,
+        obj: Object,
+        options: WriteOptions,
+        *,
+        is_update: bool = False,
     ) -> Written:
         """Add an object, which is canonical and has defaults, and is changed; or StatusError."""
         size = options.sent_bytes
         async with self._turn(size):
             made = await compute(size, partial(self._write(kind, options).created, obj))
-            return await self._create(kind, namespace, made, options)
+            return await self._create(kind, namespace, made, options, is_update=is_update)
 
     async def update(
         self,
@@ -222,7 +228,7 @@ class Registry:
                 if isinstance(made, Replacement):
                     return await self._replace(kind, made, options)
                 assert isinstance(options, WriteOptions), "deletions create nothing"
-                return await self._create(kind, namespace, made, options)
+                return await self._create(kind, namespace, made, options, is_update=True)
 
     def _turn(self, size: int) -> AbstractAsyncContextManager[None]:
         """Wait until no other large write is under way; one of fewer bytes does not wait."""
@@ -258,7 +264,7 @@ class Registry:
         return entry
 
     async def _create(
-        self, kind: Kind, namespace: str, obj: Object, options: WriteOptions
+        self, kind: Kind, namespace: str, obj: Object, options: WriteOptions, *, is_update: bool
     ) -> Written:
         metadata = obj["metadata"]
         place(metadata, namespace)
@@ -277,12 +283,16 @@ class Registry:
         await compute(options.sent_bytes, partial(complete_creation, kind, obj, options.warn))
         if options.sent_bytes >= LARGE_BYTES:
             self._check_namespace(kind, metadata)  # the namespace may be gone meanwhile
-        is_taken = self.store.head(kind.collection, namespace, name) is not None
-        if not options.is_dry_run and is_version(metadata.get("resourceVersion", "")):
+        taken = self.store.head(kind.collection, namespace, name)
+        has_version = is_version(metadata.get("resourceVersion", ""))
+        if has_version and not is_update and not options.is_dry_run:
             raise unknown_error("resourceVersion should not be set on objects to be created")
-        if is_taken:
+        if taken is not None:
             is_generated = bool(metadata.get("generateName"))
-            raise already_exists(kind.group, kind.plural, name, is_generated=is_generated)
+            error = already_exists(kind.group, kind.plural, name, is_generated=is_generated)
+            if "deletionTimestamp" in entry_metadata(taken):
+                error.message = f"object is being deleted: {error.message}"
+            raise error
         if not options.is_dry_run:
             await asyncio.shield(self._put(kind, obj))
         return Written(obj, is_created=True)
@@ -399,6 +409,8 @@ def _set_propagation(kind: Kind, metadata: Object, propagation: str) -> None:
     """Set the finalizers that a propagation policy needs; "" for the kind's, if none is set."""
     finalizers = metadata.get("finalizers", ())
     others = [each for each in finalizers if each not in {ORPHAN, FOREGROUND}]
+    if not kind.rules.has_dependents:
+        propagation = "Background"
     if not propagation:
         propagation = "" if len(others) < len(finalizers) else kind.rules.default_propagation
     if not propagation:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.apiserver import lists
+from apfproxy.apiserver.apps import REPLICA_SET
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.counters import Tally, WatchMeter
 from apfproxy.apiserver.errors import StatusError
@@ -457,6 +458,14 @@ def test_bookmarks_as_rows(kind: Kind) -> None:
     table = json.loads(renderer.bookmark(7, is_end_of_initial=True))["object"]
 
     assert len(kind.columns) == len(table["rows"][0]["cells"])
+
+
+def test_bookmarks_of_controllers() -> None:
+    """What may be absent of one that is read is a number in kube-apiserver."""
+    renderer = Renderer(REPLICA_SET, REPLICA_SET.storage, AS_JSON, "", 0)
+    found = json.loads(renderer.bookmark(7, is_end_of_initial=True))["object"]
+
+    assert 0 == found["spec"]["replicas"]
 
 
 @pytest.mark.parametrize(

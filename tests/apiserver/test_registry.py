@@ -14,6 +14,7 @@ import pytest
 from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.events import EVENT_OF_CORE
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.outcomes import LARGE_BYTES, CollectorPause, WriteOptions, compute
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
@@ -187,6 +188,27 @@ async def test_propagation(before: list[str], propagation: str, expected: list[s
     written = await delete(scene, propagation=propagation)
 
     assert sorted([*expected, "x.y/z"]) == sorted(written.obj["metadata"]["finalizers"])
+
+
+async def test_events_have_no_dependents() -> None:
+    scene = Scene((EVENT_OF_CORE,))
+    raw = {"metadata": {"name": "e", "namespace": "n"}, "involvedObject": {"namespace": "n"}}
+    await scene.create(EVENT_OF_CORE, raw, "n")
+    options = DeleteOptions(propagation="Orphan")
+
+    assert (await scene.registry.delete(EVENT_OF_CORE, "n", "e", options)).is_gone
+
+
+async def test_creation_over_what_ends() -> None:
+    """It says so; an update that creates may name the version of what is gone."""
+    scene = Scene()
+    await scene.create(FLOW_SCHEMA, flow_schema(**HELD))
+    await delete(scene)
+    error = await refusal(scene.create(FLOW_SCHEMA, flow_schema()))
+    new = completed(FLOW_SCHEMA, flow_schema("g", resourceVersion="7"))
+
+    assert error.message.startswith("object is being deleted: flowschemas.")
+    assert (await scene.registry.create(FLOW_SCHEMA, "", new, TESTER, is_update=True)).is_created
 
 
 async def test_grace() -> None:

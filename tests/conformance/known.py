@@ -7,7 +7,7 @@ from __future__ import annotations
 
 KNOWN: dict[str, str] = {
     "Numbers beyond 32 or 64 bits are refused; Kubernetes takes what is left of some of them.": (
-        r"cannot unmarshal number 9223372036854776000|to proper version.*int32.*want (201|422)"
+        r"cannot unmarshal number 9223372036854776000|to proper version.*int(32|64).*want (201|422)"
         r"|step: Invalid value: .9223372036854776k|\[\w*=9223372036854775808\]"
     ),
     "Values of types that have names of their own in Go are shown as strings.": (

@@ -256,7 +256,8 @@ def _prepare_create(obj: Object) -> None:
     obj["metadata"]["generation"] = 1
     status: dict[str, Any] = {"phase": "Pending"}
     if spec.get("schedulingGates"):
-        status["conditions"] = [dict(GATED)]
+        now = obj["metadata"].get("creationTimestamp")
+        status["conditions"] = [{**GATED, "lastTransitionTime": now}]
     status["qosClass"] = qos_class(spec)
     obj["status"] = status
 

@@ -12,7 +12,9 @@ CONDITION = """
 {0}Condition: One aspect of how a controller is doing.
   1 type    string +required  Which aspect.
   2 status  string +required  True, False or Unknown.
-  +open lastTransitionTime reason message
+  3 lastTransitionTime  time    When the status changed last.
+  4 reason              string  Why, as a word.
+  5 message             string  Why, for people.
 """
 REPLICAS = f"""{CONDITION}
 {{0}}Status: How many pods there are.

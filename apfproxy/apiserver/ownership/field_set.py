@@ -99,13 +99,12 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def paths(whole: FieldSet) -> Iterator[Path]:
-    """All paths, in the order of the set; a path comes before those below it."""
-    for element, node in whole.items():
-        if element != SELF:
-            if is_member(node):
-                yield (element,)
-            for path in paths(node):
-                yield (element, *path)
+    """All paths, in the order of the set; at each level those that end there come first."""
+    children = {element: node for element, node in whole.items() if element != SELF}
+    yield from ((element,) for element, node in children.items() if is_member(node))
+    for element, node in children.items():
+        for path in paths(node):
+            yield (element, *path)
 
 
 def in_order(whole: FieldSet) -> FieldSet:

@@ -81,6 +81,8 @@ STRIPPED: Final[tuple[Path, ...]] = (
     ("metadata", "resourceVersion"),
 )
 """Fields of every object that have no owner."""
+SCALE: Final = "scale"
+REPLICAS: Final[FieldSet] = {"f:spec": {"f:replicas": {}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,10 @@ def update_managed(writer: Writer, live: Object | None, new: Object) -> None:
     if not writer.subresource and sent is not None and sent != stored:
         with contextlib.suppress(FieldSetError):
             managers = {} if sent in ([], [{}]) else sent_managers(sent) or managers
+    if writer.subresource == SCALE and live is not None:
+        if entries := scaled(writer, of_known_versions(writer, managers), live, new):
+            metadata["managedFields"] = entries
+        return
     if managers or live is None:
         managers = of_known_versions(writer, managers)
         try:
@@ -235,6 +241,29 @@ def update_managed(writer: Writer, live: Object | None, new: Object) -> None:
             # An item of a list has not the keys that it must have: who owns it cannot be told.
             managers = of_known_versions(writer, managers_of(stored))
     record(metadata, managers)
+
+
+def scaled(writer: Writer, managers: Managers, live: Object, new: Object) -> list[Object]:
+    """The entries after a write to the subresource `scale`, in which Kubernetes keeps no times.
+
+    Replicas that had no owner get none.  Those who updated them have an entry of
+    their own for them from then on; in the next write it yields to a later one of the same name.
+    """
+    number = new["spec"].get("replicas", 0)
+    is_changed = number != live["spec"].get("replicas", 0)
+    owners = [key for key, each in managers.items() if intersection(each["fieldsV1"], REPLICAS)]
+    for key in owners:
+        fields = difference(managers[key]["fieldsV1"], REPLICAS)
+        if key.operation == APPLY and not is_changed:
+            continue
+        managers[key] = {**managers[key], "fieldsV1": fields}
+        if not fields:
+            del managers[key]
+    takers = [key for key in owners if key.operation == UPDATE]
+    if is_changed:
+        takers = [writer.identity(UPDATE)] if owners and number else []
+    split = [entry_of(key, writer.api_version, "", REPLICAS) for key in takers]
+    return sorted([*managers.values(), *split], key=age)
 
 
 def of_known_versions(writer: Writer, managers: Managers) -> Managers:

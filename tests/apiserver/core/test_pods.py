@@ -194,11 +194,10 @@ def test_kept_fields() -> None:
 def test_creation() -> None:
     """A new pod with gates says that it waits; a name that no host can have is warned of."""
     obj = pod(schedulingGates=[{"name": "a.b/c"}], status={"phase": "Running"})
+    obj["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     POD.rules.prepare_create(obj)
-    assert ("Pending", "SchedulingGated") == (
-        obj["status"]["phase"],
-        POD.cells(obj, NOW_S)[2],
-    )
+    assert ("Pending", "SchedulingGated") == (obj["status"]["phase"], POD.cells(obj, NOW_S)[2])
+    assert "2026-01-01T00:00:00Z" == obj["status"]["conditions"][0]["lastTransitionTime"]
     assert [] == POD.rules.warnings(obj, None)
     dotted = {"metadata": {"name": "a.b"}}
     assert [False, True] == [POD.rules.warnings(dotted, old) == [] for old in (None, dotted)]

@@ -16,6 +16,7 @@ from apfproxy.apiserver.ownership.managed import (
     ANNOTATION,
     APPLY,
     MOST_ANNOTATIONS,
+    REPLICAS,
     UPDATE,
     Identity,
     Managers,
@@ -138,6 +139,29 @@ def test_entries_of_versions_and_subresources_are_apart() -> None:
         applied(third, patch)
 
 
+@pytest.mark.parametrize(
+    ("managers", "before", "after", "expected"),
+    [
+        ("a", 1, 2, "s@:replicas a@00:size"),
+        ("a", 1, 1, "a@:replicas a@00:size"),
+        ("ab", 1, 1, "b@00:replicas a@:replicas a@00:size"),
+        ("ab", 1, 0, "a@00:size"),
+        ("a", 0, 2, "a@00:size"),
+        ("b", 1, 0, ""),
+    ],
+)
+def test_scale(managers: str, before: int, after: int, expected: str) -> None:
+    """Who updated the replicas has them in an entry without a time; nothing has no owner."""
+    fields: Object = {"f:size": {}, **({"f:replicas": {}} if before else {})}
+    entry = {**SENT, "manager": "a", "time": TIME, "fieldsV1": {"f:spec": fields}}
+    other = {**entry, "manager": "b", "operation": "Apply", "fieldsV1": REPLICAS}
+    entries = [{"a": entry, "b": other}[name] for name in managers]
+    live = with_entries(thing(size=1, replicas=before), entries)
+    new = updated(live, thing(size=1, replicas=after), "s", subresource="scale")
+
+    assert expected == owners(new)
+
+
 INVALID: list[Any] = [
     None,
     {},
@@ -164,7 +188,7 @@ def test_clients_may_send_managed_fields(sent: object, expected: str) -> None:
     stored = live["metadata"]["managedFields"]
 
     assert expected == owners(updated(live, new))
-    assert "m@00:isOn one@00:size,title" == owners(updated(live, new, subresource="scale"))
+    assert "m@00:isOn one@00:size,title" == owners(updated(live, new, subresource="status"))
     assert "m@00:size one@00:title" == owners(
         updated(live, with_entries(thing(size=2, title="a"), stored))
     )
