@@ -338,8 +338,8 @@ class Call:
 
     async def _listed(self, found: Page) -> web.StreamResponse:
         chunks = self._renderer().list_chunks(found.entries, found.metadata)
-        size = sum(entry.size for entry in found.entries[: responses.STREAMED_ITEMS])
-        if len(found.entries) < responses.STREAMED_ITEMS and size < responses.STREAMED_BYTES:
+        is_short = len(found.entries) < responses.STREAMED_ITEMS
+        if is_short and sum(each.size for each in found.entries) < responses.STREAMED_BYTES:
             return await self._document(b"".join(chunks))
         if self._form.is_yaml:
             chunks = responses.yaml_list(chunks)

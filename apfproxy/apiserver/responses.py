@@ -24,6 +24,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -464,6 +465,7 @@ class Renderer:
         return StatusError(406, "NotAcceptable", message)
 
     def _chunks(self, entries: Sequence[Entry], metadata: Object) -> Iterator[bytes]:
+        write: Callable[[Entry], bytes]
         if self._is_table:
             write, head = self._row, _type_bytes("Table", self._meta_version)
             rest = b',"columnDefinitions":%b,"rows":[' % encode(self._columns())
@@ -472,7 +474,8 @@ class Renderer:
                 entries = sorted(entries, key=lambda entry: row_order(decoded(self._kind, entry)))
         elif self._shape is Shape.OBJECT:
             head = _type_bytes(f"{self._kind.name}List", self._api_version)
-            write, rest = self._item, b',"items":['
+            write = attrgetter("data") if self._is_stored else self._item
+            rest = b',"items":['
         else:
             head = _type_bytes(f"{PARTIAL}List", self._meta_version)
             write, rest = self._partial, b',"items":[' if entries else b',"items":null}'

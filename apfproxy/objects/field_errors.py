@@ -126,7 +126,9 @@ def too_long(field: str, limit: int) -> FieldError:
 
 def limited(field: str, text: str, limit: int) -> list[FieldError]:
     """The error of a text that has more bytes than allowed; lone surrogates count as one."""
-    return [too_long(field, limit)] if len(text.encode(errors="replace")) > limit else []
+    if len(text) * 4 <= limit or len(text.encode(errors="replace")) <= limit:
+        return []  # a character has four bytes at most
+    return [too_long(field, limit)]
 
 
 def too_many(field: str, count: int, limit: int) -> FieldError:

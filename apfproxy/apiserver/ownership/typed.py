@@ -359,15 +359,17 @@ def wrong_types(type_: Type, value: object, path: str = "") -> Iterator[str]:
 def wrong_scalar(scalar: Scalar, value: object) -> tuple[str, str] | None:
     """Say what is expected and what is found, in Go's words; None if the value fits."""
     if scalar is Scalar.STRING:
-        found = f"&value.valueUnstructured{{Value:{source(value)}}}"
-        return None if isinstance(value, str) else ("string", found)
+        if isinstance(value, str):
+            return None
+        return "string", f"&value.valueUnstructured{{Value:{source(value)}}}"
     if scalar is Scalar.BOOLEAN:
         return None if isinstance(value, bool) else ("boolean", boxed(value))
-    if scalar in {Scalar.INT32, Scalar.INT64}:
+    if scalar is Scalar.INT32 or scalar is Scalar.INT64:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return None if is_number else ("numeric (int or float)", type_name(value))
-    is_checked = scalar not in {Scalar.ANY, Scalar.INT_OR_STRING}
-    return ("any scalar", boxed(value)) if is_checked and isinstance(value, dict | list) else None
+    if scalar is Scalar.ANY or scalar is Scalar.INT_OR_STRING or not isinstance(value, dict | list):
+        return None
+    return "any scalar", boxed(value)
 
 
 def boxed(value: object) -> str:

@@ -234,11 +234,12 @@ def _struct_reader(schema: Struct) -> Reader:
         taken = 0
         name = ""
         try:
-            for name, reader, is_kept, absent in plan:
+            for name, plain, reader, is_kept, absent in plan:
                 value = get(name)
                 if value is not None:
                     taken += 1
-                    value = reader(value, left_out)
+                    if type(value) is not plain:
+                        value = reader(value, left_out)
                     if value or (is_kept and value is not None):
                         obj[name] = value
                         continue
@@ -259,10 +260,10 @@ def _struct_reader(schema: Struct) -> Reader:
     return read_struct
 
 
-def _field_plan(field: Field) -> tuple[str, Reader, bool, object]:
-    """Name, reader, whether empty values are kept, and what is written where none is.
+def _field_plan(field: Field) -> tuple[str, type | None, Reader, bool, object]:
+    """Name, plain type, reader, whether empty values are kept, and what is written where none is.
 
-    The last is `OMIT`, `FRESH` or the value itself.
+    Values of the plain type are taken as they are.  The last is `OMIT`, `FRESH` or the value.
     """
     kind = field.type
     is_struct = isinstance(kind, Struct) or kind in GO_STRUCTS
@@ -272,7 +273,8 @@ def _field_plan(field: Field) -> tuple[str, Reader, bool, object]:
         absent = FRESH
     elif field.is_always_written or (is_struct and not field.is_pointer):
         absent = None if field.is_pointer else zero_of(kind)
-    return field.name, _reader_of(kind), is_kept or kind is Scalar.ANY, absent
+    plain = str if kind is Scalar.STRING else None
+    return field.name, plain, _reader_of(kind), is_kept or kind is Scalar.ANY, absent
 
 
 def zero_of(kind: Type) -> object:
