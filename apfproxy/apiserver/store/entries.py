@@ -181,7 +181,7 @@ def parts_of(obj: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
     rest = {name: part for name, part in obj.items() if name not in TAKEN}
     return (
         b'{"metadata":%b' % encode(metadata)[:-1],
-        b"%b%b" % (MANAGED, encode(managed)) if managed else b"",
+        b"%b%b" % (MANAGED if metadata else MANAGED[1:], encode(managed)) if managed else b"",
         b"},%b" % encode(rest)[1:] if rest else b"}}",
     )
 
