@@ -239,6 +239,7 @@ delete another type  | {inner: 1}              | {inner: {DELETE}}          | {}
 delete item | {items: <ab>} | {items: [{name: a, DELETE}, {name: c, DELETE}]} | {items: <b>}
 replace list         | {items: <ab>}           | {items: [{REPLACE}, {name: c}]} | {items: <c>}
 empty list           | {items: <ab>}           | {items: [{REPLACE}]}       | {items: []}
+retained | {size: 1, flag: true} | {$retainKeys: [size], size: 2, $delete/words: []} | {size: 2}
 order alone          | {items: <ab>}           | {$order/items: <ba>}       | {items: <ba>}
 order of some        | {items: <abcd>}         | {$order/items: <db>}       | {items: <acdb>}
 order with others    | {items: <xab>}          | {$order/items: <ba>}       | {items: <xba>}
