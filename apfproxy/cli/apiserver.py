@@ -62,7 +62,8 @@ def parse_latencies(texts: Iterable[str]) -> dict[str, Latency]:
             verbs = f"{EVERY_VERB} or one of {', '.join(VERBS)}"
             raise ValueError(f"expected a verb, {verbs}, not {verb!r}")
         if verb in found:
-            raise ValueError(f"{verb} is given twice; keep one")
+            name = "the latency of all verbs" if verb == EVERY_VERB else verb
+            raise ValueError(f"{name} is given twice; keep one")
         found[verb] = parse_latency(latency)
     return found
 
