@@ -43,7 +43,15 @@ from apfproxy.apiserver.errors import (
 from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.go_values import printed
 from apfproxy.apiserver.lists import METER, Selection, Watch, page, wait_until_visible
-from apfproxy.apiserver.outcomes import Write, check_identity, compute, decoded, is_version, place
+from apfproxy.apiserver.outcomes import (
+    Write,
+    check_identity,
+    check_uid,
+    compute,
+    decoded,
+    is_version,
+    place,
+)
 from apfproxy.apiserver.policy import EVICTIONS as EVICTION_STRUCTS
 from apfproxy.apiserver.registry import NAMESPACES
 from apfproxy.apiserver.responses import Renderer, encode, warn
@@ -280,6 +288,7 @@ class Call:
         is_there = self._store.head(kind.collection, target.namespace, target.name) is not None
         if kind.rules.is_created_by_update and not target.subresource and not is_there:
             namespace = target.namespace
+            check_uid(kind, namespace, target.name, "", obj["metadata"].get("uid", ""))
             written = await self._registry.create(kind, namespace, obj, options, is_update=True)
             return await self._written(written)
         uid = obj["metadata"].get("uid", "")

@@ -454,3 +454,12 @@ async def test_nothing_else(site: Site, method: str, path: str, status: int) -> 
     found = await site.send(method, path, {} if method == "POST" else None)
 
     assert status == found.status
+
+
+async def test_no_update_creates_what_has_another_uid(site: Site) -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a"
+    refused = await site.send("PUT", path, {"metadata": {"name": "a", "uid": "x"}})
+    made = await site.send("PUT", path, {"metadata": {"name": "a", "resourceVersion": "7"}})
+
+    assert (409, 201) == (refused.status, made.status)
+    assert "in precondition: x, UID in object meta: " in refused.body["message"]
