@@ -13,21 +13,9 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from apfproxy.apiserver import options, responses
-from apfproxy.apiserver.discovery import (
-    AGGREGATED_KIND,
-    AGGREGATED_VERSION,
-    DISCOVERY_GROUP,
-    Discovery,
-    etag,
-    version_document,
-)
-from apfproxy.apiserver.errors import (
-    StatusError,
-    internal_error,
-    method_not_allowed,
-    no_such_resource,
-)
+from apfproxy.apiserver import errors, options, responses
+from apfproxy.apiserver.discovery import AGGREGATED, Discovery, etag, version_document
+from apfproxy.apiserver.errors import StatusError, internal_error
 from apfproxy.apiserver.handlers import Call, Paths
 from apfproxy.apiserver.openapi.documents import OpenAPI
 from apfproxy.apiserver.responses import JSON, failure
@@ -49,8 +37,7 @@ V2_PROTOBUF_NAME = "com.github.proto-openapi.spec.v2"
 """Part of the media types, which write the version in different ways."""
 PREFIXES = ("/api", "/apis", "/openapi", "/version")
 VARY = "Accept, Accept-Encoding"
-AGGREGATED = (DISCOVERY_GROUP, AGGREGATED_VERSION, AGGREGATED_KIND)
-AGGREGATED_TYPE = f"{JSON};g={DISCOVERY_GROUP};v={AGGREGATED_VERSION};as={AGGREGATED_KIND}"
+AGGREGATED_TYPE = "{};g={};v={};as={}".format(JSON, *AGGREGATED)
 EXTERNAL_ADDRESS = "127.0.0.1:6443"
 """Kubernetes' port on this machine; clients that come through a proxy know a better one."""
 CUSTOM_RESOURCES = ["apis", "apiextensions.k8s.io", "v1", "customresourcedefinitions"]
@@ -63,7 +50,6 @@ NO_CUSTOM_RESOURCES: Object = {
     "items": [],
 }
 OF_GROUP = 2
-"""Segments of the path of a group."""
 
 
 class Api:
@@ -97,8 +83,7 @@ class Api:
             # The store has logged it, once for all writes that it refuses.
             return await failure(request, internal_error(str(error)))
         except ConnectionError:
-            # The client left during the response; aiohttp would log an exception as an error.
-            return web.Response()
+            return web.Response()  # The client left; aiohttp would log an exception as an error.
         except Exception:
             log.exception("%s %s: failed unforeseen", request.method, request.path)
             return await failure(request, internal_error("unforeseen; the server's log says more"))
@@ -110,44 +95,43 @@ class Api:
             return await self._openapi_document(request, segments[1:])
         if segments[-1] == "":
             segments.pop()
-        is_discovery = segments[0] in {"api", "apis"}
         if segments == CUSTOM_RESOURCES and request.method == "GET":
             return await self._json(request, NO_CUSTOM_RESOURCES)
         if segments[0] == "apis" and segments[1:] and segments[1] not in self._discovery.groups:
             return no_such_path()
-        if is_discovery and len(segments) > (2 if segments[0] == "api" else 3):
+        if len(segments) > {"api": 2, "apis": 3}.get(segments[0], len(segments)):
             call = Call(self.registry, request, self._paths.target(segments), self._chance)
             return await call.answer()
         found = self._found(request, segments)
         if found is None:
-            raise no_such_resource()
+            raise errors.no_such_resource()
         if isinstance(found, web.Response):
             return found
         if segments[0] != "apis" or len(segments) > OF_GROUP:
             # Another handler of Kubernetes responds at `/apis` and groups, to any method.
             if request.method != "GET":
-                raise method_not_allowed()
-            available = responses.AVAILABLE if is_discovery else (JSON,)
+                raise errors.method_not_allowed()
+            available = (JSON,) if segments == ["version"] else responses.AVAILABLE
             responses.check_route(request.headers.get("Accept", ""), available)
         return await self._json(request, found)
 
     def _found(self, request: web.Request, segments: list[str]) -> Object | web.Response | None:
-        discovery = self._discovery
+        known = self._discovery
         match segments:
             case ["version"]:
                 return version_document()
             case ["api" | "apis" as root] if wants_aggregated(request.headers.get("Accept", "")):
                 return self._aggregated(request, is_core=root == "api")
             case ["api"]:
-                return discovery.api_versions(self._external_address)
+                return known.api_versions(self._external_address)
             case ["apis"]:
-                return discovery.api_group_list()
-            case ["api", version]:
-                return discovery.api_resource_list("", version)
+                return known.api_group_list()
             case ["apis", group]:
-                return discovery.api_group(group)
+                return known.api_group(group)
+            case ["api", version]:
+                return known.api_resource_list("", version)
             case ["apis", group, version]:
-                return discovery.api_resource_list(group, version)
+                return known.api_resource_list(group, version)
         return None
 
     def _aggregated(self, request: web.Request, *, is_core: bool) -> web.Response:
@@ -164,9 +148,7 @@ class Api:
         pretty = options.pretty(parse_query(request.rel_url.raw_query_string.encode()))
         return await responses.document(request, form, responses.encode(found), pretty=pretty)
 
-    async def _openapi_document(
-        self, request: web.Request, segments: list[str]
-    ) -> web.StreamResponse:
+    async def _openapi_document(self, request: web.Request, segments: list[str]) -> web.Response:
         """An OpenAPI document; made in a thread, since that takes long."""
         accept = request.headers.get("Accept", "")
         found = await asyncio.to_thread(self._described, accept, segments)
@@ -181,8 +163,8 @@ class Api:
         headers["Content-Type"] = found.content_type
         if not responses.takes_gzip(request):
             return web.Response(body=found.data, headers=headers)
-        body = await asyncio.to_thread(lambda: found.gzipped)
-        return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"})
+        headers["Content-Encoding"] = "gzip"
+        return web.Response(body=await asyncio.to_thread(lambda: found.gzipped), headers=headers)
 
     def _described(self, accept: str, segments: list[str]) -> Document | None:
         openapi = self._openapi
@@ -201,10 +183,8 @@ def takes_json(accept: str) -> bool:
 
 
 def wants_aggregated(accept: str) -> bool:
-    return any(
-        JSON in choice.written() and choice.converts_to == AGGREGATED
-        for choice in responses.choices(accept)
-    )
+    found = (each for each in responses.choices(accept) if each.converts_to == AGGREGATED)
+    return any(JSON in choice.written() for choice in found)
 
 
 def no_such_path() -> web.Response:

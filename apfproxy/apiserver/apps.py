@@ -14,25 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from apfproxy.apiserver import kind as kinds
 from apfproxy.apiserver.core.pods import containers_of, set_pod_spec_defaults
 from apfproxy.apiserver.core.structs import CONDITION, CORE, REPLICAS
 from apfproxy.apiserver.errors import invalid
-from apfproxy.apiserver.kind import (
-    Change,
-    Kind,
-    Rules,
-    Version,
-    by_path,
-    complete,
-    not_negative,
-    starts,
-    with_checks,
-)
+from apfproxy.apiserver.kind import Kind, Rules, Version, complete, not_negative, starts
 from apfproxy.apiserver.metadata import IMMUTABLE_DETAIL, copy_field, keep_spec, keep_status
 from apfproxy.apiserver.outcomes import check_identity, check_uid
-from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import SHARED
+from apfproxy.apiserver.schema.types import structs
 from apfproxy.apiserver.selectors import selector_text
 from apfproxy.apiserver.tables import AGE, NAME, NONE, Column, wide
 from apfproxy.objects.field_errors import forbidden
@@ -41,7 +32,6 @@ from apfproxy.objects.field_errors import invalid as invalid_field
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.apiserver.tables import Cell
     from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import Object
 
@@ -158,8 +148,7 @@ def _keep_deployment(new: Object, old: Object) -> None:
     copy_field("labels", new["metadata"], old["metadata"])
 
 
-def _defaults(strategy: str = "", rolling: Object | None = None, **others: object) -> Change:
-    """Complete the specification, the template of pods, and how a strategy replaces them."""
+def _defaults(strategy: str = "", rolling: Object | None = None, **others: object) -> kinds.Change:
     others = {"replicas": 1, **others}
 
     def set_defaults(obj: Object) -> None:
@@ -175,11 +164,9 @@ def _defaults(strategy: str = "", rolling: Object | None = None, **others: objec
     return set_defaults
 
 
+SHARE = {"maxUnavailable": "25%", "maxSurge": "25%"}
 DEPLOYMENT_DEFAULTS = _defaults(
-    "strategy",
-    {"maxUnavailable": "25%", "maxSurge": "25%"},
-    revisionHistoryLimit=10,
-    progressDeadlineSeconds=600,
+    "strategy", SHARE, revisionHistoryLimit=10, progressDeadlineSeconds=600
 )
 STATEFUL_DEFAULTS = _defaults(
     "updateStrategy",
@@ -193,12 +180,9 @@ STATEFUL_DEFAULTS = _defaults(
 def _set_replication_defaults(obj: Object) -> None:
     """Let the labels of its pods be its selector, and its own labels."""
     _defaults()(obj)
-    spec = obj["spec"]
-    labels = (spec.get("template") or {}).get("metadata", {}).get("labels")
-    if labels:
-        spec["selector"] = spec.get("selector") or dict(labels)
-        metadata = obj["metadata"]
-        metadata["labels"] = metadata.get("labels") or dict(labels)
+    if labels := (obj["spec"].get("template") or {}).get("metadata", {}).get("labels"):
+        for part, name in (("spec", "selector"), ("metadata", "labels")):
+            obj[part][name] = obj[part].get(name) or dict(labels)
 
 
 def _changes_of_selector(new: Object, old: Object) -> list[FieldError]:
@@ -222,31 +206,23 @@ def _label_selector(obj: Object) -> str:
 
 
 def _map_selector(obj: Object) -> str:
-    selector = obj["spec"].get("selector") or {}
-    return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    return selector_text({"matchLabels": obj["spec"].get("selector")})
 
 
-def _texts(field: str) -> Cell:
-    def cell(obj: Object, _now_s: float) -> str:
-        containers = containers_of((obj["spec"].get("template") or {}).get("spec", {}))
-        return ",".join(each.get(field, "") for each in containers)
-
-    return cell
+def _texts(field: str, obj: Object, _now_s: float) -> str:
+    containers = containers_of((obj["spec"].get("template") or {}).get("spec", {}))
+    return ",".join(each.get(field, "") for each in containers)
 
 
 def _ready(obj: Object, _now_s: float) -> str:
     return f"{obj['status'].get('readyReplicas', 0)}/{obj['spec'].get('replicas', 0)}"
 
 
-def _selector_column(selector: Callable[[Object], str]) -> Column:
-    return wide("Selector", lambda obj, _now_s: selector(obj) or NONE, "Labels of its pods.")
-
-
 count = partial(Column, absent=0)
 READY = Column("Ready", _ready, "How many pods are ready, and how many are wanted.")
 TEMPLATE = (
-    wide("Containers", _texts("name"), "Names of the containers."),
-    wide("Images", _texts("image"), "Images of the containers."),
+    wide("Containers", partial(_texts, "name"), "Names of the containers."),
+    wide("Images", partial(_texts, "image"), "Images of the containers."),
 )
 REPLICA_COLUMNS = (
     NAME,
@@ -256,19 +232,20 @@ REPLICA_COLUMNS = (
     AGE,
     *TEMPLATE,
 )
-SELECTOR = _selector_column(_label_selector)
+SELECTOR = wide("Selector", lambda obj, _now_s: _label_selector(obj) or NONE, "Labels of its pods.")
+MAP_SELECTOR = replace(SELECTOR, cell=lambda obj, _now_s: _map_selector(obj) or NONE)
 AVAILABLE = "How many pods have been ready for long enough."
 RULES = Rules(
     prepare_create=starts(replicas=0), prepare_update=keep_status, prepare_status=keep_spec
 )
-judged = partial(with_checks, check=by_path({"spec.replicas": not_negative}))
+judged = partial(kinds.with_checks, check=kinds.by_path({"spec.replicas": not_negative}))
 
 REPLICATION_CONTROLLER = Kind(
     "",
     "ReplicationController",
     (Version("v1", CORE["ReplicationController"], _set_replication_defaults),),
     judged(replace(RULES, default_propagation="Orphan")),
-    columns=(*REPLICA_COLUMNS, _selector_column(_map_selector)),
+    columns=(*REPLICA_COLUMNS, MAP_SELECTOR),
     selectable_fields=("status.replicas",),
     short_names=("rc",),
     categories=("all",),
@@ -343,7 +320,6 @@ def scale_of(kind: Kind, obj: Object) -> Object:
 
 
 def scaled(kind: Kind, name: str, change: Callable[[Object], Object]) -> Callable[[Object], Object]:
-    """Make a change of a controller from a change of its Scale."""
 
     def changed(obj: Object) -> Object:
         metadata = obj["metadata"]

@@ -31,18 +31,13 @@ GO_SYSTEMS = {"win32": "windows"}
 GO_MACHINES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "i686": "386"}
 """System and machine as Python names them to their names in Go, where those differ."""
 
-VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-STATUS_VERBS = ("get", "patch", "update")
-"""What clients may do with a resource, and with its status."""
+VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+STATUS_VERBS = ["get", "patch", "update"]
 EVICTION = {"group": "policy", "version": "v1", "kind": "Eviction"}
-"""What the subresource `eviction` of pods takes."""
 SCALE = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
-"""What the subresource `scale` of controllers takes."""
 
-DISCOVERY_GROUP = "apidiscovery.k8s.io"
-AGGREGATED_KIND = "APIGroupDiscoveryList"
-AGGREGATED_VERSION = "v2"
-"""Of aggregated discovery; kubectl before 1.30, which does not know it, asks for each group."""
+AGGREGATED = ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList")
+"""Group, version and kind; kubectl before 1.30, which does not know it, asks for each group."""
 
 VERSION_NAME = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d+))?")
 STAGES = ("alpha", "beta", None)
@@ -81,17 +76,14 @@ def subresources_of(kind: Kind) -> list[tuple[str, dict[str, str], list[str]]]:
     rules = (
         (kind.resource == "pods", "eviction", EVICTION, ["create"]),
         (kind.rules.prepare_finalize is not None, "finalize", own, ["update"]),
-        (kind.scale_selector is not None, "scale", SCALE, list(STATUS_VERBS)),
-        (kind.has_status, "status", own, list(STATUS_VERBS)),
+        (kind.scale_selector is not None, "scale", SCALE, STATUS_VERBS),
+        (kind.has_status, "status", own, STATUS_VERBS),
     )
     return [(name, of, verbs) for is_there, name, of, verbs in rules if is_there]
 
 
 def stability(version: str) -> tuple[int, int, int]:
-    """What to sort versions by: v2, v1, v1beta2, v1beta1, v1alpha1 is from greatest to least.
-
-    Names of another form come last.
-    """
+    """What to sort versions by: v2, v1, v1beta2, v1beta1, v1alpha1, others is from greatest on."""
     match = VERSION_NAME.fullmatch(version)
     if not match:
         return (-1, 0, 0)
@@ -119,11 +111,9 @@ class Discovery:
 
     def api_versions(self, host: str) -> Object:
         """The document of `/api`; clients are told to connect to the host, which has a port."""
-        return {
-            "kind": "APIVersions",
-            "versions": self.versions(""),
-            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}],
-        }
+        addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": host}]
+        found = {"kind": "APIVersions", "versions": self.versions("")}
+        return {**found, "serverAddressByClientCIDRs": addresses}
 
     def api_group_list(self) -> Object:
         groups = [self._group_entry(group) for group in self.groups]
@@ -140,19 +130,15 @@ class Discovery:
             return None
         resources = [entry for kind in self._served(group, version) for entry in _entries(kind)]
         # The oldest document of all has no apiVersion.
-        head = {"apiVersion": "v1", "groupVersion": f"{group}/{version}"}
-        if not group:
-            head = {"groupVersion": version}
-        return {"kind": "APIResourceList", **head, "resources": resources}
+        head = {"apiVersion": "v1"} if group else {}
+        in_group = f"{group}/{version}" if group else version
+        return {"kind": "APIResourceList", **head, "groupVersion": in_group, "resources": resources}
 
     def aggregated(self, *, is_core: bool) -> Object:
-        groups = ("",) if is_core else self.groups
-        return {
-            "kind": AGGREGATED_KIND,
-            "apiVersion": f"{DISCOVERY_GROUP}/{AGGREGATED_VERSION}",
-            "metadata": {},
-            "items": [self._aggregated_group(group) for group in groups],
-        }
+        group, version, kind = AGGREGATED
+        items = [self._aggregated_group(group) for group in ([""] if is_core else self.groups)]
+        head = {"kind": kind, "apiVersion": f"{group}/{version}", "metadata": {}}
+        return {**head, "items": items}
 
     def root_paths(self) -> list[str]:
         paths = ["/api", *(f"/api/{version}" for version in self.versions("")), "/apis"]
@@ -165,43 +151,33 @@ class Discovery:
         return [kind for kind in self.kinds if kind.group == group and kind.version(version)]
 
     def _group_entry(self, group: str) -> Object:
-        versions = [
-            {"groupVersion": f"{group}/{version}", "version": version}
-            for version in self.versions(group)
-        ]
+        names = self.versions(group)
+        versions = [{"groupVersion": f"{group}/{name}", "version": name} for name in names]
         return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
     def _aggregated_group(self, group: str) -> Object:
+        served = {version: self._served(group, version) for version in self.versions(group)}
         versions = [
-            {
-                "version": version,
-                "resources": [_aggregated_entry(kind) for kind in self._served(group, version)],
-                "freshness": "Current",
-            }
-            for version in self.versions(group)
+            {"version": name, "resources": [*map(_aggregated_entry, kinds)], "freshness": "Current"}
+            for name, kinds in served.items()
         ]
         return {"metadata": {"name": group} if group else {}, "versions": versions}
 
 
 def _entries(kind: Kind) -> list[Object]:
+    scope = {"namespaced": kind.is_namespaced}
     resource = {
         "name": kind.plural,
         "singularName": kind.singular,
-        "namespaced": kind.is_namespaced,
+        **scope,
         "kind": kind.name,
         "verbs": verbs_of(kind),
         **_names_for_kubectl(kind),
         **({} if kind.review else {"storageVersionHash": kind.storage_hash}),
     }
     subresources = (
-        {
-            "name": f"{kind.plural}/{name}",
-            "singularName": "",
-            "namespaced": kind.is_namespaced,
-            **response_kind,
-            "verbs": verbs,
-        }
-        for name, response_kind, verbs in subresources_of(kind)
+        {"name": f"{kind.plural}/{name}", "singularName": "", **scope, **of, "verbs": verbs}
+        for name, of, verbs in subresources_of(kind)
     )
     return [resource, *subresources]
 
@@ -210,8 +186,8 @@ def _aggregated_entry(kind: Kind) -> Object:
     """A resource with its subresources; an empty group and version mean the surrounding one."""
     surrounding = {"group": "", "version": ""}
     subresources = [
-        {"subresource": name, "responseKind": {**surrounding, **response_kind}, "verbs": verbs}
-        for name, response_kind, verbs in subresources_of(kind)
+        {"subresource": name, "responseKind": {**surrounding, **of}, "verbs": verbs}
+        for name, of, verbs in subresources_of(kind)
     ]
     return {
         "resource": kind.plural,

@@ -22,7 +22,6 @@ class StatusError(Exception):
     Attributes:
         reason: A word for programs, such as `NotFound`; "" for none.
         details: As in the Status object, where Kubernetes writes it even if empty; None for none.
-        retry_after_s: For the client, 0 for nothing; also in `details` where that is set.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class StatusError(Exception):
 
 
 def success(**parts: object) -> dict[str, Any]:
-    """The Status object of a success, with further parts."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **parts}
 
 
@@ -74,7 +72,6 @@ def object_details(group: str, resource: str, name: str) -> dict[str, Any]:
 
 
 def qualified(group: str, resource: str) -> str:
-    """Resource or kind with its group, as messages name it."""
     return f"{resource}.{group}" if group else resource
 
 
@@ -108,15 +105,14 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
 
     There is at least one error; no more than `MOST_CAUSES` are listed.
     """
-    more = len(errors) - MOST_CAUSES
-    errors = errors[:MOST_CAUSES]
-    listed = list(dict.fromkeys(map(str, errors)))  # each once, though it may be two causes
-    if more > 0:
+    listed = list(dict.fromkeys(map(str, errors[:MOST_CAUSES])))  # once, if it is two causes, too
+    if (more := len(errors) - MOST_CAUSES) > 0:
         listed.append(f"and {more} more")
     shown = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     details = object_details(group, kind, name)
     details["causes"] = [
-        {"reason": error.reason, "message": error.message, "field": error.field} for error in errors
+        {"reason": error.reason, "message": error.message, "field": error.field}
+        for error in errors[:MOST_CAUSES]
     ]
     message = f'{qualified(group, kind)} "{name}" is invalid: {shown}'
     return StatusError(422, "Invalid", message, details)

@@ -12,9 +12,9 @@ import msgspec
 
 from apfproxy.apiserver.core.structs import CORE
 from apfproxy.apiserver.kind import Kind, Rules, Version, with_checks
-from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import SHARED
+from apfproxy.apiserver.schema.types import structs
 from apfproxy.apiserver.tables import Column, age, wide
 from apfproxy.objects.field_errors import invalid
 
@@ -66,7 +66,6 @@ NAMES = {core: name for name, core in CORE_NAMES.items()}
 
 FREE_NAMESPACES = frozenset({"default", "kube-system"})
 """Namespaces of events about objects without one."""
-
 REFERENCE_FIELDS = tuple(CORE["ObjectReference"].by_name)
 
 
@@ -149,17 +148,16 @@ EVENT_OF_CORE = Kind(
     short_names=("ev",),
     storage_hash="r2yiGXH7wu8=",
 )
+NEW_VERSION = Version(
+    "v1",
+    EVENT_V1,
+    to_storage=lambda obj: _renamed(obj, CORE_NAMES, EVENT),
+    from_storage=lambda obj: _renamed(obj, NAMES, EVENT_V1),
+)
 EVENT_OF_EVENTS = msgspec.structs.replace(
     EVENT_OF_CORE,
     group="events.k8s.io",
-    versions=(
-        Version(
-            "v1",
-            EVENT_V1,
-            to_storage=lambda obj: _renamed(obj, CORE_NAMES, EVENT),
-            from_storage=lambda obj: _renamed(obj, NAMES, EVENT_V1),
-        ),
-    ),
+    versions=(NEW_VERSION,),
     selectable_fields=("reason", "type", *NEW_FIELDS),
     stored_as=EVENT_OF_CORE,
 )

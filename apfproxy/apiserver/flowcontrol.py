@@ -14,46 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apfproxy.apiserver.kind import Kind, Rules, Version, starts
-from apfproxy.apiserver.metadata import (
-    find_condition,
-    keep_metadata,
-    keep_spec,
-    keep_status,
-    validate_conditions,
-    validate_stored,
-)
-from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver import metadata
+from apfproxy.apiserver.kind import Kind, Rules, Version, deprecated_since, same, starts
 from apfproxy.apiserver.schema.shared_structs import SHARED
+from apfproxy.apiserver.schema.types import structs
 from apfproxy.apiserver.tables import AGE, NAME, NONE, Column
+from apfproxy.objects import reading
 from apfproxy.objects.field_errors import required
-from apfproxy.objects.reading import (
-    SHARES,
-    V1,
-    V1BETA3,
-    default_flow_schema,
-    default_priority_level,
-    default_priority_level_v1beta3,
-    level_to_v1,
-    level_to_v1beta3,
-)
-from apfproxy.objects.types import (
-    DANGLING,
-    GROUP,
-    MODELS,
-    FlowControlObject,
-    Model,
-    Object,
-    members_of,
-)
+from apfproxy.objects.reading import SHARES, V1, V1BETA3
+from apfproxy.objects.types import DANGLING, GROUP, MODELS, Model, Object, members_of
 from apfproxy.objects.validation import validate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from apfproxy.apiserver.kind import Change
+    from apfproxy.apiserver.kind import Change, Convert
     from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.field_errors import FieldError
+    from apfproxy.objects.types import FlowControlObject
 
 SCALARS: dict[type, str] = {str: "string", bool: "bool", int: "int32"}
 MARKS = {
@@ -77,12 +55,9 @@ OBJECT = """
   5 message             string  Why it changed, for people.
 """
 V1BETA3_FIELDS = {
-    "LimitedPriorityLevelConfiguration": (
-        f"\n  1 {SHARES}  int32 +written  The level's share in the division of seats. 30 if absent"
-        " or 0."
-    )
+    "LimitedPriorityLevelConfiguration": f"""
+  1 {SHARES}  int32 +written  The level's share in the division of seats. 30 if absent or 0."""
 }
-"""Fields of v1beta3 that differ, by struct."""
 
 
 def _models_in(model: type[Model]) -> Iterator[type[Model]]:
@@ -98,12 +73,9 @@ def _declared(model: type[Model]) -> str:
         type_ = SCALARS.get(member.type, member.type.__name__)
         shown = f"{'*' * member.is_pointer}{'[]' * member.is_list}{type_}"
         wire = member.wire
-        marks = (
-            f"{' +required' if wire.is_required else ''}"
-            f" {'+written' if wire.is_written else '+omitempty'}"
-            f"{' +set' if shown == '[]string' else ''}"
-            f"{MARKS.get(f'{model.__name__}.{name}', '')}"
-        )
+        marks = " +required" * wire.is_required + " +set" * (shown == "[]string")
+        marks += " +written" if wire.is_written else " +omitempty"
+        marks += MARKS.get(f"{model.__name__}.{name}", "")
         lines.append(f"  {wire.number} {name} {shown}{marks} {wire.text}")
     return "\n".join(lines)
 
@@ -134,39 +106,36 @@ def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON value
 
 
 def _prepare_status(new: Object, old: Object) -> None:
-    keep_metadata(new, old)
-    keep_spec(new, old)
+    metadata.keep_metadata(new, old)
+    metadata.keep_spec(new, old)
 
 
 def _validate(kind: str, obj: Object, _old: Object | None = None) -> list[FieldError]:
-    errors = validate_stored(obj["metadata"], is_namespaced=False)
+    errors = metadata.validate_stored(obj["metadata"], is_namespaced=False)
     return errors + validate(_typed(kind, obj)) + _validate_status(obj)
 
 
 def _validate_status(new: Object, _old: Object | None = None) -> list[FieldError]:
-    return validate_conditions(
-        new["status"],
-        lambda condition, field: [] if condition.get("type") else [required(f"{field}.type")],
-    )
+    def check(condition: Object, field: str) -> list[FieldError]:
+        return [] if condition.get("type") else [required(f"{field}.type")]
+
+    return metadata.validate_conditions(new["status"], check)
 
 
 def _warnings(kind: str, new: Object, _old: Object | None) -> list[str]:
-    """Say which of the proxy's own annotations will not count, and why.
-
-    Only a warning: to kube-apiserver they are annotations like any other.
-    """
+    """Say why annotations of the proxy will not count: to kube-apiserver they are like others."""
     return [f"{error}; without effect" for error in _typed(kind, new).additions.errors]
 
 
 def _missing_level(obj: Object, _now_s: float) -> str:
-    condition = find_condition(obj["status"], DANGLING) or {"status": "?"}
+    condition = metadata.find_condition(obj["status"], DANGLING) or {"status": "?"}
     return str(condition.get("status", ""))
 
 
 def _rules(kind: str) -> Rules:
     return Rules(
         prepare_create=starts(),
-        prepare_update=keep_status,
+        prepare_update=metadata.keep_status,
         validate=partial(_validate, kind),
         validate_update=partial(_validate, kind),
         prepare_status=_prepare_status,
@@ -177,18 +146,11 @@ def _rules(kind: str) -> Rules:
 
 
 def _versions(
-    kind: str,
-    set_defaults: Change,
-    set_beta_defaults: Change,
-    to_v1: Callable[[Object], Object] = lambda obj: obj,
-    from_v1: Callable[[Object], Object] = lambda obj: obj,
+    kind: str, set_v1: Change, set_beta: Change, to_v1: Convert = same, from_v1: Convert = same
 ) -> tuple[Version, Version]:
-    schema = V1BETA3_STRUCTS[kind]
-    deprecation = f"{GROUP}/{V1BETA3} {kind} is deprecated in v1.29+, unavailable in v1.32+"
-    return (
-        Version(V1, V1_STRUCTS[kind], set_defaults),
-        Version(V1BETA3, schema, set_beta_defaults, to_v1, from_v1, deprecation),
-    )
+    schema, deprecation = V1BETA3_STRUCTS[kind], deprecated_since(f"{GROUP}/{V1BETA3} {kind}", 29)
+    beta = Version(V1BETA3, schema, set_beta, to_v1, from_v1, deprecation)
+    return Version(V1, V1_STRUCTS[kind], set_v1), beta
 
 
 UNIQUE_NAME = msgspec.structs.replace(NAME, description="Unique among the objects of the kind.")
@@ -198,7 +160,7 @@ QUEUING = "spec.limited.limitResponse.queuing"
 FLOW_SCHEMA = Kind(
     GROUP,
     "FlowSchema",
-    _versions("FlowSchema", default_flow_schema, default_flow_schema),
+    _versions("FlowSchema", reading.default_flow_schema, reading.default_flow_schema),
     rules=_rules("FlowSchema"),
     columns=(
         UNIQUE_NAME,
@@ -223,10 +185,10 @@ PRIORITY_LEVEL_CONFIGURATION = Kind(
     "PriorityLevelConfiguration",
     _versions(
         "PriorityLevelConfiguration",
-        default_priority_level,
-        default_priority_level_v1beta3,
-        level_to_v1,
-        level_to_v1beta3,
+        reading.default_priority_level,
+        reading.default_priority_level_v1beta3,
+        reading.level_to_v1,
+        reading.level_to_v1beta3,
     ),
     rules=_rules("PriorityLevelConfiguration"),
     columns=(

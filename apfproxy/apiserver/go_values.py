@@ -11,7 +11,6 @@ from typing import Any
 from apfproxy.objects.go_text import parse_integer, quoted, refusal
 
 PLAIN_EXPONENTS = range(-4, 6)
-"""Floats beyond are written with an exponent."""
 INT64 = range(-(1 << 63), 1 << 63)
 NAMES = ((bool, "bool"), (str, "string"), (dict, "object"), (list, "array"))
 MAP = "map[string]interface {}"
@@ -62,7 +61,6 @@ def type_name(value: object) -> str:
 
 
 def value_name(value: object) -> str:
-    """The type of a JSON value as messages of `encoding/json` have it."""
     return next((name for type_, name in NAMES if isinstance(value, type_)), "number")
 
 

@@ -40,7 +40,6 @@ from apfproxy.apiserver.errors import (
     success,
     unknown_error,
 )
-from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.go_values import printed
 from apfproxy.apiserver.lists import METER, Selection, Watch, page, wait_until_visible
 from apfproxy.apiserver.outcomes import (
@@ -53,6 +52,7 @@ from apfproxy.apiserver.outcomes import (
     place,
 )
 from apfproxy.apiserver.policy import EVICTIONS as EVICTION_STRUCTS
+from apfproxy.apiserver.policy import evict
 from apfproxy.apiserver.registry import NAMESPACES
 from apfproxy.apiserver.responses import Renderer, encode, warn
 from apfproxy.apiserver.reviews import user_of

@@ -6,6 +6,7 @@ otherwise.  A rule that may change an object changes the new one in place, and n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import msgspec
 
 from apfproxy.apiserver.metadata import validate_core_update, validate_stored
 from apfproxy.apiserver.tables import Column, at, row_of, values_at
-from apfproxy.objects.field_errors import NOT_NEGATIVE, FieldError, checked, invalid, not_supported
+from apfproxy.objects.field_errors import NOT_NEGATIVE, FieldError, invalid, not_supported
 from apfproxy.objects.types import Object
 
 if TYPE_CHECKING:
@@ -22,24 +23,25 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import User
 
 Change = Callable[[Object], None]
-"""Changes an object in place."""
-ChangeFromOld = Callable[[Object, Object], None]
-"""Changes the new object, the first argument, by what the old one has."""
 Check = Callable[[Object], list[FieldError]]
+ChangeFromOld = Callable[[Object, Object], None]
 CheckFromOld = Callable[[Object, Object], list[FieldError]]
-"""Judges the new object, the first argument, by what the old one has."""
+"""These change, or judge, the new object, the first argument, by what the old one has."""
+Convert = Callable[[Object], Object]
 Rule = Callable[[str, Any], list[FieldError]]
 """Judges the value of the field that the first argument names."""
-
 Review = Callable[[Object, "User", str], Object]
 """Makes the response to a review that a user creates; the last argument is now, as text."""
-
 Path = tuple[str, ...]
 """The names to a field from the object's root: `("spec",)`."""
 
 
 def nothing(*_: object) -> None:
     """Change nothing."""
+
+
+def same(obj: Object) -> Object:
+    return obj
 
 
 def all_right(*_: object) -> list[Any]:
@@ -59,28 +61,20 @@ def complete(obj: Object, defaults: Object) -> None:
             obj.setdefault(name, value)
 
 
-def not_negative(field: str, value: int) -> list[FieldError]:
-    return [invalid(field, value, NOT_NEGATIVE)] if value < 0 else []
-
-
-def positive(field: str, value: int) -> list[FieldError]:
-    return [invalid(field, value, "must be greater than 0")] if value <= 0 else []
+def within(lowest: float, highest: float, detail: str) -> Rule:
+    return lambda at, value: [] if lowest <= value <= highest else [invalid(at, value, detail)]
 
 
 def between(lowest: int, highest: int) -> Rule:
-    detail = f"must be between {lowest} and {highest}, inclusive"
-    return lambda field, value: (
-        [] if lowest <= value <= highest else [invalid(field, value, detail)]
-    )
+    return within(lowest, highest, f"must be between {lowest} and {highest}, inclusive")
+
+
+not_negative = within(0, math.inf, NOT_NEGATIVE)
+positive = within(1, math.inf, "must be greater than 0")
 
 
 def one_of(*choices: str) -> Rule:
     return lambda field, value: [] if value in choices else [not_supported(field, value, choices)]
-
-
-def named_by(check: Callable[[str], list[str]]) -> Rule:
-    """Make a rule of a check from `names`."""
-    return lambda field, value: checked(field, value, check)
 
 
 def by_path(rules: Mapping[str, Rule]) -> Callable[..., list[FieldError]]:
@@ -100,23 +94,25 @@ def by_path(rules: Mapping[str, Rule]) -> Callable[..., list[FieldError]]:
     return check
 
 
+def deprecated_since(what: str, minor: int) -> str:
+    return f"{what} is deprecated in v1.{minor}+, unavailable in v1.{minor + 3}+"
+
+
 class Version(msgspec.Struct, frozen=True):
     """A form in which clients send and get the objects of a kind.
 
     Attributes:
-        schema: Structure of the whole object, `apiVersion`, `kind` and `metadata` included.
-        set_defaults: Gives absent fields of this version's form their values.
         to_storage: From this version's form to the storage version's; may return its argument,
             changed or not.
         from_storage: The other way; must not change its argument.
-        deprecation: Warning that every answer carries; "" for none.
+        deprecation: Warning that every response carries; "" for none.
     """
 
     name: str
     schema: Struct
     set_defaults: Change = nothing
-    to_storage: Callable[[Object], Object] = lambda obj: obj
-    from_storage: Callable[[Object], Object] = lambda obj: obj
+    to_storage: Convert = same
+    from_storage: Convert = same
     deprecation: str = ""
 
 
@@ -129,7 +125,6 @@ class Rules(msgspec.Struct, frozen=True):
         stamp: Gives absent times the second argument, now in RFC 3339, before the next two.
         prepare_create: Resets what a creation may not set; sets `generation` where the kind has it.
         prepare_update: Resets what an update may not change; counts `generation` up if due.
-        validate: Finds all errors of an object to be created, metadata included.
         prepare_finalize: As `prepare_update`, for the finalize subresource; None for no such one.
         grace_s: Seconds to end; the second argument is what the client asked for, if it did.
         is_held: Whether a deleted object has to stay for what finalizers stand for.
@@ -187,7 +182,6 @@ def with_checks(
 
 
 def starts(**status: int) -> Change:
-    """Let a new object start at generation 1, with this status."""
 
     def prepare_create(obj: Object) -> None:
         obj["metadata"]["generation"] = 1
@@ -200,7 +194,6 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
     """A declaration of all that the server knows of one kind.
 
     Attributes:
-        group: API group; "" for core.
         versions: The storage version first; it is also the preferred one.
         row: Gives all cells of an object's row, in place of the columns; the second argument is
             now, in seconds since 1970.
@@ -211,7 +204,6 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
         selectable_values: Gives the values of these fields, and of those that other kinds of the
             same objects name; None for what is at the paths.
         answers_deleted: Whether the response to DELETE is the object and not a Status.
-        storage_hash: `storageVersionHash` in discovery.
         stored_as: The kind of another group whose objects these are, in another form, if any.
         scale_selector: The selector in the subresource `scale`; None for no such subresource.
         review: Makes the response of a kind that is only created, never stored; None for others.
@@ -262,7 +254,6 @@ class Kind(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def has_collection(self) -> bool:
-        """Whether its objects are stored, and are its own."""
         return self.stored_as is None and self.review is None
 
     @cached_property

@@ -23,8 +23,8 @@ from apfproxy.apiserver.kind import (
 from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.resource import RESOURCE_SLICE
 from apfproxy.apiserver.reviews import REVIEWS
-from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
+from apfproxy.apiserver.schema.types import structs
 from apfproxy.apiserver.tables import AGE, NAME, Column
 
 LEASE_STRUCTS = structs(

@@ -11,22 +11,10 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from apfproxy.objects.field_errors import (
-    checked,
-    duplicate,
-    forbidden,
-    invalid,
-    limited,
-    not_supported,
-    required,
-)
+from apfproxy.objects import field_errors, validation
+from apfproxy.objects.field_errors import checked, invalid, limited, not_supported, required
 from apfproxy.objects.names import check_dns_subdomain, check_qualified_name
-from apfproxy.objects.validation import (
-    FIELD,
-    validate_bare_finalizers,
-    validate_collections,
-    validate_metadata,
-)
+from apfproxy.objects.validation import FIELD, validate_bare_finalizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,10 +28,8 @@ TIMESTAMPS = ("creationTimestamp", "deletionTimestamp")
 IMMUTABLE = ("name", "namespace", "uid", *TIMESTAMPS, "deletionGracePeriodSeconds")
 IMMUTABLE_DETAIL = "field is immutable"
 
-LONGEST_GENERATED_NAME = 63
-"""Kubernetes cuts a generated name to this, so that it can be used as a label."""
-SUFFIX_LENGTH = 5
-"""Characters that Kubernetes adds to `generateName`."""
+LONGEST_GENERATED_NAME, SUFFIX_LENGTH = 63, 5
+"""Kubernetes cuts a generated name, so that it can be used as a label, and adds a suffix."""
 LONGEST_MANAGER, LONGEST_SUBRESOURCE = 128, 256
 """Bytes of the names of a field manager and of a subresource."""
 
@@ -74,11 +60,10 @@ def generated_name(prefix: str, suffix: str) -> str:
 def validate_named(
     metadata: Object, *, is_namespaced: bool, check_name: CheckName = check_path_segment
 ) -> list[FieldError]:
-    """Find the errors in canonical metadata that all kinds refuse, of an object that has its name.
-
-    `check_name` is from `names`.
-    """
-    errors = validate_metadata(metadata, is_namespaced=is_namespaced, check_name=check_name)
+    """Find the errors in canonical metadata that all kinds refuse, of an object with a name."""
+    errors = validation.validate_metadata(
+        metadata, is_namespaced=is_namespaced, check_name=check_name
+    )
     return errors + _validate_managed_fields(metadata)
 
 
@@ -108,11 +93,9 @@ def _validate_changes(new: Object, old: Object) -> list[FieldError]:
     added = set(new.get("finalizers", ())) - set(old.get("finalizers", ()))
     if added and "deletionTimestamp" in old:
         shown = ", ".join(json.dumps(each) for each in sorted(added))
-        detail = (
-            "no new finalizers can be added if the object is being deleted,"
-            f" found new finalizers []string{{{shown}}}"
-        )
-        errors.append(forbidden(f"{FIELD}.finalizers", detail))
+        detail = "no new finalizers can be added if the object is being deleted, found new"
+        detail += f" finalizers []string{{{shown}}}"
+        errors.append(field_errors.forbidden(f"{FIELD}.finalizers", detail))
     if not new.get("resourceVersion"):
         errors.append(invalid(f"{FIELD}.resourceVersion", "", "must be specified for an update"))
     generation = new.get("generation", 0)
@@ -123,7 +106,7 @@ def _validate_changes(new: Object, old: Object) -> list[FieldError]:
         for name in IMMUTABLE
         if new.get(name) != old.get(name)
     ]
-    return errors + validate_collections(new) + _validate_managed_fields(new)
+    return errors + validation.validate_collections(new) + _validate_managed_fields(new)
 
 
 def _validate_managed_fields(metadata: Object) -> list[FieldError]:
@@ -155,18 +138,13 @@ def validate_manager(manager: str, field: str = "fieldManager") -> list[FieldErr
 
 
 def carry_over(new: Object, old: Object) -> None:
-    """Give new metadata, in place, what an update may leave out and what it may not change.
-
-    A resource version that it names is the old one's.
-    """
+    """Give new metadata, in place, what an update may leave out and what it may not change."""
     copy_field("generation", new, old)
     if not new.get("uid"):
         copy_field("uid", new, old)
     if new.get("resourceVersion") in {None, "", "0"}:
         copy_field("resourceVersion", new, old)
-    for name in TIMESTAMPS:
-        if name in old:
-            new[name] = old[name]
+    new.update({name: old[name] for name in TIMESTAMPS if name in old})
     if "deletionGracePeriodSeconds" not in new:
         copy_field("deletionGracePeriodSeconds", new, old)
 
@@ -233,7 +211,6 @@ def set_condition(status: Object, condition: Object, now: str) -> None:
 
 
 def validate_condition(condition: Object, field: str) -> list[FieldError]:
-    """Find the errors in a `metav1.Condition`."""
     wrong = checked(f"{field}.type", condition["type"], check_qualified_name)
     if condition["status"] not in STATUSES:
         wrong.append(not_supported(f"{field}.status", condition["status"], STATUSES))
@@ -243,8 +220,7 @@ def validate_condition(condition: Object, field: str) -> list[FieldError]:
         wrong.append(invalid(f"{field}.observedGeneration", generation, detail))
     if condition["lastTransitionTime"] is None:
         wrong.append(required(f"{field}.lastTransitionTime"))
-    reason = condition["reason"]
-    if not reason:
+    if not (reason := condition["reason"]):
         wrong.append(required(f"{field}.reason"))
     elif not REASON.fullmatch(reason):
         wrong.append(invalid(f"{field}.reason", reason, REASON_RULE))
@@ -260,7 +236,7 @@ def validate_conditions(
     for number, condition in enumerate(status.get("conditions", ())):
         field, type_ = f"status.conditions[{number}]", condition.get("type", "")
         if type_ in seen:
-            wrong.append(duplicate(f"{field}.type", type_))
+            wrong.append(field_errors.duplicate(f"{field}.type", type_))
         seen.add(type_)
         wrong += check(condition, field)
     return wrong

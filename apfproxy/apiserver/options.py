@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from apfproxy.apiserver import errors, selectors
 from apfproxy.apiserver.errors import bad_request, unknown_error
-from apfproxy.apiserver.errors import invalid as invalid_object
 from apfproxy.apiserver.go_values import mismatch, not_registered, parse_uint64
 from apfproxy.apiserver.metadata import LONGEST_MANAGER, validate_manager
 from apfproxy.apiserver.outcomes import WARN, WriteOptions
@@ -23,27 +23,14 @@ from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.apiserver.responses import META_GROUP
 from apfproxy.apiserver.schema.reading import MismatchError, read
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
-from apfproxy.apiserver.selectors import (
-    FieldSelector,
-    LabelSelector,
-    check_fields,
-    parse_field_selector,
-    parse_label_selector,
-)
-from apfproxy.objects.field_errors import (
-    FieldError,
-    Reason,
-    forbidden,
-    invalid,
-    not_supported,
-    required,
-)
+from apfproxy.objects import field_errors
+from apfproxy.objects.field_errors import FieldError, Reason, forbidden, invalid, not_supported
 from apfproxy.objects.go_text import parse_int64
 from apfproxy.objects.selectors import SelectorError
 from apfproxy.request.attributes import first, parse_bool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from apfproxy.apiserver.kind import Kind, Version
     from apfproxy.objects.types import Object
@@ -54,13 +41,11 @@ MATCH = "resourceVersionMatch"
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
 ANY_VERSION = frozenset({"", "0"})
-"""Resource versions that mean any."""
 
 FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
 UNKNOWN_MANAGER = "unknown"
 TRUTHS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-"""Texts that Go's `strconv.ParseBool` takes for true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +54,14 @@ class ListOptions:
 
     Attributes:
         limit: Objects of a page at most; 0 or less for no limit.
-        continue_token: Where to go on; "" for a new list.
         resource_version: "", "0", or a number.
         resource_version_match: `Exact`, `NotOlderThan` or "".
         send_initial_events: Whether a WATCH begins with all objects; None for by version.
         timeout_s: Of a WATCH; 0 for the server's choice.
     """
 
-    label_selector: LabelSelector | None = None
-    field_selector: FieldSelector | None = None
+    label_selector: selectors.LabelSelector | None = None
+    field_selector: selectors.FieldSelector | None = None
     limit: int = 0
     continue_token: str = ""
     resource_version: str = ""
@@ -118,8 +102,8 @@ def list_options(query: Query, kind: Kind, version: Version, *, is_watch: bool) 
         return NO_LIST_OPTIONS
     limit, timeout_s = _integer(query, "limit") or 0, _integer(query, "timeoutSeconds") or 0
     try:
-        labels = parse_label_selector(first(query, "labelSelector"))
-        fields = parse_field_selector(first(query, "fieldSelector"))
+        labels = selectors.parse_label_selector(first(query, "labelSelector"))
+        fields = selectors.parse_field_selector(first(query, "fieldSelector"))
     except ValueError as error:
         raise bad_request(str(error)) from error
     since, match = first(query, "resourceVersion"), first(query, MATCH)
@@ -128,20 +112,18 @@ def list_options(query: Query, kind: Kind, version: Version, *, is_watch: bool) 
     if is_watch and initial is None and not match and since in ANY_VERSION:
         # Kubernetes' defaults, which make a WATCH that goes on from a token a bad one.
         initial, match = True, NOT_OLDER_THAN
-    wrong_watch = _validate_watch(match, initial, token)
-    wrong_list = _validate_list(match, since, token, initial)
-    if errors := list(wrong_watch if is_watch else wrong_list):
-        raise invalid_object(META_GROUP, "ListOptions", "", errors)
+    judge = _validate_watch if is_watch else _validate_list
+    _refuse("ListOptions", judge(match, since, token, initial))
     # Events have Kubernetes' older, shorter text in either group.
     is_own = bool(kind.group) and kind.stored_as is None
     name = f"{kind.api_version(version.name)}, Kind={kind.name}" if is_own else ""
     try:
-        check_fields(fields, kind.selectable_fields, is_namespaced=kind.is_namespaced, kind=name)
+        known, is_namespaced = kind.selectable_fields, kind.is_namespaced
+        selectors.check_fields(fields, known, is_namespaced=is_namespaced, kind=name)
     except SelectorError as error:
         raise bad_request(str(error)) from error
     # Beside a list's token the resource version is judged after the token.
-    is_judged = since not in ANY_VERSION and (is_watch or not token)
-    if is_judged and (wrong := _wrong_version(since)):
+    if (is_watch or not token) and (wrong := since and _wrong_version(since)):
         if is_watch:
             raise unknown_error(wrong)  # 500, as Kubernetes has it
         raise bad_request(f"invalid resource version: {wrong}")
@@ -161,23 +143,18 @@ def list_options(query: Query, kind: Kind, version: Version, *, is_watch: bool) 
 def write_options(
     query: Query, user_agent: str, kind: str, *, is_apply: bool = False
 ) -> WriteOptions:
-    """Decode the parameters of a write, which Kubernetes' messages call `kind`.
-
-    An applied configuration may be forced, and has to say whose it is.  StatusError if they are not
-    allowed.
-    """
+    """Decode the parameters of a write, which Kubernetes' messages call `kind`; or StatusError."""
     manager, validation = first(query, "fieldManager"), first(query, "fieldValidation")
     dry_run = query.get("dryRun", ())
-    errors: list[FieldError] = []
+    wrong: list[FieldError] = []
     if is_apply and not manager:
-        errors.append(required("fieldManager", "is required for apply patch"))
+        wrong.append(field_errors.required("fieldManager", "is required for apply patch"))
     if kind == "PatchOptions" and not is_apply and "force" in query:
-        errors.append(forbidden("force", "may not be specified for non-apply patch"))
-    errors += [*validate_manager(manager), *_validate_dry_run(dry_run)]
+        wrong.append(forbidden("force", "may not be specified for non-apply patch"))
+    wrong += [*validate_manager(manager), *_validate_dry_run(dry_run)]
     if validation not in FIELD_VALIDATIONS:
-        errors.append(not_supported("fieldValidation", validation, FIELD_VALIDATIONS))
-    if errors:
-        raise invalid_object(META_GROUP, kind, "", errors)
+        wrong.append(not_supported("fieldValidation", validation, FIELD_VALIDATIONS))
+    _refuse(kind, wrong)
     return WriteOptions(
         manager or manager_of(user_agent),
         bool(dry_run),
@@ -186,23 +163,24 @@ def write_options(
     )
 
 
-def delete_options(query: Query, raw: object) -> DeleteOptions:
-    """Decode how to delete: the parsed body, or the parameters where that is None.
+def _refuse(kind: str, wrong: Iterable[FieldError]) -> None:
+    if found := list(wrong):
+        raise errors.invalid(META_GROUP, kind, "", found)
 
-    StatusError if it cannot be decoded, or makes no sense.
-    """
+
+def delete_options(query: Query, raw: object) -> DeleteOptions:
+    """Decode how to delete: the parsed body, or the parameters if it is None; or StatusError."""
     options = _sent_delete_options(query) if raw is None else _read_delete_options(raw)
     policy, orphans = options.get("propagationPolicy"), options.get("orphanDependents")
     dry_run = options.get("dryRun") or ()
-    errors = []
+    wrong = []
     if policy is not None and orphans is not None:
         detail = "orphanDependents and deletionPropagation cannot be both set"
-        errors.append(invalid("propagationPolicy", policy, detail))
+        wrong.append(invalid("propagationPolicy", policy, detail))
     if policy is not None and policy not in PROPAGATION_POLICIES:
         detail = 'supported values: "Foreground", "Background", "Orphan", "nil"'
-        errors.append(FieldError("propagationPolicy", Reason.NOT_SUPPORTED, detail, policy))
-    if errors := [*errors, *_validate_dry_run(dry_run)]:
-        raise invalid_object(META_GROUP, "DeleteOptions", "", errors)
+        wrong.append(FieldError("propagationPolicy", Reason.NOT_SUPPORTED, detail, policy))
+    _refuse("DeleteOptions", [*wrong, *_validate_dry_run(dry_run)])
     grace_period_s = options.get("gracePeriodSeconds")
     if grace_period_s is not None and grace_period_s < 0:
         grace_period_s = 1  # Kubernetes' reading
@@ -229,14 +207,12 @@ def manager_of(user_agent: str) -> str:
 
 
 def _boolean(query: Query, key: str) -> bool | None:
-    values = query.get(key)
-    return parse_bool(values[0]) if values else None
+    return parse_bool(query[key][0]) if query.get(key) else None
 
 
 def _integer(query: Query, key: str) -> int | None:
-    values = query.get(key)
     try:
-        return parse_int64(values[0]) if values else None
+        return parse_int64(query[key][0]) if query.get(key) else None
     except ValueError as error:
         raise bad_request(str(error)) from error
 
@@ -260,13 +236,14 @@ def _validate_list(
         detail = f'supported values: "{EXACT}", "{NOT_OLDER_THAN}", ""'
         yield FieldError(MATCH, Reason.NOT_SUPPORTED, detail, match)
     if match == EXACT and version == "0":
-        detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        yield forbidden(MATCH, detail)
+        yield forbidden(MATCH, f'{MATCH} "exact" is forbidden for resourceVersion "0"')
     if initial is not None:
         yield forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
 
 
-def _validate_watch(match: str, initial: bool | None, token: str) -> Iterator[FieldError]:
+def _validate_watch(
+    match: str, _version: str, token: str, initial: bool | None
+) -> Iterator[FieldError]:
     if initial is not None and match != NOT_OLDER_THAN:
         detail = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}"
         yield forbidden(MATCH, detail)
@@ -283,19 +260,16 @@ def _match_is_forbidden(why: str) -> FieldError:
 
 
 def _validate_dry_run(values: Sequence[str]) -> list[FieldError]:
-    if all(value == "All" for value in values):
-        return []
-    return [not_supported("dryRun", list(values), ("All",))]
+    return [not_supported("dryRun", list(values), ("All",))] if set(values) - {"All"} else []
 
 
 def _sent_delete_options(query: Query) -> Object:
-    uid, policies = first(query, "uid"), query.get("propagationPolicy")
     return {
         "gracePeriodSeconds": _integer(query, "gracePeriodSeconds"),
         "orphanDependents": _boolean(query, "orphanDependents"),
-        "propagationPolicy": policies[0] if policies else None,
+        "propagationPolicy": next(iter(query.get("propagationPolicy", ())), None),
         "dryRun": query.get("dryRun"),
-        "preconditions": {"uid": uid} if uid else None,
+        "preconditions": {"uid": first(query, "uid") or None},
     }
 
 

@@ -21,28 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from apfproxy.apiserver.errors import (
-    already_exists,
-    forbidden,
-    not_found,
-    unknown_error,
-)
+from apfproxy.apiserver import outcomes
+from apfproxy.apiserver.errors import already_exists, forbidden, not_found, unknown_error
 from apfproxy.apiserver.kind import no_grace
 from apfproxy.apiserver.metadata import SUFFIX_LENGTH, generated_name
-from apfproxy.apiserver.outcomes import (
-    LARGE_BYTES,
-    Replacement,
-    Write,
-    WriteOptions,
-    check_preconditions,
-    check_uid,
-    complete_creation,
-    compute,
-    decoded,
-    drop_server_fields,
-    is_version,
-    place,
-)
+from apfproxy.apiserver.outcomes import LARGE_BYTES, Replacement, WriteOptions, compute, decoded
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.store.entries import ObjectTooLargeError
 from apfproxy.objects.go_text import parse_time, rfc3339
@@ -59,21 +42,17 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
 NAMESPACES = "namespaces"
-ORPHAN = "orphan"
-FOREGROUND = "foregroundDeletion"
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
-"""Propagation policy to the finalizer that stands for it."""
-SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Generated names have no vowels and no look-alikes, as in Kubernetes."""
-NAME_ATTEMPTS = 8
-"""Generated names that are tried before a collision is a 409: Kubernetes' number."""
+SUFFIX_CHARACTERS, NAME_ATTEMPTS = "bcdfghjklmnpqrstvwxz2456789", 8
+"""Generated names have no vowels and no look-alikes; so many are tried before a 409."""
 
 
 class MetadataPart(msgspec.Struct):
     metadata: dict[str, Any]
 
 
-decode_metadata = msgspec.json.Decoder(MetadataPart).decode
+metadata_decoder = msgspec.json.Decoder(MetadataPart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +60,6 @@ class DeleteOptions:
     """How to delete.
 
     Attributes:
-        grace_period_s: Seconds that the object gets to end; None for the kind's default.
         uid, resource_version: The object must have them; None for any.
         propagation: `Background`, `Foreground`, `Orphan`, or "" for the kind's default.
         is_cascading: Whether the client said so in the old way, `orphanDependents: false`.
@@ -104,11 +82,7 @@ class Written(NamedTuple):
 
 
 class Registry:
-    """All objects of some kinds in one store; the clock gives seconds since 1970.
-
-    Attributes:
-        stored_kinds: Those with objects of their own.
-    """
+    """All objects of some kinds in one store; the clock gives seconds since 1970."""
 
     def __init__(
         self, kinds: Iterable[Kind], store: Store, clock: Callable[[], float], chance: random.Random
@@ -159,15 +133,12 @@ class Registry:
 
         `change` gets the object in the form of the options' version, may change it, and returns the
         new one, canonical and with defaults.  For a large one a thread calls it, and again if the
-        object has changed meanwhile.
-
-        Raises:
-            StatusError: It is not there, not the one that is meant, or may not become that.
+        object has changed meanwhile.  StatusError if it may not become that.
         """
 
         def make(entry: Entry | None) -> Replacement:
             there = self._required(kind, name, entry)
-            check_uid(kind, namespace, name, there.uid, uid)
+            outcomes.check_uid(kind, namespace, name, there.uid, uid)
             return self._write(kind, options).updated(there, change)
 
         return await self._computed(kind, namespace, name, make, options)
@@ -177,9 +148,7 @@ class Registry:
     ) -> Written:
         """Make an object have the fields that `options.manager` wants to own; create it if need be.
 
-        Raises:
-            StatusError: It may not become that, or other managers own fields with other values,
-                and `options.force` is not set.
+        StatusError if it may not become that, or if others own fields and no force is asked for.
         """
 
         def make(entry: Entry | None) -> Object | Replacement:
@@ -189,7 +158,7 @@ class Registry:
                 metadata = patch.get("metadata")
                 uid = metadata.get("uid", "") if isinstance(metadata, dict) else ""
                 if isinstance(uid, str):  # else it is refused for its type
-                    check_uid(kind, namespace, name, None, uid)
+                    outcomes.check_uid(kind, namespace, name, None, uid)
             return self._write(kind, options).applied(entry, namespace, name, patch)
 
         return await self._computed(kind, namespace, name, make, options)
@@ -197,11 +166,7 @@ class Registry:
     async def delete(
         self, kind: Kind, namespace: str, name: str, options: DeleteOptions
     ) -> Written:
-        """Delete an object, at once or as soon as nothing holds it.
-
-        Raises:
-            StatusError: It is not there, not the one that is meant, or may not be deleted.
-        """
+        """Delete an object, at once or as soon as nothing holds it; or StatusError."""
         make = partial(self._ending, kind, name, options)
         return await self._computed(kind, namespace, name, make, options)
 
@@ -215,10 +180,8 @@ class Registry:
     ) -> Written:
         """Store what comes of the newest state of an object, while it is the newest."""
         head = partial(self.store.head, kind.collection, namespace, name)
-        entry = head()
-        size = options.sent_bytes if isinstance(options, WriteOptions) else 0
-        if entry is not None:
-            size = max(size, entry.size)
+        sent = options.sent_bytes if isinstance(options, WriteOptions) else 0
+        size = max(sent, entry.size if (entry := head()) else 0)
         async with self._turn(size):
             while True:
                 entry = head()
@@ -241,7 +204,7 @@ class Registry:
         old, obj = decoded(kind, entry), decoded(kind, entry)
         if objection := kind.rules.objection(obj):
             raise forbidden(kind.group, kind.plural, entry.name, objection)
-        check_preconditions(kind, entry, options.uid, options.resource_version)
+        outcomes.check_preconditions(kind, entry, options.uid, options.resource_version)
         is_graceful = self._give_grace(kind, obj, options)
         if is_graceful is None:
             return Replacement(old, obj, is_gone=False, is_change=False)
@@ -255,8 +218,8 @@ class Registry:
             obj = decoded(kind, entry)
         return Replacement(old, obj, is_gone, is_change=obj != old)
 
-    def _write(self, kind: Kind, options: WriteOptions) -> Write:
-        return Write(kind, options, rfc3339(self.clock()))
+    def _write(self, kind: Kind, options: WriteOptions) -> outcomes.Write:
+        return outcomes.Write(kind, options, rfc3339(self.clock()))
 
     def _required(self, kind: Kind, name: str, entry: Entry | None) -> Entry:
         if entry is None:
@@ -267,24 +230,25 @@ class Registry:
         self, kind: Kind, namespace: str, obj: Object, options: WriteOptions, *, is_update: bool
     ) -> Written:
         metadata = obj["metadata"]
-        place(metadata, namespace)
+        outcomes.place(metadata, namespace)
         self._check_namespace(kind, metadata)
         if objection := kind.rules.admit_create(obj):
             # Names are generated after admission.
             name = metadata.get("name") or metadata.get("generateName") or "Unknown"
             raise forbidden(kind.group, kind.plural, name, objection)
-        drop_server_fields(metadata)
+        outcomes.drop_server_fields(metadata)
         metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         metadata["creationTimestamp"] = rfc3339(self.clock())
         prefix = "" if metadata.get("name") else metadata.get("generateName", "")
         if prefix:
             metadata["name"] = self._new_name(kind, namespace, prefix)
         name = metadata.get("name", "")
-        await compute(options.sent_bytes, partial(complete_creation, kind, obj, options.warn))
+        complete = partial(outcomes.complete_creation, kind, obj, options.warn)
+        await compute(options.sent_bytes, complete)
         if options.sent_bytes >= LARGE_BYTES:
             self._check_namespace(kind, metadata)  # the namespace may be gone meanwhile
         taken = self.store.head(kind.collection, namespace, name)
-        has_version = is_version(metadata.get("resourceVersion", ""))
+        has_version = outcomes.is_version(metadata.get("resourceVersion", ""))
         if has_version and not is_update and not options.is_dry_run:
             raise unknown_error("resourceVersion should not be set on objects to be created")
         if taken is not None:
@@ -320,17 +284,13 @@ class Registry:
         if entry is None:
             raise not_found("", NAMESPACES, namespace)
         if "deletionTimestamp" in entry_metadata(entry):
-            why = f"unable to create new content in namespace {namespace}"
-            why += " because it is being terminated"
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {namespace} is being terminated",
-                "field": "metadata.namespace",
-            }
+            told = f"namespace {namespace}"
+            why = f"unable to create new content in {told} because it is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": f"{told} is being terminated"}
+            cause["field"] = "metadata.namespace"
             raise forbidden(kind.group, kind.plural, metadata.get("name", ""), why, [cause])
 
     def _new_name(self, kind: Kind, namespace: str, prefix: str) -> str:
-        """A name with this prefix that is not taken, if one is found."""
         for _ in range(NAME_ATTEMPTS):
             suffix = "".join(self._chance.choices(SUFFIX_CHARACTERS, k=SUFFIX_LENGTH))
             name = generated_name(prefix, suffix)
@@ -339,10 +299,9 @@ class Registry:
         return name
 
     def _give_grace(self, kind: Kind, obj: Object, options: DeleteOptions) -> bool | None:
-        """Begin the grace period of an object, or shorten it.
+        """Begin the grace period of an object or shorten it, and tell whether it has one.
 
-        Returns:
-            Whether it has one; None if its deletion began before and nothing is left to do.
+        None if its deletion began before and nothing is left to do.
         """
         rules, metadata = kind.rules, obj["metadata"]
         is_ending = "deletionTimestamp" in metadata
@@ -350,8 +309,7 @@ class Registry:
             is_for_its_finalizer = rules.prepare_finalize is not None and rules.is_held(obj)
             return None if is_ending and is_for_its_finalizer else False
         if not is_ending:
-            grace_s = rules.grace_s(obj, options.grace_period_s)
-            _set_end(metadata, self.clock(), grace_s)
+            _set_end(metadata, self.clock(), rules.grace_s(obj, options.grace_period_s))
             _begin_to_end(kind, obj)
             return True
         current_s = metadata.get("deletionGracePeriodSeconds", 0)
@@ -390,7 +348,7 @@ def completed(kind: Kind, raw: Object) -> Object:
 
 
 def entry_metadata(entry: Entry) -> dict[str, Any]:
-    return decode_metadata(entry.metadata).metadata
+    return metadata_decoder.decode(entry.metadata).metadata
 
 
 def _set_end(metadata: Object, since_s: float, grace_s: int) -> None:
@@ -399,25 +357,22 @@ def _set_end(metadata: Object, since_s: float, grace_s: int) -> None:
 
 
 def _begin_to_end(kind: Kind, obj: Object) -> None:
-    metadata = obj["metadata"]
-    if metadata.get("generation"):
-        metadata["generation"] += 1
+    if obj["metadata"].get("generation"):
+        obj["metadata"]["generation"] += 1
     kind.rules.mark_deleted(obj)
 
 
 def _set_propagation(kind: Kind, metadata: Object, propagation: str) -> None:
     """Set the finalizers that a propagation policy needs; "" for the kind's, if none is set."""
-    finalizers = metadata.get("finalizers", ())
-    others = [each for each in finalizers if each not in {ORPHAN, FOREGROUND}]
+    finalizers = metadata.get("finalizers", [])
+    others = [each for each in finalizers if each not in FINALIZERS.values()]
     if not kind.rules.has_dependents:
         propagation = "Background"
-    if not propagation:
-        propagation = "" if len(others) < len(finalizers) else kind.rules.default_propagation
-    if not propagation:
-        return
-    if finalizer := FINALIZERS.get(propagation):
-        others.append(finalizer)
-    if others:
+    if not propagation and others == finalizers:
+        propagation = kind.rules.default_propagation
+    if propagation in FINALIZERS:
+        others.append(FINALIZERS[propagation])
+    if propagation and others:
         metadata["finalizers"] = others
-    else:
+    elif propagation:
         metadata.pop("finalizers", None)

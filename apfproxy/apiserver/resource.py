@@ -11,46 +11,28 @@ that kube-apiserver 1.36 refuses with its default feature gates; `api/resource/*
 
 from __future__ import annotations
 
+import math
 import re
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.apiserver import metadata
 from apfproxy.apiserver.core.cluster import validate_node_selector
 from apfproxy.apiserver.core.structs import CORE
-from apfproxy.apiserver.kind import Kind, Rules, Version, one_of
-from apfproxy.apiserver.metadata import (
-    IMMUTABLE_DETAIL,
-    count_generation,
-    validate_core_update,
-    validate_stored,
-)
-from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.kind import Kind, Rules, Version, by_path, deprecated_since, one_of, within
 from apfproxy.apiserver.schema.quantity import NANO, Quantity, parse
 from apfproxy.apiserver.schema.shared_structs import SHARED
-from apfproxy.apiserver.tables import AGE, NAME_IN_CLUSTER, Column
-from apfproxy.objects.field_errors import (
-    FieldError,
-    checked,
-    checked_name,
-    forbidden,
-    invalid,
-    limited,
-    repeated,
-    required,
-    too_many,
-)
-from apfproxy.objects.names import (
-    LONGEST_SUBDOMAIN,
-    check_dns_label,
-    check_dns_subdomain,
-    check_label_value,
-    check_qualified_name,
-)
+from apfproxy.apiserver.schema.types import structs
+from apfproxy.apiserver.tables import AGE, NAME_IN_CLUSTER, Column, at
+from apfproxy.objects import field_errors, names
+from apfproxy.objects.field_errors import checked, forbidden, invalid, limited, repeated, required
+from apfproxy.objects.names import check_dns_label, check_dns_subdomain, check_qualified_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from apfproxy.objects.field_errors import FieldError
     from apfproxy.objects.types import Object
 
 LIST_VALUES = ("ints", "bools", "strings", "versions")
@@ -150,6 +132,7 @@ LONGEST_DRIVER, LONGEST_IDENTIFIER = 63, 32
 """In bytes: an attribute's name has a driver's, as its domain, and an identifier."""
 LONGEST_KEY = LONGEST_DRIVER + 1 + LONGEST_IDENTIFIER
 """Paths show a longer name without its middle."""
+FIXED = {path: at(path, None) for path in ("spec.pool.name", "spec.driver", "spec.nodeName")}
 check_effect = one_of("NoExecute", "NoSchedule", "None")
 
 CHOICE_RULE = (
@@ -231,39 +214,36 @@ def _prepare_create(obj: Object) -> None:
 
 def _prepare_update(new: Object, old: Object) -> None:
     """Count the generation up if the specification differs, if only by fields not enabled."""
-    count_generation(new, old)
+    metadata.count_generation(new, old)
     _drop_disabled_fields(new)
 
 
 def _warnings(new: Object, _old: Object | None) -> list[str]:
-    driver = new["spec"].get("driver", "")
-    if driver == driver.lower():
-        return []
-    return [
-        f'spec.driver: driver names should be lowercase; "{driver}" contains uppercase characters'
-    ]
+    driver, rule = new["spec"].get("driver", ""), "driver names should be lowercase"
+    is_lower = driver == driver.lower()
+    return [] if is_lower else [f'spec.driver: {rule}; "{driver}" contains uppercase characters']
 
 
 def validate_slice(obj: Object) -> list[FieldError]:
-    return [*validate_stored(obj["metadata"], is_namespaced=False), *_validate_spec(obj["spec"])]
+    return [
+        *metadata.validate_stored(obj["metadata"], is_namespaced=False),
+        *_validate_spec(obj["spec"]),
+    ]
 
 
 def validate_slice_update(new: Object, old: Object) -> list[FieldError]:
-    spec, old_spec = new["spec"], old["spec"]
-    pool, old_pool = spec.get("pool", {}), old_spec.get("pool", {})
-    fixed = (
-        ("spec.pool.name", pool.get("name", ""), old_pool.get("name", "")),
-        ("spec.driver", spec.get("driver", ""), old_spec.get("driver", "")),
-        ("spec.nodeName", spec.get("nodeName"), old_spec.get("nodeName")),
-    )
-    changes = [invalid(path, value, IMMUTABLE_DETAIL) for path, value, was in fixed if value != was]
-    return validate_core_update(new["metadata"], old["metadata"]) + _validate_spec(spec, changes)
+    changes = [
+        invalid(path, value(new), metadata.IMMUTABLE_DETAIL)
+        for path, value in FIXED.items()
+        if value(new) != value(old)
+    ]
+    errors = metadata.validate_core_update(new["metadata"], old["metadata"])
+    return errors + _validate_spec(new["spec"], changes)
 
 
 def _validate_spec(spec: Object, changes: Sequence[FieldError] = ()) -> list[FieldError]:
     """Find the errors of a specification; those of changes come where Kubernetes tells them."""
-    errors = _validate_driver(spec.get("driver", ""), "spec.driver")
-    errors += [*_validate_pool(spec.get("pool", {})), *changes]
+    errors = [*check_origin(spec, "spec."), *changes]
     empty = "must be either unset or set to a non-empty string"
     errors += _validate_node_name(spec.get("nodeName"), "spec.nodeName", empty)
     if "nodeSelector" in spec:
@@ -281,31 +261,35 @@ def _validate_spec(spec: Object, changes: Sequence[FieldError] = ()) -> list[Fie
     most = MOST_ADVANCED_DEVICES if is_advanced else MOST_DEVICES
     check = partial(validate_device, chooses_nodes=bool(spec.get("perDeviceNodeSelection")))
     errors += _each(devices, "spec.devices", most, check, "name")
-    return errors + _validate_counter_sets(
-        counter_sets, "spec.sharedCounters", MOST_COUNTER_SETS, "name"
-    )
+    at, most = "spec.sharedCounters", MOST_COUNTER_SETS
+    return errors + _validate_counter_sets(counter_sets, at, most, "name")
 
 
-def _validate_pool(pool: Object) -> list[FieldError]:
-    path, name = "spec.pool.name", pool.get("name", "")
-    errors = limited(path, name, LONGEST_SUBDOMAIN) if name else [required(path)]
-    for part in name.split("/") if name else ():
-        errors += checked(path, part, check_dns_subdomain)
-    count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
-    if count <= 0:
-        errors.append(invalid("spec.pool.resourceSliceCount", count, "must be greater than zero"))
-    if generation < 0:
-        rule = "must be greater than or equal to zero"
-        errors.append(invalid("spec.pool.generation", generation, rule))
-    return errors
+def _validate_pool_name(path: str, name: str) -> list[FieldError]:
+    if not name:
+        return [required(path)]
+    errors = limited(path, name, names.LONGEST_SUBDOMAIN)
+    return errors + [
+        error for part in name.split("/") for error in checked(path, part, check_dns_subdomain)
+    ]
 
 
-def _validate_driver(name: str, path: str) -> list[FieldError]:
+def _validate_driver(path: str, name: str) -> list[FieldError]:
     """Judge a driver's name, or the domain of an attribute; case does not matter."""
     if not name:
         return [required(path)]
     errors = limited(path, name, LONGEST_DRIVER)
-    return errors + [invalid(path, name, rule) for rule in check_dns_subdomain(name.lower())]
+    return errors + checked(path, name, lambda name: check_dns_subdomain(name.lower()))
+
+
+check_origin = by_path(
+    {
+        "driver": _validate_driver,
+        "pool.name": _validate_pool_name,
+        "pool.resourceSliceCount": within(1, math.inf, "must be greater than zero"),
+        "pool.generation": within(0, math.inf, "must be greater than or equal to zero"),
+    }
+)
 
 
 def _validate_node_name(name: str | None, field: str, empty: str) -> list[FieldError]:
@@ -323,8 +307,8 @@ def _validate_choice(
         for flag in flags
         if obj.get(flag) is False
     ]
-    names = ("nodeName", "nodeSelector", *flags)
-    choices = [f"`{name}`" for name in names if obj.get(name) not in (None, "", False)]
+    fields = ("nodeName", "nodeSelector", *flags)
+    choices = [f"`{field}`" for field in fields if obj.get(field) not in (None, "", False)]
     if not choices:
         errors.append(required(path, none))
     elif len(choices) > 1:
@@ -337,7 +321,7 @@ def _each(
 ) -> list[FieldError]:
     """Judge the items of a list, if there are not too many, then their names, if they have any."""
     if len(items) > most:
-        return [too_many(path, len(items), most)]
+        return [field_errors.too_many(path, len(items), most)]
     errors = [
         error for index, item in enumerate(items) for error in check(item, f"{path}[{index}]")
     ]
@@ -347,11 +331,13 @@ def _each(
 def _validate_counter_sets(sets: list[Any], path: str, most: int, name: str) -> list[FieldError]:
     def check(counter_set: Object, path: str) -> list[FieldError]:
         at, counters = f"{path}.counters", counter_set.get("counters", {})
-        errors = checked_name(f"{path}.{name}", counter_set.get(name, ""), check_dns_label)
+        errors = field_errors.checked_name(
+            f"{path}.{name}", counter_set.get(name, ""), check_dns_label
+        )
         if not counters:
             return [*errors, required(at)]
         if len(counters) > MOST_COUNTERS:
-            return [*errors, too_many(at, len(counters), MOST_COUNTERS)]
+            return [*errors, field_errors.too_many(at, len(counters), MOST_COUNTERS)]
         return errors + [error for key in counters for error in checked(at, key, check_dns_label)]
 
     return _each(sets, path, most, check, name)
@@ -360,8 +346,7 @@ def _validate_counter_sets(sets: list[Any], path: str, most: int, name: str) -> 
 def validate_device(device: Object, path: str, *, chooses_nodes: bool) -> list[FieldError]:
     errors = checked(f"{path}.name", device.get("name", ""), check_dns_label)
     attributes, capacities = device.get("attributes", {}), device.get("capacity", {})
-    count = len(attributes) + len(capacities)
-    if count > MOST_PROPERTIES:
+    if (count := len(attributes) + len(capacities)) > MOST_PROPERTIES:
         detail = f"the total number of attributes and capacities must not exceed {MOST_PROPERTIES}"
         errors.append(invalid(path, count, detail))
     for key, attribute in attributes.items():
@@ -380,15 +365,11 @@ def validate_device(device: Object, path: str, *, chooses_nodes: bool) -> list[F
 
 
 def _validate_key(key: str, path: str) -> list[FieldError]:
-    """Find the errors of the name of an attribute or a capacity, perhaps with a domain.
-
-    A name with several slashes is let through without any check, as in Kubernetes 1.36, and what
-    is blamed is the map that it is a key of.
-    """
+    """Find the errors of the name of an attribute or a capacity; the map is blamed."""
     domain, slash, identifier = key.rpartition("/")
     if "/" in domain:
-        return []
-    errors = _validate_driver(domain, path) if domain else []
+        return []  # Kubernetes 1.36 lets it through.
+    errors = _validate_driver(path, domain) if domain else []
     if slash and not domain:
         errors.append(invalid(path, "", "the domain must not be empty"))
     if slash and not identifier:
@@ -420,7 +401,7 @@ def _validate_attribute(attribute: Object, path: str) -> list[FieldError]:
 
 def _validate_taint(taint: Object, path: str) -> list[FieldError]:
     errors = checked(f"{path}.key", taint.get("key", ""), check_qualified_name)
-    errors += checked(f"{path}.value", taint.get("value", ""), check_label_value)
+    errors += checked(f"{path}.value", taint.get("value", ""), names.check_label_value)
     effect, path = taint.get("effect", ""), f"{path}.effect"
     return errors + (check_effect(path, effect) if effect else [required(path)])
 
@@ -440,20 +421,20 @@ def _validate_conditions(device: Object, path: str) -> list[FieldError]:
         return checked(path, name, check_qualified_name)
 
     binding, failure = "bindingConditions", "bindingFailureConditions"
-    names = {field: device.get(field, []) for field in (binding, failure)}
+    given = {field: device.get(field, []) for field in (binding, failure)}
     errors: list[FieldError] = []
-    for field, conditions in names.items():
+    for field, conditions in given.items():
         errors += _each(conditions, f"{path}.{field}", MOST_CONDITIONS, check, "")
-    for field, conditions in names.items():
+    for field, conditions in given.items():
         errors += repeated(conditions, f"{path}.{field}")
-    detail, forbidden_names = f"{failure} must not overlap with {binding}", set(names[binding])
+    detail, forbidden_names = f"{failure} must not overlap with {binding}", set(given[binding])
     errors += [
         invalid(f"{path}.{failure}[{index}]", name, detail)
-        for index, name in enumerate(names[failure])
+        for index, name in enumerate(given[failure])
         if name in forbidden_names
     ]
     for field, other in ((binding, failure), (failure, binding)):
-        if names[other] and not names[field]:
+        if given[other] and not given[field]:
             errors.append(invalid(f"{path}.{field}", None, f"{field} are required to use {other}"))
     return errors
 
@@ -489,7 +470,7 @@ def _validate_values(
     ]
     has_many = len(values) > MOST_VALUES
     if has_many:  # Nothing more is looked at, not even for the default.
-        errors.append(too_many(path, len(values), MOST_VALUES))
+        errors.append(field_errors.too_many(path, len(values), MOST_VALUES))
     else:
         detail = f"option is larger than capacity value: {whole}"
         errors += [
@@ -555,10 +536,7 @@ RESOURCE_SLICE = Kind(
             V1BETA1_SLICE,
             to_storage=_to_v1,
             from_storage=_from_v1,
-            deprecation=(
-                "resource.k8s.io/v1beta1 ResourceSlice is deprecated in v1.35+,"
-                " unavailable in v1.38+"
-            ),
+            deprecation=deprecated_since("resource.k8s.io/v1beta1 ResourceSlice", 35),
         ),
     ),
     rules=Rules(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.errors import bad_request
 from apfproxy.apiserver.kind import Kind, Rules, Version, all_right
-from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import META, SHARED
+from apfproxy.apiserver.schema.types import structs
 from apfproxy.apiserver.selectors import (
     OBJECT_OPERATORS,
     parse_field_selector,
@@ -22,13 +22,7 @@ from apfproxy.apiserver.selectors import (
     validate_expression,
 )
 from apfproxy.authn.impersonation import effective
-from apfproxy.http.credential_fields import (
-    CredentialRules,
-    CredentialsError,
-    UnverifiedRules,
-    is_impersonation,
-    read_credentials,
-)
+from apfproxy.http import credential_fields
 from apfproxy.objects.field_errors import FieldError, invalid, required
 from apfproxy.objects.selectors import SelectorError
 from apfproxy.request.attributes import ANONYMOUS, User, authenticated
@@ -42,26 +36,21 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.schema.types import Struct
     from apfproxy.objects.types import Object
 
-FRONT_PROXY = CredentialRules.of(
-    ("X-Remote-User",),
-    ("X-Remote-Uid",),
-    ("X-Remote-Group",),
-    ("X-Remote-Extra-",),
+FRONT_PROXY = credential_fields.CredentialRules.of(
+    *(("X-Remote-User",), ("X-Remote-Uid",), ("X-Remote-Group",), ("X-Remote-Extra-",)),
     key_header="",
     reads_basic=False,
-    unverified=UnverifiedRules(),
+    unverified=credential_fields.UnverifiedRules(),
 )
 
 AUTHENTICATION = structs(
     "io.k8s.api.authentication.v1",
     """
-SelfSubjectReview +typed: Asks who sends the request.
-  1 metadata  ObjectMeta               Name, labels and the like.
+SelfSubjectReview +object: Asks who sends the request.
   2 status    SelfSubjectReviewStatus  Who sends the request.
 SelfSubjectReviewStatus: Who sends a request.
   1 userInfo  UserInfo  The user, impersonated or not.
-TokenReview +typed: Asks whose token it is.
-  1 metadata  ObjectMeta                 Name, labels and the like.
+TokenReview +object: Asks whose token it is.
   2 spec      TokenReviewSpec +required  The token.
   3 status    TokenReviewStatus          Whose it is.
 TokenReviewSpec: A token.
@@ -94,19 +83,16 @@ FieldSelectorRequirement: A condition on one field.
 AUTHORIZATION = structs(
     "io.k8s.api.authorization.v1",
     """
-SelfSubjectAccessReview +typed: Asks whether the sender of the request may do something.
-  1 metadata  ObjectMeta  Name, labels and the like.
+SelfSubjectAccessReview +object: Asks whether the sender of the request may do something.
   2 spec      SelfSubjectAccessReviewSpec +required  The action.
   3 status    SubjectAccessReviewStatus  Whether it is allowed.
 SelfSubjectAccessReviewSpec: An action, on a resource or on a path.
   1 resourceAttributes     *ResourceAttributes     An action on a resource.
   2 nonResourceAttributes  *NonResourceAttributes  An action on a path.
-SubjectAccessReview +typed: Asks whether a user may do something.
-  1 metadata  ObjectMeta  Name, labels and the like.
+SubjectAccessReview +object: Asks whether a user may do something.
   2 spec      SubjectAccessReviewSpec +required  User and action.
   3 status    SubjectAccessReviewStatus  Whether it is allowed.
-LocalSubjectAccessReview +typed: Asks whether a user may do something in a namespace.
-  1 metadata  ObjectMeta  Name, labels and the like.
+LocalSubjectAccessReview +object: Asks whether a user may do something in a namespace.
   2 spec      SubjectAccessReviewSpec +required  User and action.
   3 status    SubjectAccessReviewStatus  Whether it is allowed.
 SubjectAccessReviewSpec: A user and an action, on a resource or on a path.
@@ -140,8 +126,7 @@ FieldSelectorAttributes: Objects by their fields, in one of two forms.
 LabelSelectorAttributes: Objects by their labels, in one of two forms.
   1 rawSelector   string                      As a parameter of a query.
   2 requirements  []LabelSelectorRequirement  All have to hold.
-SelfSubjectRulesReview +typed: Asks what the sender of the request may do in a namespace.
-  1 metadata  ObjectMeta  Name, labels and the like.
+SelfSubjectRulesReview +object: Asks what the sender of the request may do in a namespace.
   2 spec      SelfSubjectRulesReviewSpec +required  The namespace.
   3 status    SubjectRulesReviewStatus  Everything that is allowed.
 SelfSubjectRulesReviewSpec: A namespace.
@@ -179,10 +164,10 @@ def user_of(request: web.Request) -> User:
     """The user that a request names; StatusError 400 if its fields contradict each other."""
     fields = [(name.lower(), value) for name, value in request.raw_headers]
     claims = [field for field in fields if FRONT_PROXY.is_claim(field[0])]
-    impersonations = [field for field in fields if is_impersonation(field[0])]
+    impersonations = [each for each in fields if credential_fields.is_impersonation(each[0])]
     try:
-        found = read_credentials(FRONT_PROXY, claims, [], impersonations)
-    except CredentialsError as error:
+        found = credential_fields.read_credentials(FRONT_PROXY, claims, [], impersonations)
+    except credential_fields.CredentialsError as error:
         raise bad_request(str(error)) from error
     if found.impersonated is not None:
         return effective(found.impersonated)
@@ -286,15 +271,10 @@ def _check_access(obj: Object) -> list[FieldError]:
 
 
 def _kind(group: dict[str, Struct], name: str, review: Review, check: Check = all_right) -> Kind:
-    struct = group[name]
-    return Kind(
-        group=f"{struct.package.split('.')[-2]}.k8s.io",
-        name=name,
-        versions=(Version("v1", struct),),
-        rules=Rules(validate=check, reset_fields=()),  # a client owns the status that it sends
-        is_namespaced=name.startswith("Local"),
-        review=review,
-    )
+    rules = Rules(validate=check, reset_fields=())  # a client owns the status that it sends
+    versions, is_local = (Version("v1", group[name]),), name.startswith("Local")
+    group_name = f"{group[name].package.split('.')[-2]}.k8s.io"
+    return Kind(group_name, name, versions, rules, is_namespaced=is_local, review=review)
 
 
 REVIEWS = (

@@ -43,14 +43,7 @@ DEVICES_PER_SLICE = 3
 
 @dataclass(frozen=True, slots=True)
 class SeedCounts:
-    """The numbers of objects that there are to be.
-
-    Attributes:
-        slices: ResourceSlices of about 1 KiB, one of a node each.
-        pods: In namespaces of `PODS_PER_NAMESPACE`, on nodes of `PODS_PER_NODE`; most of them
-            ready.
-        budgets: PodDisruptionBudgets, each of which selects the pods of one application.
-    """
+    """The numbers of objects that there are to be; slices have about 1 KiB each."""
 
     slices: int = 0
     pods: int = 0
@@ -66,7 +59,6 @@ class SeedCounts:
 
     @property
     def applications(self) -> int:
-        """The number of them in each namespace; a budget selects the pods of one."""
         return max(1, math.ceil(self.budgets / max(1, self.namespaces)))
 
 
@@ -81,10 +73,7 @@ class Seeder:
         """Create the missing objects; returns how many.
 
         After each batch `on_progress` is called with the number of objects that are there.
-
-        Raises:
-            StatusError: The registry refuses one.
-            StoreError: The disk does.
+        StatusError if the registry refuses one, StoreError if the disk does.
         """
         made = done = 0
         for some in (
@@ -158,15 +147,10 @@ def _slice_of(node: str, chance: random.Random) -> Object:
 
 
 def _pod_of(app: str, node: str) -> Object:
-    container = {
-        "name": "main",
-        "image": f"registry.example.com/{app}:1.0",
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
-    }
-    return {
-        "metadata": {"labels": {"app": app}},
-        "spec": {"nodeName": node, "containers": [container]},
-    }
+    resources = {"requests": {"cpu": "100m", "memory": "128Mi"}}
+    image = f"registry.example.com/{app}:1.0"
+    spec = {"containers": [{"name": "main", "image": image, "resources": resources}]}
+    return {"metadata": {"labels": {"app": app}}, "spec": {"nodeName": node, **spec}}
 
 
 def _node() -> Object:

@@ -143,10 +143,9 @@ def _unexpected(piece: str, wanted: str) -> SelectorError:
 
 
 def _take_requirement(tokens: list[str]) -> Requirement:
+    if is_negated := tokens[-1] == "!":
+        tokens.pop()
     key = tokens.pop()
-    is_negated = key == "!"
-    if is_negated:
-        key = tokens.pop()
     if not _is_word(key):
         raise _unexpected(key, "identifier")
     if wrong := check_qualified_name(key):
@@ -225,11 +224,7 @@ def _take_values(tokens: list[str]) -> set[str]:
 
 
 def selector_of(label_selector: Object | None) -> LabelSelector:
-    """Make the selector that a LabelSelector object describes; None selects nothing.
-
-    Raises:
-        SelectorError: An operator is unknown or has no use for its values.
-    """
+    """Make the selector that an object describes, nothing for None; or SelectorError."""
     if label_selector is None:
         return NOTHING
     labels: dict[str, str] = label_selector.get("matchLabels") or {}
@@ -247,10 +242,7 @@ def selector_of(label_selector: Object | None) -> LabelSelector:
 
 
 def selector_text(label_selector: Object | None) -> str:
-    """Write a LabelSelector object as clients write selectors; "" for none, and for a wrong one.
-
-    A label of `matchLabels` is `a=b`, where an expression with one value is `a in (b)`.
-    """
+    """Write a LabelSelector object as clients write selectors; "" for none, and a wrong one."""
     try:
         return ",".join(map(str, selector_of(label_selector).requirements))
     except SelectorError:
@@ -258,7 +250,6 @@ def selector_text(label_selector: Object | None) -> str:
 
 
 def validate_label_selector(label_selector: Object, path: str) -> list[FieldError]:
-    """Find the errors in a LabelSelector object in canonical form."""
     errors = validate_labels(label_selector.get("matchLabels", {}), f"{path}.matchLabels")
     for index, expression in enumerate(label_selector.get("matchExpressions", ())):
         errors += validate_expression(expression, f"{path}.matchExpressions[{index}]")
@@ -332,10 +323,10 @@ def check_fields(
     known = {NAME, *selectable}
     if is_namespaced or not selectable:
         known.add(NAMESPACE)
-    field = next((field for field, _, _ in selector.requirements if field not in known), None)
-    if field is None:
-        return
-    if selectable:
-        raise SelectorError(f"field label not supported{kind and f' for {kind}'}: {field}")
-    shown = json.dumps(field, ensure_ascii=False)
-    raise SelectorError(f'{shown} is not a known field selector: only "{NAME}", "{NAMESPACE}"')
+    for field, _, _ in selector.requirements:
+        if field in known:
+            continue
+        if selectable:
+            raise SelectorError(f"field label not supported{kind and f' for {kind}'}: {field}")
+        shown = json.dumps(field, ensure_ascii=False)
+        raise SelectorError(f'{shown} is not a known field selector: only "{NAME}", "{NAMESPACE}"')

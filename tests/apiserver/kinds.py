@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from apfproxy.apiserver.kind import Kind, Version
-from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import META, SHARED
+from apfproxy.apiserver.schema.types import structs
 
 SELECTOR = structs(
     META, "Selector +atomic: Chooses.\n  1 matchLabels map[string]string What labels have."

@@ -8,15 +8,15 @@ import pytest
 
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError, conflict
-from apfproxy.apiserver.eviction import (
+from apfproxy.apiserver.metadata import find_condition
+from apfproxy.apiserver.policy import (
     ATTEMPTS,
+    POD_DISRUPTION_BUDGET,
     charge,
     evict,
     is_matched,
     spares_unhealthy,
 )
-from apfproxy.apiserver.metadata import find_condition
-from apfproxy.apiserver.policy import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.registry import DeleteOptions
 from tests.apiserver.budgets import NOW, budget, pod
 from tests.apiserver.controllers.scene import Scene

@@ -22,7 +22,7 @@ from apfproxy.apiserver.patch.json_patch import (
     unknown_members,
 )
 from apfproxy.apiserver.patch.strategic import strategic_merge
-from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.types import structs
 from tests.apiserver.ownership.schemas import rows
 
 OBJ: dict[str, Any] = {"a": 1, "l": [1, 2], "o": {"b": {"c": None}, "x/y": 3}}

@@ -27,10 +27,10 @@ import msgspec
 from apfproxy.apiserver.apps import CONTROLLERS, DEPLOYMENT, REPLICA_SET
 from apfproxy.apiserver.controllers.runner import Controller, let_others
 from apfproxy.apiserver.core.pods import ENDED, POD
-from apfproxy.apiserver.eviction import DISRUPTION_TARGET
 from apfproxy.apiserver.metadata import FALSE, TRUE, find_condition, is_true
 from apfproxy.apiserver.policy import (
     DISRUPTION_ALLOWED,
+    DISRUPTION_TARGET,
     POD_DISRUPTION_BUDGET,
     STATUS_NUMBERS,
     percentage,

@@ -14,16 +14,10 @@ from base64 import b64encode
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.apiserver import metadata
 from apfproxy.apiserver.core.structs import CORE
 from apfproxy.apiserver.kind import Kind, Rules, Version, complete, with_checks
-from apfproxy.apiserver.metadata import (
-    IMMUTABLE_DETAIL,
-    copy_field,
-    find_condition,
-    keep_spec,
-    validate_core_update,
-    validate_stored,
-)
+from apfproxy.apiserver.metadata import copy_field, keep_spec, validate_core_update
 from apfproxy.apiserver.selectors import WRONG_OPERATOR, validate_expression, validate_words
 from apfproxy.apiserver.tables import AGE, NAME, NAME_IN_CLUSTER, NONE, UNKNOWN, Column, wide
 from apfproxy.objects.field_errors import FieldError, checked, forbidden, invalid, required
@@ -36,7 +30,6 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Object
 
 NAME_LABEL = "kubernetes.io/metadata.name"
-"""The label that every namespace has: its name."""
 KUBERNETES_FINALIZER = "kubernetes"
 """In every namespace's specification until what is in it is removed."""
 STANDARD_FINALIZERS = frozenset({KUBERNETES_FINALIZER, "foregroundDeletion", "orphan"})
@@ -46,27 +39,26 @@ IMMORTAL = "this namespace may not be deleted"
 
 
 def _complete_namespace(obj: Object) -> None:
-    _set_name_label(obj["metadata"])
+    if name := obj["metadata"].get("name"):
+        obj["metadata"]["labels"] = {**obj["metadata"].get("labels", {}), NAME_LABEL: name}
     obj["status"].setdefault("phase", ACTIVE)
-
-
-def _set_name_label(metadata: Object) -> None:
-    if metadata.get("name"):
-        metadata["labels"] = {**metadata.get("labels", {}), NAME_LABEL: metadata["name"]}
 
 
 def _start_namespace(obj: Object) -> None:
     # Again, as the name may have been generated since the defaults were set.
-    _set_name_label(obj["metadata"])
+    _complete_namespace(obj)
     finalizers = obj["spec"].get("finalizers", [])
     if KUBERNETES_FINALIZER not in finalizers:
         obj["spec"]["finalizers"] = [*finalizers, KUBERNETES_FINALIZER]
     obj["status"] = {"phase": ACTIVE}
 
 
+keep_old_status = partial(copy_field, "status")
+
+
 def _keep_namespace(new: Object, old: Object) -> None:
     copy_field("finalizers", new["spec"], old["spec"])
-    copy_field("status", new, old)
+    keep_old_status(new, old)
 
 
 def _end_namespace(obj: Object) -> None:
@@ -76,7 +68,9 @@ def _end_namespace(obj: Object) -> None:
 
 
 def _validate_namespace(obj: Object) -> list[FieldError]:
-    errors = validate_stored(obj["metadata"], is_namespaced=False, check_name=check_dns_label)
+    errors = metadata.validate_stored(
+        obj["metadata"], is_namespaced=False, check_name=check_dns_label
+    )
     for name in obj["spec"].get("finalizers", ()):
         errors += checked("spec.finalizers", name, check_qualified_name)
         if "/" not in name and name not in STANDARD_FINALIZERS:
@@ -87,15 +81,15 @@ def _validate_namespace(obj: Object) -> list[FieldError]:
 
 def _validate_phase(new: Object, old: Object) -> list[FieldError]:
     errors = validate_core_update(new["metadata"], old["metadata"])
-    phase = new["status"].get("phase", "")
     is_deleted = "deletionTimestamp" in new["metadata"]
     expected, state = (TERMINATING, "not empty") if is_deleted else (ACTIVE, "empty")
-    if phase != expected:
+    if (phase := new["status"].get("phase", "")) != expected:
         detail = f"may only be '{expected}' if `deletionTimestamp` is {state}"
         errors.append(invalid("status.Phase", phase, detail))
     return errors
 
 
+PHASE = Column("Status", "status.phase", "Whether it is there to stay.")
 NAMESPACE = Kind(
     "",
     "Namespace",
@@ -110,16 +104,12 @@ NAMESPACE = Kind(
         ],
         prepare_status=keep_spec,
         validate_status=_validate_phase,
-        prepare_finalize=lambda new, old: copy_field("status", new, old),
+        prepare_finalize=keep_old_status,
         is_held=lambda obj: any(obj[part].get("finalizers") for part in ("spec", "metadata")),
         mark_deleted=_end_namespace,
         objection=lambda obj: IMMORTAL if obj["metadata"]["name"] in IMMORTAL_NAMESPACES else "",
     ),
-    columns=(
-        NAME_IN_CLUSTER,
-        Column("Status", "status.phase", "Whether it is there to stay."),
-        AGE,
-    ),
+    columns=(NAME_IN_CLUSTER, PHASE, AGE),
     is_namespaced=False,
     selectable_fields=("status.phase",),
     short_names=("ns",),
@@ -130,16 +120,13 @@ IS_IMMUTABLE = "field is immutable when `immutable` is set"
 
 
 def _changes_of_fixed(new: Object, old: Object, fields: Sequence[str]) -> list[FieldError]:
-    if not old.get("immutable"):
-        return []
-    changed = [] if new.get("immutable") else ["immutable"]
-    changed += [field for field in fields if new.get(field) != old.get(field)]
-    return [forbidden(field, IS_IMMUTABLE) for field in changed]
+    changed = [field for field in ("immutable", *fields) if new.get(field) != old.get(field)]
+    return [forbidden(field, IS_IMMUTABLE) for field in changed] if old.get("immutable") else []
 
 
 def _changes_of_secret(new: Object, old: Object) -> list[FieldError]:
     type_ = new["type"]
-    errors = [] if type_ == old["type"] else [invalid("type", type_, IMMUTABLE_DETAIL)]
+    errors = [] if type_ == old["type"] else [invalid("type", type_, metadata.IMMUTABLE_DETAIL)]
     return errors + _changes_of_fixed(new, old, ["data"])
 
 
@@ -154,12 +141,13 @@ def _entries_of(obj: Object, _now_s: float) -> int:
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
+DATA = Column("Data", _entries_of, "How many entries it has.")
 CONFIG_MAP = Kind(
     "",
     "ConfigMap",
     (Version("v1", CORE["ConfigMap"]),),
     with_checks(Rules(), check_change=partial(_changes_of_fixed, fields=("data", "binaryData"))),
-    columns=(NAME, Column("Data", _entries_of, "How many entries it has."), AGE),
+    columns=(NAME, DATA, AGE),
     short_names=("cm",),
     storage_hash="qFsyl6wFWjQ=",
 )
@@ -169,12 +157,7 @@ SECRET = Kind(
     "Secret",
     (Version("v1", CORE["Secret"], _complete_secret),),
     with_checks(Rules(), check_change=_changes_of_secret),
-    columns=(
-        NAME,
-        Column("Type", "type", "What the data is for."),
-        Column("Data", _entries_of, "How many entries it has."),
-        AGE,
-    ),
+    columns=(NAME, Column("Type", "type", "What the data is for."), DATA, AGE),
     selectable_fields=("type",),
     storage_hash="S6u1pOWzb84=",
 )
@@ -194,9 +177,6 @@ ROLE_PREFIX = "node-role.kubernetes.io/"
 ROLE_LABEL = "kubernetes.io/role"
 """Labels that say what a node is for: in the key behind the prefix, or in the value."""
 
-LISTING = frozenset({"In", "NotIn"})
-COMPARING = frozenset({"Gt", "Lt"})
-
 
 def _complete_node(obj: Object) -> None:
     spec, status = obj["spec"], obj["status"]
@@ -207,7 +187,7 @@ def _complete_node(obj: Object) -> None:
 
 
 def _state_of(obj: Object, _now_s: float) -> str:
-    ready = find_condition(obj["status"], "Ready")
+    ready = metadata.find_condition(obj["status"], "Ready")
     state = "Unknown"
     if ready is not None:
         state = "Ready" if ready["status"] == "True" else "NotReady"
@@ -242,11 +222,7 @@ NODE = Kind(
     "Node",
     (Version("v1", CORE["Node"], _complete_node),),
     with_checks(
-        Rules(
-            prepare_update=lambda new, old: copy_field("status", new, old),
-            prepare_status=keep_spec,
-        ),
-        is_namespaced=False,
+        Rules(prepare_update=keep_old_status, prepare_status=keep_spec), is_namespaced=False
     ),
     columns=(
         NAME,
@@ -268,43 +244,39 @@ NODE = Kind(
 
 
 def validate_node_selector(node_selector: Object, path: str) -> list[FieldError]:
-    """Find the errors of a node selector; a term without requirements selects nothing."""
     path = f"{path}.nodeSelectorTerms"
     terms = node_selector.get("nodeSelectorTerms")
     if not terms:
         return [required(path, "must have at least one node selector term")]
-    errors: list[FieldError] = []
-    for index, term in enumerate(terms):
-        for number, one in enumerate(term.get("matchExpressions", ())):
-            errors += _label_requirement(one, f"{path}[{index}].matchExpressions[{number}]")
-        for number, one in enumerate(term.get("matchFields", ())):
-            errors += _field_requirement(one, f"{path}[{index}].matchFields[{number}]")
-    return errors
+    checks = {"matchExpressions": _label_requirement, "matchFields": _field_requirement}
+    return [
+        error
+        for index, term in enumerate(terms)
+        for field, check in checks.items()
+        for number, one in enumerate(term.get(field, ()))
+        for error in check(one, f"{path}[{index}].{field}[{number}]")
+    ]
 
 
 def _label_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
-    if requirement.get("operator") not in COMPARING:
+    if requirement.get("operator") not in {"Gt", "Lt"}:
         return validate_expression(requirement, path)
-    errors: list[FieldError] = []
-    if len(requirement.get("values") or ()) != 1:
-        detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-        errors.append(required(f"{path}.values", detail))
+    detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+    is_single = len(requirement.get("values") or ()) == 1
+    errors = [] if is_single else [required(f"{path}.values", detail)]
     return errors + validate_words(requirement, path)
 
 
 def _field_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    operator = requirement.get("operator", "")
-    values: list[str] = requirement.get("values") or []
-    if operator not in LISTING:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or []
+    if operator not in {"In", "NotIn"}:
         errors.append(invalid(f"{path}.operator", operator, WRONG_OPERATOR))
     elif len(values) != 1:
         detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
         errors.append(required(f"{path}.values", detail))
-    key = requirement.get("key", "")
-    if key != "metadata.name":
-        errors.append(invalid(f"{path}.key", key, "not a valid field selector key"))
-        return errors
+    if (key := requirement.get("key", "")) != "metadata.name":
+        return [*errors, invalid(f"{path}.key", key, "not a valid field selector key")]
     for index, value in enumerate(values):
         errors += checked(f"{path}.values[{index}]", value, check_dns_subdomain)
     return errors

@@ -11,46 +11,24 @@ specification (names of images); the printers of kube-apiserver, and the cases t
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.apiserver import metadata
 from apfproxy.apiserver.core.structs import CORE
-from apfproxy.apiserver.kind import (
-    Kind,
-    Rules,
-    Version,
-    between,
-    by_path,
-    complete,
-    named_by,
-    one_of,
-)
-from apfproxy.apiserver.metadata import (
-    IMMUTABLE_DETAIL,
-    copy_field,
-    count_generation,
-    is_true,
-    validate_core_update,
-    validate_stored,
-)
+from apfproxy.apiserver.kind import Kind, Rules, Version, between, by_path, complete, one_of
+from apfproxy.apiserver.metadata import find_condition, is_true, validate_core_update
 from apfproxy.apiserver.schema.quantity import parse
 from apfproxy.apiserver.tables import AGE, NAME, NONE, Column, age, age_of, wide
-from apfproxy.objects.field_errors import (
-    FieldError,
-    checked,
-    checked_name,
-    duplicate,
-    forbidden,
-    invalid,
-    repeated,
-    required,
-)
+from apfproxy.objects import field_errors
+from apfproxy.objects.field_errors import FieldError, checked, forbidden, invalid, repeated
 from apfproxy.objects.names import check_dns_label, check_dns_subdomain, check_qualified_name
 from apfproxy.objects.validation import validate_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from apfproxy.apiserver.kind import Rule
     from apfproxy.objects.types import Object
 
 LONGEST_NAME = 255
@@ -71,21 +49,16 @@ TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreacha
 LEAVE = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
 """How long pods stay on a node that is not ready or not reachable, unless they say otherwise."""
 PRIORITIES = {"": 0, "system-cluster-critical": 2 * 10**9, "system-node-critical": 2 * 10**9 + 1000}
-"""The priority classes that every cluster has, and none."""
 PREEMPTION_POLICY = "PreemptLowerPriority"
-"""All priority classes have it, and pods without one."""
 COMPUTE = ("cpu", "memory")
-"""The resources that the class of service depends on."""
 
 ENDED = frozenset({"Failed", "Succeeded"})
-"""Phases of pods that run no more."""
 ROW_CONDITIONS = {
     phase: (
         {"type": "Completed", "status": "True", "reason": phase, "message": f"The pod {told}."},
     )
     for phase, told in (("Succeeded", "has completed successfully"), ("Failed", "failed"))
 }
-"""What Tables say of pods that run no more, by phase."""
 GATED = {
     "type": "PodScheduled",
     "status": "False",
@@ -95,6 +68,7 @@ GATED = {
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
 
+KEPT = ("deletionTimestamp", "ownerReferences")
 CONTAINER_FIELDS = ("containers", "initContainers")
 SPEC_DEFAULTS: dict[str, Any] = {
     "restartPolicy": "Always",
@@ -104,25 +78,22 @@ SPEC_DEFAULTS: dict[str, Any] = {
     "schedulerName": "default-scheduler",
 }
 LARGEST_INT32 = 2**31 - 1
-ENUMS = {
-    name: field.enum
-    for part in ("Container", "PodSpec")
-    for name, field in CORE[part].by_name.items()
-}
+FIELDS = CORE["Container"].by_name | CORE["PodSpec"].by_name
+is_subdomain: Rule = partial(checked, check=check_dns_subdomain)
 check_spec = by_path(
     {
-        "restartPolicy": one_of(*ENUMS["restartPolicy"]),
-        "dnsPolicy": one_of(*ENUMS["dnsPolicy"]),
+        "restartPolicy": one_of(*FIELDS["restartPolicy"].enum),
+        "dnsPolicy": one_of(*FIELDS["dnsPolicy"].enum),
         "preemptionPolicy": one_of("Never", PREEMPTION_POLICY),
         "nodeSelector": lambda field, labels: validate_labels(labels, field),
-        "serviceAccountName": named_by(check_dns_subdomain),
-        "nodeName": named_by(check_dns_subdomain),
-        "priorityClassName": named_by(check_dns_subdomain),
+        "serviceAccountName": is_subdomain,
+        "nodeName": is_subdomain,
+        "priorityClassName": is_subdomain,
         "activeDeadlineSeconds": between(1, LARGEST_INT32),
     }
 )
 CHOICES = ("terminationMessagePolicy", "imagePullPolicy", "restartPolicy")
-check_container = by_path({name: one_of(*ENUMS[name]) for name in CHOICES})
+check_container = by_path({name: one_of(*FIELDS[name].enum) for name in CHOICES})
 check_new_deadline = between(0, LARGEST_INT32)
 SYSTEM_CONDITIONS = frozenset({"Initialized", "PodScheduled", "Ready"})
 
@@ -158,7 +129,6 @@ def _set_pod_defaults(obj: Object) -> None:
 
 
 def set_pod_spec_defaults(spec: dict[str, Any]) -> None:
-    """Complete the specification of a pod, or of a template of pods."""
     for container in _all_containers(spec):
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")
@@ -179,10 +149,7 @@ def _all_containers(spec: Object) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=1024)
 def pull_policy(image: str) -> str:
-    """Return the default policy: an image is pulled always if its tag is `latest`.
-
-    That is the tag of a name without tag and digest.  What is no image name is not pulled always.
-    """
+    """Return the default policy: always for the tag `latest`, which a bare name has, too."""
     match = IMAGE.fullmatch(image) if len(image) <= LONGEST_IMAGE else None
     if match is None or len(match[1]) > LONGEST_NAME or IDENTIFIER.fullmatch(image):
         return "IfNotPresent"
@@ -191,11 +158,7 @@ def pull_policy(image: str) -> str:
 
 
 def qos_class(spec: Object) -> str:
-    """Tell how late a pod is ended when its node runs out of a resource.
-
-    It is `Guaranteed` if all containers limit CPU and memory and the limits are what is requested,
-    `BestEffort` if none says anything of either, else `Burstable`.
-    """
+    """Tell how late a pod is ended when its node runs out of a resource."""
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
     are_all_limited = True
@@ -209,15 +172,10 @@ def qos_class(spec: Object) -> str:
 
 
 def _add_compute(sums: dict[str, int], amounts: dict[str, str]) -> int:
-    """Add amounts of CPU and memory to sums in units of 1e-9, in place.
-
-    Returns:
-        How many of the two are more than nothing; only those are added.
-    """
-    added = {name: parse(amounts[name]).nano for name in COMPUTE if name in amounts}
-    added = {name: amount for name, amount in added.items() if amount > 0}
-    for name, amount in added.items():
-        sums[name] = sums.get(name, 0) + amount
+    """Add amounts of CPU and memory that are more than nothing to sums, and return how many."""
+    found = {name: parse(amounts[name]).nano for name in COMPUTE if name in amounts}
+    added = {name: sums.get(name, 0) + amount for name, amount in found.items() if amount > 0}
+    sums.update(added)
     return len(added)
 
 
@@ -252,14 +210,12 @@ def _add_tolerations(spec: Object) -> None:
 
 
 def _prepare_create(obj: Object) -> None:
-    spec = obj["spec"]
     obj["metadata"]["generation"] = 1
-    status: dict[str, Any] = {"phase": "Pending"}
-    if spec.get("schedulingGates"):
+    conditions = {}
+    if obj["spec"].get("schedulingGates"):
         now = obj["metadata"].get("creationTimestamp")
-        status["conditions"] = [{**GATED, "lastTransitionTime": now}]
-    status["qosClass"] = qos_class(spec)
-    obj["status"] = status
+        conditions["conditions"] = [{**GATED, "lastTransitionTime": now}]
+    obj["status"] = {"phase": "Pending", **conditions, "qosClass": qos_class(obj["spec"])}
 
 
 def _prepare_update(new: Object, old: Object) -> None:
@@ -270,14 +226,14 @@ def _prepare_update(new: Object, old: Object) -> None:
             spec.setdefault(field, old_spec[field])
     _add_tolerations(spec)
     new["status"] = old["status"]
-    count_generation(new, old)
+    metadata.count_generation(new, old)
 
 
 def _prepare_status(new: Object, old: Object) -> None:
-    """Keep the specification, and who owns the pod; the class of service has to stay if given."""
+    """Keep the specification, and who owns the pod; the class of service stays if not given."""
     new["spec"] = old["spec"]
-    for field in ("generation", "deletionTimestamp", "ownerReferences"):
-        copy_field(field, new["metadata"], old["metadata"])
+    for field in ("generation", *KEPT):
+        metadata.copy_field(field, new["metadata"], old["metadata"])
     if not new["status"].get("qosClass") and old["status"].get("qosClass"):
         new["status"]["qosClass"] = old["status"]["qosClass"]
 
@@ -292,8 +248,7 @@ def grace_s(obj: Object, asked_s: int | None) -> int:
 
 
 def _warnings(new: Object, old: Object | None) -> list[str]:
-    wrong = old is None and check_dns_label(new["metadata"]["name"])
-    if not wrong:
+    if not (wrong := old is None and check_dns_label(new["metadata"]["name"])):
         return []
     surprise = "this is used in the Pod's hostname, which can result in surprising behavior"
     return [f"metadata.name: {surprise}; a DNS label is recommended: [{' '.join(wrong)}]"]
@@ -303,9 +258,8 @@ def _summary(obj: Object) -> tuple[int, str, list[Object]]:
     """Find how many containers are ready, what the status column shows, whose restarts count."""
     spec, status = obj["spec"], obj["status"]
     reason: str = status.get("reason") or status.get("phase", "")
-    for condition in status.get("conditions", ()):
-        if (condition["type"], condition.get("reason")) == ("PodScheduled", "SchedulingGated"):
-            reason = "SchedulingGated"
+    if (find_condition(status, "PodScheduled") or {}).get("reason") == "SchedulingGated":
+        reason = "SchedulingGated"
     ready, counted, is_initializing = 0, [], False
     for index, container in enumerate(status.get("initContainerStatuses", ())):
         counted.append(container)
@@ -320,9 +274,8 @@ def _summary(obj: Object) -> tuple[int, str, list[Object]]:
         break
     if is_initializing and not is_true(status, "Initialized"):
         return ready, reason, counted
-    sidecars = [
-        each for each in status.get("initContainerStatuses", ()) if each["name"] in _sidecars(spec)
-    ]
+    names, started = _sidecars(spec), status.get("initContainerStatuses", ())
+    sidecars = [each for each in started if each["name"] in names]
     running, reason = _containers(status, reason)
     return ready + running, reason, [*sidecars, *status.get("containerStatuses", ())]
 
@@ -362,9 +315,9 @@ def _end_of(ended: dict[str, Any]) -> str:
 
 
 def _pod_cells(obj: Object, now_s: float) -> Sequence[object]:
-    spec, status, metadata = obj["spec"], obj["status"], obj["metadata"]
+    spec, status = obj["spec"], obj["status"]
     ready, reason, counted = _summary(obj)
-    if "deletionTimestamp" in metadata:
+    if "deletionTimestamp" in obj["metadata"]:
         if status.get("reason") == "NodeLost":
             reason = "Unknown"
         elif status.get("phase") not in ENDED:
@@ -373,10 +326,9 @@ def _pod_cells(obj: Object, now_s: float) -> Sequence[object]:
     ends = [each["lastState"].get("terminated", {}).get("finishedAt") or "" for each in counted]
     last = max(ends, default="")
     addresses = status.get("podIPs") or [{"ip": NONE}]
-    gates = spec.get("readinessGates", ())
-    are_true = sum(is_true(status, gate["conditionType"]) for gate in gates)
+    gates = [is_true(status, gate["conditionType"]) for gate in spec.get("readinessGates", ())]
     return (
-        metadata["name"],
+        obj["metadata"]["name"],
         f"{ready}/{len(containers_of(spec)) + len(_sidecars(spec))}",
         reason,
         f"{restarts} ({age(last, now_s)} ago)" if restarts and last else str(restarts),
@@ -384,19 +336,16 @@ def _pod_cells(obj: Object, now_s: float) -> Sequence[object]:
         addresses[0]["ip"],
         spec.get("nodeName") or NONE,
         status.get("nominatedNodeName") or NONE,
-        f"{are_true}/{len(gates)}" if gates else NONE,
+        f"{sum(gates)}/{len(gates)}" if gates else NONE,
     )
 
 
 def _pod_fields(obj: Object) -> dict[str, str]:
-    """Give field selectors their values.
-
-    `spec.host` is the old name of `spec.nodeName`; `status.podIPs` may be named, but has no value.
-    """
+    """Give field selectors their values; `status.podIPs` may be named, but has none."""
     spec, status = obj["spec"], obj["status"]
     return {
         "spec.nodeName": spec.get("nodeName", ""),
-        "spec.host": spec.get("nodeName", ""),
+        "spec.host": spec.get("nodeName", ""),  # its old name
         "spec.restartPolicy": spec.get("restartPolicy", ""),
         "spec.schedulerName": spec.get("schedulerName", ""),
         "spec.serviceAccountName": spec.get("serviceAccountName", ""),
@@ -421,7 +370,7 @@ def _validate(obj: Object) -> list[FieldError]:
 
 def _validate_any_pod(obj: Object) -> list[FieldError]:
     spec = obj["spec"]
-    errors = validate_stored(obj["metadata"], is_namespaced=True)
+    errors = metadata.validate_stored(obj["metadata"], is_namespaced=True)
     errors += _validate_containers(spec) + check_spec(spec, "spec.")
     for index, gate in enumerate(spec.get("readinessGates", ())):
         field = f"spec.readinessGates[{index}].conditionType"
@@ -433,28 +382,26 @@ def _validate_any_pod(obj: Object) -> list[FieldError]:
 
 
 def _validate_containers(spec: Object) -> list[FieldError]:
-    errors = [] if containers_of(spec) else [required("spec.containers")]
+    errors = [] if containers_of(spec) else [field_errors.required("spec.containers")]
     names: set[str] = set()
     for field in CONTAINER_FIELDS:
         for index, container in enumerate(containers_of(spec, field)):
             at, name = f"spec.{field}[{index}]", container["name"]
-            errors += checked_name(f"{at}.name", name, check_dns_label)
+            errors += field_errors.checked_name(f"{at}.name", name, check_dns_label)
             errors += _validate_image(container, at)
             errors += check_container(container, f"{at}.")
             if name in names:
-                errors.append(duplicate(f"{at}.name", name))
+                errors.append(field_errors.duplicate(f"{at}.name", name))
             names.add(name)
     return errors
 
 
 def _validate_image(container: dict[str, Any], path: str) -> list[FieldError]:
-    image = container.get("image", "")
-    if not image:
-        return [required(f"{path}.image")]
-    if image != image.strip():
-        detail = "must not have leading or trailing whitespace"
-        return [invalid(f"{path}.image", image, detail)]
-    return []
+    def check(image: str) -> list[str]:
+        is_stripped = image == image.strip()
+        return [] if is_stripped else ["must not have leading or trailing whitespace"]
+
+    return field_errors.checked_name(f"{path}.image", container.get("image", ""), check)
 
 
 def _validate_update(new: Object, old: Object) -> list[FieldError]:
@@ -482,12 +429,10 @@ def _validate_update(new: Object, old: Object) -> list[FieldError]:
         detail = "must not update from a positive integer to nil value"
         errors.append(invalid("spec.activeDeadlineSeconds", None, detail))
     errors += _validate_added_tolerations(spec, was)
-    gates = {gate["name"] for gate in was.get("schedulingGates", ())}
+    gates = [gate["name"] for gate in was.get("schedulingGates", ())]
+    detail = "only deletion is allowed, but found new scheduling gate"
     errors += [
-        forbidden(
-            f"spec.schedulingGates[{index}].name",
-            f"only deletion is allowed, but found new scheduling gate '{gate['name']}'",
-        )
+        forbidden(f"spec.schedulingGates[{index}].name", f"{detail} '{gate['name']}'")
         for index, gate in enumerate(spec.get("schedulingGates", ()))
         if gate["name"] not in gates
     ]
@@ -507,10 +452,7 @@ def _without(obj: dict[str, Any], *fields: str) -> dict[str, Any]:
 
 
 def _validate_rest(spec: Object, was: Object) -> list[FieldError]:
-    """Find changes to anything that may not change.
-
-    A pod that waits to be scheduled may become more choosy about its node.
-    """
+    """Find changes to anything else; a pod that is not scheduled may become more choosy."""
     errors: list[FieldError] = []
     free = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
     grace_s, was_s = (one.get("terminationGracePeriodSeconds", 0) for one in (spec, was))
@@ -542,7 +484,8 @@ def _validate_status(new: Object, old: Object) -> list[FieldError]:
     if nominated and nominated != was.get("nominatedNodeName"):
         errors += checked("status.nominatedNodeName", nominated, check_dns_subdomain)
     if status.get("qosClass", "") != was.get("qosClass", ""):
-        errors.append(invalid("status.qosClass", status.get("qosClass", ""), IMMUTABLE_DETAIL))
+        detail = metadata.IMMUTABLE_DETAIL
+        errors.append(invalid("status.qosClass", status.get("qosClass", ""), detail))
     return errors
 
 
@@ -560,11 +503,7 @@ POD = Kind(
         validate_status=_validate_status,
         grace_s=grace_s,
         warnings=_warnings,
-        reset_status_fields=(
-            ("spec",),
-            ("metadata", "deletionTimestamp"),
-            ("metadata", "ownerReferences"),
-        ),
+        reset_status_fields=(("spec",), *(("metadata", name) for name in KEPT)),
     ),
     columns=(
         NAME,

@@ -5,8 +5,8 @@ Source of the numbers: Kubernetes 1.36, `api/core/v1/generated.proto`.
 
 from __future__ import annotations
 
-from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import SHARED
+from apfproxy.apiserver.schema.types import structs
 
 CONDITION = """
 {0}Condition: One aspect of how a controller is doing.

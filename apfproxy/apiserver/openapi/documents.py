@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.apiserver.discovery import MAJOR, MINOR
 from apfproxy.apiserver.openapi.operations import JSON, catalog, full_name, rows
 from apfproxy.apiserver.schema.reading import zero_of
-from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS, META
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.schema.types import List, Map, Scalar, Struct
 
 if TYPE_CHECKING:
@@ -62,45 +62,23 @@ PLAIN: dict[Scalar, Object] = {
     Scalar.INT64: {"type": "integer", "format": "int64"},
     Scalar.BASE64: {**STRING, "format": "byte"},
 }
-"""Scalars that are described where they are used."""
-NAMED: dict[Scalar, tuple[str, str, Object, Object]] = {
-    Scalar.QUANTITY: (
-        "io.k8s.apimachinery.pkg.api.resource.Quantity",
-        "A number with an optional suffix, such as 100m, 1.5, 2k or 4Gi.",
-        STRING,
-        {"oneOf": [STRING, {"type": "number"}]},
-    ),
-    Scalar.INT_OR_STRING: (
-        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
-        "An integer, or a string such as a percentage.",
-        {**FORMAT, **STRING},
-        {"oneOf": [{"type": "integer"}, STRING], **FORMAT},
-    ),
-    Scalar.TIME: (f"{META}.Time", "A time as RFC 3339 writes it, in whole seconds.", TIME, TIME),
-    Scalar.MICRO_TIME: (
-        f"{META}.MicroTime",
-        "A time as RFC 3339 writes it, with microseconds.",
-        TIME,
-        TIME,
-    ),
-    Scalar.ANY: (
-        "io.k8s.apimachinery.pkg.runtime.RawExtension",
-        "An object of any kind.",
-        OBJECT,
-        OBJECT,
-    ),
+DEFINED = """
+quantity  api.resource.Quantity  A number with an optional suffix, such as 100m, 1.5, 2k or 4Gi.
+intOrString  util.intstr.IntOrString  An integer, or a string such as a percentage.
+time  apis.meta.v1.Time  A time as RFC 3339 writes it, in whole seconds.
+microtime  apis.meta.v1.MicroTime  A time as RFC 3339 writes it, with microseconds.
+any  runtime.RawExtension  An object of any kind.
+fieldsV1  apis.meta.v1.FieldsV1  A set of fields as a tree: keys are f: with a field's name, k: with
+        the keys of an item, v: with a value, i: with an index, or a dot for the parent itself.
+"""
+NAMED = {type_: (f"io.k8s.apimachinery.pkg.{name}", text) for type_, name, text in rows(DEFINED)}
+FORMS: dict[str, tuple[Object, Object]] = {
+    "quantity": (STRING, {"oneOf": [STRING, {"type": "number"}]}),
+    "intOrString": ({**FORMAT, **STRING}, {"oneOf": [{"type": "integer"}, STRING], **FORMAT}),
+    **dict.fromkeys(("time", "microtime"), (TIME, TIME)),
+    **dict.fromkeys(("any", "fieldsV1"), (OBJECT, OBJECT)),
 }
-"""Scalars that have a definition: its name, description, and type in versions 2 and 3, of which
-the first cannot express several JSON types."""
-FIELDS = (
-    f"{META}.FieldsV1",
-    (
-        "A set of fields as a tree: keys are f: with a field's name, k: with the keys of an item, "
-        "v: with a value, i: with an index, or a dot for the parent itself."
-    ),
-    OBJECT,
-    OBJECT,
-)
+"""Their types in versions 2 and 3, of which the first cannot express several JSON types."""
 
 
 def kind_entry(kind: GroupVersionKind) -> dict[str, str]:
@@ -140,7 +118,7 @@ class Definitions:
 
     def property(self, field: Field) -> Object:
         type_ = field.type
-        schema = self.named(*FIELDS) if field.name == "fieldsV1" else self.type_schema(type_)
+        schema = self.named("fieldsV1") if field.name == "fieldsV1" else self.type_schema(type_)
         values = {"enum": list(field.enum)} if field.enum else {}
         extra = _present({"description": field.description})
         if isinstance(type_, List):
@@ -148,8 +126,7 @@ class Definitions:
             extra |= _list_extensions(type_)
         else:
             extra |= values
-        default = _default_of(field)
-        if default is not None and self.style is Style.V3:
+        if self.style is Style.V3 and (default := _default_of(field)) is not None:
             extra["default"] = default
         if isinstance(type_, Map) and type_.is_atomic:
             extra["x-kubernetes-map-type"] = "atomic"
@@ -166,13 +143,12 @@ class Definitions:
             return {"type": "array", "items": self.type_schema(type_.item)}
         if isinstance(type_, Map):
             return {"type": "object", "additionalProperties": self.type_schema(type_.value)}
-        if type_ in NAMED:
-            return self.named(*NAMED[type_])
-        return dict(PLAIN[type_])
+        return dict(PLAIN[type_]) if type_ in PLAIN else self.named(type_.value)
 
-    def named(self, name: str, description: str, v2: Object, v3: Object) -> Object:
-        type_ = v2 if self.style is Style.V2 else v3
-        self.schemas[name] = {"description": description, **type_}
+    def named(self, type_: str) -> Object:
+        name, description = NAMED[type_]
+        form = FORMS[type_][self.style is Style.V3]
+        self.schemas[name] = {"description": description, **form}
         return {"$ref": self.style.value + name}
 
 
@@ -219,7 +195,6 @@ class Document:
 
     @cached_property
     def gzipped(self) -> bytes:
-        """Compressed bytes; the same in every run."""
         return gzip.compress(self.data, compresslevel=6, mtime=0)
 
     @cached_property
@@ -262,11 +237,7 @@ class OpenAPI:
 
     @cached_property
     def v3_index(self) -> Document:
-        """The document of `/openapi/v3`.
-
-        Each link has the hash of its document, so that a client may keep what it got from it for
-        ever; a request with another hash, or none, is about the current document.
-        """
+        """The document of `/openapi/v3`; by the hash in a link clients keep what they got."""
         paths = {
             path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={document.hash}"}
             for path, document in self.v3_documents.items()
@@ -311,11 +282,14 @@ def _paths_of(operations: Iterable[Operation], definitions: Definitions) -> Obje
     return dict(sorted(paths.items()))
 
 
+def _must_be_sent(body: Struct) -> dict[str, bool]:
+    return {} if body is DELETE_OPTIONS else {"required": True}
+
+
 def _v2_operation(operation: Operation, definitions: Definitions) -> Object:
     parameters = operation.parameters
     if body := operation.body:
-        must_be_sent = {"required": True} if body is not DELETE_OPTIONS else {}
-        place = {"name": "body", "in": "body", **must_be_sent}
+        place = {"name": "body", "in": "body", **_must_be_sent(body)}
         parameters.append({**place, "schema": definitions.reference(body)})
     described = {
         "consumes": list(operation.consumes),
@@ -328,14 +302,12 @@ def _v2_operation(operation: Operation, definitions: Definitions) -> Object:
 
 def _v3_operation(operation: Operation, definitions: Definitions) -> Object:
     described: Object = {}
-    if parameters := operation.parameters:
-        for each in parameters:
-            each["schema"] = {name: each.pop(name) for name in ("type", "uniqueItems")}
-        described["parameters"] = parameters
+    for each in operation.parameters:
+        each["schema"] = {name: each.pop(name) for name in ("type", "uniqueItems")}
+        described.setdefault("parameters", []).append(each)
     if body := operation.body:
-        must_be_sent = {"required": True} if body is not DELETE_OPTIONS else {}
         content = {type_: {"schema": definitions.reference(body)} for type_ in operation.consumes}
-        described["requestBody"] = {"content": content, **must_be_sent}
+        described["requestBody"] = {"content": content, **_must_be_sent(body)}
     response = {"schema": definitions.reference(operation.response)}
     content = dict.fromkeys(operation.produces, response)
     return {**described, "responses": _responses(operation, content=content)}
@@ -391,15 +363,12 @@ def encode(value: Any, name: str = "document") -> bytes:  # noqa: ANN401  any JS
     fields = MESSAGES[name]
     if name == "parameter":
         return _field(fields[value["in"]], value)
-    members: Object = {}
-    for member, each in value.items():
-        if member.startswith("x-"):
-            members.setdefault("x-", {})[member] = each
-        else:
-            members[member] = each
+    extensions = {member: each for member, each in value.items() if member.startswith("x-")}
+    members = {member: value[member] for member in value if member not in extensions}
+    if extensions:
+        members["x-"] = extensions
     assert members.keys() <= fields.keys()
-    known = (_field(fields[member], members[member]) for member in fields if member in members)
-    return b"".join(known)
+    return b"".join(_field(fields[each], members[each]) for each in fields if each in members)
 
 
 def _field(steps: Sequence[str], value: Any) -> bytes:  # noqa: ANN401  any JSON value
@@ -436,9 +405,5 @@ def _block(number: int, content: bytes) -> bytes:
 
 def varint(number: int) -> bytes:
     """A number >= 0 in groups of seven bits, the lowest first."""
-    encoded = bytearray()
-    while number > 0x7F:  # noqa: PLR2004  seven bits
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    rest, low = divmod(number, 128)
+    return bytes([low | 128]) + varint(rest) if rest else bytes([low])

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from apfproxy.apiserver.apps import SCALE
 from apfproxy.apiserver.discovery import Discovery, subresources_of, verbs_of
 from apfproxy.apiserver.policy import EVICTION
-from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS, META
+from apfproxy.apiserver.schema.types import structs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -115,7 +115,6 @@ STATUS, WATCH_EVENT = STRUCTS["Status"], STRUCTS["WatchEvent"]
 
 
 def list_struct(item: Struct) -> Struct:
-    """The struct of lists of an object, such as `FlowSchemaList`."""
     name = f"{item.name}List"
     text = f"""
 {name} +typed: A list of {item.name} objects.
@@ -126,7 +125,6 @@ def list_struct(item: Struct) -> Struct:
 
 
 def full_name(struct: Struct) -> str:
-    """The name of a struct's definition, such as `io.k8s.api.policy.v1.PodDisruptionBudget`."""
     return f"{struct.package}.{struct.name}" if struct.package else struct.name
 
 
@@ -184,14 +182,13 @@ PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 class Action(NamedTuple):
+    """`x-kubernetes-action`, "" for discovery; the verb begins names, `uses` are of parameters."""
+
     name: str
-    """As Kubernetes calls it; "" for discovery."""
     method: str
     verb: str
-    """What the names of the operations begin with."""
     codes: str
     uses: str
-    """The sorts of parameters that they take."""
 
 
 DISCOVER = Action("", "get", "get", "200", "")
@@ -244,11 +241,11 @@ objects, those of a namespace, or one object.
 
 
 class Operation(NamedTuple):
+    """An operation; its document is one of version 3, such as `apis/policy/v1`."""
+
     action: Action
     document: str
-    """The version 3 document that it belongs to, such as `apis/policy/v1`."""
     path: str
-    """With the names of parameters in braces."""
     id: str
     tag: str
     description: str
@@ -273,16 +270,12 @@ class Operation(NamedTuple):
         described = {"namespace": "Namespace that the object belongs to."}
         if self.kind:
             described["name"] = f"Name of the {self.kind[2]}."
-        places = [
-            (name, "string", described[name], {"in": "path", "required": True})
-            for name in PATH_PARAMETER.findall(self.path)
-        ]
+        in_path: Object = {"in": "path", "required": True}
+        names = PATH_PARAMETER.findall(self.path)
+        places = [(name, "string", described[name], in_path) for name in names]
         own = set(self.action.uses.split("|"))
-        places += [
-            (name, type_, text, {"in": "query"})
-            for name, type_, uses, text in QUERY
-            if not own.isdisjoint(uses.split("|"))
-        ]
+        used = [row for row in QUERY if not own.isdisjoint(row[2].split("|"))]
+        places += [(name, type_, text, {"in": "query"}) for name, type_, _, text in used]
         return [
             {"name": name, "description": text, **place, "type": type_, "uniqueItems": True}
             for name, type_, text, place in places
@@ -290,8 +283,6 @@ class Operation(NamedTuple):
 
 
 class Catalog(NamedTuple):
-    """All operations, and the kinds that each definition describes, by its name."""
-
     operations: list[Operation]
     kinds: dict[str, list[GroupVersionKind]]
 

@@ -31,10 +31,8 @@ NANO_EXPONENT = -9
 NANO = 10**9
 SMALLEST_BINARY = 1024
 """Nearer to zero than this, a binary quantity is written in decimal."""
-MOST_QUICK_DIGITS = 18
-"""Decimal digits that always fit into 64 bits; with more, Kubernetes does not look quickly."""
-MOST_QUICK_BINARY_DIGITS = 14
-"""As above, before the digits are taken away that the suffix stands for: three for each `Ki`."""
+MOST_QUICK_DIGITS, MOST_QUICK_BINARY_DIGITS = 18, 14
+"""With more Kubernetes does not look quickly; of binary ones three fewer for each `Ki`."""
 
 FORMAT_RULE = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -54,17 +52,12 @@ EXPONENT_PATTERN = re.compile(r"[eE]([+-]?[0-9]+)", flags=re.ASCII)
 
 
 class QuantityError(ValueError):
-    """The text is no quantity."""
+    """The text is no quantity; the message is that of Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """An exact number; comparison is by value.
-
-    Attributes:
-        nano: The value, in units of 1e-9.
-        text: How it is written.
-    """
+    """An exact number in units of 1e-9, and how it is written; comparison is by value."""
 
     nano: int
     text: str = field(compare=False)
@@ -81,11 +74,7 @@ class Quantity:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Quantity:
-    """The quantity that a text, or the text of a JSON number, stands for.
-
-    Raises:
-        QuantityError: The text is no quantity; the message is that of Kubernetes.
-    """
+    """The quantity that a text, or that of a JSON number, stands for; or QuantityError."""
     if len(text) > LONGEST:
         raise QuantityError(f"quantities must have at most {LONGEST} characters")
     match = PATTERN.fullmatch(text)
@@ -153,7 +142,6 @@ def _text_of(nano: int, *, is_binary: bool, has_suffixes: bool = True) -> str:
     significant = digits.rstrip("0")
     zeros = len(digits) - len(significant)
     exponent = NANO_EXPONENT + zeros // 3 * 3
-    suffix = DECIMAL_SUFFIXES.get(exponent) if has_suffixes else None
-    if suffix is None:
-        suffix = f"e{exponent}" if exponent else ""
+    suffix = DECIMAL_SUFFIXES.get(exponent) if has_suffixes or not exponent else None
+    suffix = f"e{exponent}" if suffix is None else suffix
     return significant + "0" * (zeros % 3) + suffix

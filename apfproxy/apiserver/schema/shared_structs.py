@@ -5,7 +5,7 @@ Sources: Kubernetes API reference, "Common Definitions"; Kubernetes API conventi
 
 from __future__ import annotations
 
-from apfproxy.apiserver.schema.language import structs
+from apfproxy.apiserver.schema.types import structs
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 

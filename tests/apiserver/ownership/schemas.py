@@ -8,8 +8,8 @@ import pytest
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.ownership.field_set import FieldSet, Path, union
-from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.shared_structs import OBJECT_META
+from apfproxy.apiserver.schema.types import structs
 
 Object = dict[str, Any]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.apiserver.schema.language import SchemaError, structs
 from apfproxy.apiserver.schema.shared_structs import OBJECT_META, SHARED
-from apfproxy.apiserver.schema.types import Field, Struct, Union
+from apfproxy.apiserver.schema.types import Field, SchemaError, Struct, Union, structs
 
 PART = Struct("Part", (), "p", "A part.")
 OTHERS = {"Part": PART, "ObjectMeta": OBJECT_META}

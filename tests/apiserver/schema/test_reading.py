@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.apiserver.schema.language import structs
 from apfproxy.apiserver.schema.reading import (
     LAYOUT,
     MICRO_LAYOUT,
@@ -23,6 +22,7 @@ from apfproxy.apiserver.schema.reading import (
     read,
     read_in_order,
 )
+from apfproxy.apiserver.schema.types import structs
 
 STRUCTS = structs(
     "x.v1",
