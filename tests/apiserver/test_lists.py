@@ -499,6 +499,6 @@ async def test_parts_of_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     renderer = Renderer(FLOW_SCHEMA, FLOW_SCHEMA.storage, Form(), "", scene.now_s)
     chunks = list(renderer.list_chunks(entries, {}))
 
-    assert [3, 2, 1, 1] == [len(part) for part in pieces(entries)]
+    assert [3, 2, 1, 1] == [len(part) for part in pieces(each.data for each in entries)]
     assert 6 == len(chunks)
     assert 7 == len(json.loads(b"".join(chunks))["items"])
