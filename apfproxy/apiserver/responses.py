@@ -502,7 +502,7 @@ class Renderer:
         if self._shape is Shape.OBJECT:
             type_ = {"kind": self._kind.name, "apiVersion": self._api_version}
             obj = {**canonical(self._version.schema, {}), **type_, "metadata": metadata}
-            if self._kind.scale_selector is not None:
+            if self._kind.scale_selector is not None and self._kind.group:
                 obj["spec"]["replicas"] = 0  # it is no pointer inside kube-apiserver
         elif self._is_table:
             content = {**canonical(self._kind.storage.schema, {}), "metadata": {"name": ""}}
