@@ -37,8 +37,6 @@ PODS = f"{NAMESPACES}/default/pods"
 
 @dataclass(frozen=True)
 class Answer:
-    """A response, with its body as it came over the wire."""
-
     status: int
     headers: Any
     data: bytes
@@ -61,8 +59,6 @@ class Answer:
 
 
 class Events:
-    """A watch as its client sees it."""
-
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
         self.status = response.status
@@ -175,7 +171,6 @@ class Skipping(selectors.DefaultSelector):
     threads = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """The files that are ready; waits for ever only if no timer is set."""
         if timeout is None:
             return super().select(None)
         found = super().select(0)
@@ -189,14 +184,11 @@ class Skipping(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop on sockets of this process, in which hours pass in no time."""
-
     def __init__(self) -> None:
         self.skipping = Skipping()
         super().__init__(self.skipping)
 
     def time(self) -> float:
-        """Seconds since the loop was made."""
         return self.skipping.now_s
 
     def run_in_executor(  # type: ignore[override]  # asyncio's own types are as loose
@@ -205,7 +197,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         func: Callable[..., Any],
         *args: Any,  # noqa: ANN401  whatever the function takes
     ) -> asyncio.Future[Any]:
-        """Call a function in a thread, during which time passes as usual."""
         future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
         self.skipping.threads += 1
         future.add_done_callback(self._on_done)

@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.apiserver.flowcontrol import (
-    FLOW_SCHEMA,
-    PRIORITY_LEVEL_CONFIGURATION,
-)
+from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.schema.reading import MismatchError, read
 from apfproxy.objects.field_errors import Reason
 from apfproxy.objects.reading import SHARES, read_object
@@ -45,13 +42,10 @@ def sample(kind: Kind, version: str = "v1", spec: object = None, **metadata: obj
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_status(kind: Kind) -> None:
-    """A write of the status changes nothing else; conditions have types, each another one."""
     managed: dict[str, Any] = {"managedFields": [{"manager": "m"}]}
     old, new = sample(kind), sample(kind, labels={"a": "b"}, **managed)
     new["spec"], new["status"] = {}, {"conditions": [{"type": "x"}, {"type": "x"}, {}]}
-
     kind.rules.prepare_status(new, old)
-
     assert {**old, "metadata": {**old["metadata"], **managed}, "status": new["status"]} == new
     found = causes(kind.rules.validate_status(new, old), "status.conditions")
     assert "[1].type Duplicate, [2].type Required" == found
@@ -61,23 +55,16 @@ def test_status(kind: Kind) -> None:
     ("kind", "annotations", "expected"),
     [
         (FLOW_SCHEMA, {"example.com/ban": "x"}, []),
-        (
-            FLOW_SCHEMA,
-            {"apfproxy.io/request-rate": "fast", "apfproxy.io/wait-limit": "5s"},
-            ["wait-limit]: Forbidden: put it on a", 'request-rate]: Invalid value: "fast": write'],
-        ),
-        (
-            PRIORITY_LEVEL_CONFIGURATION,
-            {"apfproxy.io/request-rate": "5"},
-            ["request-rate]: Forbidden: put it on a"],
-        ),
+        (FLOW_SCHEMA, {"apfproxy.io/request-rate": "fast", "apfproxy.io/wait-limit": "5s"},
+         ["wait-limit]: Forbidden: put it on a", 'request-rate]: Invalid value: "fast": write']),
+        (PRIORITY_LEVEL_CONFIGURATION, {"apfproxy.io/request-rate": "5"},
+         ["request-rate]: Forbidden: put it on a"]),
     ],
-)
+)  # fmt: skip
 def test_annotations_without_effect(
     kind: Kind, annotations: dict[str, str], expected: list[str]
 ) -> None:
     found = kind.rules.warnings(sample(kind, annotations=annotations), None)
-
     starts = [f"metadata.annotations[apfproxy.io/{each}" for each in expected]
     assert starts == [told[: len(start)] for told, start in zip(found, starts, strict=True)]
     assert all(told.endswith("; without effect") for told in found)

@@ -67,7 +67,6 @@ class Gated(TestClient[web.Request, web.Application]):
 
     @property
     def in_flight(self) -> list[int]:
-        """Reads and writes."""
         return [kind.executing.count for kind in self.counters.in_flight.kinds]
 
 
@@ -98,15 +97,12 @@ async def until_counted(counts: object) -> None:
     ],
 )  # fmt: skip
 async def test_labels(method: str, path: str, expected: tuple[str, ...]) -> None:
-    """Requests are counted by what they are about; names that are not served are no labels."""
     async with Gated() as client, client.request(method, path):
         pass
-
     assert [RequestLabels(*expected)] == list(client.counters.requests)
 
 
 async def test_share_in_the_load() -> None:
-    """A request counts while it is there, a watch until its initial events are written."""
     seen: list[object] = []
 
     async def look(_request: web.Request) -> web.Response:
@@ -129,12 +125,10 @@ async def test_share_in_the_load() -> None:
 
 @pytest.mark.parametrize(("path", "sizes"), [(f"{PODS}?watch=1", 1), (f"{WATCHES}/x", 0)])
 async def test_clients_that_leave_watches(path: str, sizes: int) -> None:
-    """They saw a success; Kubernetes knows no sizes of the deprecated paths."""
     async with Gated(waiting_midway) as client:
         async with client.get(path):
             pass
         await until_counted(client.counters.requests)
-
     (counted,) = client.counters.requests.values()
     assert {200: 1} == counted.by_code
     assert sizes == sum(counted.response_bytes.counts)
@@ -162,27 +156,8 @@ async def test_stall() -> None:
         is_open = not request.done()
         await client.gate.drain(5)
         (error,) = await request
-
     assert is_open
     assert isinstance(error, aiohttp.ClientError)
-
-
-async def test_latency(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = []
-    real = asyncio.sleep
-
-    async def sleep(delay_s: float) -> None:
-        waits.append(delay_s)
-        await real(0)
-
-    fixed = LoadSettings(latency={EVERY_VERB: Latency(Shape.FIXED, 12.5)})
-    async with Gated(load=fixed) as client:
-        monkeypatch.setattr("apfproxy.apiserver.gate.asyncio.sleep", sleep)
-        async with client.get(PODS) as response:
-            assert 200 == response.status
-        monkeypatch.undo()
-
-    assert 12.5 in waits
 
 
 async def read_to_end(request: web.Request) -> web.Response:
@@ -201,7 +176,6 @@ async def test_slow_bodies(
     monkeypatch.setattr(REQUEST_S, 0.01)
     async with Gated(read_to_end) as client, client.post(PODS, data=endless_body()) as response:
         status = await response.json()
-
     labels = RequestLabels("POST", "", "v1", "pods", "", "resource")
     assert (504, "Timeout") == (status["code"], status["reason"])
     assert {(labels, 504): 1} == client.counters.terminations
@@ -222,12 +196,10 @@ async def test_time_limits(latency_s: float, path: str, status: int, counted: in
     slow = LoadSettings(latency={EVERY_VERB: Latency(Shape.FIXED, latency_s)})
     async with Gated(load=slow) as client, client.get(path) as response:
         assert status == response.status
-
     assert counted == client.counters.terminations.total()
 
 
 async def test_slow_responses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A response that is not over in time is cut, and does not seem complete; a watch may last."""
     monkeypatch.setattr(REQUEST_S, 0.01)
     async with Gated(waiting_midway) as client, client.get(PODS) as response:
         with pytest.raises(aiohttp.ClientPayloadError):
@@ -255,7 +227,6 @@ def test_distributions(
 ) -> None:
     chance = random.Random(7)  # noqa: S311  draws of tests
     drawn = sorted(latency.draw(chance) for _ in range(2000))
-
     assert least <= drawn[0]
     assert drawn[-1] <= greatest
     if median is not None:
@@ -275,12 +246,10 @@ def test_distributions(
 def test_delays(latency: dict[str, float], verb: str, concurrency: int, delay_s: float) -> None:
     fixed = {each: Latency(Shape.FIXED, value_s) for each, value_s in latency.items()}
     load = load_of(LoadSettings(latency=fixed, capacity=20))
-
     assert delay_s == pytest.approx(load.delay_s(verb, concurrency))
 
 
 def test_draws_of_faults() -> None:
-    """They have their shares, are the same for the same seed, and change no latency."""
     latency = {EVERY_VERB: Latency(Shape.UNIFORM, 0.0, 1.0)}
     settings = LoadSettings(latency, faults={Fault.ERROR: 0.1, Fault.RESET: 0.2})
     first, second, plain = map(load_of, (settings, settings, LoadSettings(latency)))
@@ -310,9 +279,7 @@ async def status_of(guard: WriteGuard, *headers: tuple[str, str], method: str = 
     + [(method, 403) for method in ("POST", "PUT", "PATCH", "DELETE", "POSE")],
 )
 async def test_from_other_machines(method: str, expected: int) -> None:
-    """Reading takes nothing; without a token nobody else writes."""
     guard = WriteGuard(answered, lambda: False)
-
     assert expected == await status_of(guard, ("Host", "evil"), ("Origin", "null"), method=method)
 
 
@@ -356,7 +323,6 @@ async def test_from_this_machine(
     ],
 )
 async def test_token(headers: Sequence[tuple[str, str]], expected: int) -> None:
-    """With a token all that counts is who shows it, once, from wherever."""
     assert expected == await status_of(WriteGuard(answered, lambda: False, lambda: TOKEN), *headers)
 
 

@@ -1,36 +1,28 @@
-"""Tests of `apfproxy.apiserver.handlers`, beside the recorded requests."""
+"""Tests of handlers and bodies, beside the recorded requests."""
 
 from __future__ import annotations
 
 import gzip
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.apiserver.bodies import LARGEST_BYTES
+from apfproxy.apiserver.bodies import LARGEST_BYTES, check_number, decode, expected_of
 from apfproxy.apiserver.core.pods import POD
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.handlers import Paths
 from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.options import asked_version, delete_options, manager_of
 from apfproxy.apiserver.policy import EVICTIONS
-from apfproxy.apiserver.registry import Registry
-from apfproxy.apiserver.responses import COMPRESSED_BYTES, PROTOBUF, Renderer
-from apfproxy.apiserver.schema.body import MAGIC
+from apfproxy.apiserver.registry import DeleteOptions, Registry
+from apfproxy.apiserver.responses import PROTOBUF, WARNINGS, Renderer
+from apfproxy.apiserver.schema.body import MAGIC, MOST_OBJECTS
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.store.entries import StoreError
+from apfproxy.request.attributes import parse_query
 from tests.apiserver.schema.protobuf_writer import block, document
-from tests.apiserver.site import (
-    APPLY,
-    NAMESPACES,
-    PODS,
-    SCHEMAS,
-    TABLE,
-    YAML,
-    flow_schema,
-    pod,
-)
+from tests.apiserver.site import NAMESPACES, PODS, SCHEMAS, TABLE, YAML, flow_schema, pod
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object
@@ -43,22 +35,17 @@ PATHS = Paths(KINDS)
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("api", 404),
-        ("api/v1/pods/b", 404),
-        ("api/v1/namespaces//pods", 404),
+        ("api", 404), ("api/v1/pods/b", 404), ("api/v1/namespaces//pods", 404),
         ("api/v1/namespaces/a/pods/b/status/more", 404),
         ("api/v1/namespaces/a/nodes", 404),
         ("api/v1/watch/namespaces/a/pods/b/status", 404),
-        ("api/v1/watch", 404),
-        ("api/v1/nodes/.", 400),
-        ("api/v1/nodes/..", 400),
+        ("api/v1/watch", 404), ("api/v1/nodes/.", 400), ("api/v1/nodes/..", 400),
         ("api/v1/nodes/a%b", 400),
     ],
-)
+)  # fmt: skip
 def test_nothing_there(path: str, status: int) -> None:
     with pytest.raises(StatusError) as caught:
         PATHS.target(path.split("/"))
-
     assert status == caught.value.code
 
 
@@ -80,13 +67,11 @@ async def test_streamed_lists(site: Site) -> None:
 
 
 async def test_streamed_lists_of_large_objects(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So are lists of few objects that are large, since clients may be many and slow."""
     monkeypatch.setattr("apfproxy.apiserver.responses.STREAMED_BYTES", 1000)
     await site.create(FLOW_SCHEMA, flow_schema("a"))
     small = await site.get(SCHEMAS)
     await site.create(FLOW_SCHEMA, flow_schema("b", annotations={"a": "x" * 1000}))
     large = await site.get(SCHEMAS)
-
     assert "Content-Length" in small.headers
     assert "chunked" == large.headers["Transfer-Encoding"]
     assert 2 == len(large.body["items"])
@@ -113,16 +98,7 @@ def head(method: str, path: str, *fields: str, version: str = "1.1") -> bytes:
     return "\r\n".join(lines).encode()
 
 
-async def test_bodies_in_chunks(site: Site) -> None:
-    data = json.dumps(flow_schema()).encode()
-    fields = ("Content-Type: application/json", "Transfer-Encoding: chunked")
-    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in data) + b"0\r\n\r\n"
-
-    assert (await site.raw(head("POST", SCHEMAS, *fields), chunks)).startswith(b"HTTP/1.1 201 ")
-
-
 async def test_huge_bodies(site: Site) -> None:
-    """413 before it is read, if it says how long it is, or else when it is too long."""
     said = await site.raw(head("POST", SCHEMAS, f"Content-Length: {LARGEST_BYTES + 1}"))
     chunk = b"%x\r\n%b\r\n" % (LARGEST_BYTES // 2, b" " * (LARGEST_BYTES // 2))
     unsaid = await site.raw(
@@ -137,23 +113,10 @@ async def test_huge_bodies(site: Site) -> None:
 async def test_bodies_that_are_not_what_they_say(site: Site) -> None:
     fields = ("Content-Encoding: gzip", "Content-Type: application/json", "Content-Length: 5")
     answer = await site.raw(head("POST", SCHEMAS, *fields) + b"hello")
-
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
-async def test_large_yaml(site: Site) -> None:
-    text = f"metadata: {{name: p}}\n{'# ' + 'x' * COMPRESSED_BYTES}\nspec: [broken"
-    created = await site.send("POST", PODS, text.encode(), content_type=YAML)
-    applied = await site.send(
-        "PATCH", f"{PODS}/p?fieldManager=m", text.encode(), content_type=APPLY
-    )
-
-    assert [400, 400] == [created.status, applied.status]
-    assert "(must be of type Pod): yaml: line " in created.body["message"]
-
-
 async def send(site: Site, method: str, path: str, body: bytes) -> Answer:
-    """Send protobuf, as Go's clients do."""
     accept = f"{PROTOBUF},application/json"
     return await site.send(method, path, body, accept=accept, content_type=PROTOBUF)
 
@@ -163,13 +126,11 @@ async def test_pods_with_fields_that_are_kept(site: Site) -> None:
     spec = block(2, block(1, b"c") + block(2, b"i")) + block(16, b"host")
     body = MAGIC + block(1, block(1, b"v1") + block(2, b"Pod")) + block(2, block(2, spec))
     refused = await send(site, "POST", PODS, body)
-
     assert (415, "UnsupportedMediaType") == refused.summary
     assert "field 16 of PodSpec cannot be kept" in refused.body["message"]
 
 
 async def test_options_in_protobuf(site: Site) -> None:
-    """Evictions and options of deletions are read, those of any version, but of no other kind."""
     await site.send("POST", PODS, pod())
     other = document(POD.storage.schema, "v1", "Pod", {})
     uid: Object = {"preconditions": {"uid": "x"}}
@@ -189,10 +150,8 @@ async def test_options_in_protobuf(site: Site) -> None:
 
 
 async def test_no_protobuf_answers(site: Site) -> None:
-    """A client that accepts nothing else gets 406; patches in protobuf are none."""
     only = await site.get(NAMESPACES, accept=PROTOBUF)
     patch = await send(site, "PATCH", f"{NAMESPACES}/default", b"k8s\x00")
-
     assert (406, "NotAcceptable") == only.summary
     assert 415 == patch.status
 
@@ -206,7 +165,6 @@ async def test_aggregated_discovery(site: Site, path: str) -> None:
     tag = answer.headers["ETag"]
     again = await site.get(path, accept=AGGREGATED, headers={"If-None-Match": tag})
     unknown = await site.get(path, accept=AGGREGATED.replace("v2", "v9") + ",application/json")
-
     assert "APIGroupDiscoveryList" == answer.body["kind"]
     assert AGGREGATED == answer.headers["Content-Type"]
     assert (304, b"") == (again.status, again.data)
@@ -227,7 +185,6 @@ async def test_openapi(site: Site, path: str, accept: str) -> None:
     packed = await site.get(path, accept=accept, headers={"Accept-Encoding": "gzip"})
     known = {"If-None-Match": plain.headers["ETag"]}
     again = await site.get(path, accept=accept, headers=known)
-
     assert 200 == plain.status
     assert plain.data == gzip.decompress(packed.data)
     assert (304, b"") == (again.status, again.data)
@@ -236,8 +193,6 @@ async def test_openapi(site: Site, path: str, accept: str) -> None:
 async def test_unforeseen_failures(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The client hears that it is the server's fault, and the log hears what it was."""
-
     def fail(*_: Any) -> bytes:  # noqa: ANN401  whatever is asked
         raise ZeroDivisionError("secret")
 
@@ -262,12 +217,6 @@ async def test_failures_of_the_disk(
     assert (500, "InternalError") == answer.summary
     assert b"the disk is full" in answer.data
     assert [] == caplog.messages, "the store itself logs it, once for all writes"
-
-
-async def test_closed_stores(site: Site) -> None:
-    await site.store.close()
-
-    assert (500, "InternalError") == (await site.send("POST", SCHEMAS, flow_schema())).summary
 
 
 AUTHENTICATION = "/apis/authentication.k8s.io/v1"
@@ -301,7 +250,6 @@ AUTHENTICATED = "system:authenticated"
 async def test_who_asks(site: Site, headers: dict[str, str], expected: Object | None) -> None:
     path = f"{AUTHENTICATION}/selfsubjectreviews"
     found = await site.send("POST", path, {}, headers=headers)
-
     if expected is None:
         assert (400, "BadRequest") == found.summary
     else:
@@ -377,19 +325,10 @@ async def test_subresources_of_clusters(site: Site) -> None:
     assert f"{unknown.body['message']}: pods/log is not served here" == known.body["message"]
 
 
-async def test_clients_own_the_status_that_they_send(site: Site) -> None:
-    body = {"spec": {"resourceAttributes": VERB}, "status": {"reason": "x"}}
-    found = await site.send("POST", SELF, body)
-    (owned,) = found.body["metadata"]["managedFields"]
-
-    assert {"f:reason": {}} == owned["fieldsV1"]["f:status"]
-
-
 async def test_rules(site: Site) -> None:
     found = await site.send(
         "POST", f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": "a"}}
     )
-
     assert {
         "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
         "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
@@ -409,51 +348,27 @@ def limited(field: str, **selector: object) -> Object:
     ("path", "spec", "fields"),
     [
         (SELF, {}, [ATTRIBUTES]),
-        (
-            SELF, {"resourceAttributes": VERB, "nonResourceAttributes": VERB},
-            ["spec.nonResourceAttributes", "metadata"],
-        ),
+        (SELF, {"resourceAttributes": VERB, "nonResourceAttributes": VERB},
+         ["spec.nonResourceAttributes", "metadata"]),
         (OTHER, {"resourceAttributes": VERB}, ["spec.user"]),
         (LOCAL, {"user": "a", "resourceAttributes": VERB}, [f"{ATTRIBUTES}.namespace"]),
         (LOCAL, {"user": "a", "nonResourceAttributes": VERB}, ["spec.nonResourceAttributes"]),
         (SELF, limited("fieldSelector"), [f"{ATTRIBUTES}.fieldSelector.requirements"]),
-        (
-            SELF,
-            limited("labelSelector", rawSelector="a", requirements=[{"operator": "New"}]),
-            [
-                f"{ATTRIBUTES}.labelSelector.rawSelector",
-                *[REQUIREMENT.format("label", "key")] * 2,
-            ],
-        ),
-        (
-            SELF, limited("fieldSelector", requirements=[{"operator": "In"}]),
-            [REQUIREMENT.format("field", "key"), REQUIREMENT.format("field", "values")],
-        ),
+        (SELF, limited("labelSelector", rawSelector="a", requirements=[{"operator": "New"}]),
+         [f"{ATTRIBUTES}.labelSelector.rawSelector", *[REQUIREMENT.format("label", "key")] * 2]),
+        (SELF, limited("fieldSelector", requirements=[{"operator": "In"}]),
+         [REQUIREMENT.format("field", "key"), REQUIREMENT.format("field", "values")]),
     ],
 )  # fmt: skip
 async def test_invalid(site: Site, path: str, spec: Object, fields: list[str]) -> None:
     metadata = {"name": "x"} if "metadata" in fields else {}
     found = await site.send("POST", path, {"metadata": metadata, "spec": spec})
-
     assert fields == [field for field, _ in found.causes]
     assert found.body["message"].startswith('.authorization.k8s.io "" is invalid: ')
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("POST", f"{AUTHORIZATION}/selfsubjectrulesreviews", 400),
-        ("POST", f"{AUTHENTICATION}/tokenreviews", 400),
-        ("GET", SELF, 405),
-        ("GET", f"{SELF}/x", 404),
-        ("GET", SELF.replace("/v1/", "/v1/watch/"), 404),
-        ("POST", LOCAL.replace("/namespaces/a", ""), 404),
-    ],
-)
-async def test_nothing_else(site: Site, method: str, path: str, status: int) -> None:
-    found = await site.send(method, path, {} if method == "POST" else None)
-
-    assert status == found.status
+GROUP = "flowcontrol.apiserver.k8s.io"
+EXPECTED = expected_of(FLOW_SCHEMA, FLOW_SCHEMA.storage)
 
 
 async def test_no_update_creates_what_has_another_uid(site: Site) -> None:
@@ -463,3 +378,87 @@ async def test_no_update_creates_what_has_another_uid(site: Site) -> None:
 
     assert (409, 201) == (refused.status, made.status)
     assert "in precondition: x, UID in object meta: " in refused.body["message"]
+
+
+def sent(data: bytes, validation: str = "Warn", content_type: str = "") -> dict[str, Any]:
+    WARNINGS.set([])
+    return decode((EXPECTED,), content_type, data, validation)
+
+
+UNKNOWN = "the object provided is unrecognized (must be of type FlowSchema): "
+CUT = 'FlowSchema in version "v1" cannot be handled as a FlowSchema: unexpected EOF'
+DEEP = b'{"metadata":' + b'{"a":' * 20_000 + b"1" + b"}" * 20_001
+BAD = {
+    "empty": (PROTOBUF, b"", f"{UNKNOWN}empty data (<empty>)"),
+    "empty-envelope": (PROTOBUF, b"k8s\x00", f"{UNKNOWN}empty body (6b387300)"),
+    "no-protobuf": (
+        PROTOBUF, b"{" * 31,
+        f"{UNKNOWN}provided data does not appear to be a protobuf message, expected prefix [107",
+    ),
+    "cut": (PROTOBUF, document(EXPECTED.schema, "", "", {}) + b"\x12\x01\x0a", CUT),
+    "cut-and-nameless": (PROTOBUF, b"k8s\x00" + block(2, b"\x0a"), CUT),
+    "other-kind": (
+        PROTOBUF, document(EXPECTED.schema, "v1", "Pod", {}),
+        'Pod in version "v1" cannot be handled as a FlowSchema: converting (v1.Pod) to (flowcontro',
+    ),
+    "other-version": (
+        PROTOBUF, document(EXPECTED.schema, f"{GROUP}/v1beta3", "FlowSchema", {}),
+        f"the API version in the data ({GROUP}/v1beta3) does not match the expected API version (",
+    ),
+    "deep": ("", b"[" * 100_000 + b"]" * 100_000, f"{UNKNOWN}couldn't get version/kind"),
+    "deep-object": ("", DEEP, f"{UNKNOWN}couldn't get version/kind"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content_type", "data", "message"), BAD.values(), ids=BAD)
+def test_bad_bodies(content_type: str, data: bytes, message: str) -> None:
+    """400; what is no text is shown as hexadecimal digits."""
+    with pytest.raises(StatusError) as error:
+        sent(data, "Warn", content_type)
+    assert (400, "BadRequest") == (error.value.code, error.value.reason)
+    assert error.value.message.startswith(message)
+    assert len(error.value.message) < 1000
+
+
+@pytest.mark.parametrize("piece", [b"{},", b"null,"])
+def test_too_many_objects(piece: bytes) -> None:
+    check_number(piece * MOST_OBJECTS)
+    with pytest.raises(StatusError) as caught:
+        check_number(piece * (MOST_OBJECTS + 1))
+    assert (413, "RequestEntityTooLarge") == (caught.value.code, caught.value.reason)
+
+
+AGENT = "kubectl/v1.36.0 (linux/amd64)"
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "manager"),
+    [
+        (AGENT, "kubectl"), ("", "unknown"), ("/1", "unknown"), ("a\tb\u00ad c/1", "ab c"),
+        (200 * "a", 128 * "a"),
+        (127 * "a" + "\u00e4" + "b", 127 * "a"),
+    ],
+)  # fmt: skip
+def test_manager_of(user_agent: str, manager: str) -> None:
+    assert manager == manager_of(user_agent)
+
+
+def test_exports_are_refused() -> None:
+    for query in (b"export", b"export=1"):
+        with pytest.raises(StatusError, match="export"):
+            asked_version(parse_query(query))
+
+
+@pytest.mark.parametrize(
+    ("query", "raw", "options"),
+    [
+        (b"dryRun=All", {}, {}),
+        (b"gracePeriodSeconds=-5", None, {"grace_period_s": 1}),
+        (b"uid=a", None, {"uid": "a"}),
+        (b"", {"preconditions": {"uid": "", "resourceVersion": ""}},
+         {"uid": "", "resource_version": ""}),
+    ],
+)  # fmt: skip
+def test_delete_options(query: bytes, raw: object, options: dict[str, Any]) -> None:
+    expected = DeleteOptions(**options)
+    assert expected == delete_options(parse_query(query), raw)

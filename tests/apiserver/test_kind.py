@@ -1,4 +1,4 @@
-"""Kinds, and what recorded requests do not show of controllers, events and configuration."""
+"""Kinds, and what recorded requests do not show of controllers, events and the cluster."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.apps import DEPLOYMENT, REPLICATION_CONTROLLER, STATEFUL_SET
+from apfproxy.apiserver.core.cluster import validate_node_selector
 from apfproxy.apiserver.events import EVENT_OF_EVENTS
 from apfproxy.apiserver.kind import Kind
 from apfproxy.apiserver.kinds import KINDS, LEASE
 from apfproxy.apiserver.schema.reading import canonical
+from apfproxy.objects.field_errors import Reason
 from tests.apiserver.schema.protobuf_writer import some_object
 from tests.apiserver.site import APPLY, MERGE
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import Object
     from tests.apiserver.site import Site
 
+
 SPEC = {
     "selector": {"matchLabels": {"a": "b"}},
     "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}},
@@ -29,7 +32,6 @@ SPEC = {
 
 
 def made(kind: Kind, metadata: Object | None = None, **parts: object) -> Object:
-    """An object of a kind, completed."""
     names = {"name": "x", "namespace": "n", "resourceVersion": "1", **(metadata or {})}
     obj = canonical(kind.storage.schema, {"metadata": names, **parts})
     kind.storage.set_defaults(obj)
@@ -42,27 +44,13 @@ def test_plurals() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 def test_rows(kind: Kind) -> None:
-    """An object with nothing in it has a row of all columns, and texts for selectors."""
     obj = canonical(kind.storage.schema, {"metadata": {"name": "x"}})
-
     assert len(kind.columns) == len(kind.cells(obj, 0))
     assert set(kind.selectable_fields) <= kind.selectable(obj).keys()
     assert all(isinstance(value, str) for value in kind.selectable(obj).values())
 
 
-def test_selectable_values() -> None:
-    """Absent flags are false, absent numbers are 0, for selectors."""
-    found = [
-        value
-        for kind in KINDS
-        for path, value in kind.selectable(canonical(kind.storage.schema, {})).items()
-        if path in {"spec.unschedulable", "spec.hostNetwork", "status.replicas"}
-    ]
-    assert ["false", "false", "0"] == found
-
-
 def test_controllers() -> None:
-    """What is not said of a strategy is completed; the template's labels are the selector."""
     for kind, field, type_ in (
         (DEPLOYMENT, "strategy", "Recreate"),
         (STATEFUL_SET, "updateStrategy", "OnDelete"),
@@ -76,12 +64,10 @@ def test_controllers() -> None:
 
 
 def test_updates_of_deployments() -> None:
-    """Other annotations make another generation; who writes the status changes no label."""
     rules, old = DEPLOYMENT.rules, made(DEPLOYMENT, {"generation": 1, "labels": {"c": "d"}})
     new = made(DEPLOYMENT, {"annotations": {"a": "b"}})
     rules.prepare_update(new, old)
     assert 2 == new["metadata"]["generation"]
-
     rules.prepare_status(new, old)
     assert {"c": "d"} == new["metadata"]["labels"]
     rules.prepare_status(new, made(DEPLOYMENT))
@@ -93,7 +79,6 @@ def test_events_in_both_forms(chance: random.Random) -> None:
     """An event says the same in both forms, and is itself again after the way back."""
     version = EVENT_OF_EVENTS.versions[0]
     event = canonical(version.schema, some_object(version.schema, chance, 0.5))
-
     assert event == version.from_storage(version.to_storage(event))
 
 
@@ -121,5 +106,41 @@ async def test_no_scale_is_applied(site: Site) -> None:
     deployments = "/apis/apps/v1/namespaces/default/deployments"
     await site.send("POST", deployments, {"metadata": {"name": "d"}, "spec": SPEC})
     scale = await site.send("PATCH", f"{deployments}/d/scale", {}, content_type=APPLY)
-
     assert 415 == scale.status
+
+
+def namespace(phase: str = "Active", **metadata: object) -> Object:
+    return {
+        "metadata": {"name": "a", "resourceVersion": "1", **metadata},
+        "spec": {},
+        "status": {"phase": phase},
+    }
+
+
+@pytest.mark.parametrize(
+    ("by", "key", "operator", "values", "expected"),
+    [
+        ("matchExpressions", "zone", "In", ["a"], []),
+        ("matchExpressions", "zone", "In", [], [("values", Reason.REQUIRED)]),
+        ("matchExpressions", "zone", "DoesNotExist", ["a"], [("values", Reason.FORBIDDEN)]),
+        ("matchExpressions", "zone", "Gt", ["1"], []),
+        ("matchExpressions", "zone", "Lt", ["1", "2"], [("values", Reason.REQUIRED)]),
+        ("matchExpressions", "zone", "Is", ["a"], [("operator", Reason.INVALID)]),
+        ("matchExpressions", "zone", "In", ["a", "b c"], [("values[1]", Reason.INVALID)]),
+        ("matchFields", "metadata.name", "In", ["node-1"], []),
+        ("matchFields", "metadata.name", "In", ["a", "b"], [("values", Reason.REQUIRED)]),
+        ("matchFields", "metadata.name", "Exists", [], [("operator", Reason.INVALID)]),
+        ("matchFields", "metadata.uid", "In", ["a"], [("key", Reason.INVALID)]),
+        ("matchFields", "metadata.name", "NotIn", ["A_"], [("values[0]", Reason.INVALID)]),
+    ],
+)
+def test_node_selectors(
+    by: str, key: str, operator: str, values: list[str], expected: list[tuple[str, Reason]]
+) -> None:
+    one = {"key": key, "operator": operator, "values": values}
+    errors = validate_node_selector({"nodeSelectorTerms": [{by: [one]}]}, "s")
+    assert expected == [
+        (error.field.removeprefix(f"s.nodeSelectorTerms[0].{by}[0]."), error.reason)
+        for error in errors
+    ]
+    assert [Reason.REQUIRED] == [error.reason for error in validate_node_selector({}, "s")]

@@ -53,30 +53,6 @@ async def label(site: Site, name: str, value: str) -> None:
     assert 200 == response.status
 
 
-async def test_from_any_version_on(site: Site) -> None:
-    """From now, from any, from then, from one that is yet to come: each event once, in order."""
-    created = (await site.send("POST", SCHEMAS, flow_schema("a"))).body
-    version = int(created["metadata"].pop("resourceVersion"))
-    async with (
-        site.watch(f"{SCHEMAS}?timeoutSeconds=1") as now,
-        site.watch(f"{SCHEMAS}?timeoutSeconds=1&resourceVersion=0") as any_version,
-        site.watch(f"{SCHEMAS}?timeoutSeconds=1&resourceVersion={version}") as then,
-        site.watch(f"{SCHEMAS}?timeoutSeconds=1&resourceVersion={version + 1}") as later,
-        site.watch(f"{SCHEMAS}?timeoutSeconds=1&fieldSelector=metadata.name%3Da") as one,
-    ):
-        await site.send("POST", SCHEMAS, flow_schema("b"))
-        await site.send("DELETE", f"{SCHEMAS}/a")
-        changes = [("ADDED", "b"), ("DELETED", "a")]
-        assert [("ADDED", "a"), *changes] == await rest(now) == await rest(any_version)
-        assert changes[1:] == await rest(later)
-        assert [("ADDED", "a"), ("DELETED", "a")] == await rest(one)
-        assert ("ADDED", "b") == await then.seen()
-        deleted = (await then.next())["object"]
-
-    assert version + 2 == int(deleted["metadata"].pop("resourceVersion"))
-    assert created == deleted
-
-
 async def test_initial_events(site: Site) -> None:
     """A bookmark tells where what is there ends; a version that does not come is one error."""
     await site.send("POST", SCHEMAS, flow_schema("a"))
@@ -102,7 +78,6 @@ async def test_initial_events(site: Site) -> None:
 
 
 async def test_labels_come_and_go(site: Site) -> None:
-    """An object that comes to be selected is new, and one that no longer is is gone."""
     await site.send("POST", SCHEMAS, flow_schema("f", labels={"a": "no"}))
     async with site.watch(f"{SCHEMAS}?labelSelector=a%3Dyes") as events:
         await label(site, "f", "still-no")
@@ -123,7 +98,6 @@ async def test_labels_come_and_go(site: Site) -> None:
 
 
 async def test_each_watcher_gets_its_own_form(site: Site) -> None:
-    """Watchers of a form share what is encoded; only the first Table has columns."""
     later = "/apis/events.k8s.io/v1/namespaces/default/events"
     async with (
         site.watch(SCHEMAS) as one,
@@ -172,7 +146,6 @@ async def test_events_are_no_yaml(site: Site) -> None:
 
 
 async def test_clients_that_leave_and_a_server_that_stops(site: Site) -> None:
-    """A watch ends when its client is gone, and in good order when the server stops."""
     collection = site.store.collection(FLOW_SCHEMA.resource)
     async with site.watch(SCHEMAS):
         assert 1 == collection.watchers
@@ -248,21 +221,8 @@ async def test_where_changes_are_missing(scene: Scene) -> None:
     assert 0 == scene.store.collection(FLOW_SCHEMA.resource).watchers
 
 
-async def test_initial_events_are_told(scene: Scene) -> None:
-    await create(scene, 1)
-    client = Client(scene, nothing, scene.store.close)
-    running = asyncio.create_task(client.run())
-    await asyncio.sleep(0)
-    await create(scene, 1)
-    await running
-
-    assert ["ADDED", "through", "ADDED"] == client.heard
-    assert 2 == client.tally.count
-
-
 @pytest.mark.parametrize("version", ["", "1"])
 async def test_large_events(scene: Scene, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    """No more is made of events than a client takes: where it takes none, one piece of them."""
     monkeypatch.setattr("apfproxy.apiserver.lists.WRITTEN_BYTES", 1)
     await create(scene, 5)
     client = Client(scene, nothing, nothing, for_ever, resource_version=version)
@@ -273,22 +233,6 @@ async def test_large_events(scene: Scene, monkeypatch: pytest.MonkeyPatch, versi
     await asyncio.wait([running])
 
     assert ["ADDED"] * 3 == [heard for heard in client.heard if heard != "through"]
-
-
-async def test_events_before_bookmarks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apfproxy.apiserver.lists.WRITTEN_BYTES", 1)
-    monkeypatch.setattr("apfproxy.apiserver.lists.BOOKMARK_S", 0.001)
-    await create(scene, 4)
-    client = Client(
-        scene,
-        for_ever,  # until the bookmark is due
-        *(nothing, nothing, nothing, scene.store.close),
-        resource_version="1",
-        allow_watch_bookmarks=True,
-    )
-    await client.run()
-
-    assert ["through", *["ADDED"] * 4, "BOOKMARK"] == client.heard
 
 
 async def test_others_run_meanwhile(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,7 +264,6 @@ def names(document: Any) -> list[str]:  # noqa: ANN401  JSON
 
 
 async def test_pages_are_of_one_state(site: Site) -> None:
-    """Changes between two pages show in neither, nor in the number of remaining items."""
     for name in "bcd":
         await site.send("POST", SCHEMAS, flow_schema(name))
     version = site.store.resource_version
@@ -399,7 +342,6 @@ def token_of(data: bytes) -> str:
 async def test_tokens_of_other_origin(token: str, message: str) -> None:
     with pytest.raises(StatusError) as caught:
         await listed(Store(), continue_token=token)
-
     prefix = "invalid continue token: continue key is not valid: "
     assert 400 == caught.value.code
     assert caught.value.message.startswith(prefix + message)
@@ -456,7 +398,6 @@ async def test_conditions_of_rows(include: str) -> None:
 def test_bookmarks_as_rows(kind: Kind) -> None:
     renderer = Renderer(kind, kind.storage, AS_TABLE, "", 0)
     table = json.loads(renderer.bookmark(7, is_end_of_initial=True))["object"]
-
     assert len(kind.columns) == len(table["rows"][0]["cells"])
 
 
@@ -477,11 +418,9 @@ def test_bookmarks_of_controllers() -> None:
     ],
 )
 async def test_bookmarks(shape: Shape, kind: str, keys: set[str]) -> None:
-    """A bookmark has nothing but a version, in the form of the other events."""
     renderer, entries = await rendered(Form(shape=shape))
     event = json.loads(renderer.bookmark(7, is_end_of_initial=False))
     obj = event["object"]
-
     assert ("BOOKMARK", kind, keys) == (event["type"], obj["kind"], set(obj))
     assert {"resourceVersion": "7"} == {key: val for key, val in obj["metadata"].items() if val}
     if shape is Shape.METADATA_LIST:  # an event is no list
@@ -489,7 +428,6 @@ async def test_bookmarks(shape: Shape, kind: str, keys: set[str]) -> None:
 
 
 async def test_parts_of_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many objects are in a part as usual, but fewer that are large; all are in one."""
     monkeypatch.setattr("apfproxy.apiserver.responses.CHUNK_ITEMS", 3)
     monkeypatch.setattr("apfproxy.apiserver.responses.CHUNK_BYTES", 5000)
     scene = Scene()

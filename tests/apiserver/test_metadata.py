@@ -1,22 +1,23 @@
-"""Metadata and conditions of stored objects."""
+"""Metadata and conditions of stored objects; errors, numbers and times as text."""
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 
+from apfproxy.apiserver.errors import MOST_CAUSES, invalid
+from apfproxy.apiserver.go_values import number
 from apfproxy.apiserver.metadata import (
     carry_over,
     count_generation,
     find_condition,
-    keep_metadata,
     set_condition,
     validate_conditions,
-    validate_core_update,
     validate_stored,
 )
+from apfproxy.apiserver.tables import duration
+from apfproxy.objects.field_errors import required
 from apfproxy.objects.validation import LARGEST_ANNOTATIONS_BYTES
 from tests.apiserver.causes import causes
 
@@ -55,20 +56,7 @@ DELETED: dict[str, Any] = {
 )
 def test_new_objects(field: str, value: object, expected: str) -> None:
     found = validate_stored({"name": "a", field: value}, is_namespaced=False)
-
     assert expected == causes(found, f"metadata.{field}")
-
-
-@pytest.mark.parametrize(
-    ("old", "changes", "expected"),
-    [
-        (STORED, {"resourceVersion": ""}, "resourceVersion Invalid"),
-        (STORED, {"generation": 1}, "generation Invalid"),
-        (DELETED, {"finalizers": ["a/b", "c/d"]}, "finalizers Forbidden"),
-    ],
-)
-def test_updates(old: dict[str, Any], changes: dict[str, Any], expected: str) -> None:
-    assert expected == causes(validate_core_update({**old, **changes}, old), "metadata")
 
 
 @pytest.mark.parametrize("version", [None, "", "0"])
@@ -76,32 +64,16 @@ def test_what_an_update_may_leave_out(version: str | None) -> None:
     """Timestamps are put right in silence; a wrong uid or period is left for validation."""
     new = {"name": "a", "resourceVersion": version, "generation": 9}
     wrong = {"uid": "2", "creationTimestamp": "x", "deletionGracePeriodSeconds": 1}
-
     carry_over(new, DELETED)
     carry_over(wrong, {"uid": "1", "creationTimestamp": "y"})
-
     assert {name: value for name, value in DELETED.items() if name != "finalizers"} == new
     assert {"uid": "2", "creationTimestamp": "y", "deletionGracePeriodSeconds": 1} == wrong
 
 
-@pytest.mark.parametrize("managed", [{"managedFields": [{"manager": "new"}]}, {}])
-def test_kept_metadata(managed: dict[str, Any]) -> None:
-    old = {"metadata": {**STORED, "managedFields": [{"manager": "old"}]}}
-    before = copy.deepcopy(old)
-    new: dict[str, Any] = {"metadata": {"name": "b", "labels": {"a": "b"}, **managed}}
-
-    keep_metadata(new, old)
-
-    assert ({**STORED, **managed}, before) == (new["metadata"], old)
-
-
 @pytest.mark.parametrize(("old", "expected"), [({"generation": 2}, {"generation": 3}), ({}, {})])
 def test_generation(old: dict[str, int], expected: dict[str, int]) -> None:
-    """An object that never had one gets none."""
     new = {"metadata": {"generation": 7}, "spec": 2 if old else 1}
-
     count_generation(new, {"metadata": old, "spec": 1})
-
     assert expected == new["metadata"]
 
 
@@ -141,10 +113,46 @@ def test_conditions_are_set(type_: str, value: str, time: str, place: int) -> No
         ({"observedGeneration": -1}, "observedGeneration Invalid"),
         ({"reason": "no good"}, "reason Invalid"),
         ({"reason": "a" * 1025}, "reason TooLong"),
+        ({"lastTransitionTime": None}, "lastTransitionTime Required"),
         ({"message": "a" * 32769}, "message TooLong"),
     ],
 )
 def test_conditions_are_judged(change: dict[str, object], expected: str) -> None:
     wrong = validate_conditions({"conditions": [{**READY, **change}]})
-
     assert expected == causes(wrong, "status.conditions[0]")
+
+
+def test_very_many_causes() -> None:
+    error = invalid("", "Pod", "a", [required("spec.x")] * (MOST_CAUSES + 2))
+    assert error.message.endswith("spec.x: Required value, and 2 more]")
+    assert MOST_CAUSES == len(error.status()["details"]["causes"])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (2**63, "9.223372036854776e+18"), (10**400, "Infinity"), (0.0, "0"), (-0.5, "-0.5"),
+        (100000.5, "100000.5"), (1234567.0, "1.234567e+06"), (1e21, "1e+21"), (-2.5e-7, "-2.5e-07"),
+    ],
+)  # fmt: skip
+def test_number(value: float, expected: str) -> None:
+    assert expected == number(value)
+
+
+MINUTE_S, HOUR_S, DAY_S, YEAR_S = 60, 3600, 24 * 3600, 365 * 24 * 3600
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (-2.5, "<invalid>"), (-1.5, "0s"), (0.9, "0s"), (59, "59s"), (119, "119s"), (120, "2m"),
+        (121, "2m1s"), (10 * MINUTE_S, "10m"), (179 * MINUTE_S + 59, "179m"), (3 * HOUR_S, "3h"),
+        (3 * HOUR_S + 5 * MINUTE_S, "3h5m"),
+        (8 * HOUR_S + 59 * MINUTE_S, "8h"),
+        (47 * HOUR_S, "47h"), (2 * DAY_S, "2d"), (2 * DAY_S + HOUR_S, "2d1h"),
+        (8 * DAY_S + HOUR_S, "8d"), (729 * DAY_S, "729d"), (2 * YEAR_S, "2y"),
+        (2 * YEAR_S + DAY_S, "2y1d"), (8 * YEAR_S + DAY_S, "8y"),
+    ],
+)  # fmt: skip
+def test_duration(seconds: float, expected: str) -> None:
+    assert expected == duration(seconds)

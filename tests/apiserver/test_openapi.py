@@ -1,36 +1,29 @@
-"""The OpenAPI documents, against each other, the references of Kubernetes, and the schemas."""
+"""OpenAPI against itself, the references of Kubernetes and the schemas; lists of resources."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import platform
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from apfproxy.apiserver.discovery import Discovery, version_document
-from apfproxy.apiserver.kind import Rules, nothing
+from apfproxy import __version__
+from apfproxy.apiserver.discovery import Discovery, stability, version_document
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.openapi.documents import Definitions, OpenAPI, Style, encode
-from apfproxy.apiserver.openapi.operations import (
-    STRUCTS,
-    catalog,
-    full_name,
-    tag_of,
-)
-from apfproxy.apiserver.schema.types import (
-    Field,
-    List,
-    Map,
-    Scalar,
-    Struct,
-)
+from apfproxy.apiserver.openapi.operations import catalog, tag_of
+from apfproxy.apiserver.schema.types import Field, List, Map, Scalar, Struct
 from tests.apiserver import kinds as small
+from tests.apiserver.kinds import WIDGET
 from tests.apiserver.schema.protobuf_writer import block, number
 
 if TYPE_CHECKING:
     from apfproxy.objects.types import Object
+
 
 OPENAPI = OpenAPI(KINDS)
 V2 = json.loads(OPENAPI.v2_json.data)
@@ -97,41 +90,17 @@ TEXT = {"type": "string"}
     ],
 )
 def test_property(field: Field, v2: Object, default: object) -> None:
-    """A field is described as its version of OpenAPI can; only version 3 has defaults."""
     found = {}
     for style in Style:
         definitions = Definitions(style, {})
         definitions.reference(Struct("Holder", (field,), "x"))
         found[style] = definitions.schemas["x.Holder"]["properties"][field.name]
-
     described = found[Style.V3]
     assert (v2, v2, default) == (found[Style.V2], in_v2(described), described.get("default"))
     assert "$ref" not in described or len(described) == 1
 
 
-def test_structs() -> None:
-    """A struct is described once, also one that contains itself, with what is true of all of it."""
-    struct = Struct("Node", (), "x", kept=frozenset({"a"}), is_atomic=True)
-    object.__setattr__(struct, "fields", (Field("children", List(struct)),))
-    definitions = Definitions(Style.V2, {"x.Node": [("g", "v1", "Node")]})
-    definitions.reference(struct)
-
-    assert {
-        "x.Node": {
-            "properties": {
-                "children": {"type": "array", "items": {"$ref": "#/definitions/x.Node"}, **ATOMIC}
-            },
-            "type": "object",
-            "x-kubernetes-group-version-kind": [{"group": "g", "kind": "Node", "version": "v1"}],
-            "x-kubernetes-preserve-unknown-fields": True,
-            "x-kubernetes-map-type": "atomic",
-        }
-    } == definitions.schemas
-    assert "Thing" == full_name(Struct("Thing", ()))
-
-
 def in_v2(value: Any) -> Any:  # noqa: ANN401  any part of a document
-    """A part of a version 3 document as version 2 has it."""
     if isinstance(value, list):
         return [in_v2(each) for each in value]
     if not isinstance(value, dict):
@@ -149,7 +118,6 @@ def in_v2(value: Any) -> Any:  # noqa: ANN401  any part of a document
 
 
 def test_versions_say_the_same() -> None:
-    """Each operation and definition of version 3 is as in version 2, and nothing is missing."""
     paths: dict[str, Object] = {}
     for document in json.loads(json.dumps(V3)).values():
         paths |= document["paths"]
@@ -178,7 +146,6 @@ def test_versions_say_the_same() -> None:
 
 
 def references(value: Any) -> set[str]:  # noqa: ANN401  any part of a document
-    """The names of all definitions that are referred to."""
     if isinstance(value, list):
         return set[str]().union(*map(references, value))
     if isinstance(value, dict):
@@ -193,7 +160,6 @@ def test_a_document_has_the_definitions_that_it_needs(name: str) -> None:
 
 
 def f(own: int, *contents: str | bytes) -> bytes:
-    """A field of texts or messages."""
     return block(own, b"".join(c.encode() if isinstance(c, str) else c for c in contents))
 
 
@@ -244,14 +210,11 @@ PLACED = f(3, "D") + f(4, "n")
     ],
 )
 def test_protobuf(message: str, member: str, value: object, expected: bytes) -> None:
-    """Fields have the numbers of gnostic, and the order of the table."""
     assert expected == encode({member: value}, message)
 
 
 def test_protobuf_of_all() -> None:
-    """It has the whole document; what no message has is refused."""
     type_ = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-
     assert (type_, encode(V2)) == (OPENAPI.v2_protobuf.content_type, OPENAPI.v2_protobuf.data)
     with pytest.raises(AssertionError):
         encode({"host": "h"})
@@ -277,7 +240,6 @@ OPERATIONS = """
 
 
 def test_operations() -> None:
-    """Operations have the names and actions of Kubernetes."""
     found = catalog((small.POD,)).operations
 
     assert OPERATIONS.replace("NS", "namespaces/{namespace}").split() == [
@@ -291,20 +253,7 @@ def test_operations() -> None:
     assert "core" == tag_of("")
 
 
-def test_special_operations() -> None:
-    """A kind has the subresources that discovery has, and may have its own deletion."""
-    finalized = msgspec.structs.replace(small.NAMESPACE, rules=Rules(prepare_finalize=nothing))
-    deleted = msgspec.structs.replace(small.POD, answers_deleted=True)
-    found = {each.id: each for each in catalog((finalized, deleted)).operations}
-
-    assert "replaceCoreV1NamespaceFinalize" in found
-    assert "deleteCoreV1CollectionNamespace" not in found
-    assert "Pod" == found["deleteCoreV1NamespacedPod"].response.name
-    assert ("policy", "v1", "Eviction") == found["createCoreV1NamespacedPodEviction"].kind
-
-
 def test_operations_for_clients() -> None:
-    """Names are unique; older clients look for `dryRun` among the parameters of the patch."""
     names = [each["operationId"] for item in V2["paths"].values() for each in item.values()]
     item = V2["paths"]["/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"]
 
@@ -322,7 +271,6 @@ def test_operations_for_clients() -> None:
 
 
 def test_every_kind_has_one_definition() -> None:
-    """Every kind and its list, in every version, has a definition that names it."""
     named = [
         (kind["group"], kind["version"], kind["kind"])
         for definition in V2["definitions"].values()
@@ -339,7 +287,6 @@ def test_every_kind_has_one_definition() -> None:
 
 
 def test_documents() -> None:
-    """There is one for each version of a group; its link has the hash that it has in every run."""
     links = json.loads(OPENAPI.v3_index.data)["paths"]
     again = OpenAPI(KINDS)
     document = OPENAPI.v2_json
@@ -357,23 +304,35 @@ def test_documents() -> None:
 DISCOVERY = Discovery(small.KINDS)
 
 
-@pytest.mark.parametrize(
-    ("struct", "document"),
-    [
-        (STRUCTS["Info"], version_document()),
-        (STRUCTS["APIVersions"], DISCOVERY.api_versions("x:1")),
-        (STRUCTS["APIGroupList"], DISCOVERY.api_group_list()),
-        (STRUCTS["APIGroup"], DISCOVERY.api_group("widgets.example.com")),
-        (STRUCTS["APIResourceList"], DISCOVERY.api_resource_list("", "v1")),
-        *(
-            (STRUCTS["APIResource"], resource)
-            for resource in (DISCOVERY.api_resource_list("", "v1") or {})["resources"]
-        ),
-    ],
-)
-def test_documents_of_discovery_are_as_described(struct: Struct, document: Object) -> None:
-    """A document has what is required, and nothing that is not described."""
-    required_ = {field.name for field in struct.fields if field.is_required}
+def test_versions_and_groups_that_are_none() -> None:
+    for group, version in (("widgets.example.com", "v2"), ("", "v2"), ("gadgets", "v1")):
+        assert DISCOVERY.api_resource_list(group, version) is None
+    assert [None, None] == [DISCOVERY.api_group(name) for name in ("", "gadgets.example.com")]
 
-    assert set() == document.keys() - struct.by_name.keys()
-    assert set() == required_ - document.keys()
+
+def test_versions_have_the_kinds_that_they_have() -> None:
+    gadget = msgspec.structs.replace(WIDGET, name="Gadget", versions=WIDGET.versions[:1])
+    discovery = Discovery((WIDGET, gadget))
+    listed = [discovery.api_resource_list(WIDGET.group, name) or {} for name in ("v1", "v1beta3")]
+
+    assert [4, 2] == [len(each["resources"]) for each in listed]
+    (group,) = discovery.aggregated(is_core=False)["items"]
+    assert {"name": "widgets.example.com"} == group["metadata"]
+    assert [("v1", "Current", 2), ("v1beta3", "Current", 1)] == [
+        (each["version"], each["freshness"], len(each["resources"])) for each in group["versions"]
+    ]
+
+
+def test_stability() -> None:
+    expected = ["v10", "v2", "v1", "v2beta1", "v1beta10", "v1beta2", "v1alpha1", "x1"]
+    assert expected == sorted(sorted(expected), key=stability, reverse=True)
+
+
+def test_version_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    document = version_document()
+    assert ("1", "36", "linux/amd64") == tuple(
+        document[name] for name in ("major", "minor", "platform")
+    )
+    assert f"v1.36.0+apfproxy-{__version__}" == document["gitVersion"]

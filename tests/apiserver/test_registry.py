@@ -31,7 +31,7 @@ from tests.apiserver.site import (
     flow_schema,
     pod,
 )
-from tests.apiserver.store.test_store_machine import GatedBackend
+from tests.apiserver.store.test_store import GatedBackend
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -57,8 +57,6 @@ class Follower:
 
 
 async def update(scene: Scene, options: WriteOptions = TESTER, **metadata: Any) -> Written:  # noqa: ANN401  JSON
-    """Change the metadata of the FlowSchema `f`; None takes a field away."""
-
     def change(obj: Object) -> Object:
         new = {**obj["metadata"], **metadata}
         return {**obj, "metadata": {name: new[name] for name in new if new[name] is not None}}
@@ -97,20 +95,7 @@ async def test_names_are_generated_until_none_is_left() -> None:
     assert (error.details or {})["name"] == "g-zzzzz"
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "code"), [("f", "7", 500), ("-", "7", 422), ("f", "0", 0), ("f", "x", 0)]
-)
-async def test_new_objects_have_no_version(name: str, version: str, code: int) -> None:
-    """A resource version that could be one is refused, but only where nothing else is wrong."""
-    creating = Scene().create(FLOW_SCHEMA, flow_schema(name, resourceVersion=version))
-    if code:
-        assert code == (await refusal(creating)).code
-    else:
-        await creating
-
-
 async def test_namespaces_have_to_be_there() -> None:
-    """Objects need a namespace that is there and is to stay, if the server has namespaces."""
     scene = Scene()
     missing = await refusal(scene.create(POD_DISRUPTION_BUDGET, budget(), "n"))
     await scene.namespace("n")
@@ -170,26 +155,6 @@ async def test_watchers_see_held_objects_go_as_they_were_stored_last() -> None:
     assert b"example.com/hold" in change.entry.data
 
 
-@pytest.mark.parametrize(
-    ("before", "propagation", "expected"),
-    [
-        ([], "Orphan", ["orphan"]),
-        (["orphan"], "Foreground", ["foregroundDeletion"]),
-        (["a.b/c"], "Orphan", ["a.b/c", "orphan"]),
-        (["orphan"], "", ["orphan"]),
-        (["orphan"], "Background", []),
-    ],
-)
-async def test_propagation(before: list[str], propagation: str, expected: list[str]) -> None:
-    """The fate of dependents is a finalizer, which counts even once the deletion began."""
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, flow_schema(finalizers=[*before, "x.y/z"]))
-    await delete(scene)
-    written = await delete(scene, propagation=propagation)
-
-    assert sorted([*expected, "x.y/z"]) == sorted(written.obj["metadata"]["finalizers"])
-
-
 async def test_events_have_no_dependents() -> None:
     scene = Scene((EVENT_OF_CORE,))
     raw = {"metadata": {"name": "e", "namespace": "n"}, "involvedObject": {"namespace": "n"}}
@@ -212,7 +177,6 @@ async def test_creation_over_what_ends() -> None:
 
 
 async def test_grace() -> None:
-    """A pod gets time to end, sooner if someone wants it so, never later."""
     scene = Scene()
     await scene.namespace()
     await scene.pod("p")
@@ -263,7 +227,6 @@ async def test_objects_that_are_too_large(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("apfproxy.apiserver.store.store.LARGEST_OBJECT_BYTES", 1000)
     large = flow_schema(annotations={"a": "x" * 1000})
     error = await refusal(Scene().create(FLOW_SCHEMA, large))
-
     text = "etcdserver: request is too large"
     assert (500, "", text) == (error.code, error.reason, error.message)
 
@@ -292,22 +255,8 @@ async def test_writes_wait_for_the_disk(tmp_path: Path) -> None:
     await scene.store.close()
 
 
-async def test_warnings_come_before_a_refusal() -> None:
-    """A client hears of what was found until an object was refused."""
-    scene = Scene()
-    await scene.create(FLOW_SCHEMA, flow_schema())
-    owner = {"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "u"}
-    warnings: list[str] = []
-    options = WriteOptions("tester", warn=warnings.extend)
-    bad = update(scene, options, ownerReferences=[owner, owner], labels={"-": ""})
-
-    assert 422 == (await refusal(bad)).code
-    assert ["observed: u"] == [text[-11:] for text in warnings]
-
-
 @pytest.mark.parametrize(("size", "is_here"), [(LARGE_BYTES - 1, True), (LARGE_BYTES, False)])
 async def test_large_writes_are_computed_in_a_thread(size: int, *, is_here: bool) -> None:
-    """Meanwhile the loop goes on, and the collector rests."""
     done = threading.Event()
     asyncio.get_running_loop().call_later(0, done.set)
 
@@ -322,7 +271,6 @@ async def test_large_writes_are_computed_in_a_thread(size: int, *, is_here: bool
 
 @pytest.mark.parametrize("is_on", [True, False])
 def test_the_collector_rests_for_all(*, is_on: bool) -> None:
-    """It works again when the last that wants it to rest is through, unless it never worked."""
     pause = CollectorPause()
     try:
         if not is_on:
@@ -352,7 +300,6 @@ def races(monkeypatch: pytest.MonkeyPatch) -> Races:
 
 
 async def test_large_writes_take_turns(races: Races) -> None:
-    """A second large one waits; a small one does not, and goes on in the midst of the first."""
     scene = Scene()
     for name in "abc":
         await scene.create(FLOW_SCHEMA, flow_schema(name))
@@ -379,12 +326,10 @@ async def test_large_writes_take_turns(races: Races) -> None:
 async def test_a_large_update_of_what_changes(
     race: Callable[..., Awaitable[object]], code: int, races: Races
 ) -> None:
-    """It is made again of what is there then, and refused if the client means another version."""
     scene = Scene()
     sent = await scene.create(FLOW_SCHEMA, flow_schema())
     races.append(lambda: race(scene, **{"labels": {"a": "b"}} if race is update else {}))
     writing = scene.registry.update(FLOW_SCHEMA, "", "f", lambda _: copy.deepcopy(sent), LARGE)
-
     assert code == (await refusal(writing)).code
 
 
@@ -394,7 +339,6 @@ async def test_two_large_configurations_of_a_new_object() -> None:
     first, second = await asyncio.gather(
         *(scene.registry.apply(FLOW_SCHEMA, "", "f", patch, LARGE) for _ in range(2))
     )
-
     assert (True, False) == (first.is_created, second.is_created)
     assert first.obj == second.obj
 
@@ -404,7 +348,6 @@ async def test_a_namespace_that_ends_during_a_large_creation(races: Races) -> No
     await scene.namespace("n")
     races += [lambda: asyncio.sleep(0), lambda: scene.delete(NAMESPACE, "n")]
     creating = scene.registry.create(POD, "n", completed(POD, pod("p", namespace="n")), LARGE)
-
     assert 403 == (await refusal(creating)).code
     assert ([], []) == (races, scene.names(POD, "n"))
 
@@ -429,7 +372,6 @@ OPERATIONS = [{"op": "add", "path": "/metadata/annotations", "value": ANNOTATION
 async def test_a_large_request_is_tried_again(
     method: str, content_type: str, body: object, labels: object, site: Site, races: Races
 ) -> None:
-    """The object changes before the hand-over: both writes count, one after the other."""
     await site.send("POST", SCHEMAS, flow_schema())
     patch = {"metadata": {"labels": {"a": "b"}}}
     races.append(lambda: site.send("PATCH", f"{SCHEMAS}/f", patch, content_type=MERGE))

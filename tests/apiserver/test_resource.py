@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.resource import (
-    RESOURCE_SLICE,
-    validate_device,
-    validate_slice,
-)
+from apfproxy.apiserver.resource import RESOURCE_SLICE, validate_device, validate_slice
 from tests.apiserver.causes import causes
 
 COUNTERS = {"memory": {"value": "1Gi"}}
@@ -77,9 +73,7 @@ def sets(count: int, field: str = "name", counters: object = COUNTERS) -> list[d
     ],
 )
 def test_specifications(fields: dict[str, Any], expected: str) -> None:
-    """Each rule that is broken is reported with its path; None takes a field away."""
     spec = {key: value for key, value in {**SPEC, **fields}.items() if value is not None}
-
     assert expected == causes(validate_slice({"metadata": STORED, "spec": spec}), "spec")
 
 
@@ -155,7 +149,6 @@ def attribute(name: str = "a", **values: object) -> dict[str, Any]:
 )
 def test_devices(device: dict[str, Any], expected: str) -> None:
     found = validate_device({"name": "d", **device}, "p", chooses_nodes=False)
-
     assert expected == causes(found, "p")
 
 
@@ -175,7 +168,6 @@ def test_devices(device: dict[str, Any], expected: str) -> None:
 )
 def test_devices_that_choose_nodes(device: dict[str, Any], expected: str) -> None:
     found = validate_device({"name": "d", **device}, "p", chooses_nodes=True)
-
     assert expected == causes(found, "p")
 
 
@@ -198,7 +190,6 @@ NO_VERSIONS = (
 def test_semantic_versions(version: str, is_right: bool) -> None:
     device = {"name": "d", **attribute(version=version)}
     found = causes(validate_device(device, "", chooses_nodes=False))
-
     assert is_right is ("version Invalid" not in found)
 
 
@@ -260,5 +251,4 @@ RULES = RESOURCE_SLICE.rules
 
 def test_capital_letters_of_drivers_are_warned_of() -> None:
     told = [RULES.warnings({"spec": {"driver": each}}, None) for each in ("a.b", "A.b")]
-
     assert [0, 1] == [*map(len, told)]

@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
-from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.responses import (
     AS_JSON,
     COMPRESSED_BYTES,
@@ -25,7 +24,6 @@ from apfproxy.apiserver.responses import (
     as_yaml,
     choices,
     document,
-    failure,
     headers_for,
     indented,
     indented_list,
@@ -73,7 +71,6 @@ def test_choices(accept: str, expected: list[str]) -> None:
 )
 def test_warnings(texts: list[str], expected: list[str]) -> None:
     WARNINGS.set(texts)
-
     assert expected == [value for name, value in headers_for(AS_JSON) if name == "Warning"]
 
 
@@ -90,7 +87,6 @@ async def test_compression(method: str, size: int, encodings: str, is_packed: bo
     request = make_mocked_request(method, "/", headers={"Accept-Encoding": encodings})
     body = b'"%b"' % (b"x" * size)
     response = await document(request, AS_JSON, body)
-
     assert isinstance(response.body, bytes)
     assert is_packed == (response.headers.get("Content-Encoding") == "gzip")
     data = zlib.decompress(response.body, GZIP_WINDOW) if is_packed else response.body
@@ -107,33 +103,13 @@ async def test_compression(method: str, size: int, encodings: str, is_packed: bo
     ],
 )
 async def test_layout(form: Form, agent: str, pretty: bool | None, expected: bytes) -> None:
-    """The parameter says how, or else the client's name."""
     request = make_mocked_request("GET", "/", headers={"User-Agent": agent})
     response = await document(request, form, b'{"a":1}', pretty=pretty)
     large = await document(request, form, b'{"a":"%b"}' % (b"1" * COMPRESSED_BYTES), pretty=pretty)
-
     assert expected == response.body
     assert form.media_type == response.headers["Content-Type"]
     assert isinstance(large.body, bytes)
     assert expected[: expected.index(b"1")] == large.body[: expected.index(b"1")]
-
-
-@pytest.mark.parametrize(
-    ("accept", "media_type"),
-    [
-        ("application/yaml", "application/yaml"),
-        ("text/html", "application/json"),
-        ("application/yaml;as=Table;v=v1;g=meta.k8s.io,application/yaml", "application/yaml"),
-    ],
-)
-async def test_failures(accept: str, media_type: str) -> None:
-    """A failure is a Status in a form that the client takes, or else JSON."""
-    request = make_mocked_request("GET", "/", headers={"Accept": accept})
-    response = await failure(request, StatusError(401, "Unauthorized", "wait", None, 7))
-
-    assert (401, media_type) == (response.status, response.headers["Content-Type"])
-    assert "7" == response.headers["Retry-After"]
-    assert "WWW-Authenticate" in response.headers
 
 
 @asynccontextmanager
@@ -160,26 +136,22 @@ async def test_streams(path: str, encoding: str) -> None:
     async with streaming([b"[1", b",2]"]) as client:
         answer = await client.get(path, headers={"Accept-Encoding": encoding})
         found = json.loads(await answer.read())
-
     assert [1, 2] == found
     assert (encoding == "gzip") == ("Content-Encoding" in answer.headers)
     assert '299 - "careful"' == answer.headers["Warning"]
 
 
 async def test_streams_that_fail(caplog: pytest.LogCaptureFixture) -> None:
-    """A response that is not complete does not seem to be: its connection is cut."""
     async with streaming([b"[1", ZeroDivisionError("secret")]) as client:
         answer = await client.get("/json")
         with pytest.raises(aiohttp.ClientError):
             await answer.read()
-
     assert "failed in the middle of the answer" in caplog.text
 
 
 async def test_clients_that_leave(caplog: pytest.LogCaptureFixture) -> None:
     async with streaming([b"[1", ConnectionResetError("gone")]) as client:
         answer = await client.get("/json")
-
     assert 200 == answer.status
     assert [] == [record for record in caplog.records if record.levelname == "ERROR"]
 
@@ -199,7 +171,6 @@ def test_lists_in_parts(parts: list[bytes], name: bytes) -> None:
     head = b'{"kind":"L","apiVersion":"v1","metadata":{"resourceVersion":"1"},'
     chunks = [head + name, *parts, b"]}"]
     whole = b"".join(chunks)
-
     assert indented(whole) == b"".join(indented_list(iter(chunks)))
     assert as_yaml(whole) == b"".join(yaml_list(iter(chunks)))
 
@@ -207,19 +178,12 @@ def test_lists_in_parts(parts: list[bytes], name: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("plain", "plain"),
-        ("", '""'),
-        ("7", '"7"'),
-        ("08", '"08"'),
-        ("1e+3", '"1e+3"'),
-        ("true", '"true"'),
-        ("y", '"y"'),
+        ("plain", "plain"), ("", '""'), ("7", '"7"'), ("08", '"08"'), ("1e+3", '"1e+3"'),
+        ("true", '"true"'), ("y", '"y"'),
         ("2020-01-01T00:00:00Z", '"2020-01-01T00:00:00Z"'),
-        ("*", "'*'"),
-        ("a: b", "'a: b'"),
-        ("a\nb\n", "|\n  a\n  b"),
+        ("*", "'*'"), ("a: b", "'a: b'"), ("a\nb\n", "|\n  a\n  b"),
     ],
-)
+)  # fmt: skip
 def test_text_in_yaml(text: str, expected: str) -> None:
     """Text is quoted as Kubernetes does it: with two marks where it would be something else."""
     assert f"text: {expected}\n" == as_yaml(json.dumps({"text": text}).encode()).decode()

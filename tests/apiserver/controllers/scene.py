@@ -39,12 +39,7 @@ class Scene:
         return (await self.registry.create(kind, namespace, obj, TESTER)).obj
 
     async def change(
-        self,
-        kind: Kind,
-        name: str,
-        changes: Object,
-        namespace: str = "",
-        subresource: str = "",
+        self, kind: Kind, name: str, changes: Object, namespace: str = "", subresource: str = ""
     ) -> Object:
         options = WriteOptions("tester", subresource=subresource)
         written = await self.registry.update(

@@ -57,14 +57,10 @@ async def test_deleted_objects_come_back() -> None:
 @pytest.mark.parametrize(
     ("annotation", "is_changed", "kept", "text"),
     [
-        ("true", True, 100, "true"),
-        ("T", True, 100, "T"),
-        ("false", True, 7, "false"),
-        (None, True, 7, "false"),
-        ("maybe", True, 7, "false"),
-        (None, False, 100, "true"),
+        ("true", True, 100, "true"), ("T", True, 100, "T"), ("false", True, 7, "false"),
+        (None, True, 7, "false"), ("maybe", True, 7, "false"), (None, False, 100, "true"),
     ],
-)
+)  # fmt: skip
 async def test_suggested_objects_may_be_taken_over(
     annotation: str | None, kept: int, text: str, *, is_changed: bool
 ) -> None:
@@ -85,7 +81,6 @@ async def test_suggested_objects_may_be_taken_over(
 
 
 async def test_mandatory_objects_are_kept_equal() -> None:
-    """Whatever their annotation says; but the seats of level `exempt` may be changed."""
     scene, driver = await started()
     exempt = {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 9, "lendablePercent": 5}}
     await annotate(scene, "exempt", "false")
@@ -102,7 +97,6 @@ async def test_mandatory_objects_are_kept_equal() -> None:
 
 @pytest.mark.parametrize("is_at_start", [True, False])
 async def test_former_objects_go(*, is_at_start: bool) -> None:
-    """What the annotation calls built in, and is not, is removed; nothing else is."""
     scene, driver = await started()
     spec = {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}
     noted: dict[str, Any] = {

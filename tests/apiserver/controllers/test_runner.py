@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.controllers import runner as runner_module
-from apfproxy.apiserver.controllers.control import CONTROLLERS, OWN, Controllers, parse_controllers
+from apfproxy.apiserver.controllers.control import CONTROLLERS, OWN, parse_controllers
 from apfproxy.apiserver.controllers.runner import (
     LONGEST_PAUSE_S,
     MOST_CHARACTERS,
@@ -24,7 +24,6 @@ from apfproxy.apiserver.controllers.runner import (
 )
 from apfproxy.apiserver.core.cluster import NAMESPACE
 from apfproxy.apiserver.errors import bad_request
-from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.store.entries import StoreError, TooOldError
 from tests.apiserver.controllers.scene import NOW_S, Scene
 
@@ -108,17 +107,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture)
     monkeypatch.setattr("apfproxy.base.tasks.FIRST_PAUSE_S", 0)
 
 
-async def test_objects_then_changes_come_in_order() -> None:
-    async with running("a") as recorder:
-        await recorder.looks("a")
-        await recorder.scene.namespace("b")
-        await recorder.looks("b")
-
-    assert [("ADDED", "a"), ("ADDED", "b")] == recorder.noticed
-
-
 async def test_many_changes_cause_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where others need turns in between."""
     monkeypatch.setattr(runner_module, "IN_A_ROW", 1)
     async with running("") as recorder:
         scene = recorder.scene
@@ -150,7 +139,6 @@ async def test_failures_are_logged_and_repeated(
         await recorder.looks("ab")
         recorder.scene.now_s += 1
         await recorder.looks("a")
-
     assert "controller recorder failed at a, tries again in 0.005 s" in caplog.text
     assert told in caplog.text
 
@@ -173,7 +161,6 @@ async def test_lost_changes_cause_a_new_start(
         recorder.notice_errors = [error]
         await recorder.scene.namespace("b")
         await recorder.looks("ab")
-
     assert told in caplog.text
     assert recorder.starts == 2
 
@@ -213,7 +200,6 @@ async def test_it_ends_with_the_store() -> None:
     task = Recorder(scene, []).runner.start()
     await asyncio.sleep(0)
     await scene.store.close()
-
     async with asyncio.timeout(60):
         await task
 
@@ -271,20 +257,17 @@ ALL = frozenset(CONTROLLERS)
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        ([], ALL),
-        (["*"], ALL),
-        (["-disruption"], OWN),
+        ([], ALL), (["*"], ALL), (["-disruption"], OWN),
         (["-disruption", "-bootstrap"], OWN - {"bootstrap"}),
         (["*,-disruption", "-namespace"], ALL - {"disruption", "namespace"}),
         (["disruption", "-namespace"], {*OWN, "disruption"}),
-        (["*", "disruption"], ALL),
-        (["-*"], set()),
+        (["*", "disruption"], ALL), (["-*"], set()),
         (["-*", "namespace"], {"namespace"}),
         ([" ", ""], "the list is empty; .*out of bootstrap, disruption"),
         (["-y", "x"], "no controller 'x', 'y'.*out of bootstrap, disruption"),
         (["disruption", "-disruption"], "'disruption' is turned on and off"),
     ],
-)
+)  # fmt: skip
 def test_lists(texts: list[str], expected: set[str] | str) -> None:
     """A list without a star turns on what it names, and what the server does itself."""
     if isinstance(expected, set | frozenset):
@@ -292,12 +275,3 @@ def test_lists(texts: list[str], expected: set[str] | str) -> None:
     else:
         with pytest.raises(ValueError, match=expected):
             parse_controllers(texts)
-
-
-async def test_only_what_is_served() -> None:
-    controllers = Controllers(Scene(FLOW_CONTROL_KINDS).registry, ALL)
-    await controllers.start()
-    running = {task.get_name().removeprefix("controller ") for task in asyncio.all_tasks()}
-    await controllers.stop()
-
-    assert {"bootstrap", "flow-schema-status", "garbage-collector"} == running & ALL

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.apiserver.core.cluster import NAMESPACE
-from apfproxy.apiserver.core.pods import POD, admit_create, grace_s, pull_policy, qos_class
+from apfproxy.apiserver.core.pods import POD, admit_create, pull_policy, qos_class
 from apfproxy.apiserver.schema.reading import canonical, read
 from apfproxy.objects.field_errors import Reason
 from apfproxy.objects.go_text import parse_time
@@ -31,12 +31,10 @@ STORED = {"uid": "1", "resourceVersion": "1", "generation": 1}
 
 
 def container(**fields: object) -> Spec:
-    """A container that nothing is wrong with."""
     return {"name": "c", "image": "nginx", **fields}
 
 
 def pod(*, metadata: Spec | None = None, status: Spec | None = None, **spec: object) -> Spec:
-    """A pod with defaults, of one container unless said otherwise."""
     raw = {
         "metadata": {"name": "web", "namespace": "default", **STORED, **(metadata or {})},
         "spec": {"containers": [container()], **spec},
@@ -48,27 +46,10 @@ def pod(*, metadata: Spec | None = None, status: Spec | None = None, **spec: obj
 
 
 def causes(errors: list[FieldError]) -> Causes:
-    """Fields and reasons of errors; those of the specification without its path."""
     return [(error.field.removeprefix("spec."), error.reason) for error in errors]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"podIPs": [{"ip": "::1"}]}, {"podIP": "::1", "podIPs": [{"ip": "::1"}]}),
-        (
-            {"podIP": "1.1.1.1", "podIPs": [{"ip": "2.2.2.2"}]},
-            {"podIP": "1.1.1.1", "podIPs": [{"ip": "1.1.1.1"}]},
-        ),
-    ],
-)
-def test_addresses(given: Spec, expected: Spec) -> None:
-    """The one address and the list of all agree."""
-    assert expected == pod(status=given)["status"]
-
-
 def test_defaults() -> None:
-    """What is only limited is requested, ports are TCP's, and both names of accounts agree."""
     amounts = {"limits": {"cpu": "1500m", "memory": "1"}, "requests": {"cpu": "1m"}}
     made = pod(
         containers=[container(resources=amounts, ports=[{"containerPort": 80}])],
@@ -97,7 +78,6 @@ def test_pull_policy(image: str) -> None:
 
 
 def part(requests: Spec | None = None, limits: Spec | None = None) -> Spec:
-    """A container of some resources."""
     amounts = {"requests": requests, "limits": limits}
     return {"resources": {which: each for which, each in amounts.items() if each}}
 
@@ -118,7 +98,6 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
     ],
 )
 def test_qos_class(spec: Spec, expected: str) -> None:
-    """A pod is guaranteed what it requests if that is its limit, in all containers."""
     assert expected == qos_class(spec)
 
 
@@ -133,23 +112,19 @@ def test_qos_class(spec: Spec, expected: str) -> None:
     ],
 )
 def test_refused_priority(given: Spec, expected: str) -> None:
-    """A pod may not say another priority than its class does, nor name an unknown class."""
     assert admit_create(pod(**given)).startswith(expected)
 
 
 def test_what_is_left_out() -> None:
-    """A pod that tolerates all needs no more; writers of the status may leave out the class."""
     patient, other = pod(tolerations=[{"operator": "Exists"}]), pod()
     assert ["", ""] == [admit_create(each) for each in (patient, other)]
     assert [1, 2] == [len(each["spec"]["tolerations"]) for each in (patient, other)]
-
     new = pod(status={"phase": "Running"})
     POD.rules.prepare_status(new, pod(status={"qosClass": "Burstable"}))
     assert {"phase": "Running", "qosClass": "Burstable"} == new["status"]
 
 
 def test_kept_fields() -> None:
-    """Fields that are not read are kept as they come; those that no pod has are unknown."""
     probe = {"httpGet": {"port": "web", "paht": "/"}}
     volumes = [{"name": "v", "emptyDir": {}}, {"name": "w", "projected": {"sources": []}}]
     known = container(
@@ -192,7 +167,6 @@ def test_kept_fields() -> None:
 
 
 def test_creation() -> None:
-    """A new pod with gates says that it waits; a name that no host can have is warned of."""
     obj = pod(schedulingGates=[{"name": "a.b/c"}], status={"phase": "Running"})
     obj["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     POD.rules.prepare_create(obj)
@@ -203,19 +177,6 @@ def test_creation() -> None:
     assert [False, True] == [POD.rules.warnings(dotted, old) == [] for old in (None, dotted)]
 
 
-@pytest.mark.parametrize(
-    ("spec", "phase", "asked_s", "expected"),
-    [
-        ({"nodeName": "n"}, "Running", None, 30),
-        ({"nodeName": "n"}, "Running", 5, 5),
-        ({"nodeName": "n", "terminationGracePeriodSeconds": -1}, "Running", None, 1),
-    ],
-)
-def test_grace(spec: Spec, phase: str, asked_s: int | None, expected: int) -> None:
-    """Only a pod that runs somewhere gets time to end."""
-    assert expected == grace_s(pod(status={"phase": phase}, **spec), asked_s)
-
-
 def status(name: str = "c", restarts: int = 0, *, ready: bool = False, **state: object) -> Spec:
     """The status of a container; `last` is the state before."""
     last = state.pop("last", {})
@@ -224,22 +185,18 @@ def status(name: str = "c", restarts: int = 0, *, ready: bool = False, **state: 
 
 
 def ended(code: int = 0, **fields: object) -> Spec:
-    """The state of a container that has ended."""
     return {"exitCode": code, **fields}
 
 
 def conditions(**given: str) -> list[Spec]:
-    """Conditions of a pod."""
     return [{"type": type_, "status": status} for type_, status in given.items()]
 
 
 def of_init(*statuses: Spec, **fields: object) -> Spec:
-    """The status of a pod by its init containers."""
     return {"initContainerStatuses": list(statuses), **fields}
 
 
 def of(*statuses: Spec, **fields: object) -> Spec:
-    """The status of a pod by its containers."""
     return {"containerStatuses": list(statuses), **fields}
 
 
@@ -291,32 +248,25 @@ ROWS: dict[str, tuple[Spec, Spec, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize(("given", "spec", "expected"), ROWS.values(), ids=ROWS)
 def test_rows(given: Spec, spec: Spec, expected: tuple[str, ...]) -> None:
-    """The status column shows what the containers wait for or ended with."""
     assert expected == tuple(POD.cells(pod(status=given, **spec), NOW_S)[1:4])
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [
-        ({"phase": "Failed"}, "Failed"),
-        ({"phase": "Running", "reason": "NodeLost"}, "Unknown"),
-    ],
+    [({"phase": "Failed"}, "Failed"), ({"phase": "Running", "reason": "NodeLost"}, "Unknown")],
 )
 def test_rows_of_deleted_pods(given: Spec, expected: str) -> None:
-    """A deleted pod that still runs is terminating, or unknown."""
     deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     assert expected == POD.cells(pod(status=given, metadata=deleted), NOW_S)[2]
 
 
 def test_wide_rows() -> None:
-    """Wide output shows the address, the node and the gates."""
     obj = pod(
         metadata={"creationTimestamp": "2026-01-01T00:00:00Z"},
         status={"podIP": "10.0.0.1", "nominatedNodeName": "m", "conditions": conditions(a="True")},
         nodeName="n",
         readinessGates=[{"conditionType": "a"}, {"conditionType": "b"}],
     )
-
     assert ("60m", "10.0.0.1", "n", "m", "1/2") == tuple(POD.cells(obj, NOW_S)[4:])
 
 
@@ -345,7 +295,6 @@ CONTAINER = "containers[0]"
     ],
 )  # fmt: skip
 def test_pods(spec: Spec, expected: Causes) -> None:
-    """A pod's fields make sense; those that are kept as they come are not judged."""
     assert expected == causes(POD.rules.validate(pod(**spec)))
 
 
@@ -376,27 +325,12 @@ GATES: Spec = {"schedulingGates": [{"name": "a"}]}
     ],
 )  # fmt: skip
 def test_updates(old: Spec, new: Spec, expected: Causes) -> None:
-    """Few fields of a pod may change; one that waits may become more choosy about its node."""
     assert expected == causes(POD.rules.validate_update(pod(**new), pod(**old)))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ({}, {"phase": "Running", "nominatedNodeName": "n", "resize": 5}, []),
-        ({}, {"nominatedNodeName": "A"}, [("status.nominatedNodeName", INVALID)]),
-        ({"qosClass": "Burstable"}, {}, [("status.qosClass", INVALID)]),
-    ],
-)  # fmt: skip
-def test_status(old: Spec, new: Spec, expected: Causes) -> None:
-    """A status names its conditions well, and the class of service stays."""
-    assert expected == causes(POD.rules.validate_status(pod(status=new), pod(status=old)))
 
 
 @given(st.randoms(use_true_random=True), st.sampled_from([POD, NAMESPACE]))
 @settings(max_examples=60, deadline=None)
 def test_anything_is_judged(chance: random.Random, kind: Kind) -> None:
-    """Whatever clients send gets defaults once, errors and a row, and spoils nothing stored."""
     schema, rules = kind.storage.schema, kind.rules
     new, old = (read(schema, some_object(schema, chance, 0.4)).obj for _ in range(2))
     for obj in (new, old):

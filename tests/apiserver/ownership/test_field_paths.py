@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import msgspec
@@ -28,11 +27,9 @@ from apfproxy.apiserver.ownership.typed import (
     LEAF,
     UNTYPED,
     differences,
-    everything,
     fields_of,
     merged,
     node_of,
-    pruned,
     with_named_fields,
     without,
     wrong_types,
@@ -61,7 +58,6 @@ def listed(fields: FieldSet) -> set[Path]:
 def test_sets_of_paths_are_sets(left: set[Path], right: set[Path]) -> None:
     """Parents and children count one by one, and no operation changes its arguments."""
     one, other = of_paths(*left), of_paths(*right)
-
     assert left | right == listed(union(one, other))
     assert left - right == listed(difference(one, other))
     assert left & right == listed(intersection(one, other))
@@ -73,7 +69,6 @@ def test_sets_of_paths_are_sets(left: set[Path], right: set[Path]) -> None:
 def test_what_is_written_is_read_again(members: set[Path]) -> None:
     """Reading the order of writing changes nothing, not even the order; nor does a difference."""
     written = in_order(of_paths(*members))
-
     assert of_paths(*members) == written
     assert repr(written) == repr(parse(written))
     for path in members:
@@ -96,7 +91,6 @@ def test_parsed_sets_are_in_order(elements: list[str]) -> None:
 
 def test_elements_have_one_form() -> None:
     raw: FieldSet = {'k:{"a":1,"b":2}': {"f:x": {}}, 'k:{"b":2,"a":1}': {".": {}}}
-
     assert {'k:{"a":1,"b":2}': {".": {}, "f:x": {}}} == parse(raw)
     assert {'k:{"a":"\\u003c","b":1}': {}} == parse({'k:{ "b": 1, "a": "<" }': None})
     assert {"f:a": {}} == parse({"x:future": {}, "f:a": {}, ".": {}})
@@ -127,7 +121,6 @@ def test_what_is_no_set_is_refused(raw: object, message: str) -> None:
 
 def test_sets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nested(DEEPEST - 1) == parse(nested(DEEPEST - 1))
-
     monkeypatch.setattr(field_set, "MOST_ELEMENTS", 3)
     with pytest.raises(FieldSetError, match="3 elements"):
         parse({"f:a": {"f:b": {}}, "f:c": {"f:d": {}}})
@@ -135,7 +128,6 @@ def test_sets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 NODE = node_of(SPEC)
 TCP_ELEMENT = 'k:{"port":80,"protocol":"TCP"}'
-UDP_ELEMENT = 'k:{"port":80,"protocol":"UDP"}'
 ABBREVIATIONS = {
     '[port=80,protocol="TCP"]': "[TCP]",
     '[port=80,protocol="UDP"]': "[UDP]",
@@ -145,7 +137,6 @@ LONG = {"TCP": "{port: 80, protocol: TCP}", "UDP": "{port: 80, protocol: UDP}"}
 
 
 def read(cell: str) -> Any:  # noqa: ANN401  JSON
-    """The value of a cell in YAML, with `<TCP>` and `<UDP>` for two ports."""
     for name, text in LONG.items():
         cell = cell.replace(f"<{name}>", text).replace(f"<{name}", text[:-1])
     return msgspec.yaml.decode(cell)
@@ -186,27 +177,6 @@ def test_differences_are_those_of_kubernetes(
     old: str, new: str, changed: str, removed: str
 ) -> None:
     assert (changed, removed) == tuple(map(told, differences(NODE, read(old), read(new))))
-
-
-@given(specs, specs)
-def test_differences_are_in_one_of_the_objects(old: Object, new: Object) -> None:
-    changed, removed = differences(NODE, old, new)
-
-    assert {} == difference(changed, everything(NODE, new))
-    assert {} == difference(removed, everything(NODE, old))
-    assert ({}, {}) == differences(NODE, old, copy.deepcopy(old))
-
-
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    rows("""
-map of structs | {groups: {a: {left: x}, b: {}}} | .groups.a .groups.a.left .groups.b
-items          | {ports: [{port: 80, tags: []}]} | .ports[TCP] .ports[TCP].port
-untyped        | {any: {a: {b: [1]}, c: 0}}    | .any.a .any.a.b .any.c
-"""),
-)
-def test_applied_fields_are_those_of_kubernetes(spec: str, expected: str) -> None:
-    assert expected == told(node_of_set(spec))
 
 
 def test_named_fields_are_added_to_a_set() -> None:
@@ -277,20 +247,8 @@ def test_merging_keeps_what_is_not_applied(live: str, applied: str, expected: st
 def test_what_is_merged_has_all_of_both(live: Object, applied: Object) -> None:
     result = merged(NODE, live, applied)
     fields = with_named_fields(NODE, fields_of(NODE, result))
-
     assert {} == difference(fields_of(NODE, applied), fields)
     assert result == merged(NODE, result, applied)
-
-
-def test_pruning_takes_only_what_nobody_owns() -> None:
-    value = read("{size: 1, title: a, limits: {x: 1, y: 2, z: 3}, ports: [<TCP>, <UDP, name: n}]}")
-    last = node_of_set("{size: 1, limits: {x: 1, y: 2}}")
-    last["f:ports"] = {TCP_ELEMENT: {}, UDP_ELEMENT: {".": {}, "f:ready": {}}}
-    owned = node_of_set("{limits: {y: 2}, ports: [<UDP, name: n}]}")
-
-    expected = read("{title: a, limits: {y: 2, z: 3}, ports: [<UDP, name: n}]}")
-    assert expected == pruned(NODE, value, last, owned)
-    assert value is pruned(NODE, value, last, union(last, owned))
 
 
 ITEM = Struct(

@@ -115,15 +115,6 @@ def test_owners_after_writes(steps: str, expected: str) -> None:
     assert sorted(expected.split()) == sorted(owners(written(steps)).split())
 
 
-def test_what_is_no_longer_applied_goes() -> None:
-    new = written(
-        "apply a {size: 1, title: x, limits: {x: 1, y: 1}}; apply b {title: x};"
-        "apply a {limits: {y: 1}}"
-    )
-
-    assert {"title": "x", "limits": {"y": 1}, "always": {}, "ports": None} == new["spec"]
-
-
 def test_entries_of_versions_and_subresources_are_apart() -> None:
     first = updated(None, thing(size=1))
     second = updated(first, thing(size=1, title="a"), api_version="example.com/v2")
@@ -186,7 +177,6 @@ def test_clients_may_send_managed_fields(sent: object, expected: str) -> None:
     live = updated(None, thing(size=1, title="a"), "one")
     new = with_entries(thing(size=1, title="a", isOn=True), sent)
     stored = live["metadata"]["managedFields"]
-
     assert expected == owners(updated(live, new))
     assert "m@00:isOn one@00:size,title" == owners(updated(live, new, subresource="status"))
     assert "m@00:size one@00:title" == owners(
@@ -232,7 +222,6 @@ def test_the_oldest_updaters_are_merged(managers: Managers, count: int, ancient:
     applier = Identity("a", APPLY, "", "")
     managers = {**managers, applier: entry_of(applier, "v1", TIME, {"f:a": {}})}
     cap_updaters(managers)
-
     bucket = managers.get(Identity("ancient-changes", UPDATE, "v1", ""), {"fieldsV1": {}})
     shown = [*bucket["fieldsV1"], bucket.get("time", "")]
     assert count + 1 == len(managers)
@@ -283,7 +272,6 @@ def test_an_annotation_that_cannot_be_read_allows_nothing(text: str) -> None:
 
 def test_an_annotation_that_is_too_large_goes() -> None:
     large = configuration(title="x" * MOST_ANNOTATIONS)
-
     assert {"a": "b"} == applied(annotated("{}"), large, "kubectl")["metadata"]["annotations"]
     assert "annotations" not in applied(thing(), configuration(), "kubectl")["metadata"]
 
@@ -324,7 +312,6 @@ def test_times_are_kept_where_nothing_has_changed(change: dict[str, Any], second
     new["metadata"].update(change.get("metadata", {}))
     new["metadata"]["managedFields"][0].update({"time": LATER} | change.get("entry", {}))
     keep_times(new, old)
-
     assert f"@{second}:" in owners(new)
 
 

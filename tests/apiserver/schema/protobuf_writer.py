@@ -48,17 +48,14 @@ def varint(value: int) -> bytes:
 
 
 def number(field: int, value: int) -> bytes:
-    """A field that is a number."""
     return varint(field << 3 | VARINT) + varint(value)
 
 
 def block(field: int, value: bytes) -> bytes:
-    """A field that has a length."""
     return varint(field << 3 | LENGTH) + varint(len(value)) + value
 
 
 def message(struct: Struct, obj: dict[str, Any]) -> bytes:
-    """A struct."""
     fields = [(struct.by_name[name], value) for name, value in obj.items()]
     return b"".join(field_of(field.number, field.type, value) for field, value in fields)
 
@@ -80,7 +77,6 @@ def field_of(own: int, kind: Type, value: Any) -> bytes:  # noqa: ANN401  any JS
 
 
 def scalar(kind: Scalar, value: Any) -> bytes:  # noqa: ANN401  any JSON value
-    """What has a length and is no struct of the schema."""
     if kind is Scalar.STRING:
         return bytes(value.encode())
     if kind is Scalar.BASE64:
@@ -98,13 +94,11 @@ def scalar(kind: Scalar, value: Any) -> bytes:  # noqa: ANN401  any JSON value
 
 
 def document(struct: Struct, api_version: str, kind: str, obj: dict[str, Any]) -> bytes:
-    """A body: the magic number, and the object in its envelope."""
     meta = block(1, api_version.encode()) + block(2, kind.encode())
     return b"k8s\x00" + block(1, meta) + block(2, message(struct, obj))
 
 
 def some_object(struct: Struct, chance: random.Random, share: float) -> dict[str, Any]:
-    """An object with a share of the fields of a struct."""
     return {
         field.name: some_value(field.type, chance, share)
         for field in struct.fields

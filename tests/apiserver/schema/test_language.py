@@ -1,19 +1,28 @@
-"""Structs that are declared as text."""
+"""Structs that are declared as text, and those that clients send."""
 
 from __future__ import annotations
 
 import pytest
 
-from apfproxy.apiserver.schema.shared_structs import OBJECT_META, SHARED
-from apfproxy.apiserver.schema.types import Field, SchemaError, Struct, Union, structs
+from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.policy import EVICTIONS
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS, OBJECT_META, SHARED
+from apfproxy.apiserver.schema.types import (
+    Field,
+    List,
+    Map,
+    SchemaError,
+    Struct,
+    Type,
+    Union,
+    structs,
+)
 
 PART = Struct("Part", (), "p", "A part.")
 OTHERS = {"Part": PART, "ObjectMeta": OBJECT_META}
-WRITTEN = {"is_always_written": True}
 
 
 def test_structs() -> None:
-    """Structs may stand in any order, have marks, and lines that go on."""
     text = """
 A +atomic +union=d:b,c: What
         it is.
@@ -56,6 +65,39 @@ CSpec: Its own.
     ],
 )
 def test_errors(text: str, message: str) -> None:
-    """An error has the line that is wrong."""
     with pytest.raises(SchemaError, match=message):
         structs("p", text)
+
+
+ROOTS = (
+    *(version.schema for kind in KINDS for version in kind.versions),
+    *EVICTIONS.values(),
+    DELETE_OPTIONS,
+)
+"""What clients send."""
+
+
+def structs_of(kind: Type, found: dict[str, Struct]) -> dict[str, Struct]:
+    if isinstance(kind, List | Map):
+        return structs_of(kind.item if isinstance(kind, List) else kind.value, found)
+    if isinstance(kind, Struct):
+        name = f"{kind.package}.{kind.name}"
+        if name in found:
+            assert found[name].by_name.keys() == kind.by_name.keys(), f"two structs {name}"
+            return found
+        found[name] = kind
+        for field in kind.fields:
+            structs_of(field.type, found)
+    return found
+
+
+def test_numbers() -> None:
+    structs: dict[str, Struct] = {}
+    for root in ROOTS:
+        structs_of(root, structs)
+
+    for name, struct in structs.items():
+        lost = [field.name for field in struct.fields if not field.number]
+        assert set(lost) <= ({"kind", "apiVersion"} if struct in ROOTS else set()), name
+        numbers = [field.number for field in struct.fields if field.number]
+        assert len(set(numbers)) == len(numbers), name

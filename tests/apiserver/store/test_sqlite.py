@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A path whose name would mean something else in a URI."""
     return tmp_path / "a ?b#c%20.db"
 
 
@@ -59,7 +58,6 @@ def names(path: Path) -> list[str]:
 
 
 async def test_what_left_the_window_leaves_the_file(path: Path) -> None:
-    """The file holds what is there and what the window needs, no more."""
     before = await fill(path, 200, window=8)
     with sqlite3.connect(path) as connection:
         ((versions,),) = connection.execute("SELECT count(*) FROM versions")
@@ -80,12 +78,10 @@ async def test_what_left_the_window_leaves_the_file(path: Path) -> None:
 
 
 async def test_the_file_is_private(path: Path) -> None:
-    """Only its owner reads it, and the log beside it, which is gone after the end."""
     store = Store(backend=SqliteBackend(path))
     await put(store, "x")
     modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
     await store.close()
-
     assert {path.name: 0o600, f"{path.name}-wal": 0o600} == modes
     assert [path.name] == [file.name for file in path.parent.iterdir()]
 
@@ -96,12 +92,10 @@ def test_one_process_has_the_file(path: Path) -> None:
         SqliteBackend(path)
     backend.close()
     backend.close()
-
     SqliteBackend(str(path)).close()
 
 
 async def test_a_full_disk_loses_nothing(path: Path) -> None:
-    """A write that does not fit is refused, and later ones that do are taken."""
     backend = SqliteBackend(path)
     execute = backend._connection.execute  # noqa: SLF001  the only way to a small disk
     store = Store(backend=backend)
@@ -219,7 +213,6 @@ def test_a_file_system_without_log(path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 @pytest.mark.parametrize("is_replaced", [True, False])
 async def test_a_file_that_is_gone(path: Path, suffix: str, *, is_replaced: bool) -> None:
-    """Nothing is written to a file that moved away, until it is back in its place."""
     store = Store(backend=SqliteBackend(path))
     await put(store, "x")
     away, file = path.with_name("away"), path.with_name(f"{path.name}{suffix}")
@@ -258,7 +251,6 @@ def thing(name: str, value: str) -> dict[str, Any]:
 
 
 def write_of(entry: Entry) -> Write:
-    """The write that led to a state, which has to be whole."""
     obj = json.loads(entry.data)
     version, value = int(obj["metadata"].pop("resourceVersion")), str(obj["spec"]["value"])
     assert (entry.resource_version, thing(entry.name, value)) == (version, obj)

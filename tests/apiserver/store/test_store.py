@@ -1,15 +1,24 @@
-"""Tests of what the machine cannot see: bounds, batches, failures, who is woken, the end."""
+"""Tests of the store: bounds, batches, failures, the end; and all of it against a plain model."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import json
+import shutil
+import tempfile
+import threading
 import weakref
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from apfproxy.apiserver.counters import ApiServerCounters
 from apfproxy.apiserver.store import entries
@@ -22,15 +31,16 @@ from apfproxy.apiserver.store.entries import (
     Entry,
     ObjectTooLargeError,
     StoreError,
+    TooOldError,
     Window,
 )
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
-from tests.apiserver.store.test_store_machine import GatedBackend
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+    from apfproxy.apiserver.store.collection import Watcher
 
 
 @pytest.fixture
@@ -40,7 +50,6 @@ def backend(tmp_path: Path) -> GatedBackend:
 
 @pytest_asyncio.fixture
 async def store(backend: GatedBackend) -> AsyncIterator[Store]:
-    """A store whose disk waits until the gate is set."""
     store = Store(backend=backend)
     yield store
     backend.gate.set()
@@ -96,7 +105,6 @@ async def test_writes_gather_while_the_backend_is_busy(
 async def test_a_refusal_takes_everything_back(
     store: Store, backend: GatedBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Writes after a failed one were decided on it, so they fail too; then all works again."""
     backend.outcomes = [True, False]
     kept, gone = put(store, "x"), put(store, "w")
     await asyncio.sleep(0)
@@ -146,21 +154,7 @@ async def test_commits_are_counted_and_failures_told_once(backend: GatedBackend)
     assert 2 == sum(counters.commit_ns.counts)
 
 
-async def test_wait_for(store: Store, backend: GatedBackend) -> None:
-    future = put(store, "x")
-    assert not await store.wait_for(2, 0)
-    waiting, later = (asyncio.create_task(store.wait_for(n, 60)) for n in (2, 3))
-    await asyncio.sleep(0)
-    backend.gate.set()
-    await future
-    assert (True, True) == (await waiting, await store.wait_for(1, 0))
-    await store.close()
-    async with asyncio.timeout(10):
-        assert (False, False) == (await later, await store.wait_for(9, 60))
-
-
 async def test_close_finishes_what_was_handed_over(store: Store, backend: GatedBackend) -> None:
-    """Nothing is lost by stopping; watches end once all is read."""
     pods = store.collection("pods")
     waiting, behind, stopped = (pods.watch(1) for _ in range(3))
     stopped.close()
@@ -182,7 +176,6 @@ async def test_close_finishes_what_was_handed_over(store: Store, backend: GatedB
 
 
 async def test_one_change_wakes_all() -> None:
-    """All that wait go on, in the order in which they came; who is cancelled is forgotten."""
     store = Store()
     pods, woken = store.collection("pods"), list[int]()
 
@@ -210,7 +203,6 @@ async def test_an_error_of_our_own_does_not_stop_the_store(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The writer is told, later writes are published, and the store can be closed."""
     backend.gate.set()
     store = Store(backend=backend)
     with monkeypatch.context() as patch:
@@ -223,14 +215,6 @@ async def test_an_error_of_our_own_does_not_stop_the_store(
 
     assert "b" == second.name
     assert "ZeroDivisionError" in caplog.text
-
-
-def test_a_backend_that_cannot_be_read_is_let_go(backend: GatedBackend) -> None:
-    backend._connection.execute("DROP TABLE floors")  # noqa: SLF001  what damage may do
-    with pytest.raises(StoreError, match="no such table"):
-        Store(backend=backend)
-
-    SqliteBackend(backend.path).close()
 
 
 def change(version: int, size: int = 2) -> Change:
@@ -255,7 +239,6 @@ def test_window_in_bytes(
     window = Window(limit)
     for version, size in enumerate(sizes, 1):
         window.append(change(version, size))
-
     assert [*range(len(sizes) - kept + 1, len(sizes) + 1)] == [
         each.resource_version for each in window.read(window.end - kept, 1000)
     ]
@@ -269,11 +252,278 @@ def test_window_in_bytes(
 def test_only_the_newest_keep_what_is_encoded(
     name: str, most: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Encoded events are shared by those near the end; others encode for themselves."""
     monkeypatch.setattr(entries, name, most)
     window = Window(8)
     for version in range(1, 9):
         window.append(change(version, 40))
-
     found = [each.encoded is not None for each in window.read(0, 10)]
     assert [False] * (8 - expected) + [True] * expected == found
+
+
+WINDOW = 8
+TYPES = ("pods", "slices")
+RESOURCES = st.sampled_from(TYPES)
+NAMESPACES = st.sampled_from(["", "a", "a-b", "b"])
+KEYS = st.tuples(NAMESPACES, st.sampled_from(["x", "y", "y-1", "z"]))
+
+Key = tuple[str, str]
+State = tuple[str, str, int, str]
+"""Namespace, name, resource version, value."""
+
+
+class GatedBackend(SqliteBackend):
+    """Writes wait while the gate is closed, and fail where `outcomes` of the next ones says so."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.gate = threading.Event()
+        self.outcomes: list[bool] = []
+        self.batches: list[int] = []
+        self.is_closed = False
+
+    def write(self, changes: Sequence[Change], floors: Mapping[str, int]) -> None:
+        self.gate.wait()
+        self.batches.append(len(changes))
+        if self.outcomes and not self.outcomes.pop(0):
+            raise StoreError("the disk is full")
+        super().write(changes, floors)
+
+    def close(self) -> None:
+        self.is_closed = True
+        super().close()
+
+
+def state(entry: Entry | None) -> State | None:
+    if entry is None:
+        return None
+    metadata = {
+        "namespace": entry.namespace,
+        "name": entry.name,
+        "uid": entry.uid,
+        "labels": entry.labels,
+        "resourceVersion": str(entry.resource_version),
+        "managedFields": [{"manager": entry.labels["value"]}],
+    }
+    assert {"metadata": metadata, "spec": {"value": entry.uid}} == json.loads(entry.data)
+    assert {"metadata.name": entry.name} == entry.fields
+    return entry.namespace, entry.name, entry.resource_version, entry.labels["value"]
+
+
+@dataclass
+class Step:
+    resource: str
+    new: State
+    is_deletion: bool
+    old: State | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.new[:2]
+
+    @property
+    def version(self) -> int:
+        return self.new[2]
+
+    def change(self) -> tuple[str, State, State | None]:
+        type_ = "DELETED" if self.is_deletion else "MODIFIED" if self.old else "ADDED"
+        return type_, self.new, self.old
+
+
+def replayed(steps: Iterable[Step], resource: str, at: int = 1 << 62) -> dict[Key, State]:
+    objects: dict[Key, State] = {}
+    for step in steps:
+        if step.resource == resource and step.version <= at:
+            objects.pop(step.key, None)
+            if not step.is_deletion:
+                objects[step.key] = step.new
+    return objects
+
+
+def in_order(objects: dict[Key, State], namespace: str | None) -> list[State]:
+    """Objects as a list gives them: `a-b/x` before `a/x`, as in etcd."""
+    keys = sorted(objects, key="/".join)
+    return [objects[key] for key in keys if namespace is None or key[0] == namespace]
+
+
+class StoreMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.loop = asyncio.new_event_loop()
+        self.steps: list[Step] = []  # everything that was published, ever
+        self.pending: list[tuple[Step, asyncio.Future[Entry]]] = []
+        self.last_assigned = 1
+        self.open()
+
+    @property
+    def version(self) -> int:
+        return self.steps[-1].version if self.steps else 1
+
+    def heads(self, resource: str) -> dict[Key, State]:
+        return replayed([*self.steps, *(step for step, _ in self.pending)], resource)
+
+    def publish(self, step: Step) -> None:
+        step.old = replayed(self.steps, step.resource).get(step.key)
+        self.steps.append(step)
+
+    def after(self, resource: str, version: int) -> list[Step]:
+        return [s for s in self.steps if s.resource == resource and s.version > version]
+
+    def open(self) -> None:
+        self.backend = self.new_backend()
+        self.store = Store(window=WINDOW, backend=self.backend)
+        self.readings: list[tuple[Watcher, str, list[int]]] = []
+
+    def new_backend(self) -> GatedBackend | None:
+        return GatedBackend(self.folder / "store.db")
+
+    @rule(resource=RESOURCES, key=KEYS, value=st.text(max_size=3), is_deletion=st.booleans())
+    def write(self, resource: str, key: Key, value: str, *, is_deletion: bool) -> None:
+        metadata: dict[str, Any] = {"namespace": key[0], "name": key[1], "uid": value}
+        metadata["labels"] = {"value": value}
+        metadata["managedFields"] = [{"manager": value}]
+        obj = {"apiVersion": "v1", "kind": "T", "metadata": metadata, "spec": {"value": value}}
+
+        async def write() -> asyncio.Future[Entry]:
+            act = self.store.delete if is_deletion else self.store.put
+            return act(resource, obj, {"metadata.name": key[1]})
+
+        if is_deletion and key not in self.heads(resource):
+            with pytest.raises(LookupError, match=f"{resource} .* is not in the store"):
+                self.loop.run_until_complete(write())
+            return
+        future = self.loop.run_until_complete(write())
+        version = int(metadata["resourceVersion"])
+        assert version > self.last_assigned
+        self.last_assigned = version
+        step = Step(resource, (*key, version, value), is_deletion)
+        if self.backend is None:
+            assert step.new == state(future.result())
+            self.publish(step)
+        else:
+            self.pending.append((step, future))
+
+    @rule(outcomes=st.lists(st.booleans(), max_size=2))
+    @precondition(lambda self: self.backend is not None)
+    def settle(self, outcomes: list[bool]) -> None:
+        backend = self.backend
+        assert backend is not None
+        backend.outcomes = outcomes[:]
+        backend.gate.set()
+        # The first was handed over alone, the others gathered meanwhile.
+        takes_first, takes_rest = ([*outcomes, True, True])[:2]
+        for index, (step, future) in enumerate(self.pending):
+            self.loop.run_until_complete(asyncio.wait([future], timeout=10))
+            error = future.exception()
+            if takes_first and (index == 0 or takes_rest):
+                assert step.new == state(future.result())
+                self.publish(step)
+            else:
+                assert "the disk is full" == str(error)
+                assert isinstance(error, StoreError)
+        self.pending.clear()
+        backend.outcomes.clear()
+        backend.gate.clear()
+
+    @rule()
+    @precondition(lambda self: self.backend is not None)
+    def restart(self) -> None:
+        self.settle([])
+        self.loop.run_until_complete(self.store.close())
+        self.open()
+        # What was refused just before was never told to anybody as kept.
+        self.last_assigned = self.version
+
+    @rule(
+        resource=RESOURCES,
+        namespace=st.none() | NAMESPACES,
+        back=st.integers(-2, 40),
+        start=st.none() | KEYS,
+        limit=st.none() | st.integers(0, 5),
+    )
+    def snapshot(
+        self, resource: str, namespace: str | None, back: int, start: Key | None, limit: int | None
+    ) -> None:
+        """A page of any version is as it was, whether or not there is an object at its start."""
+        collection, at = self.store.collection(resource), self.version - back
+        if at < collection.floor:
+            for look in (collection.snapshot, collection.count):
+                with pytest.raises(TooOldError):
+                    look(namespace, at, start)
+            return
+        objects = in_order(replayed(self.steps, resource, at), namespace)
+        expected = [each for each in objects if not start or "/".join(each[:2]) > "/".join(start)]
+        assert expected[:limit] == [*map(state, collection.snapshot(namespace, at, start, limit))]
+        assert len(expected) == collection.count(namespace, at, start)
+
+    @rule(resource=RESOURCES, back=st.integers(-2, 40))
+    def watch(self, resource: str, back: int) -> None:
+        collection, after = self.store.collection(resource), self.version - back
+        if after < collection.floor:
+            with pytest.raises(TooOldError):
+                collection.watch(after)
+        else:
+            self.readings.append((collection.watch(after), resource, [after]))
+
+    @rule(index=st.integers(0, 40), limit=st.integers(1, 12))
+    @precondition(lambda self: self.readings)
+    def read(self, index: int, limit: int) -> None:
+        reading = self.readings[index % len(self.readings)]
+        watcher, resource, known = reading
+        expected = self.after(resource, known[0])
+        floor = self.store.collection(resource).floor
+        if expected and expected[0].version <= floor:
+            with pytest.raises(TooOldError) as caught:
+                watcher.read(limit)
+            assert (known[0], floor) == (caught.value.resource_version, caught.value.floor)
+            watcher.close()
+            self.readings.remove(reading)
+            return
+        found = watcher.read(limit)
+        assert [step.change() for step in expected[:limit]] == [
+            (change.type, state(change.entry), state(change.old)) for change in found
+        ]
+        if found:
+            known[0] = found[-1].resource_version
+        if len(found) == len(expected):
+            known[0] = max(known[0], self.version)
+        assert known[0] == watcher.position
+
+    @invariant()
+    def heads_are_ahead_of_readers_by_what_is_pending(self) -> None:
+        store = self.store
+        assert (self.version, len(self.pending)) == (store.resource_version, store.pending)
+        for resource in TYPES:
+            heads, published = self.heads(resource), replayed(self.steps, resource)
+            for namespace in (None, "a"):
+                expected = in_order(heads, namespace)
+                assert expected == list(map(state, store.heads(resource, namespace)))
+            for key in (("", "y"), ("a-b", "y")):
+                assert heads.get(key) == state(store.head(resource, *key))
+                assert published.get(key) == state(store.collection(resource).get(*key))
+
+    @invariant()
+    def window_is_as_wide_as_told(self) -> None:
+        for resource in TYPES:
+            floor = self.store.collection(resource).floor
+            kept = len(self.after(resource, floor))
+            assert kept <= WINDOW + WINDOW // 8
+            assert floor == 0 or kept >= WINDOW
+
+    def teardown(self) -> None:
+        if self.backend is not None:
+            self.backend.outcomes.clear()
+            self.backend.gate.set()
+        self.loop.run_until_complete(self.store.close())
+        self.loop.close()
+        shutil.rmtree(self.folder)
+
+
+class MemoryMachine(StoreMachine):
+    def new_backend(self) -> None:
+        return None
+
+
+TestStoreMachine = StoreMachine.TestCase
+TestMemoryMachine = MemoryMachine.TestCase
+TestStoreMachine.settings = TestMemoryMachine.settings = settings(max_examples=30)
