@@ -266,6 +266,8 @@ def test_nodes_follow_types() -> None:
     node = node_of(open_struct)
     assert [] == list(wrong_types(open_struct, {"b": 1}))
     assert [".c: field not declared in schema"] == list(wrong_types(open_struct, {"c": 1}))
+    (wrong,) = wrong_types(SPEC, {"limits": {"a": {}}})
+    assert wrong.startswith(".limits.a: expected any scalar")
     keyed = node_of(List(ITEM, ListType.MAP, ("key",)))
 
     assert [LEAF] * 2 == [node_of(List(ITEM, None)), node_of(Struct("A", (), is_atomic=True))]
