@@ -19,16 +19,6 @@ from loadtest.peers import committed_ratios, parse_arguments
 from loadtest.processes import ROOT, LoadTestError
 from loadtest.ratios import compare_ratios, read_ratios, write_ratios
 from loadtest.scenarios import SCENARIOS
-from loadtest.steps import (
-    FILES,
-    OF_FILE,
-    OF_FUNCTION,
-    OF_PACKAGE,
-    SHARED,
-    STEPS,
-    count_steps,
-    step_of,
-)
 from loadtest.wrk import Measurement, Variety, drive
 from tests.end_to_end.programs import installed
 
@@ -170,87 +160,6 @@ def test_the_clients_of_a_cluster_are_drawn_from_seeds() -> None:
     }
 
 
-def test_the_steps_name_files_and_functions_that_exist() -> None:
-    """A file that is renamed is not silently counted elsewhere."""
-    assert set(FILES) >= {*OF_FUNCTION, *OF_FILE, *SHARED}
-    assert set(STEPS) >= {*OF_FILE.values(), *OF_PACKAGE.values()}
-    for file, functions in OF_FUNCTION.items():
-        text = (ROOT / "apfproxy" / f"{file}.py").read_text()
-        assert [] == [name for name in functions if f"    def {name}(" not in text]
-
-
-@pytest.mark.parametrize(
-    ("stack", "step", "function"),
-    [
-        (
-            (
-                "uv_run (core.c:1);HeadReader.read (apfproxy/proxy/head_reader.py:5);"
-                "parse_int64 (apfproxy/objects/go_text.py:9);PyDict_SetItem (python)"
-            ),
-            "parse",
-            "head_reader.HeadReader.read",
-        ),
-        (
-            (
-                "CPyDef_upstream___endpoint___UpstreamConnection___send"
-                " (apfproxy__mypyc.cpython-311.so);"
-                "CPyDict_GetItem (apfproxy__mypyc.cpython-311.so)"
-            ),
-            "forward",
-            "endpoint.UpstreamConnection.send",
-        ),
-        (
-            (
-                "CPyPy_upstream___endpoint___UpstreamConnection___buffer_updated"
-                " (apfproxy__mypyc.cpython-311.so)"
-            ),
-            "answer",
-            "endpoint.UpstreamConnection.buffer_updated",
-        ),
-        (
-            "CPyDef_proxy___counters___Counts_____init__ (apfproxy__mypyc.cpython-311.so)",
-            "rest",
-            "counters.Counts.__init__",
-        ),
-        (
-            (
-                "UpstreamConnection.send (apfproxy/upstream/endpoint.py:1);"
-                "UVStream_write (loop.c:5);"
-                "write (libc.so.6)"
-            ),
-            "kernel",
-            "write",
-        ),
-        (
-            "UpstreamConnection.send (apfproxy/upstream/endpoint.py:1);UVStream_write (loop.c:5)",
-            "event loop",
-            "UVStream_write",
-        ),
-        (
-            "Passage.acquire (apfproxy/flowcontrol/passage.py:1);gc_collect_main (x)",
-            "garbage",
-            "collect",
-        ),
-        ("main (libc.so.6)", "rest", "main"),
-    ],
-)
-def test_a_stack_belongs_to_the_step_of_its_innermost_known_function(
-    stack: str, step: str, function: str
-) -> None:
-    """Interpreted and compiled functions are known alike."""
-    assert (step, function) == step_of(stack.split(";"))
-
-
-def test_samples_of_other_threads_do_not_count() -> None:
-    """Only the event loop's thread is of requests."""
-    raw = (
-        "a (x);Passage.acquire (apfproxy/flowcontrol/passage.py:1) 3\n"
-        "Thread._bootstrap (t);f (x) 9\n"
-    )
-
-    assert {"admit": 3} == {step: of.total() for step, of in count_steps(raw).items() if of}
-
-
 @pytest.mark.e2e
 def test_a_comparison_writes_and_checks_ratios(tmp_path: Path) -> None:
     """HAProxy and two builds, here the same twice, with a ratio for each of these."""
@@ -285,29 +194,6 @@ def test_a_comparison_writes_and_checks_ratios(tmp_path: Path) -> None:
     assert (0, "") == (done.returncode, done.stderr)
     assert {"cluster"} == set(ratios := read_ratios(file))
     assert {"apfproxy", "again"} == set(ratios["cluster"])
-
-
-@pytest.mark.e2e
-def test_a_profile_has_all_of_the_cpu(tmp_path: Path) -> None:
-    """The steps' shares are the whole."""
-    installed("wrk")
-    installed("nginx")
-    file = tmp_path / "profile.json"
-    options = ["same", "--seconds=3", "--rate=100", "--connections=8", "--no-pin", f"--json={file}"]
-    done = subprocess.run(  # noqa: S603  this interpreter
-        [sys.executable, "-m", "loadtest.profile", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    if "ermission" in done.stderr:
-        pytest.skip(f"this user may not trace processes: {done.stderr}")
-    assert (0, "") == (done.returncode, done.stderr)
-    found = json.loads(file.read_text())
-    assert list(STEPS) == [step["name"] for step in found["steps"]]
-    assert sum(step["share"] for step in found["steps"]) == pytest.approx(1)
 
 
 @pytest.mark.e2e

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadtest.browser import chromium
 from tests.end_to_end.api_servers import api_servers, in_thread
 from tests.end_to_end.kubectl import Targets, find_kubectl, minor_version
 from tests.end_to_end.programs import installed
+from tests.support.browser import chromium
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

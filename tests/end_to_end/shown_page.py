@@ -6,8 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from apfproxy.settings import Address
-from loadtest.browser import Tab
 from tests.end_to_end.scene import GET, NARROW, TRUSTED, Scene, Setup, running
+from tests.support.browser import Tab
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

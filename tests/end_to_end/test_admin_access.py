@@ -19,10 +19,10 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from apfproxy.cli.commands import cli
-from loadtest.browser import UNTIL, chromium
 from loadtest.certificates import Authority
 from tests.end_to_end.programs import installed
 from tests.end_to_end.served import WITHIN_S, Served, ask, command, connections, started_upstream
+from tests.support.browser import UNTIL, chromium
 
 if TYPE_CHECKING:
     import socket

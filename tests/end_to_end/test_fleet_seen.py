@@ -16,10 +16,10 @@ from apfproxy.cli.main import main
 from apfproxy.fleet.view import FleetView
 from apfproxy.settings import FleetSettings, FlowControlSettings
 from apfproxy.workers.place import STORE
-from loadtest.browser import Tab
 from tests.app.test_process import settings_for
 from tests.end_to_end.scene import on_uvloop
 from tests.fleet.memory_store import MemoryRecord
+from tests.support.browser import Tab
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,7 +14,6 @@ from selenium.webdriver.common.keys import Keys
 from apfproxy.admin.live_feed import LiveFeed
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.settings import OBSERVE, Address, EndpointAddress
-from loadtest.browser import Tab
 from tests.end_to_end.gateway import WHOLE, gateway
 from tests.end_to_end.scene import (
     NARROW,
@@ -39,6 +38,7 @@ from tests.end_to_end.shown_page import (
     ask_as,
     shown,
 )
+from tests.support.browser import Tab
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadtest.browser import Tab
 from tests.end_to_end.scene import on_uvloop, running
 from tests.end_to_end.shown_page import NO_EVENTS, ROW, SETUP, SEVERITY, VERDICT, ask_as, shown
+from tests.support.browser import Tab
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from apfproxy.cli.commands import cli
-from loadtest.browser import Tab, chromium
 from tests.end_to_end.programs import installed
 from tests.end_to_end.served import (
     Served,
@@ -24,6 +23,7 @@ from tests.end_to_end.served import (
     connections,
     started_upstream,
 )
+from tests.support.browser import Tab, chromium
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import WSMsgType, web
 
-from loadtest.browser import Tab, chromium
 from tests.end_to_end.http2.site import Site
 from tests.end_to_end.scene import Setup, on_uvloop, running, until
+from tests.support.browser import Tab, chromium
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

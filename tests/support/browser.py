@@ -1,10 +1,9 @@
-"""A browser without a window, driven from the event loop of a test."""
+"""A headless browser, driven from the event loop of a test."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from typing import TYPE_CHECKING, Any
 
 from selenium import webdriver
@@ -46,14 +45,11 @@ check();
 
 
 @contextlib.contextmanager
-def chromium(
-    profile: Path, *, trace: str = "", is_trusting: bool = False
-) -> Iterator[webdriver.Chrome]:
+def chromium(profile: Path, *, is_trusting: bool = False) -> Iterator[webdriver.Chrome]:
     """A running browser, which ends with the block.
 
     Args:
         profile: An empty folder for what it keeps.
-        trace: Categories of Chromium's tracing that its log `performance` is to have.
         is_trusting: Whether it takes any server's certificate.
     """
     options = Options()
@@ -61,12 +57,7 @@ def chromium(
     options.binary_location = installed("chromium")
     for option in (*OPTIONS, f"--user-data-dir={profile}"):
         options.add_argument(option)
-    logs = {"browser": "ALL"}
-    if trace:
-        logs["performance"] = "ALL"
-        preferences = {"enableNetwork": False, "enablePage": False, "traceCategories": trace}
-        options.add_experimental_option("perfLoggingPrefs", preferences)
-    options.set_capability("goog:loggingPrefs", logs)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(installed("chromedriver")))
     try:
         driver.set_script_timeout(WAIT_S)
@@ -84,9 +75,6 @@ class Tab:
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self._driver = driver
-
-    def __repr__(self) -> str:
-        return f"<Tab of {self._driver.session_id}>"
 
     async def open(self, url: str, *, width: int = 1280, theme: str = "light") -> None:
         """Go to a page."""
@@ -131,12 +119,6 @@ class Tab:
         """What the console says, since the page was opened, that is not good."""
         entries = await asyncio.to_thread(self._driver.get_log, "browser")
         return [each["message"] for each in entries if each["level"] in {"SEVERE", "WARNING"}]
-
-    async def trace(self) -> list[dict[str, Any]]:
-        """The events of the browser's tracing so far, if it is on."""
-        entries = await asyncio.to_thread(self._driver.get_log, "performance")
-        messages = [json.loads(each["message"])["message"] for each in entries]
-        return [each["params"] for each in messages if each["method"] == "Tracing.dataCollected"]
 
     async def _command(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return await asyncio.to_thread(self._driver.execute_cdp_cmd, name, arguments)
