@@ -58,7 +58,7 @@ from apfproxy.apiserver.responses import Renderer, encode, warn
 from apfproxy.apiserver.reviews import user_of
 from apfproxy.apiserver.schema.reading import canonical
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
-from apfproxy.apiserver.store.entries import Entry, parts_of
+from apfproxy.apiserver.store.entries import TYPE_FIELDS, Entry
 from apfproxy.objects.go_text import rfc3339
 from apfproxy.request.attributes import parse_query
 
@@ -85,7 +85,6 @@ UNSERVED = frozenset(
 ) | {"token"}
 """Subresources that a cluster has of what is served here."""
 EVICTIONS = tuple(bodies.Expected("Eviction", *each) for each in EVICTION_STRUCTS.items())
-TYPE_FIELDS = frozenset({"apiVersion", "kind"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +347,7 @@ class Call:
     async def _listed(self, found: Page) -> web.StreamResponse:
         chunks = self._renderer().list_chunks(found.entries, found.metadata)
         is_short = len(found.entries) < responses.STREAMED_ITEMS
-        if is_short and sum(each.size for each in found.entries) < responses.STREAMED_BYTES:
+        if is_short and sum(len(each.data) for each in found.entries) < responses.STREAMED_BYTES:
             return await self._document(b"".join(chunks))
         if self._form.is_yaml:
             chunks = responses.yaml_list(chunks)
@@ -429,7 +428,8 @@ class Call:
             obj = scale_of(self._kind, obj)
         text = obj["metadata"].get("resourceVersion", "")
         version = int(text) if is_version(text) else 0
-        entry = Entry("", "", "", version, "", {}, {}, *parts_of(obj))
+        data = encode({name: part for name, part in obj.items() if name not in TYPE_FIELDS})
+        entry = Entry("", "", "", version, "", {}, {}, data)
         body = self._renderer().document(entry)
         return await self._document(body, status=status)
 

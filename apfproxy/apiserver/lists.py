@@ -30,7 +30,7 @@ from apfproxy.apiserver.options import ANY_VERSION, EXACT
 from apfproxy.apiserver.schema.body import BodyError, parse_json
 from apfproxy.apiserver.schema.reading import MismatchError, read
 from apfproxy.apiserver.schema.types import Field, Scalar, Struct
-from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError, parts_of
+from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError
 
 if TYPE_CHECKING:
     import random
@@ -353,10 +353,8 @@ class Watch:
             # The last state that the client saw, with the version of the change.
             version, obj = change.resource_version, msgspec.json.decode(change.old.data)
             obj["metadata"]["resourceVersion"] = str(version)
-            head, managed, tail = parts_of(obj)
-            left = msgspec.structs.replace(
-                change.old, resource_version=version, head=head, managed=managed, tail=tail
-            )
+            data = msgspec.json.encode(obj)
+            left = msgspec.structs.replace(change.old, resource_version=version, data=data)
             return self.renderer.event(ChangeType.DELETED, left)
         return b""
 

@@ -181,7 +181,7 @@ class Registry:
         """Store what comes of the newest state of an object, while it is the newest."""
         head = partial(self.store.head, kind.collection, namespace, name)
         sent = options.sent_bytes if isinstance(options, WriteOptions) else 0
-        size = max(sent, entry.size if (entry := head()) else 0)
+        size = max(sent, len(entry.data) if (entry := head()) else 0)
         async with self._turn(size):
             while True:
                 entry = head()
@@ -348,7 +348,7 @@ def completed(kind: Kind, raw: Object) -> Object:
 
 
 def entry_metadata(entry: Entry) -> dict[str, Any]:
-    return metadata_decoder.decode(entry.metadata).metadata
+    return metadata_decoder.decode(entry.data).metadata
 
 
 def _set_end(metadata: Object, since_s: float, grace_s: int) -> None:

@@ -407,11 +407,17 @@ CHUNK_ITEMS = 64
 """Items of a list that are joined before they are written: about 64 KiB of usual objects."""
 CHUNK_BYTES = 256 * 1024
 """Bytes that are joined at most, or one object."""
-PARTS = attrgetter("head", "managed", "tail")
-"""Of the data of an entry."""
+DATA = attrgetter("data")
 PARTIAL = Shape.METADATA.value
 INCLUDED = ("", "None", "Metadata", "Object")
 """What a row of a Table includes of its object; "" is `Metadata`."""
+
+
+class OnlyMetadata(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+decode_metadata = msgspec.json.Decoder(OnlyMetadata).decode
 
 
 class Renderer:
@@ -482,7 +488,7 @@ class Renderer:
         yield head + b'"metadata":' + encode(metadata) + rest
         separator = b""
         is_data = self._shape is Shape.OBJECT and self._is_stored  # joined without a call for each
-        for some in pieces(map(b"".join, map(PARTS, entries)) if is_data else map(write, entries)):
+        for some in pieces(map(DATA, entries) if is_data else map(write, entries)):
             yield separator + b",".join(some)
             separator = b","
         if not rest.endswith(b"}"):
@@ -522,8 +528,6 @@ class Renderer:
         return None if self._has_columns else [one.definition for one in self._kind.columns]
 
     def _object(self, entry: Entry) -> bytes:
-        if self._is_stored:
-            return b"".join((self._type, entry.head[1:], entry.managed, entry.tail))
         return self._type + self._item(entry)[1:]
 
     def _item(self, entry: Entry) -> bytes:
@@ -534,7 +538,7 @@ class Renderer:
         return encode(obj)
 
     def _partial(self, entry: Entry) -> bytes:
-        return self._partial_type + entry.metadata[1:]
+        return b'%b"metadata":%b}' % (self._partial_type, decode_metadata(entry.data).metadata)
 
     def _row(self, entry: Entry) -> bytes:
         obj = decoded(self._kind, entry)

@@ -255,7 +255,7 @@ class Disruption(Controller):
     def _note_pod(self, namespace: str, name: str) -> list[Key]:
         # As it is now: a new budget may have read a later state than the change's.
         pod = self._pods.get(namespace, name)
-        is_marked = pod is not None and MARK in pod.tail
+        is_marked = pod is not None and MARK in pod.data
         concerned: list[Key] = [(namespace, name, STALE)] if is_marked else []
         for each, budget in self._budgets.get(namespace, {}).items():
             if budget.note(name, budget.state_of(pod)):

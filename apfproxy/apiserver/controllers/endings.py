@@ -154,9 +154,9 @@ class Namespaces(Controller):
         if kind is NAMESPACE:
             if is_gone:
                 self._due_s.pop(entry.name, None)
-            return [(entry.name,)] if not is_gone and MARK in entry.head else ()
+            return [(entry.name,)] if not is_gone and MARK in entry.data else ()
         namespace = self._head(NAMESPACE, "", entry.namespace) if is_gone else None
-        return [(entry.namespace,)] if namespace is not None and MARK in namespace.head else ()
+        return [(entry.namespace,)] if namespace is not None and MARK in namespace.data else ()
 
     def due_s(self, key: Key) -> float:
         """At once if the namespace is empty, so that it ends with its last object."""
@@ -172,7 +172,7 @@ class Namespaces(Controller):
     async def look(self, key: Key) -> None:
         (name,) = key
         entry = self._head(NAMESPACE, "", name)
-        if entry is None or MARK not in entry.head:
+        if entry is None or MARK not in entry.data:
             return
         namespace = decoded(NAMESPACE, entry)
         is_held = KUBERNETES_FINALIZER in namespace["spec"].get("finalizers", ())
@@ -181,7 +181,7 @@ class Namespaces(Controller):
         remains = await self._empty(name)
         now_s = self._registry.clock()
         if remains.objects:
-            seen_bytes = remains.seen_bytes + STATUS_WEIGHT * entry.size
+            seen_bytes = remains.seen_bytes + STATUS_WEIGHT * len(entry.data)
             pause_s = min(max(PAUSE_S, seen_bytes / BYTES_PER_S), LONGEST_PAUSE_S)
             self._due_s[name] = now_s + pause_s
         now = rfc3339(now_s)
@@ -212,7 +212,7 @@ class Namespaces(Controller):
             for entry in self._registry.store.heads(kind.collection, name):
                 metadata = metadata_of(entry)
                 is_ending = bool(metadata.deletion_time)
-                cost = OBJECT_BYTES + entry.size + (0 if is_ending else DELETION_BYTES)
+                cost = OBJECT_BYTES + len(entry.data) + (0 if is_ending else DELETION_BYTES)
                 remains.seen_bytes += cost
                 turn_bytes += cost
                 if turn_bytes >= TURN_BYTES:
@@ -244,7 +244,7 @@ class PodTermination(Controller):
 
     def notice(self, _kind: Kind, change: Change) -> Iterable[Key]:
         entry = change.entry
-        if change.type is ChangeType.DELETED or MARK not in entry.head:
+        if change.type is ChangeType.DELETED or MARK not in entry.data:
             return ()
         return [(entry.namespace, entry.name)] if ENDING in entry_metadata(entry) else ()
 
@@ -286,7 +286,7 @@ DECODER = msgspec.json.Decoder(OnlyMetadata)
 
 
 def metadata_of(entry: Entry) -> Metadata:
-    return DECODER.decode(entry.metadata).metadata
+    return DECODER.decode(entry.data).metadata
 
 
 @dataclass(slots=True)
@@ -326,7 +326,7 @@ class GarbageCollector(Controller):
             self._waiting.pop(entry.uid, None)
             concerned = self._note_owners(key, ()) if key in self._owners else []
             return [*concerned, *self._dependents_of(entry.uid).keys]
-        if OWNED not in entry.head and MARK not in entry.head:
+        if OWNED not in entry.data and MARK not in entry.data:
             return self._note_owners(key, ()) if key in self._owners else ()
         metadata = metadata_of(entry)
         concerned = self._note_owners(key, metadata.owners)
@@ -428,7 +428,7 @@ class GarbageCollector(Controller):
     async def _orphan_dependents(self, kind: Kind, owner: Entry) -> None:
         for number, key in enumerate(list(self._dependents_of(owner.uid).keys), 1):
             entry = self._registry.store.head(*key)
-            if entry is not None and OWNED in entry.head:
+            if entry is not None and OWNED in entry.data:
                 await self._rewrite(self._kinds[key[0]], entry, _without_owners({owner.uid}))
             await let_others(number)
         await self._rewrite(kind, owner, _without_finalizer(ORPHAN))

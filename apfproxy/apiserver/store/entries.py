@@ -7,7 +7,7 @@ import sys
 from bisect import bisect_right
 from collections import deque
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,15 +27,13 @@ SHARED_CHANGES = 1024
 SHARED_BYTES = 8 * 1024 * 1024
 """Bytes of JSON of these changes; each form that watchers encode is about as large."""
 
-MANAGED = b',"managedFields":'
 SHARED_VALUES = 1024
-"""Values that a pool remembers; requests of one second have equal times in `managedFields`."""
+"""Labels and fields that a pool remembers."""
 LARGEST_SHARED = 4096
-"""Bytes of JSON, or characters of names and values."""
+"""Characters of their values."""
 
-TAKEN = frozenset({"apiVersion", "kind", "metadata"})
+TYPE_FIELDS = frozenset({"apiVersion", "kind"})
 
-T = TypeVar("T")
 
 encode = msgspec.json.Encoder().encode
 
@@ -71,8 +69,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         resource: Plural, with the group if the caller's names have it.
         labels, fields: Shared with entries that have equal ones; never changed.
         fields: Field selector's name to value, but for the object's own name and namespace.
-        head, managed, tail: What `data` consists of: the metadata up to `managedFields`, these,
-            which are shared, and the rest.
+        data: JSON of the object in the storage version, without `apiVersion` and `kind`; with
+            `metadata.resourceVersion`.
     """
 
     resource: str
@@ -82,23 +80,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     uid: str
     labels: dict[str, str]
     fields: dict[str, str]
-    head: bytes
-    managed: bytes
-    tail: bytes
-
-    @property
-    def data(self) -> bytes:
-        """JSON in the storage version with `resourceVersion`, without `apiVersion` and `kind`."""
-        return b"".join((self.head, self.managed, self.tail))
-
-    @property
-    def metadata(self) -> bytes:
-        """JSON of an object that has nothing but the metadata."""
-        return b"".join((self.head, self.managed, b"}}"))
-
-    @property
-    def size(self) -> int:
-        return len(self.head) + len(self.managed) + len(self.tail)
+    data: bytes
 
     @property
     def key(self) -> str:
@@ -125,29 +107,23 @@ class Change(msgspec.Struct, gc=False):
 
     @property
     def weight(self) -> int:
-        old = 0 if self.old is None else self.old.size
-        return CHANGE_BYTES + self.entry.size + old
+        old = 0 if self.old is None else len(self.old.data)
+        return CHANGE_BYTES + len(self.entry.data) + old
 
 
 class Pool:
-    """Keeps one of equal values: objects of one template are alike in much, and are many."""
+    """Keeps one of equal labels and fields: objects of one template are many."""
 
     def __init__(self) -> None:
-        self._values: dict[object, Any] = {}
+        self._values: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
 
-    def strings(self, strings: dict[str, str]) -> dict[str, str]:
-        return self._shared(tuple(strings.items()), strings, sum(map(len, strings.values())))
-
-    def bytes(self, value: bytes) -> bytes:
-        return self._shared(value, value, len(value))
-
-    def _shared(self, key: object, value: T, size: int) -> T:
-        if size > LARGEST_SHARED:
-            return value
+    def shared(self, strings: dict[str, str]) -> dict[str, str]:
+        """The first of those that are equal to these, unless it was forgotten."""
+        if sum(map(len, strings.values())) > LARGEST_SHARED:
+            return strings
         if len(self._values) >= SHARED_VALUES:
             self._values.clear()
-        found: T = self._values.setdefault(key, value)
-        return found
+        return self._values.setdefault(tuple(strings.items()), strings)
 
 
 def entry_of(
@@ -159,30 +135,15 @@ def entry_of(
 ) -> Entry:
     """The state of an object, whose metadata has name and uid; TypeError if it is not JSON."""
     metadata = obj["metadata"]
-    head, managed, tail = parts_of(obj)
     return Entry(
         resource,
         sys.intern(metadata.get("namespace", "")),
         metadata["name"],
         resource_version,
         metadata["uid"],
-        pool.strings(dict(metadata.get("labels") or {})),
-        pool.strings(fields),
-        head,
-        pool.bytes(managed),
-        tail,
-    )
-
-
-def parts_of(obj: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
-    """The parts of an entry's JSON; TypeError if the object is not JSON."""
-    metadata = {name: part for name, part in obj["metadata"].items() if name != "managedFields"}
-    managed = obj["metadata"].get("managedFields")
-    rest = {name: part for name, part in obj.items() if name not in TAKEN}
-    return (
-        b'{"metadata":%b' % encode(metadata)[:-1],
-        b"%b%b" % (MANAGED if metadata else MANAGED[1:], encode(managed)) if managed else b"",
-        b"},%b" % encode(rest)[1:] if rest else b"}}",
+        pool.shared(dict(metadata.get("labels") or {})),
+        pool.shared(fields),
+        encode({name: part for name, part in obj.items() if name not in TYPE_FIELDS}),
     )
 
 
@@ -221,13 +182,13 @@ class Window:
         self.end += 1
         self._bytes += change.weight
         shared.append(change)
-        self._shared_bytes += change.entry.size
+        self._shared_bytes += len(change.entry.data)
         while len(shared) > SHARED_CHANGES or (
             self._shared_bytes > SHARED_BYTES and len(shared) > 1
         ):
             oldest = shared.popleft()
             oldest.encoded = None
-            self._shared_bytes -= oldest.entry.size
+            self._shared_bytes -= len(oldest.entry.data)
         if len(changes) > self._most or self._bytes > MOST_BYTES:
             self._cut()
 

@@ -37,7 +37,6 @@ from apfproxy.apiserver.store.entries import (
     Pool,
     StoreError,
     encode,
-    parts_of,
 )
 
 if TYPE_CHECKING:
@@ -243,18 +242,15 @@ class SqliteBackend:
         rows = run("SELECT * FROM versions ORDER BY resource_version")
         versions: dict[int, Entry] = {}
         for rv, resource, space, name, uid, labels, fields, data in rows:
-            head, managed, tail = parts_of(msgspec.json.decode(data))
             versions[rv] = Entry(
                 sys.intern(resource),
                 sys.intern(space),
                 name,
                 rv,
                 uid,
-                pool.strings(decode_strings(labels)),
-                pool.strings(decode_strings(fields)),
-                head,
-                pool.bytes(managed),
-                tail,
+                pool.shared(decode_strings(labels)),
+                pool.shared(decode_strings(fields)),
+                data,
             )
         changes, gone = [], set()
         for resource, rv, change_type, old in run(

@@ -154,7 +154,7 @@ class Store:
             TypeError: The object is not JSON; nothing was done.
         """
         entry = self._entry(resource, obj, fields)
-        size = entry.size
+        size = len(entry.data)
         if size > LARGEST_OBJECT_BYTES:
             raise ObjectTooLargeError(f"{size} bytes are more than {LARGEST_OBJECT_BYTES}")
         old = self.head(resource, entry.namespace, entry.name)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, Pool, StoreError, parts_of
+from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, Pool, StoreError
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from tests.forking import fork_for_each_line, say
@@ -114,9 +114,8 @@ async def test_a_full_disk_loses_nothing(path: Path) -> None:
 
 def test_a_batch_is_kept_whole_or_not_at_all(path: Path) -> None:
     """The part before the failure is undone, and does not come with the next write."""
-    parts = parts_of({"metadata": {}})
     first, second = (
-        Change(n, ChangeType.ADDED, Entry("pods", "a", f"x{n}", n, "u", {}, {}, *parts), None)
+        Change(n, ChangeType.ADDED, Entry("pods", "a", f"x{n}", n, "u", {}, {}, b"{}"), None)
         for n in (2, 3)
     )
     backend = SqliteBackend(path)

@@ -218,7 +218,7 @@ async def test_an_error_of_our_own_does_not_stop_the_store(
 
 
 def change(version: int, size: int = 2) -> Change:
-    entry = Entry("pods", "a", f"x{version}", version, "u", {}, {}, b"x" * size, b"", b"")
+    entry = Entry("pods", "a", f"x{version}", version, "u", {}, {}, b"x" * size)
     return Change(version, ChangeType.ADDED, entry, None)
 
 
