@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 
 STALL_S = 60.0
 """How long a stalled request lasts; Kubernetes' time limit for requests."""
+ENDING = "The apiserver is shutting down, please try again later.\n"
 REQUEST_S = 60.0
 """Kubernetes' time limit of a request other than a watch; the parameter `timeout` shortens it."""
 RESET_S = 1.0
@@ -253,7 +254,10 @@ class Gate:
             self._idle.set()
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait until only watches are open; stalled requests end at once."""
+        """Refuse requests from now on; wait until only watches are open.
+
+        Stalled requests end at once.
+        """
         self._ending.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -262,6 +266,10 @@ class Gate:
     async def _answer(
         self, request: web.Request, attributes: RequestAttributes, labels: RequestLabels
     ) -> web.StreamResponse:
+        if self._ending.is_set():  # of a connection that was open already
+            response = web.Response(status=429, text=ENDING, headers={"Retry-After": "5"})
+            response.force_close()
+            return response
         try:
             limit_ns = request_timeout_ns(attributes, round(REQUEST_S * 1e9))
         except DeadlineError as error:

@@ -117,6 +117,9 @@ async def test_share_in_the_load() -> None:
             async with client.request(method, path):
                 pass
         await client.gate.drain(1)
+        async with client.get(PODS) as response:
+            assert (429, "5") == (response.status, response.headers["Retry-After"])
+            assert "close" == response.headers["Connection"]
 
     labels = RequestLabels("WATCH", "", "v1", "pods", "", "resource")
     assert [[1, 0], [0, 1], [1, 0], [0, 0], {labels: 1}] == seen
