@@ -174,7 +174,8 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
     multiple=True,
     callback=read_by(parse_controllers),
     metavar="LIST",
-    help="Controllers that run: * for all, NAME, -NAME; without * only those named.  [default: *]",
+    help="Controllers that run: * for all, NAME, -NAME; without * only those named: bootstrap,"
+    " flow-schema-status, disruption, garbage-collector, namespace, pod-termination.  [default: *]",
 )
 @click.option(
     "--external-address",

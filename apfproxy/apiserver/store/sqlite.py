@@ -297,6 +297,8 @@ def _create(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except FileExistsError:
+        if not path.is_file():
+            raise FileExistsError(errno.EEXIST, "it is no regular file") from None
         # SQLite reports "disk I/O error" for a lock on a file that is read-only.
         if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None

@@ -180,7 +180,7 @@ def test_a_file_that_is_not_understood(
 
 
 def test_a_file_that_cannot_be_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="it is no regular file"):
         SqliteBackend(path.parent)
     with pytest.raises(StoreError, match=r"none/store.db: No such file or directory: make the"):
         SqliteBackend(path.parent / "none" / "store.db")
