@@ -22,7 +22,7 @@ from apfproxy.flowcontrol.queue_set import ONE_SEAT, RejectReason, Ticket, WorkE
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes
 from tests.admin.servers import StillPool, StillUpstream
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from apfproxy.admin.state import ProcessState

@@ -20,7 +20,7 @@ from apfproxy.admin.access_log import (
     AccessLogError,
 )
 from tests.end_to_end.peer import WAIT_S
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from pathlib import Path

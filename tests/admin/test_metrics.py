@@ -25,7 +25,7 @@ from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.admin.scene import MS, Scene
 from tests.admin.servers import StillUpstream
 from tests.fleet.views import fleet, member
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from apfproxy.admin.state import ProcessState

@@ -17,7 +17,7 @@ from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.proxy.request_log import Omission
 from apfproxy.proxy.request_record import RequestRecord
 from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings, TracingSettings
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from apfproxy.proxy.client import ListenerContext

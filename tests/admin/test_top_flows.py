@@ -19,7 +19,7 @@ from apfproxy.admin.top_flows import (
 )
 from apfproxy.flowcontrol.meters import FlowSchemaCounters
 from apfproxy.flowcontrol.queue_set import EXECUTING, Flow, Ticket, WorkEstimate
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 NS = 1_000_000_000
 COUNTERS = FlowSchemaCounters("level", "schema")

@@ -19,7 +19,7 @@ from apfproxy.admin.tracing import (
 )
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import AudienceSettings, TracingSettings
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

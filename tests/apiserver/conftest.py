@@ -1,13 +1,15 @@
-"""What tests of requests share: a server, on a loop whose time is virtual."""
+"""A server for tests of requests, on a loop whose time is virtual."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest_asyncio
 
-from tests.apiserver.site import Site, VirtualLoop
+from tests.apiserver.site import Site
+from tests.support.clocks import VirtualLoop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -20,7 +22,9 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """A loop whose time is virtual for tests of requests, the usual one for all others."""
     is_virtual = "site" in item.fixturenames
-    return {"virtual": VirtualLoop} if is_virtual else {"usual": asyncio.new_event_loop}
+    if is_virtual:
+        return {"virtual": partial(VirtualLoop, grace_s=0.002)}
+    return {"usual": asyncio.new_event_loop}
 
 
 @pytest_asyncio.fixture

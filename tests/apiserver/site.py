@@ -1,11 +1,10 @@
-"""A server of all kinds in this process, clients of it, and a loop whose time is virtual."""
+"""A server of all kinds in this process, and clients of it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
-import selectors
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,7 @@ from apfproxy.apiserver.app import Api
 from tests.apiserver.controllers.scene import Scene
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from concurrent.futures import Executor
+    from collections.abc import AsyncIterator
 
     from apfproxy.objects.types import Object
 
@@ -158,49 +156,3 @@ def pod(name: str = "p", **metadata: Any) -> Object:  # noqa: ANN401  JSON
 
 def budget(name: str = "b", **metadata: Any) -> Object:  # noqa: ANN401  JSON
     return {"metadata": {"name": name, **metadata}, "spec": {"minAvailable": 1}}
-
-
-GRACE_S = 0.002
-"""How long the kernel may take to hand over what was sent, in real time."""
-
-
-class Skipping(selectors.DefaultSelector):
-    """Waits for files, but not for time, unless threads are at work."""
-
-    now_s = 0.0
-    threads = 0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            return super().select(None)
-        found = super().select(0)
-        if found or timeout <= 0:
-            return found
-        found = super().select(GRACE_S)
-        if found or self.threads:
-            return found or super().select(timeout)
-        self.now_s += timeout
-        return []
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self.skipping = Skipping()
-        super().__init__(self.skipping)
-
-    def time(self) -> float:
-        return self.skipping.now_s
-
-    def run_in_executor(  # type: ignore[override]  # asyncio's own types are as loose
-        self,
-        executor: Executor | None,
-        func: Callable[..., Any],
-        *args: Any,  # noqa: ANN401  whatever the function takes
-    ) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
-        self.skipping.threads += 1
-        future.add_done_callback(self._on_done)
-        return future
-
-    def _on_done(self, _future: asyncio.Future[Any]) -> None:
-        self.skipping.threads -= 1

@@ -16,7 +16,7 @@ from apfproxy.objects.reading import SHARES, read_object
 from apfproxy.objects.types import GROUP
 from apfproxy.objects.validation import PRESERVE_ZERO
 from tests.apiserver.causes import causes
-from tests.objects.objects import flow_schema, queuing
+from tests.support.objects import flow_schema, queuing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,6 +27,7 @@ from apfproxy.apiserver.gate import (
 )
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.lists import METER
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -68,12 +69,6 @@ class Gated(TestClient[web.Request, web.Application]):
     @property
     def in_flight(self) -> list[int]:
         return [kind.executing.count for kind in self.counters.in_flight.kinds]
-
-
-async def until_counted(counts: object) -> None:
-    async with asyncio.timeout(10):
-        while not counts:  # noqa: ASYNC110  nothing tells of a request that nobody waits for
-            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +126,7 @@ async def test_clients_that_leave_watches(path: str, sizes: int) -> None:
     async with Gated(waiting_midway) as client:
         async with client.get(path):
             pass
-        await until_counted(client.counters.requests)
+        await until(lambda: client.counters.requests)
     (counted,) = client.counters.requests.values()
     assert {200: 1} == counted.by_code
     assert sizes == sum(counted.response_bytes.counts)
@@ -155,7 +150,7 @@ async def test_faults_instead_of_responses() -> None:
 async def test_stall() -> None:
     async with Gated(never, LoadSettings(faults={Fault.STALL: 1})) as client:
         request = asyncio.gather(client.get(PODS), return_exceptions=True)
-        await until_counted(client.counters.injected_faults)
+        await until(lambda: client.counters.injected_faults)
         is_open = not request.done()
         await client.gate.drain(5)
         (error,) = await request

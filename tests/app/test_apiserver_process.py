@@ -20,8 +20,8 @@ from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.signals import Signals
 from apfproxy.settings import Address
-from tests.app.test_process import ANY_PORT, page
 from tests.end_to_end.programs import installed
+from tests.support.processes import ANY_PORT, page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -21,7 +21,8 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.upstream.counters import UpstreamFailure
-from tests.end_to_end.scene import Setup, on_uvloop, running, until
+from tests.end_to_end.scene import Setup, on_uvloop, running
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from apfproxy.fleet.store import LedgerStore

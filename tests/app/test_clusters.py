@@ -12,8 +12,9 @@ from apfproxy.app import clusters
 from apfproxy.app.running import spare_collector
 from tests.end_to_end.gateway import Gateway, gateway, get
 from tests.end_to_end.peer import begin
-from tests.end_to_end.scene import OK, on_uvloop, until
+from tests.end_to_end.scene import OK, on_uvloop
 from tests.end_to_end.upstream import Arrival, Upstream
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,13 +33,11 @@ from apfproxy.settings import (
 )
 from apfproxy.settings.file import parse_settings
 from loadtest.certificates import Authority, Issued
-from tests.app.test_process import ANY_PORT, settings_for, upstream
-from tests.authn.signing import private_key, public_pem, signed, unsigned
-from tests.authn.test_secret_files import sha256
 from tests.end_to_end.scene import on_uvloop
-from tests.http.test_credential_fields import basic
 from tests.proxy.fakes import OK, Bench, FakeTransport, status
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
+from tests.support.credentials import basic, private_key, public_pem, sha256, signed, unsigned
+from tests.support.processes import ANY_PORT, settings_for, upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

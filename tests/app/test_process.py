@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 from msgspec import structs
 
 from apfproxy.app import cluster as cluster_module
@@ -26,73 +23,27 @@ from apfproxy.settings import (
     Address,
     DownstreamSettings,
     FlowControlSettings,
-    HealthCheckSettings,
     KubernetesSettings,
-    OverloadSettings,
-    Settings,
-    UpstreamSettings,
 )
 from apfproxy.sources import object_counts
 from apfproxy.sources.in_force import InForce, ObjectFiles
 from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.stored_objects import StoredObjects
-from tests.end_to_end.scene import on_uvloop, until
-from tests.sources.test_object_files import SCHEMA, level
+from tests.end_to_end.scene import on_uvloop
+from tests.support.clocks import until
+from tests.support.objects import SCHEMA_YAML, level_yaml
+from tests.support.processes import page, settings_for, started, upstream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     import yarl
 
-ANY_PORT = Address(host="127.0.0.1", port=0)
 KUBECONFIG = """\
 current-context: here
 contexts: [{name: here, context: {cluster: here, user: ""}}]
 clusters: [{name: here, cluster: {server: "http://127.0.0.1:9"}}]
 """
-
-
-def settings_for(upstream_port: int, flow_control: FlowControlSettings | None = None) -> Settings:
-    return Settings(
-        downstream=DownstreamSettings(
-            listen=ANY_PORT, overload=OverloadSettings(loop_delay_s=None)
-        ),
-        upstream=UpstreamSettings(
-            url=Address(host="127.0.0.1", port=upstream_port),
-            health_check=HealthCheckSettings(interval_s=None),
-        ),
-        flow_control=flow_control or FlowControlSettings(),
-        admin=ANY_PORT,
-    )
-
-
-def upstream() -> TestServer:
-    """A server that answers each request with its target, and has a metrics page."""
-
-    async def answer(request: web.Request) -> web.Response:
-        if request.path == "/metrics":
-            return web.Response(text='apiserver_storage_objects{resource="pods"} 3\n')
-        return web.Response(text=request.path_qs)
-
-    application = web.Application()
-    application.router.add_get("/{path:.*}", answer)
-    return TestServer(application)
-
-
-@contextlib.asynccontextmanager
-async def started(settings: Settings) -> AsyncIterator[ProxyProcess]:
-    process = ProxyProcess(settings)
-    await process.start()
-    try:
-        yield process
-    finally:
-        await process.stop()
-
-
-async def page(session: aiohttp.ClientSession, port: int | None, path: str) -> tuple[int, str]:
-    async with session.get(f"http://127.0.0.1:{port}{path}") as response:
-        return response.status, await response.text()
 
 
 @on_uvloop
@@ -140,16 +91,22 @@ async def test_objects_take_effect_and_problems_show(
 ) -> None:
     """A broken change shows in readyz without failing it, and the next good one clears that."""
     path = tmp_path / "a.yaml"
-    path.write_text(level("first"))
+    path.write_text(level_yaml("first"))
     process = ProxyProcess(settings_for(9, FlowControlSettings(objects=(str(path),))))
     seen = []
     # Only this test is to say when the file is read.
     monkeypatch.setattr(ObjectFiles, "watch", lambda _files, _beat: asyncio.Event().wait())
     await process.start()
     assert isinstance(process.cluster.objects.source, ObjectFiles)
-    broken = level("first").replace("nominalConcurrencyShares: ", "nominalConcurrencyShares: no")
+    broken = level_yaml("first").replace(
+        "nominalConcurrencyShares: ", "nominalConcurrencyShares: no"
+    )
     line = 1 + broken[: broken.index(": no")].count("\n")  # of the field
-    for text in (broken, SCHEMA.replace("NAME", "x").replace("LEVEL", "gone"), level("second")):
+    for text in (
+        broken,
+        SCHEMA_YAML.replace("NAME", "x").replace("LEVEL", "gone"),
+        level_yaml("second"),
+    ):
         path.write_text(text)
         await process.cluster.objects.source.reload()
         seen.append(process.health.problem("configuration"))
@@ -280,13 +237,13 @@ async def test_an_error_of_a_watcher_does_not_end_it(
 ) -> None:
     """A change that an error kept out is in force later, and readyz says so in between."""
     path = tmp_path / "a.yaml"
-    path.write_text(level("first"))
+    path.write_text(level_yaml("first"))
     monkeypatch.setattr(tasks, "FIRST_PAUSE_S", 0.001)
     process = ProxyProcess(settings_for(9, FlowControlSettings(objects=(str(path),))))
     await process.start()
     with monkeypatch.context() as patch:
         patch.setattr(Controller, "commit", lambda *_: 1 // 0)
-        path.write_text(level("second"))
+        path.write_text(level_yaml("second"))
         await until(lambda: process.health.problem("objects"))
     await until(lambda: "second" in process.cluster.controller.levels)
     problem = process.health.problem("objects") or ""

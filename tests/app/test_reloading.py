@@ -32,9 +32,9 @@ from apfproxy.sources import service_endpoints
 from apfproxy.sources.kubeconfig import ApiAccess
 from loadtest.certificates import Authority
 from tests.app.changed_settings import BASE, FIXED, OTHERS, UNSEEN, other
-from tests.end_to_end.scene import until
-from tests.sources.kubernetes_double import SLICES, KubernetesDouble
-from tests.sources.test_endpoint_slices import at, slice_of
+from tests.support.clocks import until
+from tests.support.kubernetes_api import SLICES, KubernetesDouble
+from tests.support.objects import at, slice_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

@@ -25,14 +25,6 @@ Answer = Any
 """An object for JSON, bytes, a number for a status, or a response."""
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 class ScriptedApi:
     """The server.
 

@@ -39,9 +39,8 @@ from apfproxy.settings import (
     ImpersonationSettings,
 )
 from tests.authn.scripted_api import ADDRESS
-from tests.authn.test_secret_files import sha256
-from tests.http.test_credential_fields import basic
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
+from tests.support.credentials import basic, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable

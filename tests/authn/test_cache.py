@@ -10,7 +10,7 @@ import weakref
 import pytest
 
 from apfproxy.authn.cache import AnswerCache, AskFailedError, CachedAnswer
-from tests.authn.scripted_api import Clock
+from tests.support.clocks import Clock
 
 SECRET = b"a-very-secret-token"
 GRACE_S = 100.0

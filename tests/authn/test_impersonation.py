@@ -20,7 +20,8 @@ from apfproxy.authn.impersonation import (
 from apfproxy.authn.reviews import AccessReviews
 from apfproxy.request.attributes import User
 from apfproxy.settings import ImpersonationSettings, ReviewSettings
-from tests.authn.scripted_api import ADDRESS, Answer, Clock, ScriptedApi, scripted
+from tests.authn.scripted_api import ADDRESS, Answer, ScriptedApi, scripted
+from tests.support.clocks import Clock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -33,7 +33,8 @@ from apfproxy.request.attributes import User
 from apfproxy.settings import JwtSettings
 from apfproxy.settings.contradictions import LEGACY_ISSUER
 from tests.authn.scripted_api import ADDRESS
-from tests.authn.signing import (
+from tests.authn.test_token_users import ACCOUNT, LEGACY
+from tests.support.credentials import (
     jwks,
     part,
     private_key,
@@ -42,7 +43,6 @@ from tests.authn.signing import (
     signed,
     signed_parts,
 )
-from tests.authn.test_token_users import ACCOUNT, LEGACY
 
 if TYPE_CHECKING:
     from pathlib import Path

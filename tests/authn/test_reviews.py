@@ -24,7 +24,8 @@ from apfproxy.authn.reviews import (
 )
 from apfproxy.request.attributes import User
 from apfproxy.settings import ReviewSettings
-from tests.authn.scripted_api import ADDRESS, OWN_TOKEN, TOKEN, Answer, Clock, scripted
+from tests.authn.scripted_api import ADDRESS, OWN_TOKEN, TOKEN, Answer, scripted
+from tests.support.clocks import Clock
 
 SETTINGS = ReviewSettings(is_enabled=True, cache_s=10.0, timeout_s=30.0)
 ALICE = User("alice", ("dev", "ops"), "42", (("scopes", ("view", "edit")),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 from base64 import b64encode
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from apfproxy.authn.credentials import Verdict
 from apfproxy.authn.secret_files import ApiKeys, BasicKeys, SecretFileError, StaticTokens
 from apfproxy.request.attributes import ANONYMOUS, User
 from tests.authn.scripted_api import ADDRESS
+from tests.support.credentials import sha256
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,10 +132,6 @@ def test_what_a_csv_writer_writes(users: dict[str, str]) -> None:
 
 
 ALICE = User("alice", ("batch", "dev"), "7")
-
-
-def sha256(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
 
 
 def keys_of(text: str, *, is_unknown_anonymous: bool = False) -> ApiKeys:

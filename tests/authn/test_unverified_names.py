@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.authn import unverified_names
 from apfproxy.authn.unverified_names import LEASE_NS, MAX_PLACES, NamesOfAddresses
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     import pytest

@@ -36,8 +36,8 @@ from apfproxy.authn.web_keys import (
 from apfproxy.settings import JwtSettings
 from apfproxy.settings.contradictions import url_problem
 from loadtest.certificates import Authority
-from tests.authn.scripted_api import Clock
-from tests.authn.signing import (
+from tests.support.clocks import Clock
+from tests.support.credentials import (
     jwk,
     jwks,
     private_key,

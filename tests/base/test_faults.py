@@ -11,7 +11,7 @@ from apfproxy.base import rare_log
 from apfproxy.base.faults import PART, Faults, Part, contained, guarded, report
 from apfproxy.base.rare_log import RareLog
 from apfproxy.base.tasks import spawn
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 S = 1_000_000_000
 

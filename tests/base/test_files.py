@@ -31,7 +31,7 @@ from apfproxy.base.files import (
 )
 from apfproxy.cli.config_command import FILES
 from apfproxy.objects import decode
-from tests.sources.writer import Writer
+from tests.support.clocks import Steps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -125,7 +125,7 @@ class Reader:
 def watched(path: Path, *writes: Callable[[], object]) -> tuple[Reader, FileChanges]:
     path.write_text("1")
     reader = Reader(path)
-    changes = FileChanges(Writer(*writes))
+    changes = FileChanges(Steps(*writes))
     changes.add((str(path),), reader)
     return reader, changes
 
@@ -153,7 +153,7 @@ async def test_other_call_for_changes(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("1")
     first, later = Reader(path), Reader(path)
-    changes = FileChanges(Writer())
+    changes = FileChanges(Steps())
     changes.add((str(path),), first, later)
     path.write_text("2")
     await changes.check()
@@ -168,7 +168,7 @@ async def test_change_that_is_no_good_leaves_the_old_contents_and_other_groups(
     for path in paths:
         path.write_text("1")
     readers = [Reader(path) for path in paths]
-    changes = FileChanges(Writer())
+    changes = FileChanges(Steps())
     for path, reader in zip(paths, readers, strict=True):
         changes.add((str(path),), reader)
     paths[0].write_text("bad secret")
@@ -237,7 +237,7 @@ async def test_key_that_follows_its_certificate_is_waited_for(tmp_path: Path) ->
     certificate.write_text("c1")
     key.write_text("k1")
     reader = Reader(certificate, key)
-    changes = FileChanges(Writer(partial(key.write_text, ""), partial(key.write_text, "k2")))
+    changes = FileChanges(Steps(partial(key.write_text, ""), partial(key.write_text, "k2")))
     changes.add((str(certificate), str(key)), reader)
     certificate.write_text("c2")
     await changes.check()
@@ -280,7 +280,7 @@ async def test_watch_follows_links(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = tmp_path / "tls.crt"
     path.symlink_to("..data/tls.crt")
     reader = Reader(path)
-    changes = FileChanges(Writer())
+    changes = FileChanges(Steps())
     changes.add((str(path),), reader)
     watched: list[Roots] = []
 
@@ -390,7 +390,7 @@ async def test_a_problem_names_its_file_once(tmp_path: Path) -> None:
     def refuse() -> None:
         raise ValueError(f"{path}:3: too short")
 
-    changes = FileChanges(Writer())
+    changes = FileChanges(Steps())
     changes.add((str(path),), lambda: None, refuse)
     path.write_text("2")
     await changes.check()

@@ -13,7 +13,8 @@ import pytest
 
 from apfproxy.base.held_signals import held, held_in_child, release, unused_signals
 from apfproxy.base.signals import Hangup, Signals
-from tests.end_to_end.scene import on_uvloop, until
+from tests.end_to_end.scene import on_uvloop
+from tests.support.clocks import until
 
 
 @on_uvloop

@@ -12,7 +12,7 @@ import pytest
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.tasks import MAX_PAUSE_S, STEADY_S, Backoff, Recurring, Supervised, spawn
 from tests.proxy.fakes import FakeLoop
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,8 +24,8 @@ from apfproxy.base.tls_files import (
     load_own,
 )
 from loadtest.certificates import DAY, Authority, new_rsa_key, to_pem
-from tests.authn.signing import unsigned
 from tests.proxy.test_tls import SERVER, SERVERS, USERS, folder, server_tls
+from tests.support.credentials import unsigned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from apfproxy.cli.apiserver import parse_faults, parse_latencies, parse_latency,
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
 from apfproxy.settings import Address
-from tests.app.test_process import ANY_PORT
+from tests.support.processes import ANY_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,13 +10,13 @@ import pytest
 
 from apfproxy.cli.main import main
 from apfproxy.lint.findings import FINDING_KINDS
-from tests.sources.test_object_files import SCHEMA, level
+from tests.support.objects import SCHEMA_YAML, level_yaml
 
 RULES = """  rules:
   - subjects: [{kind: User, user: {name: alice}}]
     nonResourceRules: [{verbs: [get], nonResourceURLs: [/version]}]
 """
-DANGLING = SCHEMA.replace("NAME", "lost").replace("LEVEL", "nowhere") + RULES
+DANGLING = SCHEMA_YAML.replace("NAME", "lost").replace("LEVEL", "nowhere") + RULES
 
 
 VALID = "1 valid object in 1 file, 0 problems, 0 warnings"
@@ -42,7 +42,7 @@ Check = Callable[..., tuple[int, list[str]]]
 
 def test_problems(check: Check) -> None:
     """Each problem has a line with file, object and field."""
-    code, (first, second, last) = check(level("a").replace("7", "-1") + "---\nbroken: [")
+    code, (first, second, last) = check(level_yaml("a").replace("7", "-1") + "---\nbroken: [")
 
     assert 1 == code
     assert first.startswith(
@@ -56,7 +56,7 @@ def test_problems(check: Check) -> None:
 def test_other_kinds(check: Check, flags: list[str], code: int) -> None:
     """Other kinds beside flow control objects are named once, as an error only if asked for."""
     other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
-    text = f"{other}---\n{level('workload-low')}---\n{other}".encode("utf-16")
+    text = f"{other}---\n{level_yaml('workload-low')}---\n{other}".encode("utf-16")
     ended, (line, *_, summary) = check(text, *flags)
 
     severity = "error" if code else "info"
@@ -69,9 +69,9 @@ def test_other_kinds(check: Check, flags: list[str], code: int) -> None:
 def test_directory_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same is said of files, whether they or their directory are named."""
     for name, text in {
-        "a.yaml": f"{level('workload-low')}---\nreplicas: 1\n",
-        "b.yaml": level("broken").replace("7", "-1"),
-        "values.yaml": f"metadata: 1\n---\n{level('workload-low')}",
+        "a.yaml": f"{level_yaml('workload-low')}---\nreplicas: 1\n",
+        "b.yaml": level_yaml("broken").replace("7", "-1"),
+        "values.yaml": f"metadata: 1\n---\n{level_yaml('workload-low')}",
         "values-2.yaml": "metadata: 1\n",
     }.items():
         (tmp_path / name).write_text(text)
@@ -91,7 +91,9 @@ def test_directory_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ("text", "flags", "code", "told"),
     [
         pytest.param(
-            level("workload-low").replace("metadata: {", 'metadata: {uid: "u\\r\\nX-Evil: 1", '),
+            level_yaml("workload-low").replace(
+                "metadata: {", 'metadata: {uid: "u\\r\\nX-Evil: 1", '
+            ),
             *("", 1, "metadata.uid: Invalid value"),
             id="uid-with-a-header-line",
         ),
@@ -111,7 +113,7 @@ def test_directory_and_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
             id="level-that-is-not-there",
         ),
         pytest.param(
-            level("workload-low"),
+            level_yaml("workload-low"),
             "--server-concurrency-limit 10",
             *(0, "(built in): PriorityLevelConfiguration/leader-election: "),
             id="few-seats",
@@ -150,7 +152,7 @@ def test_no_objects(
     """Whoever has files checked expects objects in each of them, but not in all of a directory."""
     (tmp_path / "none").mkdir()
     (tmp_path / "some").mkdir()
-    (tmp_path / "some" / "a.yaml").write_text(level("workload-low"))
+    (tmp_path / "some" / "a.yaml").write_text(level_yaml("workload-low"))
     (tmp_path / "some" / "empty.yaml").touch()
     (tmp_path / "comment.yaml").write_text("# later")
     (tmp_path / "broken.yaml").write_text("[")
@@ -179,7 +181,7 @@ def test_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Objects may come through a pipe."""
-    data = io.BytesIO(level("workload-low").encode())
+    data = io.BytesIO(level_yaml("workload-low").encode())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data))
 
     assert main(["check", "-"]) == 0
@@ -188,7 +190,7 @@ def test_standard_input(
 
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.yaml"
-    path.write_text(level("a").replace("Reject", "Drop") + "---\n" + DANGLING)
+    path.write_text(level_yaml("a").replace("Reject", "Drop") + "---\n" + DANGLING)
 
     assert main(["check", "-o", "json", str(path), str(tmp_path / "x")]) == 1
     report = json.loads(capsys.readouterr().out)
@@ -229,7 +231,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_fail_on(check: Check, flags: str, code: int) -> None:
     """The exit code depends on the worst finding that is not ignored."""
-    assert code == check(level("unused"), *flags.split())[0]
+    assert code == check(level_yaml("unused"), *flags.split())[0]
 
 
 def test_findings_are_in_the_order_of_lines(
@@ -238,7 +240,7 @@ def test_findings_are_in_the_order_of_lines(
     """Whatever their kinds, first file first; built-in objects come last."""
     for name in ("b", "a"):
         lost = DANGLING.replace("lost", f"lost-{name}")
-        (tmp_path / f"{name}.yaml").write_text(f"{level(name)}---\n{lost}")
+        (tmp_path / f"{name}.yaml").write_text(f"{level_yaml(name)}---\n{lost}")
     paths = [str(tmp_path / name) for name in ("b.yaml", "a.yaml")]
 
     assert 1 == main(["check", "--server-concurrency-limit", "10", *paths])
@@ -264,7 +266,7 @@ INTERACTIVE = DANGLING.replace("nowhere", "interactive")
         pytest.param(HTTP_URLS, "--preset kubernetes", False, id="said-so"),
         pytest.param(HTTP_URLS, "--ignore APF004", False, id="ignored"),
         pytest.param(INTERACTIVE, "", True, id="level"),
-        pytest.param(f"{INTERACTIVE}---\n{level('interactive')}", "", False, id="own-level"),
+        pytest.param(f"{INTERACTIVE}---\n{level_yaml('interactive')}", "", False, id="own-level"),
         pytest.param(DANGLING.replace("nowhere", "catch-all"), "", False, id="kubernetes-urls"),
         pytest.param(HTTP_URLS + RESOURCES, "", False, id="resources-too"),
     ],
@@ -280,7 +282,7 @@ def test_objects_for_another_api(check: Check, text: str, flags: str, *, has_hin
 def test_broken_addition(check: Check) -> None:
     """An annotation of ours that does not count is an error; it can be ignored."""
     annotated = 'low, annotations: {apfproxy.io/ban: "maybe"}}'
-    text = level("workload-low").replace("low}", annotated)
+    text = level_yaml("workload-low").replace("low}", annotated)
     code, (first, *_, summary) = check(text)
 
     assert (1, "1 valid object in 1 file, 1 problem, 0 warnings") == (code, summary)
@@ -305,7 +307,7 @@ def test_wrong_flags(capsys: pytest.CaptureFixture[str], flags: list[str], messa
 
 def test_diff(check: Check) -> None:
     """What differs from the built-in objects is shown; what is not given is built in."""
-    code, (first, blank, *diff, _, summary) = check(level("workload-low"), "--diff")
+    code, (first, blank, *diff, _, summary) = check(level_yaml("workload-low"), "--diff")
 
     assert first == (
         "a.yaml:1: PriorityLevelConfiguration/workload-low:"
@@ -320,7 +322,7 @@ def test_diff(check: Check) -> None:
 def test_diff_as_json(check: Check) -> None:
     """Programs get the same, and each missing object where none is built in."""
     flags = ("--no-suggested-objects", "--diff", "-o", "json")
-    code, lines = check(level("workload-low"), *flags)
+    code, lines = check(level_yaml("workload-low"), *flags)
     report = json.loads("\n".join(lines))
     changed, *missing = sorted(report["differences"], key=lambda each: str(each["change"]))
 

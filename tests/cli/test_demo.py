@@ -24,7 +24,7 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.objects.decode import decode_documents
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.sources.object_files import effective_objects
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,8 +11,8 @@ import pytest
 from apfproxy.admin.explain_page import TOLD_APART
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
-from tests.app.test_process import settings_for
-from tests.sources.test_object_files import level
+from tests.support.objects import level_yaml
+from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ def test_unknown_resource(who: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The objects of files are in force, and the seats are divided among their levels."""
-    (tmp_path / "a.yaml").write_text(level("a"))
+    (tmp_path / "a.yaml").write_text(level_yaml("a"))
     found = explained(
         f"get /healthz --objects {tmp_path} --no-suggested-objects --server-concurrency-limit 12",
         capsys,

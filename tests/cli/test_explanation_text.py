@@ -14,7 +14,7 @@ from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.request.rules import KUBERNETES, RequestRules
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 EVIL = User("ann\x1b[2J", ("dev", "system:authenticated"))
 QUEUING = QueuingConfiguration(queues=8, hand_size=2, queue_length_limit=5)

@@ -16,7 +16,7 @@ from apfproxy.cli.offline import offline_controller
 from apfproxy.fleet.view import FleetView
 from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
 from tests.fleet.views import fleet, member
-from tests.sources.test_object_files import level
+from tests.support.objects import level_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.yaml").write_text(level("a"))
+    (tmp_path / "a.yaml").write_text(level_yaml("a"))
     assert main(["limits", "--objects", str(tmp_path), "--no-suggested-objects", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
 

@@ -22,8 +22,8 @@ from apfproxy.settings import (
 )
 from apfproxy.settings.contradictions import as_preset
 from apfproxy.settings.file import parse_settings
-from tests.app.test_process import settings_for
 from tests.settings.cases import cases
+from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from pathlib import Path

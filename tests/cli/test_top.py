@@ -24,8 +24,8 @@ from apfproxy.cli.main import main
 from apfproxy.cli.top import key_reader, renew, run
 from apfproxy.cli.top_tables import PATH, View, readable
 from apfproxy.settings import Address
-from tests.app.test_process import settings_for
 from tests.cli.top_states import flow, level, state
+from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

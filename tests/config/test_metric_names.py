@@ -25,9 +25,9 @@ from apfproxy.settings import (
     ReviewSettings,
     TracingSettings,
 )
-from tests.app.test_process import settings_for
 from tests.config.expressions import CONFIG, alerting_rules, grouping_labels, selectors
 from tests.fleet.views import fleet
+from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

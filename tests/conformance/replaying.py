@@ -16,10 +16,10 @@ from yarl import URL
 from apfproxy.apiserver.controllers.control import CONTROLLERS
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.settings import Address
-from tests.apiserver.site import VirtualLoop
 from tests.conformance.comparing import difference
 from tests.conformance.known import KNOWN
 from tests.conformance.steps import Server
+from tests.support.clocks import VirtualLoop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,15 +11,9 @@ from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.objects.types import FlowSchema
 from apfproxy.request.attributes import RequestAttributes, User
 from tests.conformance import vectors
+from tests.support.objects import without_nulls
 
 CASES = vectors.load("classification")
-
-
-def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON
-    """A JSON value without its null fields, which mean the same as absent ones."""
-    if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 OTHER_FIELDS = {"flow_schema", "groups", "user"}

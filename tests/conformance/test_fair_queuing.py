@@ -18,7 +18,7 @@ from apfproxy.flowcontrol.queue_set import (
     WorkEstimate,
 )
 from tests.conformance import vectors
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 CASES = vectors.load("fair_queuing")
 

@@ -32,15 +32,8 @@ from tests.conformance.hostile.play import Play
 from tests.conformance.hostile.site import OWN_TOKEN, SCHEMA_NUMBERS, Site
 from tests.end_to_end.http2_peer import HTTP2
 from tests.end_to_end.peer import begin
-from tests.end_to_end.scene import (
-    OK,
-    REJECTING,
-    Setup,
-    on_uvloop,
-    over_both_protocols,
-    running,
-    until,
-)
+from tests.end_to_end.scene import OK, REJECTING, Setup, on_uvloop, over_both_protocols, running
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     import asyncio

@@ -10,7 +10,7 @@ import pytest
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.objects.decode import decode_documents
 from tests.conformance import vectors
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.priority_level import PriorityLevel

@@ -13,9 +13,9 @@ from aiohttp.test_utils import TestServer
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile, reload
 from apfproxy.settings import FlowControlSettings
-from tests.app.test_process import settings_for
 from tests.docs.traced import traced
 from tests.fleet.virtual import Shelf, member
+from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

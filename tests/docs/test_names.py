@@ -19,10 +19,10 @@ from apfproxy.cli.main import main
 from apfproxy.settings import Address, ClusterSection
 from apfproxy.settings.contradictions import check
 from apfproxy.settings.file import parse_settings, setting_paths, settings_in
-from tests.app.test_process import settings_for
 from tests.config.expressions import alerting_rules
 from tests.config.test_metric_names import metrics_page
 from tests.docs.pages import ROOT, SPAN, Page, page, pages, table
+from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from pathlib import Path

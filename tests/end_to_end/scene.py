@@ -38,6 +38,7 @@ from apfproxy.settings import (
 from tests.end_to_end.http2_peer import HTTP2, SPOKEN, Http2Peer
 from tests.end_to_end.peer import WAIT_S, Message, Peer
 from tests.end_to_end.upstream import Arrival, Upstream
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
@@ -104,17 +105,6 @@ def on_uvloop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]
             runner.run(test(*args, **kwargs))
 
     return run
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Let the loop run until a condition holds, which some event makes hold.
-
-    Raises:
-        TimeoutError: None did.
-    """
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110  the program has no event to give for a test
-            await asyncio.sleep(0)
 
 
 async def _deliver(sender: Peer, pieces: Iterable[bytes], has_read: Callable[[], int]) -> None:

@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.settings import ENFORCE, OBSERVE
-from tests.end_to_end.scene import (
-    GET,
-    NARROW,
-    Setup,
-    on_uvloop,
-    over_both_protocols,
-    running,
-    until,
-)
+from tests.end_to_end.scene import GET, NARROW, Setup, on_uvloop, over_both_protocols, running
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,10 +34,10 @@ from tests.end_to_end.scene import (
     on_uvloop,
     over_both_protocols,
     running,
-    until,
 )
 from tests.end_to_end.test_additions import annotated
 from tests.end_to_end.test_upgrades import AGREED, EXEC
+from tests.support.clocks import until
 
 Line = dict[str, Any]
 Steps = Callable[[Scene], Awaitable[None]]

@@ -15,8 +15,8 @@ from tests.end_to_end.scene import (
     on_uvloop,
     over_both_protocols,
     running,
-    until,
 )
+from tests.support.clocks import until
 
 SCHEMA = "metadata: {name: everybody, uid: 00000000-0000-0000-0000-00000000bbbb"
 LEVEL = "metadata: {name: narrow, uid: 00000000-0000-0000-0000-00000000aaaa"

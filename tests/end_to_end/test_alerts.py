@@ -22,7 +22,6 @@ import yaml
 from apfproxy.proxy import server as server_module
 from apfproxy.settings import Address
 from loadtest.certificates import DAY, Authority
-from tests.authn.signing import unsigned
 from tests.config.expressions import alerting_rules
 from tests.end_to_end.http2.frames import PREFACE, ping
 from tests.end_to_end.http2.frames import settings as settings_frame
@@ -48,6 +47,7 @@ from tests.end_to_end.served import (
     command,
     connections,
 )
+from tests.support.credentials import unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from loadtest.nginx_origin import start_nginx_origin
 from loadtest.processes import ROOT, Process, free_ports, python_module
 from loadtest.site import Site
-from tests.http.test_credential_fields import digest
+from tests.support.credentials import digest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

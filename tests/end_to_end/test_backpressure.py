@@ -22,8 +22,8 @@ from tests.end_to_end.scene import (
     on_uvloop,
     over_both_protocols,
     running,
-    until,
 )
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,8 +21,9 @@ from apfproxy.proxy import server as server_module
 from apfproxy.proxy.overload import Overload
 from apfproxy.settings import Address, LimitSettings
 from tests.end_to_end.peer import WAIT_S, Peer
-from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running
 from tests.end_to_end.upstream import Upstream
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,16 +17,8 @@ from apfproxy.settings import (
 )
 from apfproxy.upstream.counters import UpstreamFailure
 from tests.end_to_end.peer import begin
-from tests.end_to_end.scene import (
-    GET,
-    NARROW,
-    OK,
-    Setup,
-    on_uvloop,
-    over_both_protocols,
-    running,
-    until,
-)
+from tests.end_to_end.scene import GET, NARROW, OK, Setup, on_uvloop, over_both_protocols, running
+from tests.support.clocks import until
 
 SHORT_S = 0.01
 PODS = b"/api/v1/pods"

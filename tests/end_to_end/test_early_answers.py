@@ -10,7 +10,8 @@ import pytest
 
 from tests.end_to_end.http2_peer import Http2Peer
 from tests.end_to_end.peer import EndOfStreamError
-from tests.end_to_end.scene import Setup, on_uvloop, over_both_protocols, running, until
+from tests.end_to_end.scene import Setup, on_uvloop, over_both_protocols, running
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from tests.end_to_end.peer import Peer

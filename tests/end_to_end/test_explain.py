@@ -19,12 +19,13 @@ from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.objects.types import FlowSchema
 from apfproxy.request.attributes import METHOD_OF_VERB, parse_attributes
 from loadtest.objects import priority_level
-from tests.app.test_process import settings_for
 from tests.conformance import vectors
-from tests.conformance.test_classification import without_nulls
 from tests.end_to_end.peer import Peer
-from tests.end_to_end.scene import NARROW, OK, objects_of, on_uvloop, until
+from tests.end_to_end.scene import NARROW, OK, objects_of, on_uvloop
 from tests.end_to_end.upstream import Upstream
+from tests.support.clocks import until
+from tests.support.objects import without_nulls
+from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

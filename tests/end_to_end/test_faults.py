@@ -32,7 +32,8 @@ from loadtest.echo_clients import EchoClients
 from loadtest.echo_habits import Habits
 from loadtest.faults import Faults
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
-from tests.end_to_end.scene import NARROW, Scene, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import NARROW, Scene, Setup, on_uvloop, running
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

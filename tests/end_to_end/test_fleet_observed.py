@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import OBSERVE, FleetSettings, FlowControlSettings
 from apfproxy.workers.place import STORE
-from tests.app.test_process import settings_for
-from tests.end_to_end.scene import on_uvloop, until
+from tests.end_to_end.scene import on_uvloop
 from tests.fleet.memory_store import MemoryRecord
+from tests.support.clocks import until
+from tests.support.processes import settings_for
 
 LIMIT = 20
 REQUEST = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n"

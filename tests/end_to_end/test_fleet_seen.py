@@ -16,10 +16,10 @@ from apfproxy.cli.main import main
 from apfproxy.fleet.view import FleetView
 from apfproxy.settings import FleetSettings, FlowControlSettings
 from apfproxy.workers.place import STORE
-from tests.app.test_process import settings_for
 from tests.end_to_end.scene import on_uvloop
 from tests.fleet.memory_store import MemoryRecord
 from tests.support.browser import Tab
+from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

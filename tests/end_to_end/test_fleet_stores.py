@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import FleetSettings, FlowControlSettings
-from tests.app.test_process import settings_for
 from tests.end_to_end.api_servers import api_server
-from tests.end_to_end.scene import on_uvloop, until
+from tests.end_to_end.scene import on_uvloop
 from tests.fleet.redis_servers import RedisServer, redis_server
+from tests.support.clocks import until
+from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -19,8 +19,8 @@ from tests.end_to_end.scene import (
     on_uvloop,
     over_both_protocols,
     running,
-    until,
 )
+from tests.support.clocks import until
 
 FOREVER_S = 1000.0
 ONE_SEAT = Setup(objects=NARROW, seats=1)

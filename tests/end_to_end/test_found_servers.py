@@ -34,8 +34,9 @@ from loadtest.certificates import Authority
 from tests.end_to_end.crowd import Crowd
 from tests.end_to_end.peer import Peer
 from tests.end_to_end.programs import free_port
-from tests.end_to_end.scene import on_uvloop, until
+from tests.end_to_end.scene import on_uvloop
 from tests.end_to_end.slices_api import SlicesApi, kubeconfig
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     import asyncio

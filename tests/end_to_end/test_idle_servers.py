@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.upstream.idle_limit import MIN_AGE_NS
-from tests.end_to_end.scene import GET, OK, Scene, on_uvloop, over_both_protocols, running, until
+from tests.end_to_end.scene import GET, OK, Scene, on_uvloop, over_both_protocols, running
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from tests.end_to_end.peer import Peer

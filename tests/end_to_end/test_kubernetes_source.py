@@ -23,14 +23,13 @@ from apfproxy.settings import FlowControlSettings, KubernetesSettings
 from apfproxy.sources.kubernetes import kubernetes_objects
 from apfproxy.sources.object_files import effective_objects
 from loadtest.faulty_link import Ending, FaultyLink
-from tests.app.test_process import settings_for
 from tests.end_to_end.api_servers import ANY_PORT, api_server, restarted, url_of
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.real_cluster import KUBECONFIGS
 from tests.end_to_end.slices_api import kubeconfig
-from tests.sources.kubernetes_double import level
-from tests.sources.test_stored_objects import until
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock, until
+from tests.support.objects import level
+from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -15,14 +15,7 @@ from apfproxy.admin.live_feed import LiveFeed
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.settings import OBSERVE, Address, EndpointAddress
 from tests.end_to_end.gateway import WHOLE, gateway
-from tests.end_to_end.scene import (
-    NARROW,
-    Scene,
-    objects_of,
-    on_uvloop,
-    running,
-    until,
-)
+from tests.end_to_end.scene import NARROW, Scene, objects_of, on_uvloop, running
 from tests.end_to_end.shown_page import (
     FULL,
     HAND_SIZE,
@@ -39,6 +32,7 @@ from tests.end_to_end.shown_page import (
     shown,
 )
 from tests.support.browser import Tab
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome

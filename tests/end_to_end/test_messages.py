@@ -19,8 +19,8 @@ from tests.end_to_end.scene import (
     Setup,
     on_uvloop,
     running,
-    until,
 )
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from tests.end_to_end.peer import Message

@@ -26,9 +26,10 @@ from apfproxy.sources import kubernetes_api
 from apfproxy.upstream import health
 from loadtest.faulty_link import Ending, Fault, FaultyLink
 from tests.end_to_end.api_servers import ANY_PORT, api_server, url_of
-from tests.end_to_end.scene import on_uvloop, until
+from tests.end_to_end.scene import on_uvloop
 from tests.end_to_end.slices_api import kubeconfig
-from tests.sources.kubernetes_double import level
+from tests.support.clocks import until
+from tests.support.objects import level
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

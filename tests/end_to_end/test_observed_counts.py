@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
-from tests.end_to_end.scene import on_uvloop, until
+from tests.end_to_end.scene import on_uvloop
 from tests.end_to_end.served import command
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.settings import AuthenticationSettings, JwtSettings
-from tests.authn.signing import private_key, public_pem, signed
 from tests.end_to_end.kubectl import Kubectl, find_kubectl, minor_version
-from tests.end_to_end.scene import (
-    GET,
-    OK,
-    TRUSTED,
-    Setup,
-    on_uvloop,
-    over_both_protocols,
-    running,
-)
+from tests.end_to_end.scene import GET, OK, TRUSTED, Setup, on_uvloop, over_both_protocols, running
+from tests.support.credentials import private_key, public_pem, signed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.authn.signing import unsigned
 from tests.conformance.replaying import running
 from tests.end_to_end.served import ask, command
+from tests.support.credentials import unsigned
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,10 +15,10 @@ from apfproxy.settings import (
     AuthenticationSettings,
     UnverifiedSettings,
 )
-from tests.authn.test_secret_files import sha256
 from tests.end_to_end.programs import nginx
-from tests.end_to_end.scene import NARROW, OK, Setup, on_uvloop, running, until
-from tests.http.test_credential_fields import basic
+from tests.end_to_end.scene import NARROW, OK, Setup, on_uvloop, running
+from tests.support.clocks import until
+from tests.support.credentials import basic, sha256
 
 if TYPE_CHECKING:
     from pathlib import Path

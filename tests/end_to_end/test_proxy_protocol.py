@@ -23,7 +23,8 @@ from apfproxy.settings import (
 from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S
 from tests.end_to_end.programs import haproxy_of_tcp, installed
-from tests.end_to_end.scene import GET, OK, Scene, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import GET, OK, Scene, Setup, on_uvloop, running
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from pathlib import Path

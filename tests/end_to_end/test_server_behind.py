@@ -22,7 +22,8 @@ from apfproxy.settings import (
 )
 from apfproxy.upstream import health
 from loadtest.certificates import Authority
-from tests.end_to_end.scene import on_uvloop, over_both_protocols, until
+from tests.end_to_end.scene import on_uvloop, over_both_protocols
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -20,16 +20,9 @@ from apfproxy.settings import (
     TopFlowsSettings,
 )
 from tests.end_to_end.crowd import Crowd
-from tests.end_to_end.scene import (
-    NARROW,
-    OK,
-    Scene,
-    Setup,
-    on_uvloop,
-    running,
-    until,
-)
+from tests.end_to_end.scene import NARROW, OK, Scene, Setup, on_uvloop, running
 from tests.end_to_end.upstream import Upstream
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from pathlib import Path

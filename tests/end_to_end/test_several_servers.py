@@ -24,7 +24,8 @@ from apfproxy.settings import (
 )
 from apfproxy.upstream import health, rebalance
 from loadtest.gateway_servers import Servers
-from tests.end_to_end.scene import on_uvloop, until
+from tests.end_to_end.scene import on_uvloop
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

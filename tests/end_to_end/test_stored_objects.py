@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import Address, FlowControlSettings
-from tests.app.test_process import settings_for
 from tests.end_to_end import manifests
 from tests.end_to_end.kubectl import Kubectl, find_kubectl, minor_version
 from tests.end_to_end.scene import on_uvloop
+from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

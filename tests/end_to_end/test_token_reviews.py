@@ -15,9 +15,9 @@ import pytest
 import yaml
 from aiohttp import web
 
-from tests.authn.signing import private_key, signed
 from tests.end_to_end.peer import WAIT_S, Message, Peer
 from tests.end_to_end.programs import free_port
+from tests.support.credentials import private_key, signed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

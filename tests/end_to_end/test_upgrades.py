@@ -22,8 +22,9 @@ from apfproxy.settings import (
 )
 from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, Peer, begin
-from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running
 from tests.end_to_end.test_backpressure import BUFFER_BYTES, SMALL, TOTAL_BYTES, Flood, kernel_bytes
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,9 +19,9 @@ from tests.end_to_end.scene import (
     on_uvloop,
     over_both_protocols,
     running,
-    until,
 )
 from tests.end_to_end.upstream import Upstream
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

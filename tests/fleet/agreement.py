@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.fleet.record import MAX_RECORD_BYTES
 from apfproxy.fleet.store import Stored
-from tests.end_to_end.scene import until
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from apfproxy.fleet.store import LedgerStore

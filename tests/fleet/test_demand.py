@@ -8,7 +8,7 @@ from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
 from loadtest.objects import flow_schema, priority_level, user_subject
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 QUEUING = QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=10)
 GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")

@@ -10,10 +10,10 @@ import pytest
 
 from apfproxy.base.tasks import Backoff
 from apfproxy.fleet import redis_store
-from tests.end_to_end.scene import until
 from tests.fleet.agreement import Told
 from tests.fleet.redis_servers import HOST, RedisServer, redis_server, until_so
 from tests.fleet.test_redis_store import NOTHING, store_at, stores_at
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

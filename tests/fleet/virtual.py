@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import selectors
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.settings import FleetSettings
 from loadtest.objects import flow_schema, priority_level, user_subject
+from tests.support.clocks import VirtualLoop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -28,31 +28,6 @@ GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
 LIMIT = 20
 QUEUING = QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=1000)
 WITHIN_S = 1000.0
-START_S = 1000.0
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop that does not wait for a timer, but goes on to its time."""
-
-    def __init__(self) -> None:
-        self.now_s = START_S
-        super().__init__(Skipping(self))
-
-    def time(self) -> float:
-        return self.now_s
-
-
-class Skipping(selectors.DefaultSelector):
-    """Lets the time of a loop pass in place of waiting."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as its base
-        assert timeout is not None, "nothing is left to wait for"
-        self._loop.now_s += max(0.0, timeout)
-        return super().select(0)
 
 
 def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

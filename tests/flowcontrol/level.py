@@ -14,7 +14,7 @@ from apfproxy.flowcontrol.queue_set import (
     Ticket,
     WorkEstimate,
 )
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from apfproxy.flowcontrol.queue_set import QueueSetConfig, QueueSetKind, ns_per_
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.virtual_clock import VirtualClock
+    from tests.support.clocks import VirtualClock
 
 GUESS_NS = 3_000_000
 

@@ -17,7 +17,7 @@ from apfproxy.objects.types import (
 )
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from loadtest.objects import flow_schema, priority_level, user_subject
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
 from apfproxy.flowcontrol.queue_set import RejectReason, Ticket, WorkEstimate
 from apfproxy.request.attributes import parse_attributes
 from tests.flowcontrol.scene import GET_POD, S, Scene, level_object, schema_object, user
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Classification

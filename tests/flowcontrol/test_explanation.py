@@ -36,10 +36,10 @@ from apfproxy.objects.types import FlowControlObject, FlowSchema, QueuingConfigu
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes, plain_attributes
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.conformance import vectors
-from tests.conformance.test_classification import without_nulls
 from tests.flowcontrol.level import EXEMPT, MS, REJECT, queues
 from tests.flowcontrol.scene import annotated
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
+from tests.support.objects import without_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from apfproxy.flowcontrol.flow_limits import FlowLimits, Refusal, RequestRate, c
 from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind, RejectReason
 from apfproxy.objects.additions import NO_FLOW_SCHEMA_ADDITIONS, FlowSchemaAdditions
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 MS = 1_000_000
 S = 1_000_000_000

@@ -14,7 +14,7 @@ from apfproxy.flowcontrol.learned_costs import (
 from apfproxy.flowcontrol.passage import WorkEstimator
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.rules import RequestRules
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 PODS = "/api/v1/pods"
 PODS_OF_N = "/api/v1/namespaces/n/pods"

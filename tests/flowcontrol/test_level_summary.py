@@ -41,7 +41,7 @@ from loadtest.objects import (
     user_subject,
 )
 from tests.admin.scene import Scene
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 SMALL = "global-default, leader-election, system"
 ALL_SMALL = "global-default, leader-election, node-high, system, workload-high, workload-low"

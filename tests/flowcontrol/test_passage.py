@@ -31,7 +31,7 @@ from apfproxy.flowcontrol.passage import (
 from apfproxy.flowcontrol.queue_set import RejectReason
 from apfproxy.request.attributes import User, parse_attributes
 from tests.simulation.scene import objects
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.queue_set import Flow, Ticket

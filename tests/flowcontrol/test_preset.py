@@ -15,7 +15,7 @@ from apfproxy.lint.linter import lint
 from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, User
 from apfproxy.settings import HTTP_API, KUBERNETES_API
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 SEATS = 20
 

@@ -22,7 +22,7 @@ from apfproxy.flowcontrol.prompt_limits import (
 from apfproxy.objects.decode import bootstrap_objects
 from tests.flowcontrol import scene as scenes
 from tests.flowcontrol.scene import GET_POD, S, level_object, schema_object, user
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.queue_set import Ticket

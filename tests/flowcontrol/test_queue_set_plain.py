@@ -18,7 +18,7 @@ from apfproxy.flowcontrol.queue_set import (
     WorkEstimate,
 )
 from tests.flowcontrol.plain_queue_set import PlainQueueSet, PlainRequest
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

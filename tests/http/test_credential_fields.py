@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from base64 import b64encode
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +25,7 @@ from apfproxy.settings import (
     FrontProxySettings,
     UnverifiedSettings,
 )
+from tests.support.credentials import basic, digest
 
 STANDARD = AuthenticationSettings().credential_rules
 CUSTOM = AuthenticationSettings(
@@ -51,14 +49,6 @@ NAMING = AuthenticationSettings(
 
 def lines(text: bytes) -> Lines:
     return [(name, value) for name, _, value in (each.partition(b"=") for each in text.split())]
-
-
-def digest(secret: str) -> str:
-    return "key:" + hashlib.sha256(secret.encode()).hexdigest()[:16]
-
-
-def basic(pair: bytes) -> str:
-    return b64encode(pair).decode()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from apfproxy.objects.reading import read_object
 from apfproxy.objects.types import FlowSchema, kind_of
 from apfproxy.objects.validation import FLOW_SCHEMAS, PRIORITY_LEVELS
 from tests.conformance import vectors
-from tests.objects.objects import V1, V1BETA3, as_written, flow_schema, priority_level
+from tests.support.objects import V1, V1BETA3, as_written, flow_schema, priority_level
 
 if TYPE_CHECKING:
     from pathlib import Path

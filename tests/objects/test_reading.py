@@ -10,7 +10,7 @@ from apfproxy.objects.field_errors import Reason
 from apfproxy.objects.reading import read_object, with_type
 from apfproxy.objects.types import kind_of
 from apfproxy.objects.validation import PRESERVE_ZERO
-from tests.objects.objects import (
+from tests.support.objects import (
     LIMITED,
     RESOURCE_RULE,
     V1,

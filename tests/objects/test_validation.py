@@ -20,7 +20,7 @@ from apfproxy.objects.validation import (
     internal,
     validate,
 )
-from tests.objects.objects import (
+from tests.support.objects import (
     LIMITED,
     QUEUING,
     RESOURCE_RULE,

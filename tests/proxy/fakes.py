@@ -47,7 +47,7 @@ from apfproxy.settings import (
 )
 from apfproxy.upstream import pool as pool_module
 from apfproxy.upstream.pool import Pool, PoolWaiter
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

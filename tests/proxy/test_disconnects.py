@@ -15,8 +15,9 @@ from apfproxy.base import sockets
 from apfproxy.base.sockets import Disconnects
 from apfproxy.settings import DownstreamTlsSettings
 from loadtest.certificates import Authority
-from tests.end_to_end.scene import GET, NARROW, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import GET, NARROW, Setup, on_uvloop, running
 from tests.end_to_end.secure_peer import SecurePeer, client_context
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     import asyncio

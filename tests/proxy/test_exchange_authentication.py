@@ -35,7 +35,7 @@ from tests.proxy.spoken import BOTH_SPOKEN, client_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.virtual_clock import VirtualClock
+    from tests.support.clocks import VirtualClock
 
 PATH = b"/api/v1/namespaces/a/pods/b"
 FOLLOWS = b"GET /next HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer quick\r\n\r\n"

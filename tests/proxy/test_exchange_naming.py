@@ -25,16 +25,15 @@ from apfproxy.settings import (
     UnverifiedSettings,
     UpstreamSettings,
 )
-from tests.authn.test_secret_files import sha256
-from tests.http.test_credential_fields import basic, digest
 from tests.proxy.fakes import OK, Bench, connection_of, status
+from tests.support.credentials import basic, digest, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from apfproxy.settings import Network
     from tests.proxy.fakes import FakeTransport
-    from tests.virtual_clock import VirtualClock
+    from tests.support.clocks import VirtualClock
 
 CHALLENGE = b'WWW-Authenticate: Basic realm="apfproxy"\r\n'
 KEYS = f"{sha256('k1')},alice,,batch\n{sha256('k2')},bob,\n"

@@ -27,7 +27,8 @@ from apfproxy.proxy.handshake import (
 from apfproxy.settings import AuthenticationSettings, DownstreamTlsSettings, LimitSettings
 from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, begin
-from tests.end_to_end.scene import GET, OK, Scene, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import GET, OK, Scene, Setup, on_uvloop, running
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

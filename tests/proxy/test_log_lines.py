@@ -29,7 +29,7 @@ from apfproxy.proxy.request import HeaderBlock
 from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.tracing import audit_line
 from apfproxy.request.attributes import KNOWN_PARAMETERS, User, parse_attributes
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 Line = dict[str, Any]
 S = 1_000_000_000

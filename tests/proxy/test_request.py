@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.proxy.request import ClientKind, Request
-    from tests.virtual_clock import VirtualClock
+    from tests.support.clocks import VirtualClock
 
 
 def prepare(bench: Bench, line: bytes) -> Request:

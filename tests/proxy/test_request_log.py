@@ -21,7 +21,7 @@ from apfproxy.proxy.request_log import (
 from apfproxy.proxy.request_record import Failure
 from apfproxy.settings import ERRORS, AccessLogSettings
 from tests.proxy.test_log_lines import classes_of, give_up, record_of
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

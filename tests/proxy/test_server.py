@@ -39,8 +39,8 @@ from tests.end_to_end.scene import (
     on_uvloop,
     over_both_protocols,
     running,
-    until,
 )
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters

@@ -8,7 +8,7 @@ from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END, WatchSeats, asks_for_
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.settings import WatchSettings
 from tests.proxy.fakes import FakeLoop
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 SETTINGS = WatchSettings(silence_s=0.1, limit_s=10.0, bookmark_limit_s=60.0)
 MS = 1_000_000

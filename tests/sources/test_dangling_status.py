@@ -10,7 +10,8 @@ import pytest
 from apfproxy.base.tasks import Backoff
 from apfproxy.sources.dangling_status import CONTESTED_S, REST_S, DanglingStatus
 from apfproxy.sources.kubernetes_api import KubernetesApiError
-from tests.sources.kubernetes_double import LEVELS, SCHEMAS, KubernetesDouble, level, schema
+from tests.support.kubernetes_api import LEVELS, SCHEMAS, KubernetesDouble
+from tests.support.objects import level, schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,26 +8,12 @@ import pytest
 import yaml
 
 from apfproxy.sources.service_endpoints import ServicePort, endpoints_of
+from tests.support.objects import at, slice_of
 
 Json = dict[str, Any]
 HTTPS = ServicePort(port="https", is_tls=True, server_name="kubernetes.default.svc")
-READY: Json = {}
 NOT_READY = {"ready": False}
 DRAINING = {"ready": False, "serving": True, "terminating": True}
-
-
-def slice_of(*endpoints: Json, name: str = "a", ports: Any = None, **others: Any) -> Json:  # noqa: ANN401
-    return {
-        "metadata": {"name": name},
-        "addressType": "IPv4",
-        "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}] if ports is None else ports,
-        "endpoints": list(endpoints),
-        **others,
-    }
-
-
-def at(*addresses: str, conditions: Any = READY, **others: Any) -> Json:  # noqa: ANN401
-    return {"addresses": list(addresses), "conditions": conditions, **others}
 
 
 def found(*slices: Json, wanted: ServicePort = HTTPS) -> list[str]:

@@ -14,7 +14,7 @@ from apfproxy.settings import Address, Settings, UpstreamSettings
 from apfproxy.sources import endpoint_source
 from apfproxy.sources.endpoint_source import ENDPOINTS, EndpointSource
 from apfproxy.upstream import dns_endpoints
-from tests.end_to_end.scene import until
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

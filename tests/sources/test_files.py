@@ -18,9 +18,8 @@ from apfproxy.lint.linter import lint
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, User, parse_attributes
 from apfproxy.sources import in_force
 from apfproxy.sources.in_force import ObjectFiles
-from tests.sources.test_object_files import SCHEMA, level
-from tests.sources.writer import Writer
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import Steps, VirtualClock
+from tests.support.objects import SCHEMA_YAML, level_yaml
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -61,17 +60,19 @@ async def test_reload(
 ) -> None:
     """A good change takes effect, a broken one leaves the last good one and is reported."""
     path = tmp_path / "a.yaml"
-    path.write_text(level("first"))
+    path.write_text(level_yaml("first"))
     loads = Loads()
-    source = ObjectFiles((str(path),), controller, on_load=loads, sleep=Writer())
+    source = ObjectFiles((str(path),), controller, on_load=loads, sleep=Steps())
     source.load_first()
     steps = []
     with caplog.at_level(logging.WARNING, logger=in_force.__name__):
         for text in (
-            level("first"),
-            level("second"),
-            level("third").replace("7", "-7").replace("Reject", "Drop"),
-            level("fourth") + "---\n" + SCHEMA.replace("NAME", "x").replace("LEVEL", "nowhere"),
+            level_yaml("first"),
+            level_yaml("second"),
+            level_yaml("third").replace("7", "-7").replace("Reject", "Drop"),
+            level_yaml("fourth")
+            + "---\n"
+            + SCHEMA_YAML.replace("NAME", "x").replace("LEVEL", "nowhere"),
         ):
             path.write_text(text)
             changed = await source.reload()
@@ -98,7 +99,7 @@ async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Contr
     """A swapped link, as of a mounted ConfigMap, takes effect, and its target is then watched."""
     for version in ("1", "2"):
         (tmp_path / f"..{version}").mkdir()
-        (tmp_path / f"..{version}" / "a.yaml").write_text(level(f"level-{version}"))
+        (tmp_path / f"..{version}" / "a.yaml").write_text(level_yaml(f"level-{version}"))
     (tmp_path / "..data").symlink_to("..1")
     (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
     watched: list[Roots] = []
@@ -112,7 +113,7 @@ async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Contr
         (tmp_path / "..new").rename(tmp_path / "..data")
         yield None
 
-    source = ObjectFiles((str(tmp_path),), controller, sleep=Writer(), changes=changes)
+    source = ObjectFiles((str(tmp_path),), controller, sleep=Steps(), changes=changes)
     source.load_first()
     with pytest.raises(asyncio.CancelledError):
         await source.watch(lambda: None)
@@ -157,11 +158,11 @@ async def test_objects_are_validated_and_their_annotations_are_read_once(
 
     path = tmp_path / "a.yaml"
     banned = '{name: one, annotations: {apfproxy.io/ban: "false"}}'
-    one = SCHEMA.replace("NAME", "one").replace("LEVEL", "one")
-    two = SCHEMA.replace("NAME", "two").replace("LEVEL", "one").replace("100", "200")
-    text = "---\n".join([level("one").replace("{name: one}", banned), one, two])
+    one = SCHEMA_YAML.replace("NAME", "one").replace("LEVEL", "one")
+    two = SCHEMA_YAML.replace("NAME", "two").replace("LEVEL", "one").replace("100", "200")
+    text = "---\n".join([level_yaml("one").replace("{name: one}", banned), one, two])
     path.write_text(text)
-    source = ObjectFiles((str(path),), controller, sleep=Writer())
+    source = ObjectFiles((str(path),), controller, sleep=Steps())
     source.load_first()
     validated = {"valid one": 2, "valid two": 1}
     assert {**validated, "schema one": 1, "schema two": 1, "level false": 1} == taken()

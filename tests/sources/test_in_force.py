@@ -19,9 +19,9 @@ from apfproxy.objects.types import (
     PriorityLevelConfigurationReference,
 )
 from apfproxy.sources.in_force import InForce
-from tests.sources.kubernetes_double import level as level_wire
 from tests.sources.test_files import Loads
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
+from tests.support.objects import level as level_wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

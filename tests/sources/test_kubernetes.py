@@ -11,10 +11,10 @@ import pytest
 from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.sources.kubernetes import KubernetesObjects
-from tests.sources.kubernetes_double import LEVELS, SCHEMAS, KubernetesDouble, level
 from tests.sources.test_files import Loads
-from tests.sources.test_stored_objects import until
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock, until
+from tests.support.kubernetes_api import LEVELS, SCHEMAS, KubernetesDouble
+from tests.support.objects import level
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

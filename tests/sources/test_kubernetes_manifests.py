@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from apfproxy.base.tasks import spawn
-from tests.sources.kubernetes_double import LEVELS, SCHEMAS, SLICES, schema
 from tests.sources.test_kubernetes import Source
 from tests.sources.test_service_endpoints import Service
-from tests.sources.test_stored_objects import until
+from tests.support.clocks import until
+from tests.support.kubernetes_api import LEVELS, SCHEMAS, SLICES
+from tests.support.objects import schema
 
 FOLDER = Path(__file__).parents[2] / "config" / "kubernetes" / "rbac"
 

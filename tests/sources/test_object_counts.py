@@ -15,7 +15,7 @@ from apfproxy.settings import FlowControlSettings, Settings
 from apfproxy.sources import object_counts
 from apfproxy.sources.object_counts import CountsError, CountsParser, ObjectCounts
 from tests.end_to_end.programs import free_port
-from tests.end_to_end.scene import until
+from tests.support.clocks import until
 
 PAGE = b"""# HELP apiserver_resource_objects Number of stored objects
 # TYPE apiserver_resource_objects gauge

@@ -17,26 +17,10 @@ from apfproxy.settings import FlowControlSettings, KubernetesSettings
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 from apfproxy.sources.object_source import source_text
 from apfproxy.sources.stored_objects import write_objects
+from tests.support.objects import level_yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-LEVEL = """apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: PriorityLevelConfiguration
-metadata: {name: NAME}
-spec: {type: Limited, limited: {nominalConcurrencyShares: 7, limitResponse: {type: Reject}}}
-"""
-SCHEMA = """apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: FlowSchema
-metadata: {name: NAME}
-spec:
-  matchingPrecedence: 100
-  priorityLevelConfiguration: {name: LEVEL}
-"""
-
-
-def level(name: str) -> str:
-    return LEVEL.replace("NAME", name)
 
 
 def names_of(*paths: object) -> list[str]:
@@ -51,8 +35,8 @@ def problems_of(*paths: object) -> list[str]:
 
 def test_directory(tmp_path: Path) -> None:
     """Of a directory those files count that look like objects, in the order of their names."""
-    (tmp_path / "b.yml").write_text(level("b"))
-    (tmp_path / "a.yaml").write_text(level("a"))
+    (tmp_path / "b.yml").write_text(level_yaml("b"))
+    (tmp_path / "a.yaml").write_text(level_yaml("a"))
     (tmp_path / "c.json").write_text('{"apiVersion": "v1", "kind": "List", "items": []}')
     (tmp_path / "notes.txt").write_text("no object")
     (tmp_path / ".hidden.yaml").write_text("no object")
@@ -64,7 +48,7 @@ def test_directory(tmp_path: Path) -> None:
 
 def test_directory_of_other_things(tmp_path: Path) -> None:
     """What tools keep beside objects is left out, each file in a line; what is named is not."""
-    (tmp_path / "a.yaml").write_text(f"apiVersion: v1\nkind: Namespace\n---\n{level('a')}")
+    (tmp_path / "a.yaml").write_text(f"apiVersion: v1\nkind: Namespace\n---\n{level_yaml('a')}")
     (tmp_path / "kustomization.yaml").write_text("resources: [a.yaml]\nmetadata: {name: x}\n")
     (tmp_path / "values-prod.yaml").write_text("{{ broken: [\n")
     (tmp_path / "package.json").write_text('{"name": "x"}')
@@ -88,10 +72,10 @@ def test_pipe(tmp_path: Path) -> None:
     refused = [f"{path}: cannot be read: a pipe, not a regular file"]
     assert refused == problems_of(tmp_path)
     with ThreadPoolExecutor() as threads:
-        writing = threads.submit(path.write_text, level("a"))
+        writing = threads.submit(path.write_text, level_yaml("a"))
         contents = read_files([str(path)], streams=True)
 
-    assert ((str(path), level("a").encode()),) == contents.files
+    assert ((str(path), level_yaml("a").encode()),) == contents.files
     assert writing.result()
     with pytest.raises(OSError, match="larger than 5 bytes"):
         read_file("/dev/zero", 5, streams=True)
@@ -99,8 +83,8 @@ def test_pipe(tmp_path: Path) -> None:
 
 def test_one_name_in_two_files(tmp_path: Path) -> None:
     """An object that two files define is a problem that names both."""
-    (tmp_path / "a.yaml").write_text(level("x"))
-    (tmp_path / "b.yaml").write_text(level("x"))
+    (tmp_path / "a.yaml").write_text(level_yaml("x"))
+    (tmp_path / "b.yaml").write_text(level_yaml("x"))
 
     assert problems_of(tmp_path) == [
         (
@@ -113,7 +97,7 @@ def test_one_name_in_two_files(tmp_path: Path) -> None:
 def test_broken_object(tmp_path: Path) -> None:
     """A problem of an object has its file, line, kind, name and the path of the field."""
     path = tmp_path / "a.yaml"
-    path.write_text(level("good") + "---\n" + level("bad").replace("Reject", "Drop"))
+    path.write_text(level_yaml("good") + "---\n" + level_yaml("bad").replace("Reject", "Drop"))
 
     assert names_of(path) == ["good"]
     (problem,) = problems_of(path)
@@ -124,7 +108,7 @@ def test_broken_object(tmp_path: Path) -> None:
 
 def test_given_objects_replace_built_in_ones(tmp_path: Path) -> None:
     """A given object takes the place of the built-in one of its kind and name, others are added."""
-    (tmp_path / "a.yaml").write_text(level("workload-low") + "---\n" + level("mine"))
+    (tmp_path / "a.yaml").write_text(level_yaml("workload-low") + "---\n" + level_yaml("mine"))
     given = decode_files(read_files([str(tmp_path)])).objects
 
     objects = effective_objects(given, with_suggested=True)

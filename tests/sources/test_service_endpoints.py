@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.base.tasks import spawn
 from apfproxy.sources.service_endpoints import ServiceEndpoints, ServicePort
-from tests.sources.kubernetes_double import SLICES, KubernetesDouble
-from tests.sources.test_endpoint_slices import at, slice_of
+from tests.support.kubernetes_api import SLICES, KubernetesDouble
+from tests.support.objects import at, slice_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

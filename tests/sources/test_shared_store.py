@@ -13,7 +13,7 @@ from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.settings import FlowControlSettings, Settings
 from apfproxy.sources import stored_objects
 from apfproxy.sources.stored_objects import SharedStore
-from tests.end_to_end.scene import until
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from pathlib import Path

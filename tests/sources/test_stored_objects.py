@@ -18,22 +18,16 @@ from apfproxy.sources import in_force
 from apfproxy.sources.in_force import InForce
 from apfproxy.sources.stored_objects import StoredObjects
 from tests.apiserver.controllers.scene import Scene
-from tests.sources.kubernetes_double import level
 from tests.sources.test_files import Loads
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock, until
+from tests.support.objects import level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from apfproxy.objects.decode import Problem
     from apfproxy.objects.types import FlowControlObject
     from apfproxy.sources.in_force import Prepared
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop come round until something is so; the test's time-out ends what never is."""
-    while not condition():  # noqa: ASYNC110  the program has no event to give for a test
-        await asyncio.sleep(0)
 
 
 class Source:

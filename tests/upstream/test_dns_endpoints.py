@@ -13,7 +13,7 @@ from apfproxy.base.tasks import spawn
 from apfproxy.settings import Address, EndpointAddress
 from apfproxy.upstream import dns_endpoints
 from apfproxy.upstream.dns_endpoints import DnsEndpoints, Resolver, system_addresses
-from tests.end_to_end.scene import until
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ from apfproxy.upstream.counters import PoolCounters, UpstreamFailure
 from apfproxy.upstream.endpoint import EJECT, FAIL, RECOVER, TRY_AGAIN
 from apfproxy.upstream.pool import Pool, PoolWaiter
 from tests.proxy.fakes import Bench, FakeLoop, FakeTransport, S
-from tests.virtual_clock import VirtualClock
+from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

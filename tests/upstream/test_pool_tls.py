@@ -20,7 +20,8 @@ from apfproxy.upstream.counters import PoolCounters, UpstreamCounters, UpstreamF
 from apfproxy.upstream.pool import Pool
 from apfproxy.upstream.tls import ClientTls
 from loadtest.certificates import Authority
-from tests.end_to_end.scene import on_uvloop, until
+from tests.end_to_end.scene import on_uvloop
+from tests.support.clocks import until
 from tests.upstream.test_endpoint import Sink
 from tests.upstream.test_pool import Waiter
 

@@ -32,7 +32,7 @@ from apfproxy.workers.link import (
     Urgent,
 )
 from apfproxy.workers.worker import ParentLink
-from tests.end_to_end.scene import until
+from tests.support.clocks import until
 from tests.workers.scripts import sent_settings
 
 if TYPE_CHECKING:

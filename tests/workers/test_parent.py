@@ -25,7 +25,7 @@ from apfproxy.settings import (
 )
 from apfproxy.workers import parent as module
 from apfproxy.workers.process import WorkerState
-from tests.end_to_end.scene import until
+from tests.support.clocks import until
 from tests.workers.scripts import HANGS, IGNORES_DRAINS, NEVER_SERVES, SERVES, command
 
 if TYPE_CHECKING:

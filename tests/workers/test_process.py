@@ -13,7 +13,7 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.settings import Settings
 from apfproxy.workers.link import Cut, Drain, Leave, LinkError, Message, Urgent
 from apfproxy.workers.process import SILENT_LOOKS, WorkerProcess, WorkerState
-from tests.end_to_end.scene import until
+from tests.support.clocks import until
 from tests.workers.scripts import DRAINS_AT_ONCE, HANGS, PLACE, SERVES, command
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from apfproxy.workers import slot as module
 from apfproxy.workers.link import Drain
 from apfproxy.workers.process import WorkerProcess, WorkerState
 from apfproxy.workers.slot import WorkerSlot
-from tests.end_to_end.scene import until
+from tests.support.clocks import until
 from tests.workers.scripts import (
     DRAINS_AT_ONCE,
     DRAINS_AT_SIGTERM,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.end_to_end.http2.site import CLEARTEXT
 from tests.end_to_end.http2_peer import Http2Peer
 from tests.end_to_end.peer import begin
-from tests.end_to_end.scene import OK, on_uvloop, running, until
+from tests.end_to_end.scene import OK, on_uvloop, running
 from tests.end_to_end.test_backpressure import (
     BUFFER_BYTES,
     MOST_HELD_BYTES,
@@ -19,6 +19,7 @@ from tests.end_to_end.test_backpressure import (
     kernel_bytes,
 )
 from tests.http2_translation import WINDOW_BYTES
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from tests.end_to_end.peer import Peer

@@ -9,8 +9,9 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from tests.end_to_end.http2.site import Site
-from tests.end_to_end.scene import Setup, on_uvloop, running, until
+from tests.end_to_end.scene import Setup, on_uvloop, running
 from tests.support.browser import Tab, chromium
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

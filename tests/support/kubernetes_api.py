@@ -16,16 +16,6 @@ LEVELS, SCHEMAS = "prioritylevelconfigurations", "flowschemas"
 SLICES = "endpointslices"
 
 
-def level(name: str, shares: int = 5) -> Json:
-    limited = {"nominalConcurrencyShares": shares, "limitResponse": {"type": "Reject"}}
-    return {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": limited}}
-
-
-def schema(name: str, level_name: str) -> Json:
-    spec = {"priorityLevelConfiguration": {"name": level_name}, "matchingPrecedence": 5}
-    return {"metadata": {"name": name}, "spec": spec}
-
-
 class KubernetesDouble:
     """The API.
 

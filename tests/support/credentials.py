@@ -1,9 +1,10 @@
-"""Keys, sets of keys and tokens for tests, signed or spoiled."""
+"""Keys, sets of keys, tokens and header fields with credentials, good and spoiled."""
 
 from __future__ import annotations
 
 import base64
 import functools
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -100,3 +101,15 @@ def unsigned(claims: object) -> bytes:
         for part in ({"alg": "none"}, claims)
     ]
     return b".".join([*parts, b""])
+
+
+def sha256(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def digest(secret: str) -> str:
+    return "key:" + hashlib.sha256(secret.encode()).hexdigest()[:16]
+
+
+def basic(pair: bytes) -> str:
+    return base64.b64encode(pair).decode()

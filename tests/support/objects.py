@@ -1,4 +1,4 @@
-"""Valid objects as JSON, for tests to break."""
+"""Valid objects as JSON and YAML, for tests to break."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ from apfproxy.objects.types import GROUP, FlowControlObject, kind_of
 
 V1 = "flowcontrol.apiserver.k8s.io/v1"
 V1BETA3 = "flowcontrol.apiserver.k8s.io/v1beta3"
+Json = dict[str, Any]
+LEVEL_YAML = """apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: NAME}
+spec: {type: Limited, limited: {nominalConcurrencyShares: 7, limitResponse: {type: Reject}}}
+"""
+SCHEMA_YAML = """apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: NAME}
+spec:
+  matchingPrecedence: 100
+  priorityLevelConfiguration: {name: LEVEL}
+"""
 
 SUBJECT = {"kind": "User", "user": {"name": "alice"}}
 RESOURCE_RULE = {
@@ -83,3 +96,42 @@ def as_written(obj: FlowControlObject) -> dict[str, Any]:
     """A typed object as JSON."""
     content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
     return {"apiVersion": f"{GROUP}/v1", "kind": kind_of(obj), **content}
+
+
+def level_yaml(name: str) -> str:
+    return LEVEL_YAML.replace("NAME", name)
+
+
+def level(name: str, shares: int = 5) -> Json:
+    limited = {"nominalConcurrencyShares": shares, "limitResponse": {"type": "Reject"}}
+    return {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": limited}}
+
+
+def schema(name: str, level_name: str) -> Json:
+    spec = {"priorityLevelConfiguration": {"name": level_name}, "matchingPrecedence": 5}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def slice_of(*endpoints: Json, name: str = "a", ports: Any = None, **others: Any) -> Json:  # noqa: ANN401
+    return {
+        "metadata": {"name": name},
+        "addressType": "IPv4",
+        "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}] if ports is None else ports,
+        "endpoints": list(endpoints),
+        **others,
+    }
+
+
+def at(*addresses: str, conditions: Any = None, **others: Any) -> Json:  # noqa: ANN401
+    return {
+        "addresses": list(addresses),
+        "conditions": {} if conditions is None else conditions,
+        **others,
+    }
+
+
+def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON
+    """A JSON value without its null fields, which mean the same as absent ones."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
