@@ -1,7 +1,7 @@
 """Measure `apfproxy apiserver` with 20 000 ResourceSlices: lists, watches, writes and memory.
 
 The server has one core, this program the other.  Requests are made before the clock starts, and
-each figure is from a request's first byte sent to its answer's last byte received.  The store on
+each figure is from a request's first byte sent to its response's last byte received.  The store on
 the disk is in a directory of its own, which `--directory` puts where the disk is that matters.
 
     python -m loadtest.apiserver --slices 20000 --watches 2000 --json apiserver.json
@@ -11,30 +11,34 @@ The exit status is 1 if a figure is beyond its limit.
 
 from __future__ import annotations
 
+import asyncio
 import json
-import shutil
+import re
+import socket
 import sys
 import tempfile
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvloop
 
-from loadtest.api_clients import Crowd, Load, answers, beside, read_slowly, request, walk
 from loadtest.arguments import Parser, count_up_to, output_file
-from loadtest.driver import percentile
+from loadtest.clients import Connection, percentile
 from loadtest.processes import (
     LoadTestError,
     Process,
     exit_status,
     free_ports,
     pin,
+    python_module,
     raise_descriptor_limit,
 )
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 SERVER_CORE, CLIENT_CORE = 0, 1
 SPARE_DESCRIPTORS = 500
@@ -52,6 +56,13 @@ WRITES = 4000
 """Of each kind but creations: enough for seconds."""
 SLOW_READERS = 10
 LISTERS = 4
+WITHIN_S = 60.0
+"""How long a load, or a change on its way to all watches, may take in all."""
+WATCHES_AT_ONCE = 50
+"""Watches that are opened side by side: fewer than a listening socket's backlog."""
+SMALL_BUFFER_BYTES = 16 * 1024
+"""The receive buffer of a slow reader, so that the server has to hold back the rest."""
+TOKEN = re.compile(rb'"continue":"([^"]*)"')
 SLOW_S = 2.0
 
 
@@ -105,6 +116,247 @@ class Report:
             for name, limit in LIMITS.items()
             if name in self.figures and not limit.is_kept(self.figures[name][0])
         ]
+
+
+def request(
+    method: str,
+    target: str,
+    body: bytes = b"",
+    *,
+    content_type: str = "application/json",
+    accept: str = "application/json",
+    encoding: str = "identity",
+) -> bytes:
+    """Make a request, head and body."""
+    lines = [
+        f"{method} {target} HTTP/1.1",
+        "Host: apiserver",
+        "User-Agent: loadtest/1.0",
+        f"Accept: {accept}",
+        f"Accept-Encoding: {encoding}",
+    ]
+    if body:
+        lines += [f"Content-Type: {content_type}", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+@dataclass(slots=True)
+class Load:
+    """Requests that got their responses, and when.
+
+    Attributes:
+        seconds: From the first request to the last response.
+        first_ms, latencies_ms: From each request to the first and the last byte of its response.
+        body: Of the last response.
+    """
+
+    seconds: float = 0.0
+    first_ms: list[float] = field(default_factory=list)
+    latencies_ms: list[float] = field(default_factory=list)
+    body: bytes = b""
+
+    @property
+    def per_s(self) -> float:
+        return len(self.latencies_ms) / self.seconds
+
+    def latency_ms(self, percent: float) -> float:
+        return percentile(self.latencies_ms, percent)
+
+
+async def work(server: Process, requests: Iterator[bytes], load: Load) -> None:
+    """Send shared requests on one connection, each after the response to the last.
+
+    Raises:
+        LoadTestError: A response is no success.
+    """
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def go_on(connection: Connection, status: int) -> None:
+        load.first_ms.append((connection.first_s - connection.sent_s) * 1e3)
+        load.latencies_ms.append((connection.ended_s - connection.sent_s) * 1e3)
+        load.body = connection.body
+        if not 200 <= status < 300:
+            text = load.body[:200].decode(errors="replace")
+            done.set_exception(LoadTestError(f"status {status or 'none'}: {text}; see its log"))
+        elif (following := next(requests, None)) is None:
+            done.set_result(None)
+        else:
+            connection.send(following)
+
+    if (first := next(requests, None)) is None:
+        return
+    connection = await Connection.open(server.port, go_on)
+    connection.send(first)
+    try:
+        await done
+    finally:
+        connection.close()
+
+
+async def answers(server: Process, requests: Sequence[bytes], connections: int = 1) -> Load:
+    """Send requests, each when one of the connections is free.
+
+    Raises:
+        LoadTestError: One got no response, or no success.
+    """
+    load, remaining = Load(), iter(requests)
+    start = time.perf_counter()
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            await asyncio.gather(*(work(server, remaining, load) for _ in range(connections)))
+    except TimeoutError as error:
+        count = f"{len(load.latencies_ms)} of {len(requests)}"
+        raise LoadTestError(f"{server.name}: {count} responses within {WITHIN_S:g} s") from error
+    load.seconds = time.perf_counter() - start
+    return load
+
+
+async def walk(server: Process, target: str, limit: int) -> tuple[Load, int]:
+    """Read a whole list in pages: all of them as one load, and how many there were."""
+    load, token = Load(), ""
+    while True:
+        query = f"?limit={limit}" + (f"&continue={token}" if token else "")
+        page = await answers(server, [request("GET", target + query)])
+        load.latencies_ms += page.latencies_ms
+        load.seconds += page.seconds
+        found = TOKEN.search(page.body[:4096])
+        if found is None:
+            return load, len(load.latencies_ms)
+        token = found[1].decode()
+
+
+async def beside(server: Process, text: bytes, count: int, others: bytes, connections: int) -> Load:
+    """Send a request over and over while other clients keep the server busy."""
+    is_over = False
+
+    def more() -> Iterator[bytes]:
+        while not is_over:
+            yield others
+
+    busy = [asyncio.create_task(work(server, more(), Load())) for _ in range(connections)]
+    try:
+        return await answers(server, [text] * count)
+    finally:
+        is_over = True
+        await asyncio.gather(*busy)
+
+
+class Watch(Connection):
+    """One watch that counts its events."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        super().__init__()
+        self._crowd = crowd
+        self._last = b""
+        self.events = 0
+        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_headers_complete(self) -> None:
+        self.begun.set_result(None)
+
+    def on_body(self, data: bytes) -> None:
+        # An event is a line, which ends where a value does, and its end may be cut in two.
+        events = (self._last + data).count(b"}\n")
+        self._last = data[-1:]
+        self.events += events
+        self._crowd.add(events)
+
+
+class Crowd:
+    """Many watches of one collection, each on a connection of its own."""
+
+    def __init__(self) -> None:
+        self._events = self._awaited = 0
+        self._arrived: asyncio.Future[None] | None = None
+        self._watches: list[Watch] = []
+
+    async def open(self, server: Process, target: str, count: int) -> None:
+        """Open watches and wait until the server has begun to respond to all of them."""
+        loop = asyncio.get_running_loop()
+        for start in range(0, count, WATCHES_AT_ONCE):
+            opened = await asyncio.gather(
+                *(
+                    loop.create_connection(lambda: Watch(self), "127.0.0.1", server.port)
+                    for _ in range(min(WATCHES_AT_ONCE, count - start))
+                )
+            )
+            for _, watch in opened:
+                watch.send(request("GET", target))
+                self._watches.append(watch)
+            async with asyncio.timeout(WITHIN_S):
+                await asyncio.gather(*(watch.begun for _, watch in opened))
+
+    async def see(self, server: Process, change: bytes) -> float:
+        """Make a change: milliseconds until the last watch has it."""
+        self._expect(self._events + len(self._watches))
+        start = time.perf_counter()
+        await answers(server, [change])
+        await self._arrival()
+        return (time.perf_counter() - start) * 1e3
+
+    async def fill(self, server: Process, target: str, events: int) -> float:
+        """Open one watch: milliseconds until the last of the events that it begins with."""
+        self._expect(events)
+        start = time.perf_counter()
+        await self.open(server, target, 1)
+        await self._arrival()
+        return (time.perf_counter() - start) * 1e3
+
+    def add(self, events: int) -> None:
+        self._events += events
+        if self._events >= self._awaited and self._arrived and not self._arrived.done():
+            self._arrived.set_result(None)
+
+    def close(self) -> None:
+        """End all watches.
+
+        Raises:
+            LoadTestError: They did not all get the same number of events.
+        """
+        counts = {watch.events for watch in self._watches}
+        for watch in self._watches:
+            watch.close()
+        if len(counts) > 1:
+            raise LoadTestError(f"watches got {min(counts)} to {max(counts)} events, not the same")
+
+    def _expect(self, events: int) -> None:
+        self._awaited, self._arrived = events, asyncio.get_running_loop().create_future()
+
+    async def _arrival(self) -> None:
+        assert self._arrived is not None
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                await self._arrived
+        except TimeoutError as error:
+            missing = self._awaited - self._events
+            raise LoadTestError(f"{missing} events did not arrive in {WITHIN_S:g} s") from error
+
+
+async def read_slowly(server: Process, text: bytes, readers: int, seconds: float) -> int:
+    """Let clients read a little at a time: bytes that the server's memory grew by, at most."""
+    before, most = server.rss_bytes(), 0
+    loop = asyncio.get_running_loop()
+    sockets = []
+    try:
+        for _ in range(readers):
+            connection = socket.socket()
+            sockets.append(connection)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER_BYTES)
+            connection.setblocking(False)
+            await loop.sock_connect(connection, ("127.0.0.1", server.port))
+            await loop.sock_sendall(connection, text)
+        async with asyncio.timeout(seconds):
+            while True:
+                for connection in sockets:
+                    if not await loop.sock_recv(connection, SMALL_BUFFER_BYTES):
+                        raise LoadTestError("the server ended a response to a slow reader")
+                most = max(most, server.rss_bytes() - before)
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        return most
+    finally:
+        for connection in sockets:
+            connection.close()
 
 
 def slice_of(name: str, *, team: str = "a") -> dict[str, Any]:
@@ -279,28 +531,10 @@ async def _some_names(server: Process) -> list[str]:
 
 
 def start(directory: Path, *, core: int | None, arguments: Iterable[str] = ()) -> Process:
-    """Start `apfproxy apiserver`.
-
-    Args:
-        directory: For its output.
-        core: The CPU that it is confined to.
-        arguments: More of them.
-
-    Raises:
-        LoadTestError: It is not installed beside this interpreter or on the path, or failed.
-    """
-    beside = Path(sys.executable).parent / "apfproxy"
-    program = str(beside) if beside.exists() else shutil.which("apfproxy")
-    if program is None:
-        raise LoadTestError(f"apfproxy: not found at {beside}; run `pip install -e .` first")
+    """Start `apfproxy apiserver`."""
     (port,) = free_ports(1)
-    return Process(
-        "apiserver",
-        [program, "apiserver", "--listen", f"127.0.0.1:{port}", *arguments],
-        port=port,
-        core=core,
-        directory=directory,
-    )
+    argv = [*python_module("apfproxy"), "apiserver", "--listen", f"127.0.0.1:{port}", *arguments]
+    return Process("apiserver", argv, port=port, core=core, directory=directory)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

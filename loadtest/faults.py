@@ -26,14 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from loadtest.admin_pages import ProxyState, read_state, wait_until_quiet
 from loadtest.arguments import Parser, count_up_to, names_from, output_file
 from loadtest.echo import CONFIGMAPS, EchoOrigin, Seen
 from loadtest.echo_clients import EchoClients
 from loadtest.echo_habits import Habits
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
-from loadtest.processes import LoadTestError, start_apfproxy
-from loadtest.program import measured
-from loadtest.proxy_state import ProxyState, read_state, wait_until_quiet
+from loadtest.processes import LoadTestError, measured, start_apfproxy
 
 if TYPE_CHECKING:
     import argparse

@@ -3,25 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
+import re
 import signal
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Self
 
+from loadtest.admin_pages import fetch
+from loadtest.clients import BROKEN, REFUSED, Connection
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
-from loadtest.fleet_clients import FleetClients
-from loadtest.fleet_origin import FleetOrigin
-from loadtest.fleet_stores import STORES
-from loadtest.processes import Process, start_apfproxy
+from loadtest.origin import Origin
+from loadtest.processes import LoadTestError, Process, free_ports, python_module, start_apfproxy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from loadtest.fleet_stores import KubernetesApi, RedisServer
+    Reading = Callable[[asyncio.StreamReader], Awaitable[bytes]]
 
+OK = "200"
+PAUSE_S = 0.1
+"""Of a client, after anything but a good response."""
+MEMBER = re.compile(r"/members/([0-9]{1,4})/")
+RESPONDS_WITHIN_S = 5.0
+COMMANDS = {"evalsha", "hset", "publish"}
+"""Members send the first; a look is one, and a write another."""
+REQUESTS = re.compile(
+    r'apiserver_request_total\{(?=.*resource="configmaps").*verb="([A-Z]+)".*\} ([0-9.e+]+)'
+)
+
+NAMESPACE = '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}'
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: fleet
+clusters: [{{name: fleet, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
+users: [{{name: fleet, user: {{}}}}]
+contexts: [{{name: fleet, context: {{name: fleet, cluster: fleet, user: fleet}}}}]
+"""
 USERS = 20
 OBJECTS = """
 apiVersion: flowcontrol.apiserver.k8s.io/v1
@@ -58,6 +82,303 @@ fleet:
   {store}
 logLevel: info
 """
+
+
+class FleetOrigin(Origin):
+    """The server, in this process, which counts how many requests it has at once.
+
+    A path such as `/members/3/...` says which member a request came through; other paths do not
+    count.  A request counts from when it is read until its response is written, so never longer
+    than its seat in a proxy; a member that is killed leaves its requests running.
+
+    Args:
+        limit: How many requests it may have at once.
+        service_s: How long one takes.
+
+    Attributes:
+        running, by_member: Requests that it has now, and those of each member.
+        peak: The most at once since `begin`.
+        answered: Since then, by member.
+    """
+
+    def __init__(self, limit: int, service_s: float) -> None:
+        super().__init__(delay_s=service_s)
+        self.limit = limit
+        self.running = self.peak = 0
+        self.by_member: Counter[int] = Counter()
+        self.answered: Counter[int] = Counter()
+        self._seat_s = self._over_s = 0.0
+        self._begun_s = self._counted_s = monotonic()
+        self._awaited: dict[asyncio.Future[None], Callable[[], bool]] = {}
+
+    def begin(self) -> None:
+        """Forget what was counted."""
+        self._account()
+        self._begun_s = self._counted_s
+        self._seat_s = self._over_s = 0.0
+        self.peak = self.running
+        self.answered.clear()
+
+    def mean(self) -> float:
+        """Give how many requests it had at once since `begin`, on average."""
+        self._account()
+        return self._seat_s / max(self._counted_s - self._begun_s, 1e-9)
+
+    def over_s(self) -> float:
+        """Give for how long it had more than the limit since `begin`."""
+        self._account()
+        return self._over_s
+
+    async def until(self, is_so: Callable[[], bool], within_s: float) -> float | None:
+        """Wait until something is so, which is asked at each change.
+
+        Returns:
+            How long that took; None if it was not so in time.
+        """
+        begun_s = monotonic()
+        future = asyncio.get_running_loop().create_future()
+        self._awaited[future] = is_so
+        self._count(-1, 0)
+        try:
+            async with asyncio.timeout(within_s):
+                await future
+        except TimeoutError:
+            return None
+        finally:
+            self._awaited.pop(future, None)
+        return monotonic() - begun_s
+
+    def on_begin(self, target: str) -> None:
+        if found := MEMBER.match(target):
+            self._count(int(found[1]), 1)
+
+    def on_end(self, target: str) -> None:
+        if found := MEMBER.match(target):
+            self.answered[int(found[1])] += 1
+            self._count(int(found[1]), -1)
+
+    def _count(self, member: int, change: int) -> None:
+        self._account()
+        self.running += change
+        self.by_member[member] += change
+        self.peak = max(self.peak, self.running)
+        for future, is_so in tuple(self._awaited.items()):
+            if is_so() and not future.done():
+                future.set_result(None)
+
+    def _account(self) -> None:
+        now_s = monotonic()
+        elapsed_s = now_s - self._counted_s
+        self._counted_s = now_s
+        self._seat_s += self.running * elapsed_s
+        if self.running > self.limit:
+            self._over_s += elapsed_s
+
+
+class FleetClients:
+    """Clients of each member, in closed loops.
+
+    Args:
+        ports: Of the members.
+        users: How many users they are, one after the other.
+
+    Attributes:
+        results: What came of requests since they were last cleared.
+    """
+
+    def __init__(self, ports: Sequence[int], users: int) -> None:
+        self.results: Counter[str] = Counter()
+        self._users = users
+        self._ports = ports
+        self._wanted = [0] * len(ports)
+        self._clients: list[list[asyncio.Task[None]]] = [[] for _ in ports]
+
+    def aim(self, counts: Mapping[int, int]) -> None:
+        """Have so many clients of each member; the others end with their next response."""
+        for member, clients in enumerate(self._clients):
+            self._wanted[member] = counts.get(member, 0)
+            clients[:] = [each for each in clients if not each.done()]
+            for place in range(len(clients), self._wanted[member]):
+                clients.append(asyncio.create_task(self._ask(member, place)))
+
+    def stop(self) -> None:
+        """Close all connections at once."""
+        for each in itertools.chain(*self._clients):
+            each.cancel()
+
+    async def _ask(self, member: int, place: int) -> None:
+        """Send one request after another while so many clients are wanted."""
+        request = (
+            f"GET /members/{member}/x HTTP/1.1\r\nHost: fleet\r\n"
+            f"X-Remote-User: user-{place % self._users}\r\n\r\n"
+        ).encode()
+        connection: Connection | None = None
+        try:
+            while place < self._wanted[member]:
+                try:
+                    if connection is None or connection.is_gone:
+                        connection = await Connection.open(self._ports[member])
+                    result = str(await connection.ask(request) or BROKEN)
+                except OSError:
+                    result = REFUSED
+                self.results[result] += 1
+                if result != OK:
+                    await asyncio.sleep(PAUSE_S)
+        finally:
+            if connection is not None:
+                connection.close()
+
+
+class StoreProcess:
+    """What stores have in common.
+
+    Args:
+        directory: An existing directory for its output.
+
+    Attributes:
+        port: Of 127.0.0.1.
+        is_well: Whether it runs, and responds.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        (self.port,) = free_ports(1)
+        self.is_well = False
+        self.directory = directory
+        self._process: Process | None = None
+
+    def command(self) -> list[str]:
+        """The program and its arguments."""
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """Have it run, with nothing in it."""
+        self._process = await asyncio.to_thread(
+            Process, "store", self.command(), port=self.port, directory=self.directory
+        )
+        self.is_well = True
+
+    async def kill(self) -> None:
+        """End it at once."""
+        process, self.is_well = self.process, False
+        os.kill(process.pid, signal.SIGKILL)
+        await asyncio.to_thread(process.stop)
+
+    def hang(self) -> None:
+        """Have it do nothing more; its connections stay."""
+        self.is_well = False
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """The end of that; harmless otherwise."""
+        if self._process is not None and self._process.is_running:
+            os.kill(self._process.pid, signal.SIGCONT)
+            self.is_well = True
+
+    def stop(self) -> None:
+        """End it; harmless once done."""
+        self.go_on()
+        if self._process is not None:
+            self._process.stop()
+
+    @property
+    def process(self) -> Process:
+        """That it runs in; LoadTestError if it does not."""
+        if self._process is None:
+            raise LoadTestError("the store has not been started")
+        return self._process
+
+    def cpu_ns(self) -> int:
+        """What it has cost."""
+        return self.process.cpu_ns()
+
+    async def ask(self, text: str, read: Reading) -> str:
+        """Send it something; LoadTestError if no response comes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            async with asyncio.timeout(RESPONDS_WITHIN_S):
+                writer.write(text.encode())
+                return (await read(reader)).decode()
+        except (TimeoutError, ValueError, asyncio.IncompleteReadError) as error:
+            raise LoadTestError("the store does not respond; see its log") from error
+        finally:
+            writer.close()
+
+
+async def read_bulk(reader: asyncio.StreamReader) -> bytes:
+    """A bulk string of Redis' protocol."""
+    return await reader.readexactly(int((await reader.readline())[1:]))
+
+
+async def read_all(reader: asyncio.StreamReader) -> bytes:
+    """All that comes."""
+    return await reader.read()
+
+
+class RedisServer(StoreProcess):
+    """A redis-server that keeps nothing on the disk."""
+
+    def command(self) -> list[str]:
+        """The program and its arguments."""
+        return [
+            *("redis-server", "--port", str(self.port), "--bind", "127.0.0.1"),
+            *("--save", "", "--appendonly", "no", "--dir", str(self.directory)),
+        ]
+
+    async def commands(self) -> Counter[str]:
+        """How often it was asked by a script, and how often that wrote or told the others."""
+        found: Counter[str] = Counter()
+        for line in (await self.ask("INFO commandstats\r\n", read_bulk)).splitlines():
+            name, _, text = line.removeprefix("cmdstat_").partition(":calls=")
+            if text and name in COMMANDS:
+                found[name] = int(text.partition(",")[0])
+        return found
+
+    def settings(self, port: int, directory: Path) -> str:
+        """A URL."""
+        del directory
+        return f"store: 'redis://127.0.0.1:{port}/0'"
+
+
+class KubernetesApi(StoreProcess):
+    """`apfproxy apiserver`, which has one ConfigMap for the fleet."""
+
+    def command(self) -> list[str]:
+        """The program and its arguments."""
+        listen = f"127.0.0.1:{self.port}"
+        arguments = ["apiserver", "--listen", listen, "--controllers", "-*"]
+        return [*python_module("apfproxy"), *arguments, "--log-level", "error"]
+
+    async def start(self) -> None:
+        """Have it run, with nothing in it but a namespace."""
+        await super().start()
+        head = (
+            f"POST /api/v1/namespaces HTTP/1.1\r\nHost: fleet\r\nContent-Length: {len(NAMESPACE)}"
+        )
+        kind = "Content-Type: application/json\r\nConnection: close"
+        answer = await self.ask(f"{head}\r\n{kind}\r\n\r\n{NAMESPACE}", read_all)
+        if " 201 " not in answer.partition("\r")[0]:
+            raise LoadTestError(f"the API server does not create a namespace: {answer[:200]!r}")
+
+    async def commands(self) -> Counter[str]:
+        """How often there was which request for ConfigMaps."""
+        found: Counter[str] = Counter()
+        for line in (await fetch(self.port, "/metrics")).splitlines():
+            verb = REQUESTS.match(line)
+            if verb is not None:
+                found[verb[1].lower()] += int(float(verb[2]))
+        return found
+
+    def settings(self, port: int, directory: Path) -> str:
+        """A ConfigMap, and how to reach its server."""
+        path = directory / f"kubeconfig-{port}"
+        path.write_text(KUBECONFIG.format(port=port))
+        return f"store: 'kubernetes:default/fleet'\n  kubeconfig: {path}"
+
+
+STORES: dict[str, type[RedisServer | KubernetesApi]] = {
+    "redis": RedisServer,
+    "kubernetes": KubernetesApi,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,11 +496,11 @@ class Site:
             self.links[at].strike(Ending.VANISH)
             self.links[at].swallow()
 
-    def delay(self, most_s: float) -> None:
-        """Have each new connection to the store be late by up to so much, and no others remain."""
+    def delay(self, most_s: float, least_s: float = 0.0) -> None:
+        """Have each new connection to the store be late by so much, and no others remain."""
 
         def late() -> Fault:
-            return Fault(delay_s=self.chance.uniform(0, most_s))
+            return Fault(delay_s=self.chance.uniform(least_s, most_s))
 
         for link in self.links:
             link.choose = late

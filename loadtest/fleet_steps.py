@@ -9,7 +9,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from loadtest.fleet_clients import OK
+from loadtest.fleet_site import OK
 from loadtest.processes import LoadTestError
 
 if TYPE_CHECKING:

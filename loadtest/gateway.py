@@ -2,12 +2,12 @@
 
 Clients send requests at a steady rate and hold watches, while one server after the other has a bad
 time and then a good one.  Each server writes down what it got, so it is known of every request
-whether it was lost or sent twice, and by whom it was answered.  What a killed or hung server had
-before anybody could know is its own; every other bad answer is the gateway's.  Found besides: how
+whether it was lost or sent twice, and which server responded.  What a killed or hung server had
+before a gateway can know is its own; every other bad response is the gateway's.  Found besides: how
 evenly requests are spread over the servers that are well, and how soon the limit follows their
 number.  HAProxy, which has no such limit, shows that the program is fair.
 
-    python -m loadtest.gateway --requests 100000 --rate 2000 --json gateway.json --plot gateway.png
+    python -m loadtest.gateway --requests 100000 --rate 2000 --json gateway.json
     python -m loadtest.gateway --by haproxy --requests 20000
 
 At the end the server that left has no watches.  With --rest they are held on until they are in
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import sys
 from contextlib import ExitStack
 from time import monotonic
@@ -30,22 +31,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import uvloop
 
+from loadtest.admin_pages import fetch
 from loadtest.arguments import Parser, count_up_to, output_file
+from loadtest.clients import MISPAIRED, Connection, OpenLoop, Outcome
 from loadtest.faults import OBJECTS, log_problem
-from loadtest.gateway_clients import Clients
-from loadtest.gateway_notes import GOOD, Notes
 from loadtest.gateway_phases import (
     DETECTED_WITHIN_S,
     FAULTS,
+    GOOD,
     Event,
+    Notes,
     Phase,
+    WatchEnd,
     judge,
     judge_limits,
     schedule,
 )
 from loadtest.gateway_servers import NAMES, Servers, start_gateway
-from loadtest.program import measured
-from loadtest.seat_watch import fetch
+from loadtest.origin import ITEM, LIST_ITEMS
+from loadtest.processes import measured
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +57,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+PATH = "/api/v1/namespaces/default/configmaps"
+KINDS = {"GET": 60, "LIST": 10, "POST": 20, "PUT": 10}
+USERS = 20
+MAX_BODY_BYTES = 3000
+PATIENCE_S = 8.0
+"""After which a request without an end counts as hung."""
 WATCHES = 60
+BETWEEN_WATCHES_S = 0.1
 SEATS_PER_ENDPOINT = 200
 POLL_S = 0.05
 MOST_WATCHES = 1.1
@@ -71,6 +82,88 @@ upstream:
 flowControl: {{perEndpoint: {SEATS_PER_ENDPOINT}, objects: [objects.yaml]}}
 logLevel: warning
 """
+
+
+class Clients:
+    """Requests at a steady rate, each of which names itself, and watches."""
+
+    def __init__(self, port: int, rate: float) -> None:
+        self.notes = Notes()
+        self._port = port
+        self._random = random.Random(1)  # noqa: S311 - no secret
+        self._kinds = self._random.choices(list(KINDS), list(KINDS.values()), k=10_000)
+        self._loop = OpenLoop(port, rate, request=self._request, check=check, patience_s=PATIENCE_S)
+        self.notes.outcomes = self._loop.outcomes
+
+    async def ask(self, count: int) -> None:
+        await self._loop.run(count)
+
+    async def watch(self) -> None:
+        """Watch, again and again."""
+        notes = self.notes
+        head = self._head("GET", f"{PATH}?watch=true", 0) + b"\r\n"
+        while True:
+            ended: asyncio.Future[WatchEnd] = asyncio.get_running_loop().create_future()
+            try:
+                watch = await Watch.watching(self._port, notes, ended)
+            except OSError:
+                notes.watch_ends.append(WatchEnd(monotonic(), "", is_clean=False))
+            else:
+                try:
+                    watch.send(head)
+                    notes.watch_ends.append(await ended)
+                finally:
+                    watch.close()
+            await asyncio.sleep(BETWEEN_WATCHES_S * (1 + self._random.random()))
+
+    def _request(self, number: int) -> tuple[str, bytes]:
+        kind = self._kinds[number % len(self._kinds)]
+        if kind in ("POST", "PUT"):
+            size = self._random.randrange(MAX_BODY_BYTES)
+            head = self._head(kind, PATH if kind == "POST" else f"{PATH}/x", number)
+            return kind, b"%bContent-Length: %d\r\n\r\n%b" % (head, size, b"x" * size)
+        target = f"{PATH}?limit=500" if kind == "LIST" else f"{PATH}/x-{number % 100}"
+        return kind, self._head("GET", target, number) + b"\r\n"
+
+    def _head(self, method: str, target: str, number: int) -> bytes:
+        return (
+            f"{method} {target} HTTP/1.1\r\nHost: a.test\r\n"
+            f"X-Remote-User: user-{number % USERS}\r\nX-Remote-Group: testers\r\n"
+            f"X-Request-Id: {number}\r\n"
+        ).encode()
+
+
+def check(connection: Connection, outcome: Outcome) -> None:
+    """See that a response is that of the request."""
+    fields, size = connection.fields, len(connection.body)
+    outcome.origin = fields.get(b"x-origin", b"").decode()
+    expected = len(ITEM) * (LIST_ITEMS if outcome.kind == "LIST" else 1)
+    if fields.get(b"x-request-id") != b"%d" % outcome.number or size != expected:
+        outcome.result = MISPAIRED
+
+
+class Watch(Connection):
+    """A watch, until it ends."""
+
+    @classmethod
+    async def watching(cls, port: int, notes: Notes, ended: asyncio.Future[WatchEnd]) -> Watch:
+        def on_end(connection: Connection, status: int) -> None:
+            origin = connection.fields.get(b"x-origin", b"").decode()
+            notes.watching[origin] -= connection.first_s > 0
+            ended.set_result(WatchEnd(monotonic(), origin, is_clean=status == int(GOOD)))
+
+        loop = asyncio.get_running_loop()
+        _, watch = await loop.create_connection(lambda: cls(on_end), "127.0.0.1", port)
+        watch.notes = notes
+        return watch
+
+    notes: Notes
+
+    def on_headers_complete(self) -> None:
+        self.notes.watching[self.fields.get(b"x-origin", b"").decode()] += 1
+
+    def on_body(self, data: bytes) -> None:
+        del data
 
 
 async def strike(servers: Servers, phase: Phase) -> None:
@@ -193,11 +286,9 @@ async def measure(
         unbalanced = await rest(clients.notes, servers.names, rest_s) if rest_s else []
         for each in watching:
             each.cancel()
-        watch_ends = len(clients.notes.watch_ends)
-        clients.close()
+        await asyncio.gather(*watching, return_exceptions=True)
         problem = log_problem(gateway.log)
         journals = servers.journals()
-    del clients.notes.watch_ends[watch_ends:]
     wrong, totals = judge(phases, clients.notes, journals)
     wrong += unbalanced
     if admin_port is not None:
@@ -212,7 +303,10 @@ async def measure(
         "totals": totals,
         "wrong": wrong,
         "phases": [msgspec.to_builtins(phase) for phase in phases],
-        "journals": [[entry.at_s for entry in journal] for journal in journals],
+        "journals": {
+            name: [entry.at_s for entry in journal]
+            for name, journal in zip(servers.names, journals, strict=True)
+        },
     }
     return results, wrong
 
@@ -227,7 +321,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--rate", type=count_up_to(20_000), default=2000, help="requests a second (2000)")
     add("--rest", type=count_up_to(3600, 0), default=0, help="seconds for the watches at the end")
     add("--json", type=output_file, metavar="FILE", help="write all results there as well")
-    add("--plot", type=output_file, metavar="FILE", help="write a PNG of requests over time there")
     return parser.parse_args(arguments)
 
 
@@ -246,11 +339,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 options.rest,
             )
         )
-        if options.plot:
-            from loadtest.gateway_plot import plot_gateway  # noqa: PLC0415 - needs matplotlib
-
-            plot_gateway(options.plot, results)
-        del results["journals"]
         return results, wrong
 
     return measured("gateway", run, descriptors=8000, json_file=options.json)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from loadtest.gateway_notes import GOOD, percentile_ms
+from loadtest.clients import Outcome, percentile
 from loadtest.gateway_servers import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loadtest.gateway_notes import Notes, Outcome, WatchEnd
-    from loadtest.gateway_origin import Entry
+    from loadtest.origin import Entry
 
+GOOD = "200"
 DETECTED_WITHIN_S = 3.0
 """By then a gateway has to know that a server hangs or fails: two checks, and the time of each."""
 FOLLOWS_WITHIN_S = {"killed": 1.0, "back": 2.0}
@@ -46,6 +46,23 @@ class Event(enum.StrEnum):
 FAULTS = (Event.KILLED, Event.HUNG, Event.SLOW, Event.FAILING, Event.DRAINED)
 WHOLE = (Event.ALL, Event.BACK)
 """Phases in which all servers are well."""
+
+
+class WatchEnd(NamedTuple):
+    """A watch that ended: when, at which origin, and whether in order."""
+
+    at_s: float
+    origin: str
+    is_clean: bool
+
+
+@dataclass(slots=True)
+class Notes:
+    """What clients saw: their requests, the ends of watches, and open watches by origin."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    watch_ends: list[WatchEnd] = field(default_factory=list)
+    watching: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -137,14 +154,14 @@ def judge(
     for at, journal in enumerate(journals):
         for entry in journal:
             seen.setdefault(entry.number, []).append(at)
-    outcomes: dict[str, list[Outcome]] = {}
+    outcomes: list[list[Outcome]] = [[] for _ in phases]
     at = 0
     for outcome in sorted(notes.outcomes, key=lambda each: each.due_s):
         while at + 1 < len(phases) and outcome.due_s >= phases[at + 1].begun_s:
             at += 1
         phase = phases[at]
         phase.counts[outcome.result] += 1
-        outcomes.setdefault(str(at), []).append(outcome)
+        outcomes[at].append(outcome)
         got_it = seen.get(outcome.number, [])
         if outcome.result == GOOD:
             if NAMES.index(outcome.origin) not in got_it:
@@ -164,8 +181,9 @@ def judge(
     ]
     wrong += [f"{outcome} was seen by {seen[outcome.number]}" for outcome in doubled[:10]]
     for number, phase in enumerate(phases):
-        if any(each.result == GOOD for each in outcomes.get(str(number), ())):
-            phase.p99_ms = percentile_ms(outcomes[str(number)], 99)
+        good = [each for each in outcomes[number] if each.result == GOOD]
+        if good:
+            phase.p99_ms = percentile([each.done_s - each.due_s for each in good], 99) * 1000
         from_s = phase.begun_s + (phase.end_s - phase.begun_s) * SETTLED
         phase.requests = {
             NAMES[index]: sum(from_s <= entry.at_s < phase.end_s for entry in journal)
@@ -173,7 +191,7 @@ def judge(
         }
         judge_phase(phase, wrong)
     broken = Counter(
-        each.origin or "nobody"
+        each.origin or "none"
         for each in notes.watch_ends
         if not each.is_clean and not any(phase.ends_watch(each) for phase in phases)
     )

@@ -8,9 +8,9 @@ import signal
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from loadtest.gateway_origin import Entry, read_journal
+from loadtest.admin_pages import fetch
+from loadtest.origin import Entry, read_journal
 from loadtest.processes import Process, free_ports, python_module, start_apfproxy
-from loadtest.seat_watch import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,9 +130,9 @@ class Servers:
     def _start(self, at: int, manner: str = "well") -> Process:
         name, port = NAMES[at], self.ports[at]
         argv = [
-            *python_module("loadtest.gateway_origin"),
+            *python_module("loadtest.origin"),
             *("--port", str(port), "--name", name, "--journal", str(self._journal(at))),
-            *("--manner", manner),
+            *("--delay-ms", "4", "--event-period", "1", "--manner", manner),
         ]
         process = Process(f"server-{name}", argv, port=port, directory=self._directory)
         return self._running.enter_context(process)

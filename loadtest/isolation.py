@@ -13,7 +13,8 @@ The settings: `one-level`, one priority level with all of 20 seats; `users` and 
 the default objects with limit 100, with flows in global-default and in workload-low.  While
 the proxy is loaded its admin listener is sampled for seats that are free while a request waits.
 
-    python -m loadtest.isolation --seconds 10 --plots isolation/ --json isolation.json
+    python -m loadtest.isolation --seconds 10 --json isolation.json
+    python -m loadtest.plots isolation isolation.json isolation/
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
+from apfproxy.flowcontrol.classifier import flow_hash
+from apfproxy.flowcontrol.dealer import Dealer
+from loadtest.admin_pages import SeatWatch, fetch
 from loadtest.arguments import Parser, count_up_to, names_from, output_file
-from loadtest.driver import Flow, drive, percentile
-from loadtest.plots import plot_latencies, plot_throughput
+from loadtest.clients import Flow, drive, percentile
 from loadtest.processes import (
     LoadTestError,
     exit_status,
@@ -40,13 +43,16 @@ from loadtest.processes import (
     start_apfproxy,
     start_origin,
 )
-from loadtest.scenarios import SCENARIOS, Scenario
-from loadtest.seat_watch import SeatWatch, fetch
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+OBJECTS = Path(__file__).with_name("manifests") / "one_level.yaml"
+HASH_SEED = 1
+"""Set for the proxy, so that this module knows which queues a user is dealt."""
+
+CANDIDATES = 10_000
 LEAD_IN_S = 2.0
 ADJUSTED_AFTER_S = 22.0
 """Two adjustments of limits, one of them after a whole period of the load."""
@@ -57,6 +63,101 @@ MAX_RATIO = 2.0
 KUBERNETES_RATIO = "Kubernetes' own filter in a Go proxy: 1.4 to 3.1"
 """For default objects, while limits are still those of an idle server and so a level has few."""
 MAX_SPREAD = 0.05
+
+
+class Scenario(NamedTuple):
+    """One setting of the proxy; `slots` is also how many requests the origin serves at once."""
+
+    name: str
+    title: str
+    slots: int
+    user_prefix: str
+    flow_schema: str
+    priority_level: str
+    queues: int
+    hand_size: int
+    objects: Path | None
+
+    def settings(self) -> str:
+        """Give the settings file of the proxy."""
+        suggested = "false" if self.objects else "true"
+        return f"flowControl:\n  hashSeed: {HASH_SEED}\n  suggestedObjects: {suggested}\n"
+
+    def arguments(self, settings: Path) -> list[str]:
+        """Give the arguments of `apfproxy serve`, once `settings` is written to that path."""
+        objects = ["--objects", str(self.objects)] if self.objects else []
+        limit = ["--server-concurrency-limit", str(self.slots)]
+        return [*limit, "--settings", str(settings), *objects]
+
+    def users(self, count: int) -> list[str]:
+        """Pick users whose flows share no queue, so that the queues divide the seats evenly.
+
+        The seats are divided among the queues that wait, not among the flows: two flows that share
+        a queue share its part too.  That is shuffle sharding's price, and not what is measured.
+
+        Args:
+            count: How many.
+
+        Returns:
+            Their names.
+
+        Raises:
+            LoadTestError: There are not so many.
+        """
+        dealer = Dealer(self.queues, self.hand_size)
+        taken: set[int] = set()
+        found: list[str] = []
+        for number in range(CANDIDATES):
+            user = f"{self.user_prefix}equal-{number}"
+            hand = dealer.deal(flow_hash(HASH_SEED, self.flow_schema, user))
+            if taken.isdisjoint(hand):
+                taken.update(hand)
+                found.append(user)
+                if len(found) == count:
+                    return found
+        raise LoadTestError(
+            f"{count} hands of {self.hand_size} among {self.queues} queues overlap; ask for fewer"
+        )
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            name="one-level",
+            title="one priority level with all of 20 seats",
+            slots=20,
+            user_prefix="",
+            flow_schema="everyone",
+            priority_level="shared",
+            queues=64,
+            hand_size=8,
+            objects=OBJECTS,
+        ),
+        Scenario(
+            name="users",
+            title="default objects, limit 100, users of global-default",
+            slots=100,
+            user_prefix="",
+            flow_schema="global-default",
+            priority_level="global-default",
+            queues=128,
+            hand_size=6,
+            objects=None,
+        ),
+        Scenario(
+            name="service-accounts",
+            title="default objects, limit 100, service accounts of workload-low",
+            slots=100,
+            user_prefix="system:serviceaccount:default:",
+            flow_schema="service-accounts",
+            priority_level="workload-low",
+            queues=128,
+            hand_size=6,
+            objects=None,
+        ),
+    )
+}
 
 
 @dataclass(slots=True)
@@ -270,45 +371,12 @@ def verdict(is_met: bool) -> str:
     return "target met" if is_met else "target MISSED"
 
 
-def draw(findings: Findings, directory: Path) -> None:
-    """Draw the plots of one setting into a directory."""
-    scenario = findings.scenario
-    plot_latencies(
-        directory / f"{scenario.name}-latency.png",
-        f"Modest flows beside a greedy one: {scenario.title}",
-        {
-            "alone": findings.modest_ms("alone"),
-            "beside the greedy flow, apfproxy": findings.modest_ms("beside"),
-            **(
-                {"the same, limits adjusted": findings.modest_ms("settled")}
-                if findings.settled
-                else {}
-            ),
-            "beside the greedy flow, no flow control": findings.modest_ms("without"),
-        },
-    )
-    plot_throughput(
-        directory / f"{scenario.name}-throughput.png",
-        f"Throughput by flow: {scenario.title}",
-        {
-            label: {
-                flow.user.removeprefix(scenario.user_prefix): flow.per_s(findings.seconds)
-                for flow in flows
-            }
-            for label, flows in (
-                ("greedy and modest, apfproxy", findings.beside),
-                ("greedy and modest, no flow control", findings.without),
-                ("equal greedy flows, apfproxy", findings.equal),
-            )
-        },
-        MODEST,
-    )
-
-
 def as_json(findings: Findings) -> dict[str, object]:
     """Give one setting's results, latencies as percentiles."""
     return {
         "scenario": findings.scenario.name,
+        "title": findings.scenario.title,
+        "modest_ms": {run: findings.modest_ms(run) for run in RUNS if findings.modest_ms(run)},
         "p99_ratios": findings.ratios,
         "equal_spread": findings.spread,
         "idle_seat_samples": findings.idle_samples,
@@ -344,7 +412,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--workers", type=count_up_to(64), default=1, help="of the proxy (1)")
     add("--sample-ms", type=count_up_to(10_000), default=100, help="between samples (100)")
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
-    add("--plots", type=Path, metavar="DIRECTORY", help="write PNG files there")
     add("--json", type=output_file, metavar="FILE", help="write all results there as well")
     return parser.parse_args(arguments)
 
@@ -352,8 +419,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> None:
     """Run what the command line asks for and write the files."""
     raise_descriptor_limit(2 * options.greedy + 2 * options.modest + 500)
-    if options.plots:
-        options.plots.mkdir(parents=True, exist_ok=True)
     if not options.no_pin:
         pin(0, 1)
     results = []
@@ -361,8 +426,6 @@ def run(options: argparse.Namespace) -> None:
         for name in options.scenarios:
             findings = uvloop.run(measure(SCENARIOS[name], options, Path(directory)))
             print_findings(findings)
-            if options.plots:
-                draw(findings, options.plots)
             results.append(as_json(findings))
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")

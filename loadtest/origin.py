@@ -1,9 +1,17 @@
-"""An origin for load tests: it takes a fixed time, serves so many at once, holds watches open.
+"""An origin for load tests: it takes a fixed time, serves so many at once, misbehaves on request.
 
-`GET` of any target with `watch=true` gets a chunked answer with one event that then stays open.
-Any other request gets a small JSON answer `--delay-ms` after a slot is free; at most `--slots` are
-being served at once, the others wait in the order of their arrival, as before a server without
-flow control.  `GET /-/slots` says how long how many slots were busy since it was last asked.
+`watch=true` in a target gets a chunked response with an event each `--event-period` that does not
+end; `limit=` a list of 20 kB in chunks; `/large` and `/chunked` a response of `--kib`; anything
+else, once its body is there, a small one.  It comes `--delay-ms` after a slot is free; at most
+`--slots` requests are served at once, the others wait in the order of their arrival, as before a
+server without flow control.  `/-/slots` says for how long how many slots were busy since the last
+call.
+
+A request with a number in X-Request-Id is written to the journal before its response, so nothing is
+forgotten when the process is killed; the response repeats the number.  `/-/be/MANNER` says how to
+behave from now on: `well`, `slow`, `failing` (503), `unready`, or `starting`, which refuses
+everything by 403, as kube-apiserver does until its roles are loaded.  SIGTERM ends it in order:
+what is under way gets its response, then connections close.
 
     python -m loadtest.origin --port 9000 --delay-ms 50 --slots 20
 """
@@ -12,57 +20,164 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
+import signal
+import struct
 import sys
 from collections import deque
 from time import monotonic
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+import httptools
 import uvloop
 
-from loadtest.arguments import Parser
+from loadtest.arguments import Parser, count_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-BODY = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default"}}\n'
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
-    len(BODY),
-    BODY,
-)
-EVENT = b'{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"}}}\n'
-WATCH_ANSWER = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"%x\r\n%s\r\n" % (len(EVENT), EVENT)
-)
+ENTRY = struct.Struct("=dQ?")
+WRITES = frozenset((b"POST", b"PUT", b"PATCH"))
+MANNERS = ("well", "slow", "failing", "unready", "starting")
+READINESS = ("/readyz", "/livez", "/healthz")
+SLOW_TIMES = 100
+CHUNK_BYTES = 32768
+"""As Go's clients and servers copy bodies."""
+ITEM = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"default"}}\n'
+LIST_ITEMS = 240
+EVENT = b'{"type":"ADDED","object":%b}\n' % ITEM.rstrip()
+END_WITHIN_S = 3.0
 
 
-class Slots:
-    """What can be served at once, first come first served, and how long how much of it was busy."""
+def in_chunks(body: bytes) -> bytes:
+    """Encode a body in chunks, the last one included."""
+    pieces = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
+    return b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in pieces) + b"0\r\n\r\n"
 
-    def __init__(self, count: int) -> None:
-        self._count = count
+
+LIST = in_chunks(ITEM * LIST_ITEMS)
+
+
+class Entry(NamedTuple):
+    """A request in a journal; `at_s` is of the monotonic clock, which all processes share."""
+
+    at_s: float
+    number: int
+    is_write: bool
+
+
+def read_journal(path: Path) -> list[Entry]:
+    """Read all requests that an origin got, in all of its lives."""
+    data = path.read_bytes() if path.exists() else b""
+    whole = len(data) - len(data) % ENTRY.size
+    return [Entry(*each) for each in ENTRY.iter_unpack(data[:whole])]
+
+
+class Origin:
+    """What all connections share.
+
+    Args:
+        delay_s: How long a request takes once it has a slot; 0 responds at once.
+        jitter: Share of `delay_s` by which a request may take less or more, evenly spread.
+        slots: How many requests are served at once.
+        kib: Size of a large response.
+        event_period_s: Of watches; 0 for one event only.
+        name: Told in responses, if it has one.
+        journal: A descriptor to append to; None for no journal.
+        manner: How it behaves at first.
+    """
+
+    def __init__(
+        self,
+        *,
+        delay_s: float = 0.0,
+        jitter: float = 0.0,
+        slots: int = 1_000_000,
+        kib: int = 0,
+        event_period_s: float = 0.0,
+        name: str = "",
+        journal: int | None = None,
+        manner: str = "well",
+    ) -> None:
+        self.manner = manner
+        self.name = name.encode()
+        self.event_period_s = event_period_s
+        self.connections: set[_Connection] = set()
+        self.is_ending = False
+        self.large = b"0123456789abcde\n" * (kib * 64)
+        self.port = 0
+        self._delay_s, self._jitter, self._slots = delay_s, jitter, slots
+        self._journal = journal
         self._busy = 0
-        self._waiting: deque[Connection] = deque()
+        self._waiting: deque[_Connection] = deque()
         self._changed_s = monotonic()
         self._seconds_at: dict[int, float] = {}
+        self._server: asyncio.Server | None = None
 
-    def ask(self, connection: Connection) -> None:
-        """Serve the connection's request now, or when its turn comes."""
-        if self._busy == self._count:
+    async def start(self, port: int = 0) -> None:
+        """Listen on 127.0.0.1."""
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: _Connection(self), "127.0.0.1", port, backlog=4096
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        """Close everything at once."""
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self.connections):
+            connection.transport.abort()
+
+    async def end(self) -> None:
+        """Listen no more, and close each connection when its request has its response."""
+        if self._server is not None:
+            self._server.close()
+        self.is_ending = True
+        for connection in list(self.connections):
+            connection.end()
+        end_s = monotonic() + END_WITHIN_S
+        while self.connections and monotonic() < end_s:  # noqa: ASYNC110 - they are many
+            await asyncio.sleep(0.01)
+
+    def take(self, connection: _Connection) -> None:
+        """Serve a request now, or when its turn comes."""
+        if connection.number and self._journal is not None:
+            is_write = connection.method in WRITES
+            os.write(self._journal, ENTRY.pack(monotonic(), connection.number, is_write))
+        if not self._delay_s:
+            connection.respond()
+        elif self._busy == self._slots:
             self._waiting.append(connection)
         else:
             self._set_busy(self._busy + 1)
-            connection.serve()
+            self._serve(connection)
 
-    def give_back(self) -> None:
-        """End serving one request; the next in line is served."""
+    def _serve(self, connection: _Connection) -> None:
+        factor = 1 + self._jitter * (2 * random.random() - 1)  # noqa: S311 - no secret
+        if self.manner == "slow":
+            factor *= SLOW_TIMES
+        loop = asyncio.get_running_loop()
+        self.on_begin(connection.target)
+        # The target may be that of another request by then, if the client leaves.
+        loop.call_later(self._delay_s * factor, self._served, connection, connection.target)
+
+    def _served(self, connection: _Connection, target: str) -> None:
+        self.on_end(target)
+        connection.respond()
         while self._waiting:
-            connection = self._waiting.popleft()
-            if not connection.is_gone:
-                connection.serve()
+            following = self._waiting.popleft()
+            if not following.is_gone:
+                self._serve(following)
                 return
         self._set_busy(self._busy - 1)
+
+    def on_begin(self, target: str) -> None:
+        """Note that a request has a slot."""
+
+    def on_end(self, target: str) -> None:
+        """Note that it has its response."""
 
     def report(self) -> bytes:
         """Give the JSON object of seconds by number of busy slots since the last report."""
@@ -79,87 +194,156 @@ class Slots:
         self._busy = busy
 
 
-class Connection(asyncio.Protocol):
-    """One connection; its requests have no body and come one at a time."""
+class _Connection(asyncio.Protocol):
+    """A connection, with one request at a time."""
 
-    def __init__(self, slots: Slots, delay_s: float, jitter: float) -> None:
-        self._slots = slots
-        self._delay_s = delay_s
-        self._jitter = jitter
-        self._head = b""
-        self._transport: asyncio.Transport
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._parser = httptools.HttpRequestParser(self)
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_busy = False
+        self.transport: asyncio.Transport
+        self.target = ""
+        self.method = b""
+        self.number = 0
         self.is_gone = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        self._transport = cast("asyncio.Transport", transport)
+        self.transport = cast("asyncio.Transport", transport)
+        self._origin.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget a request that still waits."""
         del exc
         self.is_gone = True
+        self._origin.connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Answer or queue each request whose head is complete."""
-        self._head += data
-        while (end := self._head.find(b"\r\n\r\n")) >= 0:
-            line = self._head[: self._head.index(b"\r\n")]
-            self._head = self._head[end + 4 :]
-            if b"watch=true" in line:
-                self._transport.write(WATCH_ANSWER)
-            elif b" /-/slots " in line:
-                body = self._slots.report()
-                head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
-                self._transport.write(head + body)
-                self._transport.close()
-            elif self._delay_s:
-                self._slots.ask(self)
-            else:
-                self._transport.write(ANSWER)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.transport.abort()
 
-    def serve(self) -> None:
-        """Begin to serve a request that has got a slot."""
-        factor = 1 + self._jitter * (2 * random.random() - 1)  # noqa: S311 - no secret
-        asyncio.get_running_loop().call_later(self._delay_s * factor, self._finish)
+    def on_message_begin(self) -> None:
+        self.target, self.number = "", 0
 
-    def _finish(self) -> None:
-        if not self.is_gone:
-            self._transport.write(ANSWER)
-        self._slots.give_back()
+    def on_url(self, url: bytes) -> None:
+        self.target += url.decode()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"x-request-id" and value.isdigit():
+            self.number = int(value)
+
+    def on_message_complete(self) -> None:
+        origin, target = self._origin, self.target
+        if target.startswith("/-/be/"):
+            origin.manner = target.rpartition("/")[2]
+            self._write(b"200 OK", b"")
+        elif target == "/-/slots":
+            self._write(b"200 OK", origin.report())
+            self.transport.close()
+        elif origin.manner == "starting":
+            self._write(b"403 Forbidden", b"")
+        elif target in READINESS:
+            is_well = origin.manner in ("well", "slow")
+            self._write(b"200 OK" if is_well else b"500 Internal Server Error", b"")
+        else:
+            self.method = self._parser.get_method()
+            self._is_busy = True
+            origin.take(self)
+
+    def end(self) -> None:
+        """Close the connection unless a request is under way; a watch ends with its last chunk."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self.transport.write(b"0\r\n\r\n")
+        if self._timer is not None or not self._is_busy:
+            self.transport.close()
+
+    def respond(self) -> None:
+        """Send the response to the request that is under way."""
+        self._is_busy = False
+        if self.is_gone:
+            return
+        origin = self._origin
+        if origin.manner == "failing":
+            self._write(b"503 Service Unavailable", b"not now\n")
+        elif "watch=true" in self.target:
+            self.transport.write(self._head(b"200 OK") + b"Transfer-Encoding: chunked\r\n\r\n")
+            self._is_busy = True
+            self._send_event()
+        elif "limit=" in self.target or self.target.startswith("/chunked"):
+            is_list = "limit=" in self.target
+            head = self._head(b"200 OK") + b"Transfer-Encoding: chunked\r\n\r\n"
+            self.transport.write(head + (LIST if is_list else in_chunks(origin.large)))
+            if origin.is_ending:
+                self.transport.close()
+        else:
+            is_large = origin.large and self.target.startswith("/large")
+            self._write(b"200 OK", origin.large if is_large else ITEM)
+
+    def _head(self, status: bytes) -> bytes:
+        own = b"X-Origin: %b\r\n" % self._origin.name if self._origin.name else b""
+        if self.number:
+            own += b"X-Request-Id: %d\r\n" % self.number
+        return b"HTTP/1.1 %b\r\nContent-Type: application/json\r\n%b" % (status, own)
+
+    def _write(self, status: bytes, body: bytes) -> None:
+        is_last = self._origin.is_ending or not self._parser.should_keep_alive()
+        head = self._head(status) + (b"Connection: close\r\n" if is_last else b"")
+        self.transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+        if is_last:
+            self.transport.close()
+
+    def _send_event(self) -> None:
+        self.transport.write(b"%x\r\n%b\r\n" % (len(EVENT), EVENT))
+        if self._origin.event_period_s:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._origin.event_period_s, self._send_event)
 
 
-async def serve(port: int, delay_s: float, jitter: float, slot_count: int) -> None:
-    """Listen on 127.0.0.1 until the process is told to end.
-
-    Args:
-        port: The port.
-        delay_s: How long each request takes once it has a slot; 0 answers at once.
-        jitter: Share of `delay_s` by which a request may take less or more, evenly spread.
-        slot_count: How many requests are served at once.
-    """
-    loop = asyncio.get_running_loop()
-    slots = Slots(slot_count)
-    server = await loop.create_server(
-        lambda: Connection(slots, delay_s, jitter), "127.0.0.1", port, backlog=4096
-    )
-    await server.serve_forever()
+async def serve(port: int, origin: Origin) -> None:
+    """Serve until the process is told to end."""
+    end = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.set)
+    await origin.start(port)
+    await end.wait()
+    await origin.end()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the origin; the result is the exit status."""
     parser = Parser(__doc__)
-    parser.add_argument("--port", type=int, required=True, help="port of 127.0.0.1")
-    parser.add_argument("--delay-ms", type=float, default=0.0, help="time to serve a request")
-    parser.add_argument("--jitter-percent", type=float, default=0.0, help="of it, less or more")
-    parser.add_argument("--slots", type=int, default=1_000_000, help="requests served at once")
+    add = parser.add_argument
+    add("--port", type=int, required=True, help="port of 127.0.0.1")
+    add("--delay-ms", type=float, default=0.0, help="time to serve a request")
+    add("--jitter-percent", type=float, default=0.0, help="of it, less or more")
+    add("--slots", type=int, default=1_000_000, help="requests served at once")
+    add("--kib", type=count_up_to(1 << 20), default=2048, help="large responses")
+    add("--event-period", type=float, default=0.0, help="seconds; 0 for one event of a watch")
+    add("--name", default="", help="told in responses")
+    add("--journal", default=os.devnull, help="file to append to")
+    add("--manner", choices=MANNERS, default="well", help="how it behaves at first")
     options = parser.parse_args(arguments)
-    delay_s, jitter = options.delay_ms / 1000, options.jitter_percent / 100
     try:
-        uvloop.run(serve(options.port, delay_s, jitter, options.slots))
+        journal = None
+        if options.journal != os.devnull:
+            journal = os.open(options.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        origin = Origin(
+            delay_s=options.delay_ms / 1000,
+            jitter=options.jitter_percent / 100,
+            slots=options.slots,
+            kib=options.kib,
+            event_period_s=options.event_period,
+            name=options.name,
+            journal=journal,
+            manner=options.manner,
+        )
+        uvloop.run(serve(options.port, origin))
     except KeyboardInterrupt:
         return 130
     except OSError as error:
-        print(f"origin: cannot listen on port {options.port}: {error}", file=sys.stderr)
+        print(f"origin: {error}", file=sys.stderr)
         return 1
     return 0
 

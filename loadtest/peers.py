@@ -60,8 +60,13 @@ from loadtest.contenders import CONTENDERS, FEATURES, WITH, start_contender
 from loadtest.memory import weigh
 from loadtest.nginx_origin import MAX_CONNECTIONS, start_nginx_origin
 from loadtest.peers_report import BASELINE, Result, print_heading, print_medians, print_round
-from loadtest.processes import LoadTestError, Process, exit_status, raise_descriptor_limit
-from loadtest.program import BEYOND_A_LIMIT
+from loadtest.processes import (
+    BEYOND_A_LIMIT,
+    LoadTestError,
+    Process,
+    exit_status,
+    raise_descriptor_limit,
+)
 from loadtest.ratios import Ratios, compare_ratios, mix_name, read_ratios, write_ratios
 from loadtest.site import Site
 from loadtest.tls_site import make_tls

@@ -30,9 +30,8 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from loadtest.arguments import Parser, count_up_to, output_file
-from loadtest.driver import Flow, drive
-from loadtest.processes import Process, free_ports, start_apfproxy, start_origin
-from loadtest.program import measured
+from loadtest.clients import Flow, drive
+from loadtest.processes import Process, free_ports, measured, start_apfproxy, start_origin
 
 if TYPE_CHECKING:
     import argparse
@@ -159,8 +158,8 @@ def loaded(port: int, seconds: float) -> dict[str, dict[str, float]]:
     uvloop.run(drive(flows, port=port, lead_in_s=0, seconds=1 + seconds))
     return {
         flow.user: {
-            FIRST: float(sum(each < begun_s + 1 for each in flow.answered_s)),
-            AFTER: sum(0 <= each - begun_s - 1 < seconds for each in flow.answered_s) / seconds,
+            FIRST: float(sum(each < begun_s + 1 for each in flow.ended_s)),
+            AFTER: sum(0 <= each - begun_s - 1 < seconds for each in flow.ended_s) / seconds,
         }
         for flow in flows
     }

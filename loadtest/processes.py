@@ -7,6 +7,7 @@ holds itself; the kernel's socket buffers are in nobody's figure.
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -14,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -46,6 +48,10 @@ SEARCHED = os.environ.get("PYTHONPATH") or str(ROOT)
 """Where programs find them; in tests of the compiled build that comes first."""
 
 PAGE_BYTES = resource.getpagesize()
+
+
+BEYOND_A_LIMIT = 2
+"""The exit status where something is wrong, or a figure beyond its limit."""
 
 
 class LoadTestError(Exception):
@@ -131,12 +137,6 @@ class Process:
         for thread in Path(f"/proc/{self.pid}/task").iterdir():
             total += int((thread / "schedstat").read_text().split()[0])
         return total
-
-    def kernel_and_user_ticks(self) -> tuple[int, int]:
-        """CPU time of all its threads in the kernel and outside, in clock ticks (10 ms)."""
-        self._check_alive()
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[12]), int(fields[11])
 
     def rss_bytes(self) -> int:
         """Memory that it holds now (resident set), in bytes."""
@@ -367,3 +367,31 @@ def exit_status(name: str, run: Callable[[], None]) -> int:
         print(f"{name}: interrupted; what it started is stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def measured(
+    name: str,
+    measure: Callable[[Path], tuple[object, Sequence[str]]],
+    *,
+    descriptors: int,
+    json_file: Path | None,
+) -> int:
+    """Measure in a temporary directory; the exit status.
+
+    Args:
+        name: Of the load test.
+        measure: Gives the results and what is wrong with them.
+        descriptors: How many one process will hold at once.
+        json_file: Where the results go as JSON.
+    """
+    problems: list[str] = []
+
+    def run() -> None:
+        raise_descriptor_limit(descriptors)
+        with tempfile.TemporaryDirectory(prefix=f"apfproxy-{name}-") as directory:
+            results, wrong = measure(Path(directory))
+        problems.extend(wrong)
+        if json_file is not None:
+            json_file.write_text(json.dumps(results, indent=2) + "\n")
+
+    return exit_status(name, run) or (BEYOND_A_LIMIT if problems else 0)

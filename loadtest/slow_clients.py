@@ -33,17 +33,17 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from loadtest.admin_pages import ProxyState, read_state
 from loadtest.arguments import Parser, count_up_to, names_from, output_file
-from loadtest.driver import percentile
+from loadtest.clients import percentile
 from loadtest.processes import (
     LoadTestError,
     Process,
     free_ports,
+    measured,
     python_module,
     start_apfproxy,
 )
-from loadtest.program import measured
-from loadtest.proxy_state import ProxyState, read_state
 
 if TYPE_CHECKING:
     import argparse
@@ -182,7 +182,7 @@ class OtherClient:
                 reader, writer = kept or await asyncio.open_connection("127.0.0.1", self._port)
                 writer.write(self._request)
                 head = await reader.readuntil(b"\r\n\r\n")
-                await reader.readuntil(b"\n")
+                await reader.readuntil(b"}\n")
         except (OSError, EOFError, TimeoutError) as error:
             self.refusals.append(type(error).__name__)
             return
@@ -321,7 +321,7 @@ async def warm_up(port: int) -> None:
 def measure(options: argparse.Namespace, directory: Path) -> list[Findings]:
     """Run all modes, one after the other, against one proxy."""
     (port,) = free_ports(1)
-    command = [*python_module("loadtest.large_origin"), "--port", str(port)]
+    command = [*python_module("loadtest.origin"), "--port", str(port)]
     origin = Process("origin", command, port=port, directory=directory)
     with origin:
         settings = directory / "settings.yaml"

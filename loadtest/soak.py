@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from loadtest.admin_pages import ProxyState, read_state, wait_until_quiet
 from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.echo import CONFIGMAPS, Seen
 from loadtest.echo_clients import EchoClients
@@ -39,10 +40,9 @@ from loadtest.echo_habits import Habits
 from loadtest.processes import (
     LoadTestError,
     Process,
+    measured,
     start_apfproxy,
 )
-from loadtest.program import measured
-from loadtest.proxy_state import ProxyState, read_state, wait_until_quiet
 from loadtest.soak_plots import plot_soak
 from loadtest.soak_site import Endpoints, Site
 

@@ -27,16 +27,14 @@ import uvloop
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from loadtest.admin_pages import fetch, wait_until_quiet
 from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.echo import KINDS, EchoOrigin, Seen, draw
 from loadtest.echo_clients import EchoClients
 from loadtest.echo_habits import Habits
 from loadtest.faults import OBJECTS, Faults
 from loadtest.faulty_link import GOOD, Fault, FaultyLink
-from loadtest.processes import start_apfproxy
-from loadtest.program import measured
-from loadtest.proxy_state import wait_until_quiet
-from loadtest.seat_watch import fetch
+from loadtest.processes import measured, start_apfproxy
 from loadtest.strained_clients import LATE_S, Deadlines, StrainedClients
 
 if TYPE_CHECKING:

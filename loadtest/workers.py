@@ -1,22 +1,21 @@
-"""What several workers cost and bring, and what clients notice as others take their places.
+"""What several workers cost and bring, and what clients notice of replacements and restarts.
 
 1. Costs: wrk keeps 64 connections a process busy, through a proxy of one process, of several
    workers, and through as many proxies that share nothing, which are what the machine allows; and
-   through one process the connections of several.
-   Counted is the CPU of the proxies, of their parent, of wrk and of the server, so that it can be
-   seen what the processors were busy with.  Where there are only two, the load and the server need
-   their part, and requests a second say little; CPU a request is the figure.  With `--pin` the
-   proxies have the first processor, and the load and the server another one, so that neither
-   takes caches and turns from the other.  As processors have slow and fast moments, there is also
-   the CPU of the proxies for each microsecond of wrk and server, which feel them as much; smaller
-   batches are in both.  The rounds alternate between these; figures are the medians.
-2. What the parent and the workers cost while nobody asks.
+   through one process the connections of several.  Counted is the CPU of the proxies, of their
+   parent, of wrk and of the origin.  Where there are only two processors, the load and the origin
+   need their part, and requests a second say little; CPU a request is the figure.  With `--pin` the
+   proxies have the first processor, and the load and the origin another one.  As processors have
+   slow and fast moments, there is also the CPU of the proxies for each microsecond of wrk and
+   origin, which feel them as much.  The rounds alternate between these; figures are the medians.
+2. What the parent and the workers cost while no request comes.
 3. Replacement: clients ask at a rate, a tenth of them on new connections, while SIGUSR2 replaces
-   the workers again and again, and while one of them is killed.  Counted is every request without
-   its answer; where a worker is killed these are those that it had.
+   the workers again and again, while one of them is killed, and while a process without a parent is
+   restarted behind a socket that this program holds, as systemd does.  Counted is every request
+   without its response; where a worker is killed these are those that it had.
 
     python -m loadtest.workers --workers 1,2 --rounds 5 --pin
-    python -m loadtest.workers --rate 5000 --requests 100000 --replacements 5
+    python -m loadtest.workers --rate 5000 --requests 100000 --replacements 20 --activations 20
 
 The exit status is 2 if a request failed that no killed worker had.
 """
@@ -28,6 +27,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -38,11 +38,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import uvloop
 
 from loadtest.arguments import Parser, count_up_to, output_file
-from loadtest.driver import percentile
+from loadtest.clients import OpenLoop, Tally, percentile
 from loadtest.nginx_origin import start_nginx_origin
-from loadtest.paced_clients import PacedClients
-from loadtest.processes import CPUS, LoadTestError, Process, installed, pin, start_apfproxy
-from loadtest.program import measured
+from loadtest.processes import (
+    CPUS,
+    SEARCHED,
+    LoadTestError,
+    Process,
+    free_ports,
+    installed,
+    measured,
+    pin,
+    python_module,
+    start_apfproxy,
+)
 from loadtest.site import Site
 from loadtest.wrk import TARGET, Variety, script_text
 
@@ -54,10 +63,18 @@ REPORT = re.compile(r'"requests":(\d+),"duration_us":(\d+)')
 STARTED = b"the parent is process"
 REPLACED = b"all workers are replaced"
 SERVES_AGAIN = b"serves again"
+LISTENS = b"listens on"
 PAUSE_S = 1.0
 """Between two replacements."""
 IDLE_S = 5.0
 SAYS_WITHIN_S = 60.0
+AS_SYSTEMD = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Gives a command a listening socket."""
 
 
 class Kind(NamedTuple):
@@ -111,10 +128,10 @@ def cpu_of(pids: Sequence[int]) -> int:
     return sum(map(cpu_ns, pids))
 
 
-def start(site: Site, origin: Process, workers: int) -> Process:
+def start(site: Site, upstream_port: int, workers: int) -> Process:
     """Start a proxy of so many workers; with one, a process without a parent."""
     proxy, _ = start_apfproxy(
-        upstream_port=origin.port,
+        upstream_port=upstream_port,
         directory=site.directory,
         core=site.proxy_core,
         arguments=("--workers", str(workers)) if workers > 1 else (),
@@ -165,7 +182,7 @@ def cost(site: Site, origin: Process, kind: Kind, seconds: int) -> dict[str, flo
     """What processes cost, busy and idle: workers, or proxies that share nothing."""
     with contextlib.ExitStack() as stack:
         proxies = [
-            stack.enter_context(start(site, origin, 1 if kind.is_apart else kind.processes))
+            stack.enter_context(start(site, origin.port, 1 if kind.is_apart else kind.processes))
             for _ in range(kind.processes if kind.is_apart else 1)
         ]
         has_parent = kind.processes > 1 and not kind.is_apart
@@ -252,9 +269,9 @@ def print_throughput(results: Sequence[dict[str, Any]]) -> None:
 class Log:
     """The log of a proxy, read to where something is said."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, seen: int | None = None) -> None:
         self._path = path
-        self._seen = path.stat().st_size
+        self._seen = path.stat().st_size if seen is None else seen
 
     async def says(self, text: bytes) -> None:
         """Wait until it says something that it has not said before."""
@@ -267,62 +284,120 @@ class Log:
         self._seen = found + len(text)
 
 
-async def replace(
-    site: Site, origin: Process, workers: int, options: dict[str, int]
-) -> dict[str, Any]:
-    """Replace the workers under load, or kill one of them: what came of the requests."""
-    with start(site, origin, workers) as proxy:
-        log = Log(proxy.log)
-        clients = PacedClients(proxy.port, options["rate"], new_percent=10)
-        done: list[float] = []
+class Activated:
+    """A process without a parent behind a socket that stays, another one after each restart."""
 
-        async def disturb() -> None:
-            for _ in range(options["replacements"]):
-                await asyncio.sleep(PAUSE_S)
-                begun_s = time.monotonic()
-                os.kill(proxy.pid, signal.SIGUSR2)
-                await log.says(REPLACED)
-                done.append(time.monotonic() - begun_s)
-            for _ in range(options["kills"]):
-                await asyncio.sleep(PAUSE_S)
-                begun_s = time.monotonic()
-                os.kill(children_of(proxy.pid)[0], signal.SIGKILL)
-                await log.says(SERVES_AGAIN)
-                done.append(time.monotonic() - begun_s)
+    def __init__(self, directory: Path, upstream_port: int) -> None:
+        (self.port,) = free_ports(1)
+        self._socket = socket.create_server(("127.0.0.1", self.port), backlog=4096)
+        self._socket.set_inheritable(True)
+        self._directory = directory
+        self._command = [
+            *(sys.executable, "-c", AS_SYSTEMD, str(self._socket.fileno())),
+            *(*python_module("apfproxy"), "serve", "--admin", "none"),
+            *("--upstream", f"http://127.0.0.1:{upstream_port}"),
+            *("--listen", f"127.0.0.1:{self.port}"),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
+
+    async def restart(self) -> None:
+        """End the process in order, then start another one; it serves then."""
+        await asyncio.to_thread(self.stop)
+        self._starts += 1
+        path = self._directory / f"activated-{self._starts}.log"
+        with path.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: ASYNC220 - takes a millisecond
+                self._command,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": SEARCHED},
+                close_fds=False,
+                start_new_session=True,
+            )
+        await Log(path, 0).says(LISTENS)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        self.stop()
+        self._socket.close()
+
+
+async def disturbed(port: int, options: dict[str, int], disturb: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Ask at a rate while something happens again and again: what came of the requests."""
+    clients = OpenLoop(port, options["rate"], new_percent=10)
+    done: list[float] = []
+
+    async def all_of_it() -> None:
+        for _ in range(options["times"]):
             await asyncio.sleep(PAUSE_S)
+            begun_s = time.monotonic()
+            await disturb()
+            done.append(time.monotonic() - begun_s)
+        await asyncio.sleep(PAUSE_S)
 
-        disturbing = asyncio.ensure_future(disturb())
-        lasted_s = await clients.run(options["requests"], disturbing.done)
-        await disturbing
-    tally = clients.tally
-    return {
-        "workers": workers,
+    disturbing = asyncio.create_task(all_of_it())
+    lasted_s = await clients.run(options["requests"], disturbing.done)
+    await disturbing
+    tally = clients.tally()
+    figures = {name: getattr(tally, name) for name in Tally.__dataclass_fields__}
+    latencies_ms = figures.pop("latencies_ms")
+    return figures | {
         "answered": tally.answered,
         "requests_per_s": tally.answered / lasted_s,
         "failed": tally.failed,
-        "refused": tally.refused,
-        "broken_new": tally.broken_new,
-        "broken_kept": tally.broken_kept,
-        "statuses": tally.statuses,
-        "unanswered": tally.unanswered,
-        "raced": tally.raced,
-        "late": tally.late,
-        "connections": tally.connections,
-        "p50_ms": percentile(tally.latencies_ms, 50),
-        "p99_ms": percentile(tally.latencies_ms, 99),
-        "longest_ms": max(tally.latencies_ms),
+        "p50_ms": percentile(latencies_ms, 50),
+        "p99_ms": percentile(latencies_ms, 99),
+        "longest_ms": max(latencies_ms),
         "seconds_each": done,
     }
 
 
-def print_replaced(what: str, found: dict[str, Any]) -> None:
-    """Print what came of the requests."""
+async def replace(
+    by: str, workers: int, upstream_port: int, directory: Path, options: dict[str, int]
+) -> dict[str, Any]:
+    """Disturb a proxy under load.
+
+    Args:
+        by: `replaced`, `killed` or `activated`.
+        workers: Of the proxy, unless it is activated.
+        upstream_port: Of the origin.
+        directory: An existing directory for output.
+        options: `rate`, `requests` and how many `times`.
+    """
+    if by == "activated":
+        activated = Activated(directory, upstream_port)
+        try:
+            await activated.restart()
+            return await disturbed(activated.port, options, activated.restart)
+        finally:
+            activated.close()
+    with start(Site(directory, None, None), upstream_port, workers) as proxy:
+        log = Log(proxy.log)
+
+        async def once() -> None:
+            if by == "replaced":
+                os.kill(proxy.pid, signal.SIGUSR2)
+                await log.says(REPLACED)
+            else:
+                os.kill(children_of(proxy.pid)[0], signal.SIGKILL)
+                await log.says(SERVES_AGAIN)
+
+        return await disturbed(proxy.port, options, once)
+
+
+def print_replaced(by: str, found: dict[str, Any]) -> None:
     print(
-        f"{what}: {found['answered']} requests answered at {found['requests_per_s']:.0f} a second"
+        f"{by}: {found['answered']} responses at {found['requests_per_s']:.0f} a second"
         f" on {found['connections']} connections; failed {found['failed']}"
         f" (refused {found['refused']}, broken {found['broken_new']} new and"
-        f" {found['broken_kept']} kept, {found['unanswered']} never answered, other answers"
-        f" {found['statuses']}), late {found['late']};"
+        f" {found['broken_kept']} kept, {found['unanswered']} hung, other statuses"
+        f" {dict(found['statuses'])}), late {found['late']};"
         f" p50 {found['p50_ms']:.1f} ms, p99 {found['p99_ms']:.1f} ms,"
         f" longest {found['longest_ms']:.0f} ms; seconds each:"
         f" {', '.join(f'{each:.1f}' for each in found['seconds_each'])}; besides,"
@@ -332,19 +407,18 @@ def print_replaced(what: str, found: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load test."""
     parser = Parser(__doc__)
-    parser.add_argument("--workers", default="1,2", help="how many, several runs; default 1,2")
-    parser.add_argument("--seconds", type=count_up_to(600), default=5, help="of wrk; default 5")
-    parser.add_argument("--rounds", type=count_up_to(100), default=3, help="default 3")
-    parser.add_argument("--rate", type=count_up_to(50_000), default=5000, help="default 5000")
-    parser.add_argument(
-        "--requests", type=count_up_to(10**8), default=100_000, help="at least; default 100000"
-    )
-    parser.add_argument("--replacements", type=count_up_to(1000, 0), default=5, help="default 5")
-    parser.add_argument("--kills", type=count_up_to(1000, 0), default=3, help="default 3")
-    parser.add_argument("--pin", action="store_true", help="proxies and load on processors apart")
-    parser.add_argument("--json", type=output_file, help="file for the results")
+    add = parser.add_argument
+    add("--workers", default="1,2", help="how many, several runs; default 1,2")
+    add("--seconds", type=count_up_to(600), default=5, help="of wrk; default 5")
+    add("--rounds", type=count_up_to(100, 0), default=3, help="default 3; 0 leaves out the costs")
+    add("--rate", type=count_up_to(50_000), default=5000, help="default 5000")
+    add("--requests", type=count_up_to(10**8), default=100_000, help="at least; default 100000")
+    add("--replacements", type=count_up_to(1000, 0), default=5, help="default 5")
+    add("--kills", type=count_up_to(1000, 0), default=3, help="default 3")
+    add("--activations", type=count_up_to(1000, 0), default=3, help="default 3")
+    add("--pin", action="store_true", help="proxies and load on processors apart")
+    add("--json", type=output_file, help="file for the results")
     options = parser.parse_args(arguments)
 
     def run(directory: Path) -> tuple[object, Sequence[str]]:
@@ -352,35 +426,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.pin:
             pin(0, 1)
         counts = [int(each) for each in options.workers.split(",")]
-        kinds = kinds_of(counts)
-        most = max(2, *counts)
         results: dict[str, Any] = {"processors": len(CPUS), "is_pinned": options.pin}
-        print(
-            "workers       wrks requests/s  workers us  parent us  wrk us  server us   to load"
-            "  busy      even  idle ms/s  parent ms/s"
-        )
         with start_nginx_origin(site) as origin:
-            results["costs"] = costs(site, origin, kinds, options.seconds, options.rounds)
-            for kind, each in zip(kinds, results["costs"], strict=True):
-                print_cost(kind, each)
-            print_throughput(results["costs"])
-            for what, replacements, kills in (
-                ("replaced", options.replacements, 0),
-                ("killed", 0, options.kills),
+            if options.rounds:
+                kinds = kinds_of(counts)
+                print(
+                    "workers       wrks requests/s  workers us  parent us  wrk us  origin us"
+                    "   to load  busy      even  idle ms/s  parent ms/s"
+                )
+                results["costs"] = costs(site, origin, kinds, options.seconds, options.rounds)
+                for kind, each in zip(kinds, results["costs"], strict=True):
+                    print_cost(kind, each)
+                print_throughput(results["costs"])
+            for by, times in (
+                ("replaced", options.replacements),
+                ("killed", options.kills),
+                ("activated", options.activations),
             ):
-                if not replacements + kills:
-                    continue
-                wanted = {
-                    "rate": options.rate,
-                    "requests": options.requests,
-                    "replacements": replacements,
-                    "kills": kills,
-                }
-                with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                    results[what] = runner.run(replace(site, origin, most, wanted))
-                print_replaced(what, results[what])
-        failed = results["replaced"]["failed"] if options.replacements else 0
-        return results, [f"{failed} requests failed"] if failed else []
+                if times:
+                    wanted = {"rate": options.rate, "requests": options.requests, "times": times}
+                    most = max(2, *counts)
+                    results[by] = uvloop.run(replace(by, most, origin.port, directory, wanted))
+                    print_replaced(by, results[by])
+        wrong = [
+            f"{by}: {results[by]['failed']} requests failed"
+            for by in ("replaced", "activated")
+            if by in results and results[by]["failed"]
+        ]
+        return results, wrong
 
     return measured("workers", run, descriptors=8192, json_file=options.json)
 

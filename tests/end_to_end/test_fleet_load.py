@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from loadtest.fleet_clients import FleetClients
-from loadtest.fleet_origin import FleetOrigin
-from loadtest.fleet_site import Fleet, Site
+from loadtest.fleet import measure_far
+from loadtest.fleet_site import Fleet, FleetClients, FleetOrigin, Site
 from loadtest.fleet_steps import Course, Step, judge
 from tests.end_to_end.programs import installed
 
@@ -45,6 +44,19 @@ def test_a_fleet_keeps_its_limit(tmp_path: Path) -> None:
 
     assert [] == judge(steps, FLEET.limit)
     assert FLEET.limit == max(step.peak for step in steps if not step.why)
+
+
+@pytest.mark.timeout(120)
+def test_a_far_fleet_keeps_its_limit(tmp_path: Path) -> None:
+    """With a store that is far away every load is served, with no more at once than the limit."""
+    installed("redis-server")
+    fleet = Fleet(members=2, limit=12, service_s=0.05, lease_s=1.0, refresh_s=0.1)
+
+    results, wrong = uvloop.run(measure_far(tmp_path, fleet, [20], 1.0))
+
+    assert [] == wrong
+    assert ["even", "random", "moves"] == [each["load"] for each in results]
+    assert all(each["seats"] > 0 for each in results)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from loadtest.clients import Outcome
 from loadtest.gateway import measure
-from loadtest.gateway_notes import Notes, Outcome, WatchEnd
-from loadtest.gateway_origin import Entry
-from loadtest.gateway_phases import Event, Phase, judge
+from loadtest.gateway_phases import Event, Notes, Phase, WatchEnd, judge
+from loadtest.origin import Entry
 from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:

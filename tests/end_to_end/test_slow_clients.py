@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadtest.processes import ROOT, python_module
-from loadtest.program import BEYOND_A_LIMIT
+from loadtest.processes import BEYOND_A_LIMIT, ROOT, python_module
 from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:

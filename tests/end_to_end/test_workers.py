@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadtest.paced_clients import PacedClients
-from loadtest.restart import AS_SYSTEMD
+from loadtest.clients import OpenLoop
+from loadtest.workers import AS_SYSTEMD
 from tests.base.test_service_manager import told
 from tests.end_to_end.served import (
     WITHIN_S,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from loadtest.paced_clients import Tally
+    from loadtest.clients import Tally
 
 LISTENS = r"listens on 127\.0\.0\.1:(\d+), with (\d+) workers?; the parent is process (\d+)"
 SERVES_AGAIN = r"worker (\d) serves again, as process (\d+)"
@@ -296,11 +296,11 @@ def test_service(tmp_path: Path) -> None:
 
 async def under_load(port: int, change: Callable[[], object]) -> Tally:
     """What comes of requests, a tenth of them on new connections, while something is changed."""
-    clients = PacedClients(port, 200, new_percent=10)
+    clients = OpenLoop(port, 200, new_percent=10)
     changing = asyncio.ensure_future(asyncio.to_thread(change))
     await clients.run(200, changing.done)
     await changing
-    return clients.tally
+    return clients.tally()
 
 
 def test_replacement_under_load() -> None:

@@ -1,0 +1,428 @@
+"""Clients of load tests over HTTP/1.1: closed loops, open loops, and watches.
+
+A `Connection` has one request at a time.  In a closed loop each sends its next request when it has
+the response to the last; in an open loop a request is sent when it is due, whatever became of those
+before, on an idle connection or a new one.  As any client does, an open loop opens a connection
+again that was closed while it was idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Self, cast
+
+import httptools
+
+from loadtest.processes import LoadTestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Ended = Callable[["Connection", int], None]
+
+OK = 200
+RETRY_AFTER_S = 0.1
+"""Pause after a rejection; the response asks for whole seconds, in which no flow is greedy."""
+TICK_S = 0.002
+AT_MOST = 3000
+"""Requests under way in an open loop; further ones are late, as something is overloaded."""
+IDLE_GRACE_S = 1.0
+"""The default of `drain.idleGrace`."""
+BROKEN, LOST, HUNG, MISPAIRED, REFUSED = "broken", "lost", "hung", "mispaired", "refused"
+"""Ends without a response: in its middle, before it, never; that of another request; unsent."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection with one request at a time.
+
+    Args:
+        on_end: Called with it and a response's status; 0 if it was closed before the whole of one.
+            Without it, `ask` gives the status.
+
+    Attributes:
+        sent_s, first_s, ended_s: When the request was sent and its response began and ended.
+        fields, body: Of the last response.
+    """
+
+    def __init__(self, on_end: Ended | None = None) -> None:
+        self._on_end = on_end
+        self._asked: asyncio.Future[int] | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport
+        self._pieces: list[bytes] = []
+        self.is_waiting = self.is_gone = self.keeps = False
+        self.sent_s = self.first_s = self.ended_s = 0.0
+        self.fields: dict[bytes, bytes] = {}
+        self.outcome: Outcome | None = None
+
+    @classmethod
+    async def open(cls, port: int, on_end: Ended | None = None) -> Self:
+        loop = asyncio.get_running_loop()
+        return (await loop.create_connection(lambda: cls(on_end), "127.0.0.1", port))[1]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self._pieces)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.is_gone = True
+        if self.is_waiting:
+            self._end(0)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.first_s:
+            self.first_s = monotonic()
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._transport.abort()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields[name.lower()] = value
+
+    def on_body(self, data: bytes) -> None:
+        self._pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        if self.is_waiting:
+            self.keeps = self._parser.should_keep_alive()
+            self._end(self._parser.get_status_code())
+
+    def send(self, data: bytes) -> None:
+        if self.is_gone:
+            return
+        self.is_waiting, self.first_s, self.fields, self._pieces = True, 0.0, {}, []
+        self.sent_s = monotonic()
+        self._transport.write(data)
+
+    async def ask(self, data: bytes) -> int:
+        """Send a request: the status of its response, 0 if the connection is closed before."""
+        self._asked = asyncio.get_running_loop().create_future()
+        if self.is_gone:
+            return 0
+        self.send(data)
+        return await self._asked
+
+    def close(self) -> None:
+        """Close it; what is under way does not count."""
+        self.is_waiting = False
+        self._transport.abort()
+
+    def _end(self, status: int) -> None:
+        self.is_waiting, self.ended_s = False, monotonic()
+        if self._on_end is not None:
+            self._on_end(self, status)
+        elif self._asked is not None and not self._asked.done():
+            self._asked.set_result(status)
+
+
+def percentile(numbers: Sequence[float], percent: float) -> float:
+    """Give the nearest-rank percentile of at least one number."""
+    ranked = sorted(numbers)
+    return ranked[math.ceil(len(ranked) * percent / 100) - 1]
+
+
+@dataclass(slots=True)
+class Flow:
+    """One user's load, and what came of it in the measured time.
+
+    Attributes:
+        ended_s: When each response of the latencies ended, on the monotonic clock.
+    """
+
+    user: str
+    in_flight: int
+    latencies_ms: list[float] = field(default_factory=list)
+    ended_s: list[float] = field(default_factory=list)
+    rejected: int = 0
+    failed: int = 0
+
+    def per_s(self, seconds: float) -> float:
+        return len(self.latencies_ms) / seconds
+
+
+def request_for(user: str, port: int) -> bytes:
+    """Make the request of a user; a service account also names its group, as Kubernetes would."""
+    group = "system:serviceaccounts" if user.startswith("system:serviceaccount:") else "developers"
+    return (
+        f"GET /api/v1/namespaces/default/configmaps/x HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"User-Agent: loadtest\r\nAccept: application/json\r\n"
+        f"X-Remote-User: {user}\r\nX-Remote-Group: {group}\r\n\r\n"
+    ).encode()
+
+
+async def drive(
+    flows: Sequence[Flow],
+    *,
+    port: int,
+    lead_in_s: float,
+    seconds: float,
+    may_starve: bool = False,
+) -> None:
+    """Load a server with closed loops for a while; each flow then holds what came of it.
+
+    Connections begin at random moments of the lead-in, as independent clients do; beginning
+    together would keep an origin of constant delay in lockstep.
+
+    Args:
+        flows: New flows.
+        port: The server's port of 127.0.0.1.
+        lead_in_s: Time in which the connections begin, not measured.
+        seconds: Measured time after that.
+        may_starve: Whether a flow may have no response.
+
+    Raises:
+        LoadTestError: A flow got something else than success or rejection, or nothing at all.
+    """
+    loop = asyncio.get_running_loop()
+    measure_from_s = monotonic() + lead_in_s
+    connections: list[Connection] = []
+
+    def ended_of(flow: Flow, request: bytes) -> Ended:
+        def on_end(connection: Connection, status: int) -> None:
+            if status == OK:
+                if connection.ended_s >= measure_from_s:
+                    flow.latencies_ms.append((connection.ended_s - connection.sent_s) * 1000)
+                    flow.ended_s.append(connection.ended_s)
+                connection.send(request)
+                return
+            flow.rejected += status == 429
+            flow.failed += status != 429
+            if status:
+                loop.call_later(RETRY_AFTER_S, connection.send, request)
+
+        return on_end
+
+    try:
+        for flow in flows:
+            request = request_for(flow.user, port)
+            for _ in range(flow.in_flight):
+                connection = await Connection.open(port, ended_of(flow, request))
+                connections.append(connection)
+                # Half of the lead-in is for the queues to fill.
+                at_s = random.random() * lead_in_s / 2  # noqa: S311
+                loop.call_later(at_s, connection.send, request)
+        await asyncio.sleep(measure_from_s - monotonic() + seconds)
+    finally:
+        for connection in connections:
+            connection.close()
+            connection.is_gone = True
+    for flow in flows:
+        if flow.failed or not (flow.latencies_ms or may_starve):
+            raise LoadTestError(
+                f"flow of {flow.user!r} on port {port}: {len(flow.latencies_ms)} responses, "
+                f"{flow.rejected} rejected, {flow.failed} failed; look at the server's output"
+            )
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A request of an open loop, and what became of it.
+
+    Attributes:
+        due_s, done_s: When it had to be sent, and when its result was known.
+        result: The status of a whole response, or one of the ends without.
+        origin: The origin that responded; empty if none did.
+        idle_s: How long its connection had been idle; None for a new one.
+    """
+
+    number: int
+    kind: str
+    due_s: float
+    done_s: float = 0.0
+    result: str = ""
+    origin: str = ""
+    idle_s: float | None = None
+
+    @property
+    def is_write(self) -> bool:
+        return self.kind in ("POST", "PUT")
+
+
+@dataclass(slots=True)
+class Tally:
+    """Outcomes, counted.
+
+    Attributes:
+        refused: Connections that were refused.
+        broken_new, broken_kept: Requests whose connection ended, by whether it was a new one.
+        statuses: Responses that are not 200, by their status.
+        raced: Requests on a connection that had been idle for longer than a draining proxy waits:
+            it closes then, and a request may be on its way.  No server can help that; clients
+            repeat such a request.  They are not among `broken_kept`.
+        unanswered: Requests that hung.
+        late: Requests that were not sent when they were due.
+    """
+
+    refused: int = 0
+    broken_new: int = 0
+    broken_kept: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+    raced: int = 0
+    unanswered: int = 0
+    late: int = 0
+    connections: int = 0
+    latencies_ms: list[float] = field(default_factory=list)
+
+    @property
+    def answered(self) -> int:
+        return len(self.latencies_ms)
+
+    @property
+    def failed(self) -> int:
+        broken = self.refused + self.broken_new + self.broken_kept + self.unanswered
+        return broken + self.statuses.total()
+
+    def add(self, outcome: Outcome) -> None:
+        idle_s = outcome.idle_s
+        match outcome.result:
+            case "200":
+                self.latencies_ms.append((outcome.done_s - outcome.due_s) * 1000)
+            case "refused":
+                self.refused += 1
+            case "hung":
+                self.unanswered += 1
+            case "broken" | "lost" if idle_s is None:
+                self.broken_new += 1
+            case "broken" | "lost" if idle_s is not None and idle_s >= IDLE_GRACE_S:
+                self.raced += 1
+            case "broken" | "lost":
+                self.broken_kept += 1
+            case status:
+                self.statuses[status] += 1
+
+
+def plain_request(number: int) -> tuple[str, bytes]:
+    """Give the same small GET for each number."""
+    del number
+    return "GET", b"GET /api/v1/namespaces/default/configmaps/x HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class OpenLoop:
+    """Requests at a steady rate to one port.
+
+    Args:
+        port: Of 127.0.0.1.
+        rate: Requests a second.
+        new_percent: Percentage of the requests that have a connection of their own.
+        request: Gives kind and bytes of the request of a number.
+        check: Notes in the outcome whose response came, and whether it is the right one.
+        patience_s: After which a request without an end counts as hung.
+
+    Attributes:
+        outcomes: In the order of their ends.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        rate: float,
+        *,
+        new_percent: int = 0,
+        request: Callable[[int], tuple[str, bytes]] = plain_request,
+        check: Callable[[Connection, Outcome], None] | None = None,
+        patience_s: float = 30.0,
+    ) -> None:
+        self._port = port
+        self._rate = rate
+        self._new_percent = new_percent
+        self._request = request
+        self._check = check
+        self._patience_s = patience_s
+        self._idle: list[Connection] = []
+        self._busy: set[Connection] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._number = 0
+        self.outcomes: list[Outcome] = []
+        self._late = self._connections = 0
+
+    async def run(self, count: int, is_done: Callable[[], bool] = lambda: True) -> float:
+        """Send so many requests, and more until `is_done`; for how many seconds."""
+        begun_s = paced_from_s = monotonic()
+        while self._number < count or not is_done():
+            due = int((monotonic() - paced_from_s) * self._rate) + 1
+            while self._number < due and (self._number < count or not is_done()):
+                if len(self._busy) + len(self._connecting) >= AT_MOST:
+                    self._late += due - self._number
+                    paced_from_s += (due - self._number) / self._rate
+                    break
+                self._ask(paced_from_s + self._number / self._rate)
+            self._sweep()
+            await asyncio.sleep(TICK_S)
+        lasted_s = monotonic() - begun_s
+        while self._busy or self._connecting:
+            self._sweep()
+            await asyncio.sleep(TICK_S)
+        for each in self._idle:
+            each.close()
+        return lasted_s
+
+    def tally(self) -> Tally:
+        tally = Tally(late=self._late, connections=self._connections)
+        for outcome in self.outcomes:
+            tally.add(outcome)
+        return tally
+
+    def _ask(self, due_s: float) -> None:
+        self._number += 1
+        kind, data = self._request(self._number)
+        outcome = Outcome(self._number, kind, due_s)
+        is_new = self._number * self._new_percent % 100 < self._new_percent
+        while self._idle and not is_new:
+            connection = self._idle.pop()
+            if not connection.is_gone:
+                outcome.idle_s = monotonic() - connection.ended_s
+                self._send(connection, outcome, data)
+                return
+        task = asyncio.create_task(self._connect(outcome, data))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, outcome: Outcome, data: bytes) -> None:
+        try:
+            connection = await Connection.open(self._port, self._on_end)
+        except OSError:
+            self._note(outcome, REFUSED)
+            return
+        self._connections += 1
+        self._send(connection, outcome, data)
+
+    def _send(self, connection: Connection, outcome: Outcome, data: bytes) -> None:
+        connection.outcome = outcome
+        self._busy.add(connection)
+        connection.send(data)
+
+    def _on_end(self, connection: Connection, status: int) -> None:
+        outcome = connection.outcome
+        assert outcome is not None
+        result = str(status) if status else BROKEN if connection.first_s else LOST
+        self._note(outcome, result)
+        if status == OK and self._check is not None:
+            self._check(connection, outcome)
+        self._busy.discard(connection)
+        is_own = outcome.number * self._new_percent % 100 < self._new_percent
+        if connection.keeps and not connection.is_gone and not is_own:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _note(self, outcome: Outcome, result: str) -> None:
+        outcome.done_s, outcome.result = monotonic(), result
+        self.outcomes.append(outcome)
+
+    def _sweep(self) -> None:
+        late_s = monotonic() - self._patience_s
+        for connection in [each for each in self._busy if each.sent_s < late_s]:
+            self._busy.discard(connection)
+            if connection.outcome is not None:
+                self._note(connection.outcome, HUNG)
+            connection.close()
