@@ -113,7 +113,7 @@ def mutants_of(file: str, source: bytes) -> Iterator[Mutant]:  # noqa: C901  `wa
             case ast.Constant(value=str() as value) if text(node)[0] in "\"'":
                 yield change(node, repr(f"{value}X"))
             case ast.Compare(ops=[operator], left=left, comparators=[right]):
-                yield change(node, f"{text(left)} {SWAPPED[type(operator)]} {text(right)}")
+                yield change(node, f"({text(left)}) {SWAPPED[type(operator)]} ({text(right)})")
             case ast.BoolOp(op=operator, values=values):
                 word = f" {SWAPPED[type(operator)]} "
                 yield change(node, f"({word.join(f'({text(value)})' for value in values)})")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.conformance import vectors
 from tests.conformance.comparing import is_discovery, normal, served
-from tests.conformance.differential.requests import requests
+from tests.conformance.generating import requests
 from tests.conformance.steps import JSON, Answer, Server, Step
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -51,17 +52,10 @@ def running(*arguments: str) -> Iterator[int]:
 
 
 class LocalServer(Server):
-    """A server in this process, whose loop runs while a request is under way.
-
-    Args:
-        loop: The server's.
-        port: Where it listens.
-        user_agent: Of all requests; "" for none.
-    """
+    """A server in this process, whose loop runs while a request is under way."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, port: int, user_agent: str) -> None:
-        self._url = f"http://127.0.0.1:{port}"
-        super().__init__(self._url, user_agent=user_agent)
+        super().__init__(f"http://127.0.0.1:{port}", user_agent=user_agent)
         self._loop = loop
 
     def _send(
@@ -72,10 +66,10 @@ class LocalServer(Server):
     async def _exchange(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> tuple[int, str, list[str], bytes]:
-        url, sent = URL(self._url + path, encoded=True), self._headers | headers
+        url = URL(self._url + path, encoded=True)
         defaults = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
         async with aiohttp.request(
-            method, url, data=body, headers=sent, skip_auto_headers=defaults
+            method, url, data=body, headers=headers, skip_auto_headers=defaults
         ) as response:
             content_type = response.headers.get("Content-Type", "")
             warnings = response.headers.getall("Warning", [])
@@ -92,7 +86,7 @@ def embedded(*without: str, user_agent: str = "") -> Iterator[Server]:
     """
     controllers = frozenset(CONTROLLERS) - frozenset(without)
     settings = ApiServerSettings(listen=Address(host="127.0.0.1", port=0), controllers=controllers)
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with asyncio.Runner(loop_factory=partial(VirtualLoop, grace_s=0.002)) as runner:
         process = runner.run(started(settings))
         try:
             yield LocalServer(runner.get_loop(), process.port, user_agent)

@@ -73,29 +73,33 @@ class Server:
         token: For `Authorization: Bearer`; "" for none.
         authority: File with the certificates that sign the server's; "" for those of the system.
         user_agent: Of all requests; "" for none.
+        is_http2: Whether HTTP/2 is spoken from the start, without TLS.
     """
 
     def __init__(
-        self, url: str, token: str = "", authority: str = "", user_agent: str = ""
+        self,
+        url: str,
+        token: str = "",
+        authority: str = "",
+        user_agent: str = "",
+        *,
+        is_http2: bool = False,
     ) -> None:
-        parts = urllib.parse.urlsplit(url)
-        self._host, self._port = parts.hostname or "", parts.port
-        self._context = None
-        if parts.scheme == "https":
-            self._context = ssl.create_default_context(cafile=authority or None)
+        self._url = url
+        context = ssl.create_default_context(cafile=authority or None)
+        self._version = "HTTP/2" if is_http2 else "HTTP/1.1"
+        self._client = httpx.Client(
+            http1=not is_http2, http2=is_http2, timeout=TIMEOUT_S, verify=context
+        )
         self._headers = {"User-Agent": user_agent} if user_agent else {}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._connection: http.client.HTTPConnection | None = None
         self._saved: dict[str, str] = {}
 
     def answer(self, step: Step) -> Answer:
         """Send the request of a step, and save what later steps need."""
-        headers = {}
-        if step.accept:
-            headers["Accept"] = step.accept
-        if step.content_type:
-            headers["Content-Type"] = step.content_type
+        named = {"Accept": step.accept, "Content-Type": step.content_type}
+        headers = self._headers | {name: value for name, value in named.items() if value}
         text = json.dumps(step.body) if step.raw is None and step.body is not None else step.raw
         path = self._filled(step.path, is_path=True)
         body = None if text is None else self._filled(text).encode()
@@ -114,10 +118,7 @@ class Server:
         return Answer(status, content_type, warnings, found)
 
     def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._client.close()
 
     def _filled(self, text: str, *, is_path: bool = False) -> str:
         """The text with saved values in place of their names."""
@@ -131,23 +132,15 @@ class Server:
     def _send(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> tuple[int, str, list[str], bytes]:
-        if self._connection is None:
-            self._connection = self._connect()
-        connection = self._connection
-        connection.request(method, path, body=body, headers=self._headers | headers)
-        response = connection.getresponse()
-        data = response.read()
-        if response.will_close:
-            self.close()
-        content_type = response.getheader("Content-Type", "")
-        return response.status, content_type, response.headers.get_all("Warning") or [], data
-
-    def _connect(self) -> http.client.HTTPConnection:
-        if self._context is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
-        return http.client.HTTPSConnection(
-            self._host, self._port, timeout=TIMEOUT_S, context=self._context
+        # The target goes as it is, which it would not in a URL.
+        extensions = {"target": path.encode()}
+        response = self._client.send(
+            httpx.Request(method, self._url, headers=headers, content=body, extensions=extensions)
         )
+        assert response.http_version == self._version
+        fields = response.headers
+        content_type = fields.get("Content-Type", "")
+        return response.status_code, content_type, fields.get_list("Warning"), response.content
 
     def _settle(self) -> None:
         """Wait until every FlowSchema has the status that the server gives it.
@@ -156,39 +149,10 @@ class Server:
         """
         path = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
         while True:
-            _, _, _, data = self._send("GET", path, None, {})
+            _, _, _, data = self._send("GET", path, None, self._headers)
             items = json.loads(data)["items"]
             if all("conditions" in item["status"] for item in items):
                 return
-
-
-class Http2Server(Server):
-    """The same, spoken to over HTTP/2 without TLS, as one who knows that it is spoken there."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self._url = url
-        self._client = httpx.Client(http1=False, http2=True, timeout=TIMEOUT_S)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
-
-    def _send(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
-    ) -> tuple[int, str, list[str], bytes]:
-        request = httpx.Request(
-            method,
-            self._url,
-            headers=headers,
-            content=body,
-            extensions={"target": path.encode()},  # as it is, which a URL would not stay
-        )
-        response = self._client.send(request)
-        assert response.http_version == "HTTP/2"
-        fields = response.headers
-        content_type = fields.get("Content-Type", "")
-        return response.status_code, content_type, fields.get_list("Warning"), response.content
 
 
 def lookup(value: Any, dotted: str) -> Any:  # noqa: ANN401 - JSON

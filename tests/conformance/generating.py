@@ -1,33 +1,91 @@
-"""Makes the requests of a comparison: the same ones for the same seed."""
+"""Makes the requests of a comparison: the same ones for the same seed.
+
+Their values, bodies and objects stand in `vectors/differential_requests.yaml`.
+"""
 
 from __future__ import annotations
 
 import copy
 import random
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from apfproxy.apiserver.core.pods import POD
+from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.schema.reading import MismatchError, read
-from tests.conformance.differential.evictions import evictions
-from tests.conformance.differential.subjects import SUBJECTS, Subject
-from tests.conformance.differential.values import (
-    ACCEPTS,
-    DELETE_BODIES,
-    DELETE_QUERIES,
-    LIST_QUERIES,
-    METADATA,
-    PATCH_BODIES,
-    PATCH_TYPES,
-    VALUES,
-    WATCH_QUERIES,
-    WRITE_QUERIES,
-)
-from tests.conformance.steps import Step
+from tests.conformance import vectors
+from tests.conformance.steps import JSON, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from apfproxy.apiserver.kind import Kind
+
+Object = dict[str, Any]
 Path = tuple[str | int, ...]
+
+REPEATED = re.compile(r"\$\{(.)\*(\d+)\}")
+DATA: dict[str, list[Any]] = yaml.safe_load(
+    REPEATED.sub(lambda found: found[1] * int(found[2]), vectors.text("differential_requests.yaml"))
+)
+MERGE, APPLY = DATA["patch_types"][1], DATA["patch_types"][3]
+PODS = "/api/v1/namespaces/default/pods"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+EVICTED = {"app": "evicted"}
+EVICTION = f"{PODS}/evicted/eviction"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One version of a resource.
+
+    Attributes:
+        kind: Of the objects.
+        version: Of the requests.
+        base: Content of an object that is right, without `kind`, `apiVersion` and `metadata`.
+        rich: The same with as many fields as fit together.
+        change: A merge patch that changes it.
+        samples: How many objects with a wrong value somewhere are tried.
+    """
+
+    kind: Kind
+    version: str
+    base: Object
+    rich: Object
+    change: Object
+    samples: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind.plural}-{self.version}"
+
+    @property
+    def collection(self) -> str:
+        group = f"/apis/{self.kind.group}" if self.kind.group else "/api"
+        namespace = "/namespaces/default" if self.kind.is_namespaced else ""
+        return f"{group}/{self.version}{namespace}/{self.kind.plural}"
+
+    def path(self, name: str) -> str:
+        return f"{self.collection}/{name}"
+
+    def object(self, name: str, content: Object | None = None, **metadata: Any) -> Object:  # noqa: ANN401 - JSON
+        """A whole object."""
+        return {
+            "apiVersion": self.kind.api_version(self.version),
+            "kind": self.kind.name,
+            "metadata": {"name": name, **metadata},
+            **(self.base if content is None else content),
+        }
+
+
+KINDS_BY_NAME = {kind.plural: kind for kind in KINDS}
+SUBJECTS = [
+    Subject(KINDS_BY_NAME[each.pop("plural")], **each) for each in copy.deepcopy(DATA["subjects"])
+]
+"""Two of one resource try different objects of it."""
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[Path]:  # noqa: ANN401 - JSON
@@ -87,39 +145,35 @@ class Requests:
         return Step(f"{self._prefix}-{self._count:03}-{what}", method, path, **more)
 
     def all(self) -> Iterator[Step]:
-        """All requests, those before which an object has to be there after its creation."""
         yield from self.creations()
         yield from self.bodies()
         yield from self.life()
         yield from self.lists()
 
     def dry(self, query: str = "dryRun=All") -> str:
-        """The path of a creation that stores nothing."""
         return f"{self._subject.collection}?{query}"
 
     def creations(self) -> Iterator[Step]:
-        """Creations of which nothing is stored: right ones and such with one wrong value."""
         subject = self._subject
         for what, content in (("base", subject.base), ("rich", subject.rich)):
             yield self.step(f"create-{what}", "POST", self.dry(), body=subject.object("a", content))
         paths = list(leaves(subject.rich))
-        pairs = [(path, value) for path in paths for value in VALUES]
+        pairs = [(path, value) for path in paths for value in DATA["values"]]
         for path, value in self._chance.sample(pairs, min(subject.samples, len(pairs))):
             obj = subject.object("a", replaced(subject.rich, path, value))
             yield self.step("value", "POST", self.dry(), body=obj)
         for path in self._chance.sample(paths, min(subject.samples // 5, len(paths))):
             obj = subject.object("a", without(subject.rich, path))
             yield self.step("without", "POST", self.dry(), body=obj)
-        for metadata in METADATA:
+        for metadata in DATA["metadata"]:
             obj = subject.object("a")
             obj["metadata"].update(metadata)
             yield self.step("metadata", "POST", self.dry(), body=obj)
-        for query in WRITE_QUERIES:
+        for query in DATA["write_queries"]:
             obj = {**subject.object("a"), "unknown": 1}
             yield self.step("query", "POST", self.dry(query), body=obj)
 
     def bodies(self) -> Iterator[Step]:
-        """Creations whose bodies are hardly objects."""
         right = self._subject.object("a")
         bodies: tuple[tuple[str, Any], ...] = (
             ("null", None),
@@ -149,11 +203,10 @@ class Requests:
         for content_type in ("application/yaml", "text/plain", "application/json; charset=x", ""):
             what = f"as-{content_type or 'none'}"
             yield self.step(what, "POST", self.dry(), body=right, content_type=content_type)
-        for accept in ACCEPTS:
+        for accept in DATA["accepts"]:
             yield self.step("accept", "POST", self.dry(), body=right, accept=accept)
 
     def life(self) -> Iterator[Step]:
-        """An object from its creation to its end, and requests about it."""
         subject, name = self._subject, self._name
         path = subject.path(name)
         saved = f"{self._prefix}.uid"
@@ -167,7 +220,7 @@ class Requests:
             save={saved: "metadata.uid"}, is_settling=settles,
         )  # fmt: skip
         yield self.step("again", "POST", subject.collection, body=obj)
-        for accept in ACCEPTS:
+        for accept in DATA["accepts"]:
             yield self.step("get", "GET", path, accept=accept)
             yield self.step("list", "GET", self.selected(), accept=accept)
         for query in ("pretty=1", "resourceVersion=0", "resourceVersion=abc", "resourceVersion=-1"):
@@ -185,11 +238,9 @@ class Requests:
         yield from self.deletions(saved)
 
     def selected(self) -> str:
-        """The path of a list of the one object."""
         return f"{self._subject.collection}?labelSelector=life%3D{self._name}"
 
     def replacements(self, obj: dict[str, Any], saved: str) -> Iterator[Step]:
-        """Requests that replace the object, most of them to no effect."""
         path = self._subject.path(self._name)
         changes: tuple[dict[str, Any], ...] = (
             {},
@@ -216,7 +267,7 @@ class Requests:
                 yield self.step("put", "PUT", f"{path}?{query}", body=body)
         paths = list(leaves(self._subject.rich))
         for _ in range(self._subject.samples // 4):
-            place, value = self._chance.choice(paths), self._chance.choice(VALUES)
+            place, value = self._chance.choice(paths), self._chance.choice(DATA["values"])
             content = replaced(self._subject.rich, place, value)
             yield self.step("put-value", "PUT", f"{path}?dryRun=All", body={**obj, **content})
         changed = {**obj, "metadata": {**obj["metadata"], "annotations": {"a": "b"}}}
@@ -234,17 +285,16 @@ class Requests:
             yield self.step(what, method, target, body=obj if method != "GET" else None)
 
     def patches(self) -> Iterator[Step]:
-        """Patches of every type."""
         path = self._subject.path(self._name)
-        for content_type in PATCH_TYPES:
+        for content_type in DATA["patch_types"]:
             query = "dryRun=All"
             if content_type.endswith("yaml"):
                 query += "&fieldManager=applier"
-            for raw in PATCH_BODIES:
+            for raw in DATA["patch_bodies"]:
                 yield self.step(
                     "patch", "PATCH", f"{path}?{query}", raw=raw, content_type=content_type
                 )
-        merge = PATCH_TYPES[1]
+        merge = MERGE
         for query in ("fieldValidation=Strict", "fieldValidation=Ignore", "force=true", "force=x"):
             yield self.step(
                 "patch-query", "PATCH", f"{path}?dryRun=All&{query}",
@@ -263,8 +313,7 @@ class Requests:
         )
 
     def applications(self, obj: dict[str, Any]) -> Iterator[Step]:
-        """Server-side apply."""
-        path, apply = self._subject.path(self._name), PATCH_TYPES[3]
+        path, apply = self._subject.path(self._name), APPLY
         other = self._subject.path(f"{self._name}-applied")
         configuration = {**obj, "metadata": {"name": self._name, "labels": {"life": "other"}}}
         for query in (
@@ -295,7 +344,7 @@ class Requests:
                 )
         paths = list(leaves(self._subject.rich))
         for _ in range(self._subject.samples // 5):
-            place, value = self._chance.choice(paths), self._chance.choice(VALUES)
+            place, value = self._chance.choice(paths), self._chance.choice(DATA["values"])
             content = replaced(self._subject.rich, place, value)
             body = {**obj, **content, "metadata": {"name": f"{self._name}-applied"}}
             yield self.step(
@@ -304,7 +353,6 @@ class Requests:
             )  # fmt: skip
 
     def subresources(self, obj: dict[str, Any]) -> Iterator[Step]:
-        """Requests for `status`, `finalize`, `eviction` and such that are not there."""
         path = self._subject.path(self._name)
         for name in ("status", "finalize", "eviction", "scale"):
             target = f"{path}/{name}"
@@ -314,18 +362,17 @@ class Requests:
             yield self.step(
                 f"patch-{name}", "PATCH", f"{target}?dryRun=All",
                 raw='{"status":{"conditions":[{}]},"metadata":{"labels":{"new":"x"}}}',
-                content_type=PATCH_TYPES[1],
+                content_type=MERGE,
             )  # fmt: skip
             yield self.step(f"delete-{name}", "DELETE", f"{target}?dryRun=All")
 
     def deletions(self, saved: str) -> Iterator[Step]:
-        """Deletions, the last of which ends the object."""
         path = self._subject.path(self._name)
-        for query in DELETE_QUERIES:
+        for query in DATA["delete_queries"]:
             yield self.step("delete-query", "DELETE", f"{path}?{query}")
-        for body in DELETE_BODIES:
+        for body in DATA["delete_bodies"]:
             yield self.step("delete-body", "DELETE", path, body=body)
-        for accept in ACCEPTS:
+        for accept in DATA["accepts"]:
             yield self.step("delete-accept", "DELETE", f"{path}?dryRun=All", accept=accept)
         yield self.step("delete-many", "DELETE", f"{self.selected()}&dryRun=All")
         yield self.step("delete-many-bad", "DELETE", f"{self.selected()}&dryRun=All&limit=x")
@@ -337,11 +384,10 @@ class Requests:
         yield self.step("deleted", "GET", path)
 
     def lists(self) -> Iterator[Step]:
-        """Lists and watches."""
         collection = self._subject.collection
-        for query in LIST_QUERIES:
+        for query in DATA["list_queries"]:
             yield self.step("list-query", "GET", f"{collection}?{query}")
-        for query in WATCH_QUERIES:
+        for query in DATA["watch_queries"]:
             yield self.step("watch-query", "GET", f"{collection}?{query}", is_watch=True)
         if self._subject.kind.is_namespaced:
             everywhere = collection.replace("/namespaces/default", "")
@@ -358,35 +404,62 @@ class Requests:
         yield self.step("watch-post", "POST", watched, body={})
 
 
-DISCOVERY = (
-    "/api",
-    "/api/",
-    "/api/v1",
-    "/api/v2",
-    "/apis",
-    "/apis/flowcontrol.apiserver.k8s.io",
-    "/apis/flowcontrol.apiserver.k8s.io/v1",
-    "/apis/policy",
-    "/apis/policy/v1",
-    "/apis/policy/v1beta1",
-    "/apis/resource.k8s.io/v1",
-    "/apis/resource.k8s.io/v1beta1",
-    "/apis/none",
-    "/apis/none/v1",
-    "/apis/none/v1/things",
-    "/apis/policy/v1/nothings",
-    "/apis/policy/v1/namespaces/default/nothings/x",
-    "/version",
-    "/version/",
-    "/openapi/v3/apis/none",
-)
+def evictions() -> Iterator[Step]:
+    """An unguarded pod, then one whose budget is not known yet, then one that may be evicted."""
+    metadata = {"name": "evicted", "labels": EVICTED}
+    content = {"containers": [{"name": "c", "image": "i"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": content}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "guard"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": EVICTED}},
+    }
+    status = {"observedGeneration": 1, "disruptionsAllowed": 1, "expectedPods": 2}
+    running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    yield Step("evict-none", "POST", EVICTION, body=DATA["eviction_bodies"][1], content_type=JSON)
+    yield Step("evict-pod", "POST", PODS, body=pod, content_type=JSON)
+    yield from attempts("free")
+    yield Step("evict-budget", "POST", BUDGETS, body=budget, content_type=JSON)
+    yield from attempts("pending")
+    yield Step(
+        "evict-running", "PATCH", f"{PODS}/evicted/status",
+        body={"status": running}, content_type=MERGE,
+    )  # fmt: skip
+    yield from attempts("guarded")
+    yield Step(
+        "evict-allow", "PATCH", f"{BUDGETS}/guard/status",
+        body={"status": status}, content_type=MERGE,
+    )  # fmt: skip
+    yield from attempts("allowed")
+    other = {**budget, "metadata": {"name": "second"}}
+    yield Step("evict-second", "POST", BUDGETS, body=other, content_type=JSON)
+    yield from attempts("twice")
+    for path in (f"{BUDGETS}/guard", f"{BUDGETS}/second", f"{PODS}/evicted?gracePeriodSeconds=0"):
+        yield Step(f"evict-end-{path}", "DELETE", path)
+
+
+def attempts(when: str) -> Iterator[Step]:
+    """Evictions of which none takes place."""
+    for at, body in enumerate(DATA["eviction_bodies"]):
+        for query in DATA["eviction_queries"]:
+            name = f"evict-{when}-{at}-{query}"
+            yield Step(name, "POST", f"{EVICTION}?{query}", body=body, content_type=JSON)
+    for accept in DATA["eviction_accepts"]:
+        path = f"{EVICTION}?dryRun=All"
+        yield Step(
+            f"evict-{when}-{accept}", "POST", path,
+            body=DATA["eviction_bodies"][1], content_type=JSON, accept=accept,
+        )  # fmt: skip
+
+
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 
 
 def discovery() -> Iterator[Step]:
     """Requests for what the server has."""
-    for path in DISCOVERY:
-        for accept in ACCEPTS[:10]:
+    for path in DATA["discovery"]:
+        for accept in DATA["accepts"][:10]:
             yield Step(f"discovery-{path}-{accept}", "GET", path, accept=accept)
         yield Step(f"discovery-post-{path}", "POST", path, body={}, content_type="application/json")
     for version in ("v2", "v2beta1", "v1"):

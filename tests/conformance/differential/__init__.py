@@ -1,1 +1,0 @@
-"""Requests to a real kube-apiserver and to the embedded one, to compare their answers."""
