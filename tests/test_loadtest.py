@@ -12,13 +12,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from loadtest.scenarios import SCENARIOS
 
 from loadtest.cluster import draw_heads, users
 from loadtest.isolation import check_seats
 from loadtest.peers import committed_ratios, parse_arguments
 from loadtest.processes import ROOT, LoadTestError
 from loadtest.ratios import compare_ratios, read_ratios, write_ratios
-from loadtest.scenarios import SCENARIOS
 from loadtest.wrk import Measurement, Variety, drive
 from tests.end_to_end.programs import installed
 

@@ -191,5 +191,11 @@ class Crowd:
             for client in found:
                 await client.closed
 
+    def assert_all_answered_once(self) -> None:
+        expected = {b"%d" % number for number in range(self._total)}
+        assert ({}, []) == (self.others, self.unanswered)
+        assert {number: number for number in expected} == self.answered
+        assert dict.fromkeys(expected, 1) == self.seen
+
     def __repr__(self) -> str:
         return f"<Crowd: {len(self.answered)} of {self._next} answered>"

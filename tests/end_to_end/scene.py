@@ -55,6 +55,12 @@ TRUSTED = "127.0.0.2"
 """The address of clients that may assert identities."""
 GET = b"GET /healthz HTTP/1.1\r\nHost: a.test\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+EXEC = (
+    b"GET /api/v1/namespaces/a/pods/b/exec?command=ls HTTP/1.1\r\nHost: a\r\n"
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+AGREED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 GATHERED_BYTES = 32768
 """Of a body of known length that is waited for."""

@@ -18,8 +18,7 @@ import pytest
 from apfproxy.base.faults import Part
 from apfproxy.base.sockets import Disconnects
 from apfproxy.proxy import server as server_module
-from apfproxy.proxy.overload import Overload
-from apfproxy.settings import Address, LimitSettings
+from apfproxy.settings import Address
 from tests.end_to_end.peer import WAIT_S, Peer
 from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running
 from tests.end_to_end.upstream import Upstream
@@ -195,40 +194,6 @@ async def test_an_error_at_a_deadline(
         each.getMessage() for each in logged
     ]
     assert all(each.exc_info is not None for each in logged)
-
-
-@on_uvloop
-async def test_an_error_of_a_watched_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow body whose look fails is cut, and looked at no more; the sweep goes on."""
-    monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
-    limits = LimitSettings(max_connections=300, gathered_body_bytes=0, body_rate_grace_s=0.001)
-    setup = Setup(objects=NARROW, seats=9).with_downstream(limits=limits)
-    async with running(setup) as scene:
-        client = await connect_unanswerable(scene)
-        await client.send(POST + b"bo")
-        assert await client.is_at_end()
-        sweep = scene.process.server.sweep
-        assert (0, {Part.CONNECTION: 1}) == (
-            scene.level().queue_set.seats_in_use,
-            totals(scene),
-        )
-        assert sweep.problem() is None
-
-
-@on_uvloop
-async def test_errors_of_parts_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What else the sweep looks at may fail each time: deadlines are kept, the sweep is well."""
-    monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
-    monkeypatch.setattr(Overload, "on_sweep", broken)
-    async with running(Setup().with_downstream(head_timeout_s=0.05)) as scene:
-        with monkeypatch.context() as patch:
-            patch.setattr(scene.process.cluster.served, "settings", None)
-            silent = await scene.connect()
-            assert await silent.is_at_end()
-        errors = totals(scene)
-        assert [Part.SWEEP] == list(errors)
-        assert 2 <= errors[Part.SWEEP]
-        assert scene.process.health.page("livez", verbose=False).is_healthy
 
 
 @on_uvloop

@@ -9,11 +9,9 @@ import asyncio
 import gc
 import random
 import ssl
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec import structs
 
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.settings import (
@@ -31,8 +29,8 @@ from loadtest.echo import EchoOrigin, Seen
 from loadtest.echo_clients import EchoClients
 from loadtest.echo_habits import Habits
 from loadtest.faults import Faults
-from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
-from tests.end_to_end.scene import NARROW, Scene, Setup, on_uvloop, running
+from loadtest.faulty_link import GOOD, FaultyLink
+from tests.end_to_end.scene import EXEC, NARROW, Scene, Setup, on_uvloop, running
 from tests.support.clocks import until
 
 if TYPE_CHECKING:
@@ -44,8 +42,6 @@ LIMIT_S = 60
 CLIENTS = 40
 HTTP2_CLIENTS = 6
 """As many requests are under way on their streams."""
-REQUESTS = 200
-RANDOM_REQUESTS = 2000
 SETUP = Setup(
     objects=NARROW.replace("queueLengthLimit: 2", "queueLengthLimit: 1000"),
     seats=30,
@@ -64,30 +60,29 @@ SETUP = Setup(
     ),
     watch=WatchSettings(silence_s=0.1, limit_s=1.0),
 )
-CASES = [
-    pytest.param(lambda _: GOOD, id="none"),
-    pytest.param(lambda faults: faults.choosers["delay"](), id="delay"),
-    pytest.param(lambda faults: faults.choosers["slice"](), id="slice"),
-    pytest.param(lambda faults: faults.choosers["bandwidth"](), id="bandwidth"),
-    pytest.param(lambda faults: faults.ending(Ending.RESET), id="reset"),
-    pytest.param(lambda faults: faults.ending(Ending.CLOSE), id="close"),
-    pytest.param(lambda faults: faults.ending(Ending.STALL), id="stall"),
-    pytest.param(lambda faults: faults.ending(Ending.VANISH), id="vanish"),
-]
 
 
-async def suffer(
-    choose: Callable[[Faults], Fault], count: int, seed: int, *, http2: bool = False
-) -> None:
-    """Send requests over failing connections: none gets another's answer, and all is given back."""
-    dice = random.Random(seed)  # noqa: S311  no secret
-    seen = Seen()
+def assert_nothing_is_held(scene: Scene) -> None:
+    """No seat, no place in a queue and no connection to the upstream is in use."""
+    pool = scene.process.cluster.served.pool
+    assert (0, 0) == (pool.open_count - pool.idle_count, pool.waiting_count)
+    for level in scene.process.cluster.controller.levels.values():
+        queue_set = level.queue_set
+        in_use = (queue_set.requests_waiting, queue_set.requests_executing, queue_set.seats_in_use)
+        assert (0, 0, 0) == in_use, level.name
+
+
+@pytest.mark.parametrize(("http2", "count"), [(False, 2000), (True, 1000)], ids=["http/1.1", "h2"])
+@on_uvloop
+async def test_random_faults(http2: bool, count: int) -> None:
+    """Under all of them at random responses keep to their requests, and all is given back."""
+    seed = 3 if http2 else 1
+    dice, seen = random.Random(seed), Seen()  # noqa: S311  no secret
     loop = asyncio.get_running_loop()
     upstream = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0)
-    link = FaultyLink(upstream.sockets[0].getsockname()[1], dice)
+    link, faults = FaultyLink(upstream.sockets[0].getsockname()[1], dice), Faults(dice)
     await link.listen()
-    faults = Faults(dice)
-    link.choose = lambda: choose(faults)
+    link.choose = faults.anything
     try:
         async with running(SETUP, upstream_port=link.port) as scene:
             habits = Habits(abort_share=0.03, http2=http2)
@@ -106,36 +101,6 @@ async def suffer(
         link.stop()
         upstream.close()
         await until(lambda: not link.wires)
-
-
-def assert_nothing_is_held(scene: Scene) -> None:
-    """No seat, no place in a queue and no connection to the upstream is in use."""
-    pool = scene.process.cluster.served.pool
-    assert (0, 0) == (pool.open_count - pool.idle_count, pool.waiting_count)
-    for level in scene.process.cluster.controller.levels.values():
-        queue_set = level.queue_set
-        in_use = (queue_set.requests_waiting, queue_set.requests_executing, queue_set.seats_in_use)
-        assert (0, 0, 0) == in_use, level.name
-
-
-@pytest.mark.parametrize("choose", CASES)
-@on_uvloop
-async def test_fault(choose: Callable[[Faults], Fault]) -> None:
-    """Under each fault answers keep to their requests, and seats and connections come back."""
-    await suffer(choose, REQUESTS, seed=1)
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-@on_uvloop
-async def test_random_faults(seed: int) -> None:
-    """Under all of them at random answers keep to their requests, and all is given back."""
-    await suffer(Faults.anything, RANDOM_REQUESTS, seed)
-
-
-@on_uvloop
-async def test_random_faults_over_http2() -> None:
-    """Under all of them streams keep their answers, and all is given back."""
-    await suffer(Faults.anything, RANDOM_REQUESTS // 2, seed=3, http2=True)
 
 
 @pytest.mark.parametrize("fails", [FaultyLink.refuse, FaultyLink.swallow])
@@ -164,42 +129,32 @@ def connections() -> set[int]:
     return {id(each) for each in gc.get_objects() if isinstance(each, Http1Connection)}
 
 
-async def use_tunnel(port: int, context: ssl.SSLContext) -> None:
-    """Have bytes come back through a tunnel."""
-    reader, writer = await asyncio.open_connection(
-        "127.0.0.1", port, ssl=context, server_hostname="localhost"
-    )
-    writer.write(
-        b"GET /api/v1/namespaces/default/pods/x/exec?command=x HTTP/1.1\r\nHost: a.test\r\n"
-        b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    )
-    head = await reader.readuntil(b"\r\n\r\n")
-    writer.write(b"echo")
-    assert (b"101", b"echo") == (head.split()[1], await reader.readexactly(4))
-    writer.close()
-    await writer.wait_closed()
-
-
 @on_uvloop
 async def test_lost_connections_are_forgotten(tmp_path: Path) -> None:
     """Closed TLS connections leave no cycle of references: the collector comes hardly ever."""
     authority = Authority("forgotten")
     certificate, key = authority.issue(usage="server").write(tmp_path, "server")
     tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
-    setup = replace(SETUP, downstream=structs.replace(SETUP.downstream, tls=tls))
     context = ssl.create_default_context(cadata=authority.pem.decode())
-    seen = Seen()
     loop = asyncio.get_running_loop()
-    upstream = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0)
-    async with running(setup, upstream_port=upstream.sockets[0].getsockname()[1]) as scene:
+    upstream = await loop.create_server(lambda: EchoOrigin(Seen()), "127.0.0.1", 0)
+    port = upstream.sockets[0].getsockname()[1]
+    async with running(SETUP.with_downstream(tls=tls), upstream_port=port) as scene:
         gc.collect()
         before = connections()  # that a failed test's traceback still holds
         gc.disable()
         try:
             habits = Habits(abort_share=0.3, tls=[context])
             await EchoClients(scene.process.port, 1, habits).run(200, 1)
-            await use_tunnel(scene.process.port, context)
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", scene.process.port, ssl=context, server_hostname="localhost"
+            )
+            writer.write(EXEC)
+            head = await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"echo")
+            assert (b"101", b"echo") == (head.split()[1], await reader.readexactly(4))
+            writer.close()
+            await writer.wait_closed()
             await until(lambda: not scene.process.server.connection_count)
             found = connections() - before
         finally:

@@ -235,16 +235,6 @@ async def test_it_isolates(tmp_path: Path, greedy: str, modest: str, address: st
     assert TOLD_APART in explained
 
 
-async def test_without_a_proxy(tmp_path: Path) -> None:
-    """What it is compared with: the modest client waits for all that the greedy one has sent."""
-    async with running(tmp_path, None) as run:
-        run.start("/greedy", GREEDY, always("X-API-Key: g"), "127.0.0.1")
-        run.start("/modest", MODEST, always("X-API-Key: m"), "127.0.0.1")
-        part = await run.modest_part(STEPS)
-
-    assert part <= ALONE
-
-
 async def test_preset_kubernetes(tmp_path: Path) -> None:
     """One that knows nobody isolates nobody, and says so: in the log, on the page, in `top`."""
     async with running(tmp_path, lambda text: text.replace(*KUBERNETES)) as run:

@@ -8,7 +8,6 @@ import ssl
 from typing import TYPE_CHECKING
 
 import pytest
-from aiohttp import web
 from msgspec.structs import replace
 
 from apfproxy.app.process import ProxyProcess
@@ -18,11 +17,9 @@ from apfproxy.base.tasks import spawn
 from apfproxy.settings import (
     HTTP,
     Address,
-    AuthenticationSettings,
     DownstreamSettings,
     EndpointSettings,
     HealthCheckSettings,
-    ReviewSettings,
     ServiceSettings,
     Settings,
     UpstreamSettings,
@@ -32,7 +29,6 @@ from apfproxy.sources import endpoint_source
 from apfproxy.upstream import dns_endpoints
 from loadtest.certificates import Authority
 from tests.end_to_end.crowd import Crowd
-from tests.end_to_end.peer import Peer
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.scene import on_uvloop
 from tests.end_to_end.slices_api import SlicesApi, kubeconfig
@@ -148,10 +144,7 @@ class Load:
         """Wait for all: none was lost or doubled, and nothing else was answered."""
         assert self._running is not None
         await self._running
-        crowd, expected = self.crowd, {b"%d" % number for number in range(REQUESTS)}
-        assert ({}, []) == (crowd.others, crowd.unanswered)
-        assert {number: number for number in expected} == crowd.answered
-        assert dict.fromkeys(expected, 1) == crowd.seen
+        self.crowd.assert_all_answered_once()
 
 
 @on_uvloop
@@ -330,54 +323,3 @@ async def api_of_its_own(folder: Path, *, is_gone: bool) -> None:
 def test_api_of_its_own(tmp_path: Path, *, is_gone: bool) -> None:
     """Where one server of an API dies, or is not well, the next one tells which there are."""
     api_of_its_own(tmp_path, is_gone=is_gone)
-
-
-@on_uvloop
-async def test_reviews_by_a_server_that_is_there() -> None:
-    """Tokens are reviewed though one of the servers is gone, and nobody has found out yet."""
-    reviewed: list[str] = []
-
-    async def review(request: web.Request) -> web.Response:
-        asked = await request.json()
-        token = asked["spec"]["token"]
-        reviewed.append(token)
-        status = {"authenticated": True, "user": {"username": token}}
-        return web.json_response({**asked, "status": status}, status=201)
-
-    async def answer(_: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    app = web.Application()
-    app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", review)
-    app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.0)
-    await runner.setup()
-    port = free_port()
-    await web.TCPSite(runner, TWO, port).start()
-    settings = settings_for(
-        UpstreamSettings(
-            endpoints=tuple(
-                EndpointSettings(url=Address(host=host, port=port)) for host in (ONE, TWO)
-            )
-        )
-    )
-    settings = replace(
-        settings,
-        authentication=AuthenticationSettings(token_review=ReviewSettings(is_enabled=True)),
-    )
-    answers = []
-    try:
-        async with running(settings) as process:
-            for number in range(6):
-                client = await Peer.connect(process.port)
-                await client.send(
-                    b"GET /healthz HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer token-%d\r\n\r\n"
-                    % number
-                )
-                answers.append((await client.read_answer()).status)
-                client.close()
-    finally:
-        await runner.cleanup()
-
-    assert [200] * 6 == answers
-    assert [f"token-{number}" for number in range(6)] == reviewed
