@@ -36,7 +36,7 @@ def wanted(extras: list[str]) -> dict[str, Requirement]:
 @pytest.mark.parametrize(
     ("name", "extras", "more"),
     [
-        pytest.param("tests", ["test", "lint"], BUILD, id="tests"),
+        pytest.param("tests", ["test", "lint", "docs"], BUILD, id="tests"),
         pytest.param("build", [], BUILD, id="build"),
         pytest.param("image", ["otel", "redis"], [], id="image"),
     ],
