@@ -15,6 +15,8 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
+from apfproxy.authn.certificates import ClientCertificates
+from apfproxy.authn.credentials import Peer
 from apfproxy.base.sockets import RESET
 from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
@@ -32,6 +34,7 @@ from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.request_log import LogBudget, RequestLog
 from apfproxy.proxy.tracing import Tracer
+from apfproxy.request.attributes import User
 from apfproxy.settings import (
     ENFORCE,
     KUBERNETES_API,
@@ -50,7 +53,7 @@ from apfproxy.upstream.pool import Pool, PoolWaiter
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
     from types import TracebackType
 
     from apfproxy.authn.authenticator import Authenticator
@@ -107,11 +110,7 @@ spec:
 
 
 class FakeLoop:
-    """The few things that the data plane asks of an event loop.
-
-    Attributes:
-        errors: Of the program, that were contained; None where none is expected: it is raised.
-    """
+    """`errors` takes what is contained; while it is None, an error is raised."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
@@ -133,7 +132,6 @@ class FakeLoop:
         return self._clock.call_at(self._clock.now_ns() + round(delay_s * 1e9), callback)
 
     def run_ready(self) -> None:
-        """Run what `call_soon` was asked for, and what that asks for."""
         while self._ready:
             self._ready.popleft()()
 
@@ -142,18 +140,7 @@ class FakeLoop:
 
 
 class FakeTransport(asyncio.Transport):
-    """Keeps what is written, delivers what a test feeds, and ends as real ones do.
-
-    Attributes:
-        written: What has been sent, and not been taken by `take`.
-        reads: Whether the protocol wants to be fed.
-        has_eof: Whether our side has ended.
-        ended_by: `close`, `abort`, `peer`, or "" while the connection is up.
-        is_tls: Whether it is to seem so.
-        tls: What the connection says of its TLS; None if it has none to speak of.
-        is_stuck: Whether the peer takes nothing, so that `close` does not come to its end.
-        plain_socket: What the kernel is asked about; None where it is asked nothing.
-    """
+    """Keeps what is written, delivers what a test feeds, and ends as real ones do."""
 
     def __init__(self, loop: FakeLoop, peer: object = ("10.0.0.1", 4711)) -> None:
         super().__init__()
@@ -179,7 +166,6 @@ class FakeTransport(asyncio.Transport):
     # What a test does.
 
     def feed(self, data: bytes) -> None:
-        """Have the peer send something, in as many reads as it takes."""
         for start in range(0, len(data), READ_BYTES):
             self._inbox.append(data[start : start + READ_BYTES])
         self._deliver()
@@ -265,11 +251,7 @@ class FakeTransport(asyncio.Transport):
 
 
 class Linger:
-    """Stands in for a socket of which only SO_LINGER counts.
-
-    Attributes:
-        resets: Whether closing it is a reset, as things are.
-    """
+    """A socket of which only SO_LINGER counts."""
 
     def __init__(self) -> None:
         self.resets = False
@@ -282,12 +264,37 @@ class Linger:
         return -1
 
 
+class Certificates(ClientCertificates):
+    """Takes for a certificate the name of its user; the empty one is no good."""
+
+    def __init__(self) -> None:
+        super().__init__(None, None)
+
+    def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:  # noqa: ARG002  the base's
+        if not leaf_der:
+            return Peer(has_certificate=True, problem="no good")
+        if leaf_der == b"front":
+            return Peer(is_front_proxy=True, has_certificate=True)
+        return Peer(User(leaf_der.decode(), ()), has_certificate=True)
+
+
+class Tls:
+    def __init__(self, certificate: bytes | None) -> None:
+        self.certificate = certificate
+
+    def getpeercert(self, *, binary_form: bool) -> bytes | None:
+        assert binary_form
+        return self.certificate
+
+    def get_unverified_chain(self) -> list[bytes]:
+        return [] if self.certificate is None else [self.certificate]
+
+
 class Returner(PoolWaiter):
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     def on_connection(self, connection: UpstreamConnection) -> None:
-        """Put it back, as after a request that was answered in no time."""
         self._pool.release(connection, S)
 
     def on_no_connection(self, code: int, reason: str) -> None:
@@ -304,8 +311,6 @@ def with_upstream(settings: UpstreamSettings) -> UpstreamSettings:
 
 
 def request_log(settings: AccessLogSettings, clock: Clock, lines: list[bytes]) -> RequestLog:
-    """An access log whose lines are made at once, by the thread that has the records."""
-
     def write(make: Callable[[], bytes], number: int, _: int) -> None:
         made = make().splitlines()
         assert number == len(made)
@@ -318,16 +323,7 @@ def request_log(settings: AccessLogSettings, clock: Clock, lines: list[bytes]) -
 
 
 class Bench:
-    """The data plane between a client's transports and an upstream's.
-
-    Attributes:
-        seats: Of the level that queues.
-        connecting: Tasks of the pool that open connections; `connect` finishes them.
-        log_lines: Of the access log, if there is one.
-        traces: Of requests that are over, if any are traced.
-        authenticating: Tasks that authenticate clients; `run_tasks` lets them go on.
-        upstreams: Transports of connections to the upstream, in the order in which they came up.
-    """
+    """The data plane between a client's transports and an upstream's."""
 
     def __init__(  # noqa: PLR0913  what tests vary
         self,
@@ -410,7 +406,6 @@ class Bench:
             self.connect()
 
     def apply(self, objects: bytes) -> None:
-        """Change the objects of flow control, all of which have to be good."""
         decoded = decode_documents(objects, "objects.yaml")
         digest = self.controller.digest(decoded.objects)
         assert not decoded.problems
@@ -418,7 +413,6 @@ class Bench:
         self.controller.commit(digest)
 
     def annotate(self, annotations: bytes) -> None:
-        """Give the FlowSchema `queued` annotations."""
         schema = b"metadata: {name: queued}\nspec:\n  matchingPrecedence"
         assert 1 == OBJECTS.count(schema)
         annotated = schema.replace(b"queued}", b"queued, annotations: {%b}}" % annotations)
@@ -464,11 +458,9 @@ class Bench:
         return reader
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine to its end, beside tasks that authenticate clients."""
         return self._tasks_loop.run_until_complete(coroutine)
 
     def run_tasks(self) -> None:
-        """Let tasks that authenticate clients come as far as they can."""
         for _ in range(5):
             self._tasks_loop.run_until_complete(asyncio.sleep(0))
         self.loop.run_ready()
@@ -492,11 +484,7 @@ class Bench:
         return transport, protocol
 
     def connect(self, outcome: BaseException | str = "") -> None:
-        """Finish the oldest connection under way.
-
-        Args:
-            outcome: What goes wrong: an error, or `lost` for a connection that ends at once.
-        """
+        """Finish the oldest connection under way, perhaps with an error, or `lost` at once."""
         task = self.connecting.popleft()
 
         async def finish() -> None:
@@ -520,7 +508,6 @@ class Bench:
         return client
 
     def send(self, transport: FakeTransport, data: bytes) -> None:
-        """Have a peer send something, and everything come of it that comes at once."""
         transport.feed(data)
         self.loop.run_ready()
 
@@ -528,7 +515,6 @@ class Bench:
         transport.end(error)
 
     def wait(self, duration_s: float) -> None:
-        """Let time pass, with a look at slow clients and at the deadlines at its end."""
         now_ns = self.clock.now_ns() + round(duration_s * S)
         self.clock.run_until(now_ns)
         for exchange in list(self.context.slow_readers.watched):
@@ -538,7 +524,6 @@ class Bench:
         self.loop.run_ready()
 
     def use(self) -> tuple[int, int, int]:
-        """Seats in use, requests that wait in queues, requests that wait for connections."""
         levels = self.controller.levels.values()
         return (
             sum(level.queue_set.seats_in_use for level in levels),
@@ -547,7 +532,6 @@ class Bench:
         )
 
     def logged(self) -> list[dict[str, Any]]:
-        """The lines of the access log."""
         assert self.context.access_log is not None
         self.context.access_log.flush()
         return [json.loads(line) for line in self.log_lines]
@@ -560,7 +544,6 @@ class Bench:
         ]
 
     def assert_at_rest(self, *ending: FakeTransport) -> None:
-        """Once these have ended, all is given back, exactly once, whatever happened."""
         for transport in ending:
             self.end(transport)
         assert (0, 0, 0) == self.use()

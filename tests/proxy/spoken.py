@@ -20,25 +20,20 @@ BOTH_SPOKEN = DownstreamSettings(http2=Http2Settings(is_cleartext=True))
 
 
 class Http2Transport(FakeTransport):
-    """A connection with HTTP/2 on it, fed with and read as HTTP/1.1's text."""
-
     def __init__(self, bench: Bench) -> None:
         super().__init__(bench.loop)
         self._translation = Translation()
 
     def feed(self, data: bytes) -> None:
-        """Have the peer send requests."""
         self._translation.request(data)
         super().feed(self._translation.output())
 
     def take(self) -> bytes:
-        """The answers that have come since the last take."""
         self._translation.answer(super().take())
         return self._translation.taken() or b""
 
 
 def client_of(bench: Bench, protocol: str, tls: object = None) -> FakeTransport:
-    """A client's connection, newly accepted, to a bench that was made with `BOTH_SPOKEN`."""
     if protocol != HTTP2:
         return bench.client(tls=tls)
     transport = Http2Transport(bench)

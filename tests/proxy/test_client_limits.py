@@ -1,13 +1,16 @@
-"""What clients may take: connections in all and of one address, and what is said to more."""
+"""Limits on clients, and when the proxy has too much to do itself."""
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from apfproxy.base.sockets import UNIX_PEER, address_of
+from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy.client_limits import (
     LARGE_HEAD_BYTES,
     MIN_CONNECTIONS,
@@ -17,11 +20,13 @@ from apfproxy.proxy.client_limits import (
     Holdings,
 )
 from apfproxy.proxy.counters import Bound, ListenerCounters, Refusal
-from apfproxy.settings import DownstreamSettings, LimitSettings
-from tests.proxy.fakes import GET, Bench, FakeTransport, body, status
+from apfproxy.proxy.overload import SWEEPS_PER_TRIM, Overload, resident_bytes
+from apfproxy.settings import DownstreamSettings, LimitSettings, OverloadSettings
+from tests.proxy.fakes import Bench, FakeTransport, body, status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 
 def limits(**settings: Any) -> tuple[ClientLimits, ListenerCounters]:  # noqa: ANN401  by their names
@@ -29,28 +34,18 @@ def limits(**settings: Any) -> tuple[ClientLimits, ListenerCounters]:  # noqa: A
     return ClientLimits(LimitSettings(**settings), counters), counters
 
 
-def bench_with(**settings: Any) -> Bench:  # noqa: ANN401  by their names
-    return Bench(downstream=DownstreamSettings(limits=LimitSettings(**settings)))
-
-
 @pytest.mark.parametrize(
     ("settings", "arrivals", "refusals"),
     [
         pytest.param({"max_connections": 2}, "abc", [None, None, Refusal.CONNECTIONS], id="all"),
         pytest.param({"max_connections": None}, "aaa", [None] * 3, id="none"),
-        pytest.param(
-            {"max_connections_per_address": 1},
-            "aba",
-            [None, None, Refusal.CONNECTIONS_OF_ADDRESS],
-            id="of-address",
-        ),
+        ({"max_connections_per_address": 1}, "aba", [None, None, Refusal.CONNECTIONS_OF_ADDRESS]),
         pytest.param({"max_connections_per_address": 1}, [UNIX_PEER] * 3, [None] * 3, id="unix"),
     ],
 )
 def test_admits_up_to_the_limit(
     settings: dict[str, int | None], arrivals: Sequence[str], refusals: list[Refusal | None]
 ) -> None:
-    """One more is refused with the limit that it is over, and counted so."""
     subject, counters = limits(**settings)
 
     assert refusals == [subject.admit(address) for address in arrivals]
@@ -60,91 +55,39 @@ def test_admits_up_to_the_limit(
     assert counters.connections_accepted == counters.connections_open
 
 
-@pytest.mark.parametrize("settings", [{"max_connections": 1}, {"max_connections_per_address": 1}])
-def test_release_makes_room(settings: dict[str, int | None]) -> None:
-    """What a connection counted for is given back; nothing is kept of its address."""
-    subject, counters = limits(**settings)
-    for _ in range(3):
-        assert None is subject.admit("a")
-        assert None is not subject.admit("a")
-        subject.release("a")
-
-    assert {} == subject._by_address  # noqa: SLF001  nothing else tells
-    assert 0 == counters.connections_open
-    assert 3 == counters.connections_accepted
-
-
-def test_other_limits() -> None:
-    """They count what was taken before, and let it go."""
-    subject, _ = limits()
-    for address in "aab":
-        subject.admit(address)
-    subject.configure(LimitSettings(max_connections=4, max_connections_per_address=2))
-
-    assert [Refusal.CONNECTIONS_OF_ADDRESS, None, Refusal.CONNECTIONS] == [
-        subject.admit(address) for address in "abc"
-    ]
-    subject.release("a")
-    assert None is subject.admit("a")
-
-
 @pytest.mark.parametrize(
     ("peer", "address"),
     [
-        pytest.param(("192.0.2.1", 5), "192.0.2.1", id="ipv4"),
-        pytest.param(("::ffff:192.0.2.1", 5, 0, 0), "192.0.2.1", id="mapped"),
-        pytest.param(("2001:db8::1", 5, 0, 0), "2001:db8::1", id="ipv6"),
-        pytest.param(("fe80::1%eth0", 5, 0, 3), "fe80::1", id="zone"),
-        pytest.param("", UNIX_PEER, id="unix"),
-        pytest.param(None, "unknown", id="gone"),
+        (("192.0.2.1", 5), "192.0.2.1"),
+        (("::ffff:192.0.2.1", 5, 0, 0), "192.0.2.1"),
+        (("fe80::1%eth0", 5, 0, 3), "fe80::1"),
+        ("", UNIX_PEER),
+        (None, "unknown"),
     ],
 )
-def test_address_of(bench: Bench, peer: object, address: str) -> None:
-    """An address has one form only."""
+def test_an_address_has_one_form(bench: Bench, peer: object, address: str) -> None:
     assert address == address_of(FakeTransport(bench.loop, peer))
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        pytest.param({"max_connections": 1}, "downstream.limits.maxConnections)", id="all"),
-        pytest.param(
-            {"max_connections_per_address": 1},
-            "downstream.limits.maxConnectionsPerAddress)",
-            id="of-address",
-        ),
-    ],
-)
-def test_one_too_many_is_told(settings: dict[str, int | None], said: str) -> None:
-    """It gets a 503 that names the limit, and is closed; the others go on."""
-    with bench_with(**settings) as bench:
+@pytest.mark.parametrize("name", ["maxConnections", "maxConnectionsPerAddress"])
+def test_one_too_many_is_told(name: str) -> None:
+    limits = LimitSettings(max_connections=1)
+    if name == "maxConnectionsPerAddress":
+        limits = LimitSettings(max_connections_per_address=1)
+    with Bench(downstream=DownstreamSettings(limits=limits)) as bench:
         first, second = bench.client(), bench.client()
         answer = second.take()
         assert b"503" == status(answer)
-        assert said in json.loads(body(answer))["message"]
+        assert f"downstream.limits.{name})" in json.loads(body(answer))["message"]
         assert b"\r\nConnection: close\r\n" in answer
         assert "close" == second.ended_by
         assert {503: 1} == bench.counters.listener.own_responses
         bench.loop.run_ready()
         assert 1 == bench.counters.listener.connections_open
 
-        bench.send(first, GET)
-        assert b"GET" == bench.upstreams[0].take()[:3]
         bench.end(first)
         third = bench.client()
         assert (b"", "") == (third.take(), third.ended_by)
-
-
-def test_shed_connection_is_cut() -> None:
-    """Without a word, which would be more work."""
-    with bench_with(max_connections=0) as bench:
-        bench.context.listener.limits.shed = Refusal.LOOP_DELAY
-        client = bench.client()
-        assert 1 == bench.counters.listener.connections_refused[Refusal.LOOP_DELAY]
-        bench.loop.run_ready()
-
-        assert (b"", "abort") == (client.take(), client.ended_by)
-        assert 0 == len(bench.context.listener.connections)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +103,6 @@ def test_shed_connection_is_cut() -> None:
 def test_fits_descriptors(
     descriptors: int, upstream: int, questions: int, most: int | None
 ) -> None:
-    """Each connection may need one of the upstream too, of which there is a limit."""
     subject, _ = limits(max_connections=5000)
 
     assert most == subject.fit(descriptors, upstream, questions)
@@ -184,24 +126,22 @@ def holdings_of(of_address: int | None = None, most: int | None = MOST) -> Holdi
 @pytest.mark.parametrize(
     ("of_address", "held", "address", "more", "expected"),
     [
-        pytest.param(None, (), "a", 40, None, id="as-much-as-a-connection-may"),
-        pytest.param(None, (), "a", 41, Bound.CONNECTION, id="more-than-a-connection-may"),
-        pytest.param(None, ("a",), "a", 10, None, id="half-of-it-all-for-one-address"),
-        pytest.param(None, ("a",), "a", 11, Bound.ADDRESS, id="more-than-half-for-one-address"),
-        pytest.param(None, ("a", "b"), "c", 10, None, id="what-is-left-for-one-that-comes-later"),
-        pytest.param(None, ("a", "b"), "c", 11, Bound.ADDRESS, id="but-half-of-that"),
-        pytest.param(None, ("a", "b"), "c", 21, Bound.PROCESS, id="more-than-is-left"),
-        pytest.param(None, ("a", "b"), "a", 1, Bound.ADDRESS, id="no-more-for-one-that-has-much"),
-        pytest.param(45, ("a",), "a", 5, None, id="a-bound-of-its-own"),
-        pytest.param(45, ("a",), "a", 6, Bound.ADDRESS, id="over-it"),
-        pytest.param(None, (UNIX_PEER,), UNIX_PEER, 40, None, id="a-socket-is-no-address"),
-        pytest.param(None, ("a", "b", UNIX_PEER), UNIX_PEER, 1, Bound.PROCESS, id="but-bounded"),
+        (None, (), "a", 40, None),
+        (None, (), "a", 41, Bound.CONNECTION),
+        (None, ("a",), "a", 10, None),
+        (None, ("a",), "a", 11, Bound.ADDRESS),
+        (None, ("a", "b"), "c", 10, None),
+        (None, ("a", "b"), "c", 11, Bound.ADDRESS),
+        (None, ("a", "b"), "c", 21, Bound.PROCESS),
+        (45, ("a",), "a", 5, None),
+        (45, ("a",), "a", 6, Bound.ADDRESS),
+        (None, (UNIX_PEER,), UNIX_PEER, 40, None),
+        (None, ("a", "b", UNIX_PEER), UNIX_PEER, 1, Bound.PROCESS),
     ],
 )
 def test_bounds(
     of_address: int | None, held: tuple[str, ...], address: str, more: int, expected: Bound | None
 ) -> None:
-    """What is over one is refused and counted, and changes nothing else."""
     holdings = holdings_of(of_address)
     for each in held:
         size = min(MOST_OF_CONNECTION, MOST - holdings.counters.held_bytes)
@@ -219,7 +159,6 @@ def test_bounds(
 
 
 def test_less() -> None:
-    """It goes back, also while memory is short and bounds are lower by now."""
     holdings = holdings_of()
     holding = Holding(holdings, "a")
     assert None is holding.change(30)
@@ -234,3 +173,134 @@ def test_less() -> None:
     assert 0 > holdings.free_bytes  # so every request asks, however small it is
     holdings.set_short(is_short=False)
     assert LARGE_HEAD_BYTES == holdings.free_bytes
+
+
+MS = 1_000_000
+MIB = 1 << 20
+
+
+class Watched:
+    def __init__(self, **settings: float | None) -> None:
+        self.counters = ListenerCounters()
+        self.limits = ClientLimits(LimitSettings(), self.counters)
+        self.used_mib = 10
+        self.looks = self.trims = 0
+        self.free_mib = 0
+        self.overload = Overload(
+            OverloadSettings(**settings),  # type: ignore[arg-type]  # by name
+            self.limits,
+            self.counters,
+            self._memory,
+            self._give_back,
+        )
+
+    def _memory(self) -> int:
+        self.looks += 1
+        return self.used_mib * MIB
+
+    def _give_back(self) -> None:
+        self.trims += 1
+        self.used_mib -= self.free_mib
+        self.free_mib = 0
+
+    def after(self, *late_ms: int) -> Refusal | None:
+        for each in late_ms:
+            self.overload.on_sweep(each * MS)
+        return self.limits.shed
+
+    def with_memory(self, used_mib: int) -> Refusal | None:
+        self.used_mib = used_mib
+        return self.after(*[0] * SWEEPS_PER_TRIM)
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "sheds"),
+    [
+        pytest.param((0, 499), False, id="in-time"),
+        pytest.param((0, 5000, 499), False, id="late-once"),
+        pytest.param((500, 0, 500), False, id="late-now-and-then"),
+        pytest.param((0, 500, 500), True, id="late"),
+        pytest.param((500, 500, 0), True, id="just-been-late"),
+        pytest.param((500, 500, 0, 0), False, id="recovered"),
+        pytest.param((500, 500, 0, 300), True, id="late-again-before-that"),
+        pytest.param((300, 300, 300), False, id="a-bit-late-all-the-time"),
+        pytest.param((500, 500, 300, 300), True, id="still-a-bit-late"),
+    ],
+)
+def test_loop_that_stays_late(late_ms: tuple[int, ...], *, sheds: bool) -> None:
+    watched, told = Watched(loop_delay_s=0.5), Watched(loop_delay_s=None)
+
+    assert sheds is (Refusal.LOOP_DELAY is watched.after(*late_ms))
+    assert sheds is watched.counters.overloads[Refusal.LOOP_DELAY]
+    assert None is told.after(*late_ms, 0, 0, 0, 0, 800, 0)
+    assert 400 * MS == told.counters.loop_delay_ns > 0 == told.looks
+
+
+def test_sheds_from_the_limit_of_memory_on_until_there_is_room() -> None:
+    watched = Watched(memory_bytes=160 * MIB)
+    found = [watched.with_memory(used) for used in (159, 160, 150, 149, 159)]
+
+    assert [None, Refusal.MEMORY, Refusal.MEMORY, None, None] == found
+    assert not watched.overload.is_memory_short
+
+
+def test_free_memory_goes_back_to_the_system_before_it_counts() -> None:
+    watched = Watched(memory_bytes=160 * MIB)
+    watched.free_mib = 20
+
+    assert None is watched.with_memory(170)
+    assert (150, 1) == (watched.used_mib, watched.trims)
+    watched.used_mib = watched.free_mib = 170
+    assert None is watched.after(0)
+    assert 2 == watched.trims
+    watched.used_mib, watched.free_mib = 170, 30
+    assert Refusal.MEMORY is watched.after(0)
+    assert None is watched.after(*[0] * SWEEPS_PER_TRIM)
+    assert 3 == watched.trims
+
+
+def test_sheds_while_either_lasts_and_the_settings_say_so() -> None:
+    watched = Watched(memory_bytes=160 * MIB, loop_delay_s=0.5)
+    assert Refusal.MEMORY is watched.with_memory(200)
+    assert Refusal.LOOP_DELAY is watched.after(600, 600)
+    assert Refusal.MEMORY is watched.after(0, 0)
+    watched.after(600, 600)
+    watched.overload.configure(OverloadSettings(loop_delay_s=None, memory_bytes=210 * MIB))
+    assert Refusal.MEMORY is watched.limits.shed
+    assert None is watched.with_memory(190)
+
+    watched.with_memory(220)
+    watched.overload.configure(OverloadSettings(loop_delay_s=None, memory_bytes=None))
+    assert None is watched.limits.shed
+
+
+def test_logs_once_an_episode(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    watched = Watched(memory_bytes=160 * MIB, loop_delay_s=0.5)
+    watched.after(700, 800, 900, 0, 0, 0, 0)
+    for used in (200, 210, 10, 11):
+        watched.with_memory(used)
+
+    assert [
+        "the event loop is 0.7 s late: new connections are shed",
+        "the event loop is in time again: connections are taken",
+        (
+            "200 MiB of memory are in use, of at most 160: new connections and requests are"
+            " refused, idle connections closed"
+        ),
+        "10 MiB of memory are in use: connections and requests are taken again",
+    ] == caplog.messages
+
+
+@pytest.mark.parametrize("has_statm", [True, False])
+def test_resident_bytes_are_the_highest_where_the_system_does_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_statm: bool
+) -> None:
+    statm = tmp_path / "statm"
+    if has_statm:
+        statm.write_bytes(b"900 300 200 1 0 100 0\n")
+    monkeypatch.setattr(overload_module, "STATM", statm)
+    found = resident_bytes()
+
+    assert has_statm is (300 * os.sysconf("SC_PAGESIZE") == found)
+    assert found > 0

@@ -1,14 +1,24 @@
-"""Every way in which an exchange goes on and ends, and that it gives back what it took."""
+"""Every way in which an exchange goes on and ends: retries, deadlines, bodies, slow readers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.settings import (
+    HTTP_API,
+    KUBERNETES_API,
+    Address,
+    DownstreamSettings,
+    LimitSettings,
+    UpstreamSettings,
+)
 from apfproxy.upstream.counters import UpstreamFailure
 from tests.proxy.fakes import (
     CHUNKED_OK,
+    CHUNKED_POST,
     GET,
     LIST,
     LOG,
@@ -16,12 +26,15 @@ from tests.proxy.fakes import (
     POST,
     WATCH,
     Bench,
+    FakeTransport,
     body,
     connection_of,
     status,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from apfproxy.flowcontrol.queue_set import Flow, Ticket
 
 
@@ -115,7 +128,6 @@ def test_stale_connection_is_retried_once(bench: Bench) -> None:
 
 
 def test_nothing_is_retried_twice(bench: Bench) -> None:
-    """Whoever breaks the second connection as well saw the request, or never will."""
     warmed_up(bench)
     first = bench.ask(LOG)
     second = bench.ask(GET)
@@ -231,23 +243,6 @@ def test_an_error_before_the_seats_are_back(bench: Bench, is_answered: bool) -> 
     assert {ZeroDivisionError} == {type(error) for error in errors}
 
 
-def test_watch_can_be_ended(bench: Bench) -> None:
-    client = bench.ask(WATCH)
-    connection_of(client).end_watch()
-    assert b"" == client.take()
-    bench.send(bench.upstreams[0], CHUNKED_OK + b"5\r\neve")
-    client.take()
-    connection_of(client).end_watch()
-    assert b"" == client.take()
-    bench.send(bench.upstreams[0], b"nt\r\n")
-    assert b"2\r\nnt\r\n" == client.take()
-    connection_of(client).end_watch()
-
-    assert b"0\r\n\r\n" == client.take()
-    assert client.has_eof
-    bench.assert_at_rest()
-
-
 @pytest.mark.parametrize("is_whole", [True, False], ids=["in-one-read", "in-two-reads"])
 @pytest.mark.parametrize(
     ("code", "learned"),
@@ -262,3 +257,306 @@ def test_lists_teach_their_cost(bench: Bench, is_whole: bool, code: bytes, learn
     assert code == status(client.take())
     assert repr(bench.costs).startswith(f"<LearnedCosts of {learned} lists")
     bench.assert_at_rest()
+
+
+LOG_WITH_BODY = LOG.replace(b"\r\n\r\n", b"\r\nContent-Length: 4\r\n\r\n")
+
+
+@pytest.fixture
+def patient() -> Iterator[Bench]:
+    with Bench(
+        downstream=DownstreamSettings(
+            request_timeout_s=100, limits=LimitSettings(min_body_rate_bytes=0)
+        ),
+        upstream=UpstreamSettings(url=Address(host="upstream", port=80), answer_timeout_s=10),
+    ) as bench:
+        yield bench
+
+
+@pytest.mark.parametrize(
+    ("request_", "seconds"),
+    [
+        (GET, 10),
+        (POST + b"\r\nbody", 10),
+        (GET.replace(b" HTTP", b"?timeout=5s HTTP"), 5),
+    ],
+)
+def test_upstream_has_so_long_to_answer(patient: Bench, request_: bytes, seconds: int) -> None:
+    client = patient.ask(request_)
+    patient.wait(seconds - 1)
+    assert b"" == client.take()
+    patient.wait(1)
+
+    assert b"504" == status(client.take())
+    assert 1 == patient.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
+    patient.assert_at_rest()
+
+
+def test_upstream_has_its_time_after_the_queue(patient: Bench) -> None:
+    first, second = patient.ask(GET), patient.ask(GET)
+    patient.wait(9)
+    patient.send(patient.upstreams[0], OK)
+    assert b"200" == status(first.take())
+    patient.wait(9)
+    assert b"" == second.take()
+    patient.wait(1)
+
+    assert b"504" == status(second.take())
+    patient.assert_at_rest()
+
+
+def test_answer_that_has_begun_has_the_time_of_the_request(patient: Bench) -> None:
+    client = patient.ask(GET)
+    patient.wait(9)
+    patient.send(patient.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
+    patient.wait(90)
+    assert "" == client.ended_by
+    patient.wait(1)
+
+    assert "abort" == client.ended_by
+    patient.assert_at_rest()
+
+
+@pytest.mark.parametrize("request_", [WATCH, LOG, LOG_WITH_BODY + b"body"])
+def test_long_running_request_waits_as_long_as_it_likes(patient: Bench, request_: bytes) -> None:
+    client = patient.ask(request_)
+    patient.wait(3600)
+    assert (b"", "", (0, 0, 0)) == (client.take(), client.ended_by, patient.use())
+    patient.send(patient.upstreams[0], CHUNKED_OK)
+    patient.wait(3600)
+    patient.send(patient.upstreams[0], b"0\r\n\r\n")
+
+    assert b"200" == status(client.take())
+    assert 0 == patient.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
+    patient.assert_at_rest()
+
+
+@pytest.mark.parametrize("start", [POST + b"\r\nbo", CHUNKED_POST + b"\r\n4\r\nbo"])
+def test_body_that_does_not_arrive(patient: Bench, start: bytes) -> None:
+    client = patient.ask(start)
+    patient.wait(99)
+    assert b"" == client.take()
+    patient.wait(1)
+    answer = client.take()
+
+    assert b"408" == status(answer)
+    assert b"\r\nConnection: close\r\n" in answer
+    assert client.has_eof
+    assert 0 == patient.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
+    patient.assert_at_rest()
+
+
+def test_connections_that_were_idle_when_one_is_found_dead(patient: Bench) -> None:
+    clients = [patient.ask(LOG) for _ in range(2)]
+    patient.connect()
+    late = patient.ask(LOG)
+    patient.connect()
+    for upstream in patient.upstreams[:2]:
+        patient.send(upstream, OK)
+    lost = patient.ask(GET)
+    patient.wait(1)
+    patient.send(patient.upstreams[2], OK)
+    patient.wait(9)
+
+    assert b"504" == status(lost.take())
+    assert 1 == patient.pool.open_count
+    patient.assert_at_rest(*clients, late, lost)
+
+
+@pytest.mark.parametrize(
+    ("request_", "own_s", "upstream_s", "settings"),
+    [
+        (GET, 60, 60, "upstream.answerTimeout, downstream.requestTimeout"),
+        (GET, 90, 60, "upstream.answerTimeout"),
+        (GET, 60, 90, "downstream.requestTimeout"),
+        (GET.replace(b" HTTP", b"?timeout=60s HTTP"), 90, 90, "its timeout parameter"),
+    ],
+)
+@pytest.mark.parametrize("preset", [KUBERNETES_API, HTTP_API])
+def test_says_what_to_raise(
+    preset: str, request_: bytes, own_s: int, upstream_s: int, settings: str
+) -> None:
+    if preset == HTTP_API and b"timeout" in request_:
+        own_s, settings = 60, "downstream.requestTimeout"  # the parameter is the server's business
+    with Bench(
+        preset=preset,
+        downstream=DownstreamSettings(request_timeout_s=own_s),
+        upstream=UpstreamSettings(answer_timeout_s=upstream_s),
+    ) as bench:
+        client = bench.ask(request_)
+        bench.wait(60)
+        answer = client.take()
+        bench.assert_at_rest()
+
+    assert b"504" == status(answer)
+    what = f"the server did not begin its answer within 60 s ({settings})"
+    assert what.encode() in answer
+
+
+LARGE_POST = POST.replace(b"Length: 4", b"Length: 100000") + b"\r\n"
+SWEEP_S = 0.25
+
+
+def bench_of(**limits: Any) -> Bench:  # noqa: ANN401  settings by their names
+    return Bench(
+        gathered_body_bytes=8, downstream=DownstreamSettings(limits=LimitSettings(**limits))
+    )
+
+
+def sized_post(length: int) -> bytes:
+    return POST.replace(b"4", b"%d" % length) + b"\r\n"
+
+
+def test_start_of_a_large_body_is_waited_for() -> None:
+    with bench_of() as bench:
+        client = bench.ask(sized_post(20) + b"1234567")
+        assert b"" == bench.upstreams[0].take()
+        bench.send(client, b"89")
+        assert bench.upstreams[0].take().endswith(b"\r\n\r\n123456789")
+        bench.send(client, b"01234567890")
+        assert b"01234567890" == bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
+        bench.assert_at_rest(client)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        CHUNKED_POST + b"\r\n1\r\nb\r\n",
+        POST + b"Expect: 100-continue\r\n\r\n",
+        POST.replace(b"a/pods", b"a/pods/b/exec") + b"\r\nb",
+    ],
+)
+def test_other_bodies_are_not_waited_for(request_: bytes) -> None:
+    with bench_of() as bench:
+        client = bench.ask(request_)
+        assert b"POST" in bench.upstreams[0].take()
+        bench.assert_at_rest(client)
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at-once", "from-the-queue"])
+def test_continue(bench: Bench, waits: bool) -> None:
+    first = bench.ask(GET) if waits else None
+    client = bench.ask(POST + b"Expect: 100-continue\r\n\r\n")
+    if first is not None:
+        assert b"" == client.take()
+        bench.send(bench.upstreams[0], OK)
+        bench.end(first)
+    assert b"HTTP/1.1 100 Continue\r\n\r\n" == client.take()
+    bench.send(bench.upstreams[0], b"HTTP/1.1 100 Continue\r\n\r\n")
+    assert b"" == client.take()
+    bench.send(client, b"body")
+    bench.send(bench.upstreams[0], OK)
+
+    assert b"200" == status(client.take())
+    assert "" == client.ended_by
+    bench.assert_at_rest()
+
+
+def limited(**limits: Any) -> Bench:  # noqa: ANN401  settings by their names
+    settings = {"min_body_rate_bytes": 100, "body_rate_grace_s": 2.0, "slow_reader_grace_s": 1.0}
+    return Bench(downstream=DownstreamSettings(limits=LimitSettings(**(settings | limits))))
+
+
+def sweep(bench: Bench, seconds: float) -> None:
+    for _ in range(round(seconds / SWEEP_S)):
+        bench.wait(SWEEP_S)
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "is_refused"),
+    [
+        pytest.param(100, 20, False, id="as-fast-as-it-must"),
+        pytest.param(99, 1, False, id="slow-but-at-its-start"),
+        pytest.param(99, 2, True, id="too-slow"),
+        pytest.param(0, 2, True, id="nothing"),
+    ],
+)
+def test_rate_of_a_body(rate: int, seconds: int, *, is_refused: bool) -> None:
+    with limited() as bench:
+        client = bench.ask(LARGE_POST)
+        for _ in range(seconds):
+            bench.send(client, b"x" * rate)
+            sweep(bench, 1)
+        answer = client.take()
+
+        assert is_refused is (b"408" == status(answer))
+        if is_refused:
+            assert "slower than 100 bytes a second" in json.loads(body(answer))["message"]
+            assert b"\r\nConnection: close\r\n" in answer
+            assert "abort" == bench.upstreams[0].ended_by
+            bench.assert_at_rest()
+        else:
+            assert b"" == answer
+            bench.end(client)
+
+
+def pause(bench: Bench, client: FakeTransport) -> None:
+    connection_of(client).pause_writing()
+    bench.send(bench.upstreams[0], b"4\r\nmore\r\n")
+
+
+def test_slow_reader_gives_its_seats_back() -> None:
+    with limited() as bench:
+        client, second = bench.ask(GET), bench.ask(GET)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
+        pause(bench, client)
+        sweep(bench, 0.75)
+        assert (1, 1, 0) == bench.use()
+        sweep(bench, SWEEP_S)
+
+        assert (1, 0, 1) == bench.use()
+        assert 1 == bench.counters.slow_reader_releases
+        assert {} == bench.context.slow_readers.watched
+        connection_of(client).resume_writing()
+        bench.loop.run_ready()
+        bench.send(bench.upstreams[0], b"0\r\n\r\n")
+        assert client.take().endswith(b"4\r\nmore\r\n0\r\n\r\n")
+        bench.assert_at_rest(second)
+
+
+@pytest.mark.parametrize("per_level", [1, None])
+def test_slow_readers_have_a_limit(per_level: int | None) -> None:
+    with limited(slow_readers_per_level=per_level) as bench:
+        first, second, third = bench.ask(GET), bench.ask(GET), bench.ask(GET)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
+        pause(bench, first)
+        sweep(bench, 1)
+        bench.connect()
+        bench.send(bench.upstreams[1], CHUNKED_OK)
+        connection_of(second).pause_writing()
+        bench.send(bench.upstreams[1], b"4\r\nmore\r\n")
+        sweep(bench, 5)
+
+        assert (1, 1, 0) == bench.use()
+        assert (1, 1) == (bench.counters.slow_reader_releases, bench.counters.slow_readers_open)
+        bench.end(first)
+        assert {} == bench.context.slow_readers.by_level
+        sweep(bench, SWEEP_S)
+        assert (1, 0, 1) == bench.use()
+        assert (2, 1) == (bench.counters.slow_reader_releases, bench.counters.slow_readers_open)
+        for client in (second, third):
+            bench.end(client)
+        assert {} == bench.context.slow_readers.by_level
+        assert 0 == bench.counters.slow_readers_open
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    ("times", "takes_s", "releases"),
+    [pytest.param(10, 0.75, 0, id="now-and-then"), pytest.param(3, SWEEP_S, 1, id="mostly")],
+)
+def test_reader_that_is_slow(times: int, takes_s: float, releases: int) -> None:
+    with limited() as bench:
+        client = bench.ask(GET)
+        bench.send(bench.upstreams[0], CHUNKED_OK)
+        for _ in range(times):
+            pause(bench, client)
+            sweep(bench, 0.75)
+            connection_of(client).resume_writing()
+            bench.loop.run_ready()
+            sweep(bench, takes_s)
+
+        assert releases == bench.counters.slow_reader_releases
+        assert {} == bench.context.slow_readers.watched
+        bench.end(client)

@@ -1,27 +1,36 @@
-"""Requests that additions to their FlowSchema or its level are about."""
+"""Additions to a FlowSchema or its level; flow control that is only observed."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from apfproxy.flowcontrol.observed_passage import ObservedPassage
+from apfproxy.request.attributes import ANONYMOUS, parse_attributes
 from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
 from tests.proxy.fakes import (
     CHUNKED_OK,
     GET,
+    LIST,
     LOG,
     OBJECTS,
     OK,
     WATCH,
     Bench,
+    FakeTransport,
     body,
     connection_of,
     status,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from apfproxy.flowcontrol.flow_limits import FlowLimits
     from apfproxy.flowcontrol.meters import FlowSchemaCounters
     from tests.proxy.fakes import FakeTransport
@@ -37,9 +46,9 @@ WATCH_UPGRADE = (
 )
 
 
-def banning(enforcement: str = ENFORCE) -> Bench:
+def banning() -> Bench:
     log = AccessLogSettings(path="-")
-    bench = Bench(idle_upstreams=9, enforcement=enforcement, access_log=log)
+    bench = Bench(idle_upstreams=9, access_log=log)
     objects = OBJECTS.replace(b"Configuration: {name: queued}", b"Configuration: {name: banned}")
     objects += (
         b"---\napiVersion: flowcontrol.apiserver.k8s.io/v1\nkind: PriorityLevelConfiguration\n"
@@ -150,18 +159,176 @@ def test_long_running_limit(request_: bytes) -> None:
         assert {} == limits.long_running
 
 
-@pytest.mark.parametrize("request_", [GET, WATCH, LOG], ids=["get", "watch", "log"])
-def test_observing(request_: bytes) -> None:
-    with banning(OBSERVE) as bench:
-        client = bench.ask(request_)
-        upstream = next(upstream for upstream in bench.upstreams if upstream.written)
-        bench.send(upstream, CHUNKED_OK)
-        if request_ is not GET:
-            bench.wait(600)
-        bench.send(upstream, b"0\r\n\r\n")
+EVERY_POD = parse_attributes("GET", b"/api/v1/pods?watch=1")
+REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
+HURRIED = GET.replace(b" HTTP", b"?timeout=2200ms HTTP")
+"""Waits for 550 ms at most."""
+TICK_S = 0.1
+ADDITIONS = [
+    b"",
+    b'apfproxy.io/long-running-limit: "1"',
+    b'apfproxy.io/request-rate: "2", apfproxy.io/request-burst: "2"',
+]
 
-        assert b"200" == status(client.take())
-        assert "" == client.ended_by
-        assert 1 == counters_of(bench).rejected_ban
-        assert [("ban", 200)] == [(line["reason"], line["status"]) for line in bench.logged()]
-        bench.assert_at_rest()
+
+@pytest.fixture
+def observing() -> Iterator[Bench]:
+    with Bench(
+        idle_upstreams=5, enforcement=OBSERVE, access_log=AccessLogSettings(path="-")
+    ) as result:
+        yield result
+
+
+def counts(observing: Bench) -> dict[str, object]:
+    [counters] = [
+        c for c in observing.controller.flow_schema_counters() if c.flow_schema == "queued"
+    ]
+    names = [each.name for each in fields(counters) if not each.name.startswith("_")]
+    found = {name: getattr(counters, name) for name in names}
+    found["wait_executed_ns"] = counters.wait_executed_ns
+    found["queue_length_after_enqueue"] = counters.queue_length_after_enqueue
+    del found["dispatched_at_once"]  # not yet sorted into these two
+    return {
+        name: (each.counts, each.sum) if hasattr(each, "counts") else each
+        for name, each in found.items()
+    }
+
+
+def ask_one(observing: Bench, request: bytes) -> tuple[FakeTransport, FakeTransport]:
+    busy = [upstream for upstream in observing.upstreams if upstream.written]
+    client = observing.ask(request)
+    if observing.connecting:
+        observing.connect()
+    got = [
+        upstream for upstream in observing.upstreams if upstream.written and upstream not in busy
+    ]
+    assert 1 == len(got)
+    return client, got[0]
+
+
+def run(
+    arrivals: list[tuple[int, int, bytes]], annotations: bytes, enforcement: str
+) -> tuple[dict[str, object], list[bytes]]:
+    """What a mix of requests comes to.
+
+    Args:
+        arrivals: Ticks since the one before, for which the upstream works at it, and the request.
+        annotations: Of the FlowSchema.
+        enforcement: Of the proxy.
+
+    Returns:
+        What is counted, and what each client got.
+    """
+    at: dict[int, list[bytes]] = {}
+    now = 0
+    for gap, duration, request in arrivals:
+        now += gap
+        at.setdefault(now, []).append(request.replace(b"Host", b"Duration: %d\r\nHost" % duration))
+    with Bench(idle_upstreams=len(arrivals), enforcement=enforcement) as observing:
+        observing.annotate(annotations)
+        due: dict[int, int] = {}
+        clients = []
+        for tick in range(now + 20 * len(arrivals) + 20):
+            for index in [index for index, end in due.items() if end == tick]:
+                del due[index]
+                observing.send(observing.upstreams[index], OK)
+            clients += [observing.ask(request) for request in at.get(tick, ())]
+            for index, upstream in enumerate(observing.upstreams):
+                sent = upstream.take()
+                if sent:
+                    duration = int(sent.partition(b"Duration: ")[2].partition(b"\r\n")[0])
+                    due[index] = tick + duration
+            observing.wait(TICK_S)
+        observing.assert_at_rest()
+        return counts(observing), [status(client.take()) for client in clients]
+
+
+WAITING_WATCHES = [(0, 5, HURRIED), (0, 3, WATCH), (4, 3, WATCH)]
+
+
+@example([*WAITING_WATCHES, (0, 1, WATCH)], ADDITIONS[1])
+@example([*[(0, 9, HURRIED)] * 4, (0, 9, WATCH), (1, 1, LOG)], ADDITIONS[1])
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 9), st.sampled_from([HURRIED, WATCH, LOG])),
+        min_size=1,
+        max_size=12,
+    ),
+    st.sampled_from(ADDITIONS),
+)
+def test_agrees_with_enforcement(
+    arrivals: list[tuple[int, int, bytes]], annotations: bytes
+) -> None:
+    enforced, _ = run(arrivals, annotations, ENFORCE)
+    observed, answers = run(arrivals, annotations, OBSERVE)
+
+    assert enforced == observed
+    assert [b"200"] * len(arrivals) == answers
+
+
+ACTS = st.one_of(
+    st.tuples(st.just("ask_one"), st.sampled_from([GET, HURRIED, LIST, WATCH, LOG, REFUSING])),
+    st.tuples(st.sampled_from(["answer", "begin", "leave", "break"]), st.integers(0, 9)),
+    st.tuples(st.just("wait"), st.sampled_from([0.1, 0.3, 2.0, 20.0])),
+)
+
+
+@given(st.lists(ACTS, max_size=40))
+def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> None:
+    with Bench(idle_upstreams=40, enforcement=OBSERVE) as observing:
+        observing.annotate(b'apfproxy.io/long-running-limit: "2"')
+        limits = observing.controller.classify(ANONYMOUS, EVERY_POD).limits
+        assert limits is not None
+        asked: list[tuple[FakeTransport, FakeTransport]] = []
+        clients: list[FakeTransport] = []
+        for act, value in acts:
+            if act == "ask_one":
+                assert isinstance(value, bytes)
+                asked.append(ask_one(observing, value))
+                asked[-1][1].take()
+                clients.append(asked[-1][0])
+            elif act == "wait":
+                assert isinstance(value, float)
+                observing.wait(value)
+            elif asked:
+                assert isinstance(value, int)
+                client, upstream = asked[value % len(asked)]
+                if act == "begin":
+                    observing.send(upstream, CHUNKED_OK)
+                    continue
+                asked.remove((client, upstream))
+                if act == "answer":
+                    observing.send(upstream, OK)
+                elif act == "leave":
+                    observing.end(client)
+                else:
+                    observing.end(upstream, ConnectionResetError())
+                    while observing.connecting:  # to try it once more
+                        observing.connect()
+        for client in clients:
+            observing.end(client)
+        observing.wait(3600)
+
+        observing.assert_at_rest()
+        assert {} == limits.long_running
+
+
+@pytest.mark.interpreted
+def test_an_error_of_a_shadow(observing: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    clients = [observing.ask(GET), observing.ask(GET)]
+    upstreams = list(observing.upstreams)
+    assert (1, 1, 0) == observing.use()
+    with monkeypatch.context() as patch:
+        patch.setattr(ObservedPassage, "on_seats", fail)
+        for upstream in upstreams:
+            if upstream.take():
+                observing.send(upstream, OK)
+        observing.wait(1)
+
+    assert [b"200", b"200"] == [status(client.take()) for client in clients]
+    assert [ZeroDivisionError] == [type(error) for error in observing.passage_errors]
+    observing.wait(100)
+    observing.assert_at_rest()

@@ -1,13 +1,37 @@
-"""Requests that wait are counted, refused where there is no room, and never counted longer."""
+"""Requests that wait are counted and bounded; seats are kept while an upstream works on."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from apfproxy.proxy.abandoned import MAX_DISCARDED_BYTES
 from apfproxy.proxy.counters import Bound
-from apfproxy.settings import DownstreamSettings, LimitSettings
-from tests.proxy.fakes import GET, OK, POST, Bench, status
+from apfproxy.settings import (
+    OBSERVE,
+    Address,
+    DownstreamSettings,
+    LimitSettings,
+    UpstreamSettings,
+    WatchSettings,
+)
+from tests.proxy.fakes import (
+    CHUNKED_OK,
+    CHUNKED_POST,
+    GET,
+    OK,
+    POST,
+    WATCH,
+    Bench,
+    broken,
+    connection_of,
+    status,
+)
 from tests.proxy.test_tunnel import EXEC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LARGE_FIELDS = b"".join(b"X-%d: %b\r\n" % (each, b"y" * 1000) for each in range(5))
 LARGE_GET = GET[:-2] + LARGE_FIELDS + b"\r\n"
@@ -15,7 +39,7 @@ LARGER_GET = LARGE_GET[:-2] + LARGE_FIELDS.replace(b"X-", b"Y-") + b"\r\n"
 WAITING_POST = POST + b"\r\nb"
 
 
-def bench_of(
+def holding(
     *, most: int | None = None, gathered_body_bytes: int = 8, idle_upstreams: int = 1
 ) -> Bench:
     limits = LimitSettings(max_held_bytes=most)
@@ -31,7 +55,7 @@ def held(bench: Bench) -> int:
 
 
 def test_gathered_body() -> None:
-    with bench_of() as bench:
+    with holding() as bench:
         client = bench.ask(WAITING_POST)
         before = held(bench)
         assert len(WAITING_POST) <= before < 3 * len(WAITING_POST)
@@ -44,7 +68,7 @@ def test_gathered_body() -> None:
 
 
 def test_queued_request() -> None:
-    with bench_of() as bench:
+    with holding() as bench:
         first, second = bench.ask(GET), bench.ask(GET)
         assert len(GET) <= held(bench) < 4 * len(GET)
         bench.send(bench.upstreams[0], OK)
@@ -55,7 +79,7 @@ def test_queued_request() -> None:
 
 
 def test_request_that_waits_for_a_connection() -> None:
-    with bench_of(idle_upstreams=0) as bench:
+    with holding(idle_upstreams=0) as bench:
         client = bench.ask(GET)
         assert len(GET) <= held(bench)
         bench.connect()
@@ -64,7 +88,7 @@ def test_request_that_waits_for_a_connection() -> None:
 
 
 def test_large_head() -> None:
-    with bench_of() as bench:
+    with holding() as bench:
         client = bench.ask(LARGER_GET)
         assert len(LARGER_GET) <= held(bench) < len(LARGER_GET) + 500
         assert LARGE_FIELDS in bench.upstreams[0].take()
@@ -75,7 +99,7 @@ def test_large_head() -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 4999])
 def test_start_of_a_large_head(count: int) -> None:
-    with bench_of() as bench:
+    with holding() as bench:
         client = bench.ask(LARGE_GET[:-count])
         assert (len(LARGE_GET) - count if count < 4999 else 0) == held(bench)
         bench.send(client, LARGE_GET[-count:])
@@ -86,7 +110,7 @@ def test_start_of_a_large_head(count: int) -> None:
 
 
 def test_requests_behind_one_another() -> None:
-    with bench_of() as bench:
+    with holding() as bench:
         client = bench.ask(GET)
         bench.send(client, GET * 100)
         assert 100 * len(GET) == held(bench)
@@ -107,7 +131,7 @@ def test_requests_behind_one_another() -> None:
     ],
 )
 def test_no_room_for_a_request(request_: bytes) -> None:
-    with bench_of(most=20) as bench:
+    with holding(most=20) as bench:
         first = bench.ask(GET)
         second = bench.ask(request_)
         answer = second.take()
@@ -122,8 +146,7 @@ def test_no_room_for_a_request(request_: bytes) -> None:
 
 
 def test_an_upgrade_while_memory_is_short() -> None:
-    """Bytes behind it may be of the protocol that its client hopes for, and are no request."""
-    with bench_of() as bench:
+    with holding() as bench:
         bench.listener.holdings.set_short(is_short=True)
         client = bench.ask(EXEC)
         response = client.take()
@@ -132,32 +155,6 @@ def test_an_upgrade_while_memory_is_short() -> None:
         assert b"503" == status(response)
         assert b"\r\nConnection: close\r\n" in response
         assert b"" == client.take()
-
-
-def test_no_room_for_the_rest_of_a_body() -> None:
-    with bench_of(most=600, gathered_body_bytes=32768) as bench:
-        client = bench.ask(POST.replace(b"4", b"9999") + b"\r\nb")
-        assert b"" == client.take()
-        bench.send(client, b"c" * 500)
-
-        assert b"503" == status(client.take())
-        bench.assert_at_rest(client)
-
-
-def test_requests_while_memory_is_short() -> None:
-    with bench_of() as bench:
-        bench.listener.holdings.set_short(is_short=True)
-        client = bench.ask(GET)
-        answer = client.take()
-        assert b"503" == status(answer)
-        assert b"downstream.overload.memoryBytes" in answer
-        bench.listener.holdings.set_short(is_short=False)
-        bench.send(client, GET)
-        bench.send(bench.upstreams[0], OK)
-
-        assert b"200" == status(client.take())
-        assert 1 == bench.counters.listener.held_refusals[Bound.OVERLOAD]
-        bench.assert_at_rest(client)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +167,7 @@ def test_requests_while_memory_is_short() -> None:
     ],
 )
 def test_body_that_comes_slowly(parts: tuple[int, ...], expected: bytes) -> None:
-    with bench_of(gathered_body_bytes=32768) as bench:
+    with holding(gathered_body_bytes=32768) as bench:
         client = bench.ask(POST.replace(b"4", b"32000") + b"\r\nb")
         for size in parts:
             bench.send(client, b"c" * size)
@@ -182,3 +179,148 @@ def test_body_that_comes_slowly(parts: tuple[int, ...], expected: bytes) -> None
         if expected:
             assert 0 == held(bench)
         bench.assert_at_rest(client)
+
+
+WAIT_S = 30.0
+
+
+def bench_with(*, wait_s: float = WAIT_S, **others: str) -> Bench:
+    upstream = UpstreamSettings(url=Address(host="upstream", port=80), abandoned_wait_s=wait_s)
+    return Bench(upstream=upstream, **others)  # type: ignore[arg-type]  # settings by their names
+
+
+def assert_abandoned(bench: Bench, *, given_up: int = 0) -> None:
+    assert "abort" == bench.upstreams[0].ended_by
+    assert (1, given_up) == (bench.counters.abandoned_requests, bench.counters.abandoned_given_up)
+    assert {} == bench.context.abandoned
+    bench.assert_at_rest()
+
+
+def leave_at_work(bench: Bench) -> None:
+    bench.end(bench.ask(GET))
+
+
+def leave_half_way(bench: Bench) -> None:
+    client = bench.ask(GET)
+    bench.send(bench.upstreams[0], CHUNKED_OK)
+    bench.end(client)
+
+
+def leave_unread(bench: Bench) -> None:
+    client = bench.ask(GET)
+    bench.send(bench.upstreams[0], CHUNKED_OK)
+    connection_of(client).pause_writing()
+    bench.send(bench.upstreams[0], b"4\r\nmore\r\n")
+    assert not bench.upstreams[0].reads
+    bench.end(client)
+
+
+def leave_in_the_body(bench: Bench) -> None:
+    bench.end(bench.ask(POST + b"\r\nbo"))
+
+
+def break_the_body(bench: Bench) -> None:
+    client = bench.ask(CHUNKED_POST + b"\r\n4\r\nbo")
+    bench.send(client, b"dyXX")
+    assert b"400" == status(client.take())
+
+
+def answer_too_late(bench: Bench) -> None:
+    client = bench.ask(GET)
+    bench.wait(60)
+    assert b"504" == status(client.take())
+
+
+def rest_too_late(bench: Bench) -> None:
+    client = bench.ask(GET)
+    bench.send(bench.upstreams[0], CHUNKED_OK)
+    bench.wait(60)
+    assert "abort" == client.ended_by
+
+
+WAYS_OUT = (
+    *(leave_at_work, leave_half_way, leave_unread, leave_in_the_body),
+    *(break_the_body, answer_too_late, rest_too_late),
+)
+
+
+@pytest.mark.parametrize("abandon", WAYS_OUT)
+def test_seats_are_kept_until_the_answer(abandon: Callable[[Bench], None]) -> None:
+    with bench_with() as bench:
+        abandon(bench)
+        second = bench.ask(GET)
+
+        assert (1, 1, 0) == bench.use()
+        assert not bench.upstreams[0].has_eof
+        assert bench.upstreams[0].reads
+        assert "" == bench.upstreams[0].ended_by
+        has_begun = abandon in (leave_half_way, leave_unread, rest_too_late)
+        bench.send(bench.upstreams[0], b"4\r\nmore\r\n0\r\n\r\n" if has_begun else OK)
+        assert (1, 0, 1) == bench.use()
+        bench.end(second)
+        assert_abandoned(bench)
+
+
+@pytest.mark.parametrize("abandon", WAYS_OUT)
+def test_not_for_ever(abandon: Callable[[Bench], None]) -> None:
+    with bench_with() as bench:
+        abandon(bench)
+        bench.clock.run_until(bench.clock.now_ns() + round(WAIT_S * 1e9) - 1)
+        assert (1, 0, 0) == bench.use()
+        bench.clock.run_until(bench.clock.now_ns() + 1)
+
+        assert_abandoned(bench, given_up=1)
+
+
+def test_a_long_answer_is_cut() -> None:
+    with bench_with() as bench:
+        leave_half_way(bench)
+        chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+        for _ in range(MAX_DISCARDED_BYTES // 0x10000):
+            bench.send(bench.upstreams[0], chunk)
+        assert (1, 0, 0) == bench.use()
+        bench.send(bench.upstreams[0], chunk)
+
+        assert_abandoned(bench)
+
+
+def test_a_watch_is_held_no_longer_than_one_that_stays() -> None:
+    with bench_with() as bench:
+        bench.end(bench.ask(WATCH))
+        bench.wait(WatchSettings().limit_s - 0.001)
+        assert (1, 0, 0) == bench.use()
+        bench.wait(0.001)
+
+        assert_abandoned(bench, given_up=1)
+
+
+def test_observed_seats_are_kept_as_well() -> None:
+    with bench_with(enforcement=OBSERVE) as bench:
+        first, second = bench.ask(GET), bench.ask(GET)
+        bench.connect()
+        assert (1, 1, 0) == bench.use()
+        bench.end(second)
+        assert (1, 0, 0) == bench.use()
+        assert "abort" == bench.upstreams[1].ended_by
+        bench.end(first)
+        assert (1, 0, 0) == bench.use()
+        bench.send(bench.upstreams[0], OK)
+
+        assert_abandoned(bench)
+
+
+@pytest.mark.parametrize("event", ["answer", "limit"])
+def test_an_error_gives_the_seats_back(monkeypatch: pytest.MonkeyPatch, event: str) -> None:
+    with bench_with() as own:
+        errors = own.loop.errors = []
+        leave_at_work(own)
+        assert (1, 0, 0) == own.use()
+        monkeypatch.setattr(own.upstreams[0], "abort", broken)
+        if event == "answer":
+            own.send(own.upstreams[0], OK)
+        else:
+            own.wait(WAIT_S + 1)
+
+        assert errors
+        assert {} == own.context.abandoned
+        assert (0, 0, 0) == own.use()

@@ -1,24 +1,40 @@
-"""Exchanges with an API that is not Kubernetes: answers, upgrades and streams that never end."""
+"""Exchanges with an API that is not Kubernetes: users, upgrades, streams that never end."""
 
 from __future__ import annotations
 
+import ipaddress
+import json
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from apfproxy.authn.authenticator import Authenticator, Rules
+from apfproxy.authn.secret_files import ApiKeys, BasicKeys
 from apfproxy.settings import (
     HTTP_API,
     OBSERVE,
+    PASS_THROUGH,
     AccessLogSettings,
+    ApiKeySettings,
+    AuthenticationSettings,
     DownstreamSettings,
     LimitSettings,
+    UnverifiedSettings,
+    UpstreamSettings,
 )
-from tests.proxy.fakes import Bench, FakeTransport, connection_of, status
+from tests.proxy.fakes import OK, Bench, FakeTransport, connection_of, status
+from tests.support.credentials import basic, digest, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HANDSHAKE = (
+    from apfproxy.settings import Network
+    from tests.proxy.fakes import FakeTransport
+    from tests.support.clocks import VirtualClock
+
+CHAT = (
     b"GET /chat HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket, SPDY/3.1\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 )
@@ -28,8 +44,7 @@ STREAM = (
     b"Transfer-Encoding: chunked\r\n\r\n5\r\ndata:\r\n"
 )
 ENDLESS = STREAM.replace(b"text/event-stream", b"text/plain")
-GET = b"GET /api/v1/pods?watch=1&timeout=soon HTTP/1.1\r\nHost: h\r\n\r\n"
-JSON = b"Accept: text/html, application/json;q=0.9\r\n\r\n"
+PLAIN_GET = b"GET /api/v1/pods?watch=1&timeout=soon HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 @pytest.fixture
@@ -41,7 +56,7 @@ def plain() -> Iterator[Bench]:
 @pytest.mark.parametrize("enforcement", ["enforce", OBSERVE])
 def test_a_web_socket_takes_a_seat_until_it_is_open(enforcement: str) -> None:
     with Bench(preset=HTTP_API, enforcement=enforcement) as bench:
-        client = bench.ask(HANDSHAKE)
+        client = bench.ask(CHAT)
         connection = connection_of(client)
         bench.connect()
         upstream = bench.upstreams[-1]
@@ -64,7 +79,7 @@ def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
     limits = LimitSettings(slow_reader_grace_s=1.0)
     downstream = DownstreamSettings(limits=limits)
     with Bench(preset=HTTP_API, enforcement=enforcement, downstream=downstream) as bench:
-        client = bench.ask(GET)
+        client = bench.ask(PLAIN_GET)
         bench.send(bench.upstreams[0], STREAM)
         assert (0, 0, 0) == bench.use()
         client.protocol.pause_writing()
@@ -118,32 +133,8 @@ def test_an_upload_that_stands_still(plain: Bench) -> None:
     plain.assert_at_rest()
 
 
-def test_an_upload_that_comes_too_slowly(plain: Bench) -> None:
-    client = plain.ask(UPLOAD)
-    flow(plain, client, PIECE, times=100, every_s=2)
-    assert b"" == client.take()
-    flow(plain, client, b"1\r\nx\r\n", times=400, every_s=2)
-
-    assert b"408" == status(client.take())
-    plain.assert_at_rest()
-
-
-def test_an_upload_that_the_server_does_not_take(plain: Bench) -> None:
-    client = plain.ask(UPLOAD)
-    flow(plain, client, PIECE, times=50, every_s=2)
-    plain.upstreams[0].protocol.pause_writing()
-    plain.send(client, PIECE)
-    plain.wait(14)
-    assert b"" == client.take()
-    for _ in range(5):
-        plain.wait(15)
-
-    assert b"504" == status(client.take())
-    plain.assert_at_rest()
-
-
 def test_an_answer_that_flows_has_no_limit(plain: Bench) -> None:
-    client = plain.ask(GET)
+    client = plain.ask(PLAIN_GET)
     plain.send(plain.upstreams[0], ENDLESS)
     flow(plain, plain.upstreams[0], b"1\r\n.\r\n", times=60, every_s=59)
     assert (1, 0, 0) == plain.use()
@@ -155,7 +146,7 @@ def test_an_answer_that_flows_has_no_limit(plain: Bench) -> None:
 
 @pytest.mark.parametrize(("bytes_", "is_cut"), [(1, True), (20_000, False)])
 def test_an_answer_whose_client_is_slow(plain: Bench, bytes_: int, *, is_cut: bool) -> None:
-    client = plain.ask(GET)
+    client = plain.ask(PLAIN_GET)
     plain.send(plain.upstreams[0], ENDLESS)
     client.protocol.pause_writing()
     for _ in range(8):
@@ -168,27 +159,196 @@ def test_an_answer_whose_client_is_slow(plain: Bench, bytes_: int, *, is_cut: bo
     plain.assert_at_rest(client)
 
 
-def test_an_answer_that_stands_still_is_logged() -> None:
-    with Bench(preset=HTTP_API, access_log=AccessLogSettings(path="-")) as bench:
-        client = bench.ask(GET)
-        bench.send(bench.upstreams[0], ENDLESS)
-        bench.wait(15)
-        bench.wait(45)
-        assert client.is_closing()
-        bench.assert_at_rest()
-        (line,) = bench.logged()
-
-    assert "the answer stood still (downstream.requestTimeout)" == line["why"]
+CHALLENGE = b'WWW-Authenticate: Basic realm="apfproxy"\r\n'
+KEYS = f"{sha256('k1')},alice,,batch\n{sha256('k2')},bob,\n"
+PROXY, CLIENT, OTHER = "10.9.0.1", "192.0.2.1", "192.0.2.2"
+PROXIES: tuple[Network, ...] = (ipaddress.ip_network("10.9.0.0/16"),)
 
 
-def test_what_was_gathered_is_not_waited_for_again() -> None:
-    with Bench(preset=HTTP_API, gathered_body_bytes=32768) as bench:
-        client = bench.ask(UPLOAD.replace(b"Transfer-Encoding: chunked", b"Content-Length: 90000"))
-        bench.send(client, b"x" * 32768)
-        flow(bench, client, b"x" * 300, times=190, every_s=1)
-        assert b"" == client.take()
-        bench.send(client, b"x" * (90000 - 32768 - 190 * 300))
-        bench.send(bench.upstreams[0], b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+def named_get(*lines: str, target: str = "/") -> bytes:
+    head = [f"GET {target} HTTP/1.1", "Host: h", *lines, "", ""]
+    return "\r\n".join(head).encode("utf-8", "surrogateescape")
 
+
+class Naming(Bench):
+    """A data plane that tells clients apart by all that there is, and knows two keys."""
+
+    def __init__(self) -> None:
+        keys = ApiKeys("k.csv")
+        keys.take(KEYS.encode())
+
+        def authenticator(clock: VirtualClock) -> Authenticator:
+            rules = Rules(assertion=PASS_THROUGH, challenges=CHALLENGE)
+            return Authenticator(clock, rules, keys=keys, passwords=BasicKeys(keys))
+
+        super().__init__(
+            seats=100,
+            downstream=DownstreamSettings(trusted_proxies=PROXIES),
+            upstream=UpstreamSettings(identity=PASS_THROUGH),
+            authentication=AuthenticationSettings(
+                api_keys=ApiKeySettings(file="k.csv", is_basic=True),
+                unverified=UnverifiedSettings(
+                    secret_headers=("X-Secret",), headers=("X-Client-Id",), is_by_address=True
+                ),
+            ),
+            authenticator=authenticator,
+            access_log=AccessLogSettings(path="-"),
+        )
+
+    def user_of(self, client: FakeTransport, request: bytes) -> str:
+        self.send(client, request)
+        exchange = connection_of(client).exchange
+        if exchange is None:
+            return status(client.take()).decode()
+        name = exchange.passage.user_name
+        self.send(self.upstreams[0], OK)
         assert b"200" == status(client.take())
-        bench.assert_at_rest()
+        return name
+
+    @property
+    def authentications(self) -> int:
+        counters = self.context.authenticator.counters
+        return counters.anonymous + counters.unverified + counters.authenticated + counters.refused
+
+
+@pytest.fixture
+def naming() -> Iterator[Naming]:
+    with Naming() as result:
+        yield result
+
+
+@pytest.mark.parametrize(
+    ("lines", "user"),
+    [
+        ([], f"address:{CLIENT}"),
+        (["X-API-Key: k1"], "alice"),
+        (["x-api-key:k2"], "bob"),
+        *(([line], "401") for line in ("X-API-Key: k3", "X-API-Key: k1, k2")),
+        (["X-API-Key: k1", "X-API-Key: k2"], "400"),
+        (["X-API-Key: k1", "Connection: x-api-key"], "400"),
+        *(
+            ([line], f"address:{CLIENT}")
+            for line in ("X-API-Key:", "X_API_Key: k1", "X_Client_Id: al")
+        ),
+        (["X-API-Key: " + "k" * 60000], "401"),
+        ([f"Authorization: Basic {basic(b'alice:k1')}"], "alice"),
+        ([f"Authorization: Basic {basic(b'bob:k1')}"], "401"),
+        (["Authorization: Basic a", "Authorization: Basic b"], "400"),
+        (["X-Client-Id: alice"], "header:alice"),
+        (["X-Secret: s3cret"], digest("s3cret")),
+        (["X-API-Key: k1", "X-Client-Id: al"], "alice"),
+        (["X-API-Key: k3", "X-Client-Id: al"], "401"),
+        *(
+            ([line], f"address:{CLIENT}")
+            for line in (
+                "X-Remote-User: root",
+                f"X-Forwarded-For: {OTHER}",
+                f"Forwarded: for={OTHER}",
+            )
+        ),
+    ],
+    ids=range(21),
+)
+def test_who_asks(naming: Naming, lines: list[str], user: str) -> None:
+    client = naming.client((CLIENT, 1))
+
+    assert user == naming.user_of(client, named_get(*lines))
+    naming.assert_at_rest(client)
+
+
+def test_identity_changes_within_a_connection(naming: Naming) -> None:
+    client = naming.client((CLIENT, 1))
+    requests = (
+        named_get("X-API-Key: k1"),
+        named_get("X-Client-Id: al"),
+        named_get(),
+        named_get("X-API-Key: k3"),
+        named_get("X-API-Key: k2"),
+    )
+    expected = ["alice", "header:al", f"address:{CLIENT}", "401", "bob"]
+
+    assert expected == [naming.user_of(client, request) for request in requests]
+    for _ in range(2):  # what comes a second time is kept
+        assert expected == [naming.user_of(client, request) for request in requests]
+    before = naming.authentications
+    assert expected == [naming.user_of(client, request) for request in requests]
+    assert before + 1 == naming.authentications  # only the refused one
+    assert expected[0] == naming.user_of(client, named_get("X-API-Key: k1", target="/other"))
+    assert before + 1 == naming.authentications
+    naming.end(client)
+
+
+@pytest.mark.parametrize(
+    ("hops", "user", "logged"),
+    [
+        (None, f"address:{PROXY}", PROXY),
+        (f"{OTHER}, {CLIENT}", f"address:{CLIENT}", CLIENT),
+        (f"{CLIENT}, unknown", f"address:{PROXY}", PROXY),
+        ("2001:db8::7", "address:2001:db8::/64", "2001:db8::7"),
+        ('"\\', f"address:{PROXY}", PROXY),
+    ],
+)
+def test_trusted_proxies(naming: Naming, hops: str | None, user: str, logged: str) -> None:
+    client = naming.client((PROXY, 1))
+    request = named_get(*([] if hops is None else [f"X-Forwarded-For: {hops}"]))
+
+    assert user == naming.user_of(client, request)
+    sent = naming.upstreams[0]
+    naming.send(client, request)
+    chain = PROXY if hops is None else f"{hops}, {PROXY}"
+    assert sent.take().endswith(f"\r\nX-Forwarded-For: {chain}\r\n\r\n".encode())
+    naming.send(sent, OK)
+    assert {(user, logged)} == {(each["user"], each["client"]) for each in naming.logged()}
+    naming.end(client)
+
+
+def test_log_has_no_key(naming: Naming) -> None:
+    client = naming.client((CLIENT, 1))
+    for line in ("X-API-Key: k1", "X-API-Key: k3-s3cret", "X-Secret: s3cret"):
+        naming.user_of(client, named_get(line))
+
+    assert ["alice", None, digest("s3cret")] == [each["user"] for each in naming.logged()]
+    assert "s3cret" not in json.dumps(naming.logged())
+    naming.end(client)
+
+
+NAMES = st.sampled_from(
+    [
+        *("X-API-Key", "x-api-KEY", "X_API_Key", "X-Client-Id", "X-Client_Id", "X-Secret"),
+        *("Authorization", "X-Forwarded-For", "X-Forwarded_For", "X-Remote-User", "Connection"),
+        "Impersonate-User",
+    ]
+)
+VALUES = st.sampled_from(
+    [
+        *("", "k1", "k9", "system:masters", "alice", "Basic !", "Bearer k1", "192.0.2.9"),
+        *(f"Basic {basic(b'alice:k1')}", f"Basic {basic(b'root:k1')}", f"{PROXY}, {OTHER}"),
+        *("X-API-Key", "close"),
+    ]
+) | st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF), max_size=9)
+
+
+@given(
+    lines=st.lists(st.tuples(NAMES, VALUES), max_size=4), address=st.sampled_from((CLIENT, PROXY))
+)
+@settings(deadline=None)
+def test_whatever_is_sent(lines: list[tuple[str, str]], address: str) -> None:
+    fields = [f"{name}: {value}" for name, value in lines]
+    has_key = any("k1" in value or basic(b"alice:k1") in value for _, value in lines)
+    with Naming() as naming:
+        client = naming.client((address, 1))
+        naming.send(client, named_get(*fields))
+        sent = naming.upstreams[0].take().lower()
+        exchange = connection_of(client).exchange
+        if exchange is None:
+            assert status(client.take()) in (b"400", b"401")
+            assert b"" == sent
+        else:
+            user = exchange.request.user
+            is_unverified = user.name.startswith(("address:", "header:", "key:"))
+            assert is_unverified == (user.groups == ("system:unauthenticated",))
+            assert is_unverified or (user.name == "alice" and has_key)
+            assert b"\r\nx_" not in sent
+            assert b"client_id" not in sent
+            assert b"x-remote" not in sent
+        naming.end(client)

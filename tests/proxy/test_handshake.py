@@ -1,49 +1,45 @@
-"""TLS towards clients: what passes the gate, and what becomes of the rest."""
+"""TLS towards clients: what passes the gate; clients that leave while nothing is read."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+import os
 import socket
 import ssl
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec import structs
 
 from apfproxy.base import sockets
 from apfproxy.base.faults import Part
+from apfproxy.base.sockets import Disconnects
 from apfproxy.base.tls_files import Handshake
 from apfproxy.proxy import handshake as handshake_module
-from apfproxy.proxy.counters import HandshakeFailure, Refusal
+from apfproxy.proxy.counters import HandshakeFailure
 from apfproxy.proxy.handshake import (
-    TLS_BUFFER_BYTES,
     failure_of,
-    map_tls_buffers,
 )
-from apfproxy.settings import AuthenticationSettings, DownstreamTlsSettings, LimitSettings
+from apfproxy.settings import AuthenticationSettings, DownstreamTlsSettings
 from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, begin
-from tests.end_to_end.scene import GET, OK, Scene, Setup, on_uvloop, running
+from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running
+from tests.end_to_end.secure_peer import SecurePeer, client_context
 from tests.support.clocks import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from apfproxy.proxy.counters import ProxyCounters
-
-LARGE = b"x" * 300_000
-SMALL_BODY = LimitSettings(max_connections=300, max_body_bytes=1000)
+    from tests.end_to_end.peer import Peer
 
 
 @dataclass
 class Site:
-    """A proxy that speaks TLS, and the authority that signs all certificates."""
-
     scene: Scene
     authority: Authority
 
@@ -104,7 +100,6 @@ async def tls_site(
 def reconnect(
     site: Site, context: ssl.SSLContext, session: ssl.SSLSession | None
 ) -> ssl.SSLSession | None:
-    """Ask once on a new connection with a session: blocking, for a thread; the session after."""
     with (
         socket.create_connection(("127.0.0.1", site.scene.process.port or 0), WAIT_S) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as client,
@@ -122,7 +117,6 @@ async def answer_of(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 async def end_of(reader: asyncio.StreamReader) -> bytes:
-    """All that comes, up to an end that TLS announces."""
     async with asyncio.timeout(WAIT_S):
         return await reader.read()
 
@@ -131,27 +125,6 @@ async def close(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
-
-
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-@on_uvloop
-async def test_serves_over_tls(tmp_path: Path, version: ssl.TLSVersion) -> None:
-    """Requests come through one after the other; the connection counts once."""
-    async with tls_site(tmp_path) as site:
-        reader, writer = await site.connect(site.trusting(version))
-        for _ in range(2):
-            writer.write(GET)
-            await (await site.scene.upstream.next_request()).peer.send(OK)
-            assert (200, b"ok") == await answer_of(reader)
-
-        assert (1, 1) == (
-            site.counters.listener.connections_accepted,
-            site.counters.listener.connections_open,
-        )
-        assert 1 == site.scene.process.server.connection_count
-        await close(writer)
-        await until(lambda: not site.counters.listener.connections_open)
-    assert {} == site.failures()
 
 
 @pytest.mark.parametrize(
@@ -167,7 +140,6 @@ async def test_serves_over_tls(tmp_path: Path, version: ssl.TLSVersion) -> None:
 async def test_handshake_that_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, sent: bytes, reason: HandshakeFailure
 ) -> None:
-    """It is counted by its reason and forgotten; nothing is logged."""
     async with tls_site(tmp_path) as site:
         _, writer = await site.plain()
         writer.write(sent)
@@ -183,28 +155,11 @@ async def test_handshake_that_fails(
     assert [] == caplog.messages
 
 
-@on_uvloop
-async def test_client_without_its_certificate(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with tls_site(tmp_path, requires_certificate=True) as site:
-        caplog.clear()  # of what is said of the settings
-        reader, writer = await site.connect()
-        with contextlib.suppress(OSError):  # no event loop sends the alert that would say why
-            assert b"" == await end_of(reader)
-        await until(site.failures)
-
-        assert {"certificate": 1} == site.failures()
-        await close(writer)
-    assert [] == caplog.messages
-
-
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x00\xc8"], ids=["silent", "started"])
 @on_uvloop
 async def test_handshake_that_stalls_is_cut(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, sent: bytes
 ) -> None:
-    """It counts as a connection until it has taken too long."""
     async with tls_site(tmp_path, handshake_timeout_s=0.05) as site:
         reader, writer = await site.plain()
         writer.write(sent)
@@ -218,26 +173,7 @@ async def test_handshake_that_stalls_is_cut(
 
 
 @on_uvloop
-async def test_handshakes_count_towards_the_limit(tmp_path: Path) -> None:
-    """One too many is cut before any of it is computed."""
-    setup = Setup()
-    downstream = structs.replace(setup.downstream, limits=LimitSettings(max_connections=1))
-    async with tls_site(tmp_path, replace(setup, downstream=downstream)) as site:
-        _, first = await site.plain()
-        await until(lambda: site.counters.listener.connections_open)
-        with pytest.raises(ConnectionError):
-            await site.connect()
-
-        assert 1 == site.counters.listener.connections_refused[Refusal.CONNECTIONS]
-        await close(first)
-        await until(lambda: not site.counters.listener.connections_open)
-        _, third = await site.connect()
-        await close(third)
-
-
-@on_uvloop
 async def test_stop_ends_handshakes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """All at once, and they are no failures of their own."""
     async with tls_site(tmp_path) as site:
         clients = [await site.plain() for _ in range(3)]
         await until(lambda: len(clients) == site.counters.listener.connections_open)
@@ -270,39 +206,9 @@ async def test_drain_waits_for_handshakes(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_last_answer_ends_with_the_end_of_tls(tmp_path: Path) -> None:
-    """A client that asked for it can tell that nothing is missing."""
-    async with tls_site(tmp_path) as site:
-        reader, writer = await site.connect()
-        writer.write(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        arrival = await site.scene.upstream.next_request()
-        await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(LARGE))
-        await arrival.peer.send(LARGE)
-
-        assert (await end_of(reader)).endswith(b"\r\n\r\n" + LARGE)
-        await close(writer)
-
-
-@on_uvloop
-async def test_refusal_reaches_a_client_that_sends_on(tmp_path: Path) -> None:
-    """The rest of what it sends is read, since a reset would overtake the answer."""
-    setup = Setup()
-    downstream = structs.replace(setup.downstream, limits=SMALL_BODY)
-    async with tls_site(tmp_path, replace(setup, downstream=downstream)) as site:
-        reader, writer = await site.connect()
-        writer.write(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(LARGE))
-        writer.write(LARGE)
-
-        assert 413 == (await answer_of(reader))[0]
-        await close(writer)
-        await until(lambda: not site.counters.listener.connections_open)
-
-
-@on_uvloop
 async def test_no_descriptor_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Accepting pauses, since the connection would be offered again and again; said once."""
     monkeypatch.setattr(sockets, "PAUSE_S", 0.01)
     full = OSError(errno.EMFILE, "Too many open files")
     errors = [full, full, OSError(errno.ECONNABORTED, "gone")]
@@ -336,28 +242,8 @@ def test_failure_of(error: OSError, reason: HandshakeFailure) -> None:
     assert reason is failure_of(error)
 
 
-@pytest.mark.parametrize(
-    ("has_options", "expected"),
-    [
-        pytest.param(True, {-3: TLS_BUFFER_BYTES, -1: 2 * TLS_BUFFER_BYTES}, id="glibc"),
-        pytest.param(False, {}, id="other-library"),
-    ],
-)
-def test_buffers_are_mapped_where_the_allocator_can(
-    monkeypatch: pytest.MonkeyPatch, has_options: bool, expected: dict[int, int]
-) -> None:
-    options: dict[int, int] = {}
-    library = SimpleNamespace(mallopt=options.__setitem__) if has_options else SimpleNamespace()
-    monkeypatch.setattr("ctypes.CDLL", lambda _: library)
-
-    map_tls_buffers()
-
-    assert expected == options
-
-
 @on_uvloop
 async def test_an_error_while_accepting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs the client that it came up with; the others are accepted."""
     async with tls_site(tmp_path) as site:
         site.scene.expects_errors = True
         with monkeypatch.context() as patch:
@@ -375,8 +261,6 @@ async def test_an_error_while_accepting(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("asks_for_certificate", [False, True])
 def test_sessions(tmp_path: Path, version: ssl.TLSVersion, *, asks_for_certificate: bool) -> None:
-    """A client takes up a session where it is asked for no certificate, until the next reload."""
-
     @on_uvloop
     async def run() -> None:
         async with tls_site(tmp_path, requires_certificate=asks_for_certificate) as site:
@@ -399,3 +283,96 @@ def test_sessions(tmp_path: Path, version: ssl.TLSVersion, *, asks_for_certifica
             assert {Handshake.FULL: 3 - resumed, Handshake.RESUMED: resumed} == counted
 
     run()
+
+
+POST = b"POST /a HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3000000\r\n\r\n"
+
+
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("way", ["close", "reset", "end_sending"])
+@on_uvloop
+async def test_queued_request(way: str, *, is_tls: bool, tmp_path: Path) -> None:
+    authority = Authority("ca")
+    setup = Setup(objects=NARROW, seats=1)
+    if is_tls:
+        certificate, key = authority.issue("server", usage="server").write(tmp_path, "server")
+        tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
+        setup = replace(setup, downstream=structs.replace(setup.downstream, tls=tls))
+        way = way.replace("end_sending", "close")
+    async with running(setup) as scene:
+        queue_set = scene.level().queue_set
+        holder, client = await scene.connect(), await scene.connect()
+        if is_tls:
+            peers = [
+                await SecurePeer.of(each, client_context(authority)) for each in (holder, client)
+            ]
+            holder, client = cast("list[Peer]", peers)
+        await holder.send(GET)
+        await scene.upstream.next_request()
+        # More than is held of a client; a TLS transport reads half a mebibyte in advance.
+        await client.send(POST + bytes(1_000_000 if is_tls else 100_000))
+        await until(lambda: queue_set.requests_waiting == 1)
+
+        getattr(client, way)()
+
+        await until(lambda: queue_set.requests_waiting == 0)
+        assert 1 == scene.process.cluster.counters.client_aborts
+
+
+class FakeLoop:
+    """Has readers by their descriptors."""
+
+    def __init__(self) -> None:
+        self.readers: dict[int, Any] = {}
+        self.add_reader = self.readers.__setitem__
+        self.remove_reader = self.readers.__delitem__
+
+
+class FakeTransport:
+    """A transport that is not read, and its other end."""
+
+    def __init__(self) -> None:
+        self.socket, self.other = socket.socketpair()
+        self.disconnects = 0
+
+    def get_extra_info(self, name: str) -> object:
+        return {"socket": self.socket}[name]
+
+    def on_disconnect(self) -> None:
+        self.disconnects += 1
+
+
+@pytest.fixture
+def clients() -> Iterator[tuple[Any, Any]]:
+    both = FakeTransport(), FakeTransport()
+    yield both
+    for client in both:
+        client.socket.close()
+        client.other.close()
+
+
+@pytest.mark.parametrize("has_another", [True, False], ids=["has-another-by-now", "is-closed"])
+def test_a_descriptor(clients: tuple[Any, Any], *, has_another: bool) -> None:
+    loop = FakeLoop()
+    disconnects = Disconnects(cast("asyncio.AbstractEventLoop", loop))
+    old, new = clients
+    disconnects.watch(old, old.on_disconnect)
+    descriptor = old.socket.fileno()
+    old.socket.close()
+    if has_another:
+        os.dup2(new.socket.fileno(), descriptor)
+        new.socket.close()
+        new.socket = socket.socket(fileno=descriptor)
+    else:
+        disconnects.forget(old)
+        disconnects.watch(old, old.on_disconnect)
+    disconnects.watch(new, new.on_disconnect)
+    if has_another:
+        disconnects.forget(old)
+    new.other.close()
+    for callback in list(loop.readers.values()):
+        callback()
+
+    assert (0, 1) == (old.disconnects, new.disconnects)
+    disconnects.close()
+    assert {} == loop.readers

@@ -50,7 +50,6 @@ def pieces_of(stream: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def unchunked(data: bytes) -> bytes:
-    """Bodies in the chunked coding without the borders between their chunks."""
     result = b""
     while b"Transfer-Encoding: chunked\r\n" in data:
         head, end, data = data.partition(b"\r\n\r\n")
@@ -69,8 +68,6 @@ DATED = OK.replace(b"Content", b"Date: now\r\nContent")
 
 
 class Upstream:
-    """Answers every whole request with `ok`, in the order in which they come."""
-
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._seen: dict[FakeTransport, int] = {}
@@ -101,7 +98,6 @@ class Upstream:
 
 
 def played(stream: bytes, cuts: list[int], rounds: int = 1) -> tuple[bytes, bytes, bool]:
-    """What the upstream and the client got, and whether our side ended, in the last round."""
     with Bench() as bench:
         for _ in range(rounds):
             client = bench.client()
@@ -120,7 +116,6 @@ def played(stream: bytes, cuts: list[int], rounds: int = 1) -> tuple[bytes, byte
 @given(stream=streams, cuts=cut_places)
 @settings(max_examples=150)
 def test_any_bytes_give_answers_or_an_end(stream: bytes, cuts: list[int]) -> None:
-    """Never an exception, never a seat that is not given back; requests before are served."""
     _, answered, has_ended = played(stream, cuts)
 
     finals = [part[:3] for part in answered.split(b"HTTP/1.1 ")[1:] if part[:3] != b"100"]
@@ -160,7 +155,6 @@ def test_client_may_leave_at_any_time(stream: bytes, cuts: list[int], leave_afte
 )
 @settings(max_examples=60)
 def test_time_may_pass_at_any_place(stream: bytes, waits_s: list[float]) -> None:
-    """Deadlines come when they like; in the end nothing is left, not even the connection."""
     with Bench() as bench:
         client = bench.client()
         pieces = pieces_of(stream, [40, 90, 130, 180, 230])

@@ -29,7 +29,6 @@ def noon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("is_head", [False, True])
 def test_too_many_requests_is_kubernetes_own(*, is_head: bool) -> None:
-    """The 429 is plain text with Retry-After, as kube-apiserver sends it."""
     head = (
         b"HTTP/1.1 429 Too Many Requests\r\n"
         b"Cache-Control: no-cache, private\r\n"
@@ -96,7 +95,6 @@ def test_status_is_a_kubernetes_status(code: int, reason: str) -> None:
 )
 @pytest.mark.parametrize("is_logged", [False, True])
 def test_refused(preset: str, kind: bytes, *, is_logged: bool) -> None:
-    """Of a cluster that is known its form and its log count; nothing is logged twice."""
     with Bench(preset=preset, access_log=AccessLogSettings(path="log")) as bench:
         error = HeadError(404, "no cluster is there", b"Retry-After: 7\r\n")
         response = refused(bench.listener, bench.context, "10.0.0.7", error, is_logged=is_logged)

@@ -95,7 +95,6 @@ MALFORMED = {
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Both ends of a connection; ours does not block."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -108,7 +107,6 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 async def test_header(
     pair: tuple[socket.socket, socket.socket], header: bytes, source: str, is_slow: bool
 ) -> None:
-    """It is read, however it comes, and what stands behind it is left."""
     ours, theirs = pair
     loop = asyncio.get_running_loop()
     reading = asyncio.ensure_future(read_source(loop, ours))
@@ -125,7 +123,6 @@ async def test_header(
 @pytest.mark.parametrize("header", MALFORMED.values(), ids=MALFORMED.keys())
 @on_uvloop
 async def test_malformed(pair: tuple[socket.socket, socket.socket], header: bytes) -> None:
-    """It is refused once that is known."""
     ours, theirs = pair
     theirs.sendall(header)
 

@@ -7,15 +7,11 @@ import resource
 import socket
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.app.process import ProxyProcess
 from apfproxy.base.faults import Part
-from apfproxy.proxy import client as client_module
 from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy import server as server_module
 from apfproxy.proxy.counters import Refusal
@@ -25,7 +21,6 @@ from apfproxy.settings import (
     DrainSettings,
     LimitSettings,
     OverloadSettings,
-    Settings,
     WatchSettings,
 )
 from tests.end_to_end.peer import WAIT_S, Peer, begin
@@ -42,10 +37,6 @@ from tests.end_to_end.scene import (
 )
 from tests.support.clocks import until
 
-if TYPE_CHECKING:
-    from apfproxy.proxy.counters import ProxyCounters
-    from tests.proxy.fakes import Bench
-
 CHUNKED_OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 LOG = b"GET /api/v1/namespaces/a/pods/b/log?follow=1 HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -60,8 +51,6 @@ ONE_SEAT = Setup(
 
 
 class Statm:
-    """What the system says of the process's resident memory."""
-
     def __init__(self, pages: int) -> None:
         self.pages = pages
 
@@ -84,15 +73,6 @@ async def streaming(scene: Scene, request: bytes) -> Hold:
 
 
 @on_uvloop
-async def test_knows_no_socket_before_the_start() -> None:
-    """It listens from `start` on; stopping what never started is harmless."""
-    server = ProxyProcess(Settings()).server
-
-    assert () == server.sockets
-    await server.drain()
-
-
-@on_uvloop
 async def test_sweep_sees_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
     setup = Setup().with_downstream(head_timeout_s=0.05).with_upstream(idle_timeout_s=0.001)
@@ -108,7 +88,6 @@ async def test_sweep_sees_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @on_uvloop
 async def test_short_memory_closes_idle_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New ones are shed, those without a request closed; requests under way are answered."""
     monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
     setup = Setup().with_downstream(overload=OverloadSettings(memory_bytes=1 << 40))
     async with running(setup) as scene:
@@ -128,7 +107,6 @@ async def test_short_memory_closes_idle_connections(monkeypatch: pytest.MonkeyPa
 
 @on_uvloop
 async def test_late_loop_sheds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections that come then are closed without a word; later ones are taken again."""
     monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.02)
     setup = Setup().with_downstream(overload=OverloadSettings(loop_delay_s=0.2))
     async with running(setup) as scene:
@@ -152,12 +130,10 @@ async def test_late_loop_sheds(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("limit", "said", "most"),
     [
-        pytest.param(
-            5000, ["at most 372 connections of clients at once, not 5000"], 372, id="too-few"
-        ),
-        pytest.param(300, [], 300, id="enough"),
-        pytest.param(LimitSettings().max_connections, [], 372, id="not-asked-for"),
-        pytest.param(None, [], 372, id="no-limit"),
+        (5000, ["at most 372 connections of clients at once, not 5000"], 372),
+        (300, [], 300),
+        (LimitSettings().max_connections, [], 372),
+        (None, [], 372),
     ],
 )
 @on_uvloop
@@ -168,7 +144,6 @@ async def test_descriptors(
     said: list[str],
     most: int,
 ) -> None:
-    """There are never more connections than files, and who asked for more is told."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1000, 1000))
     setup = Setup().with_downstream(limits=LimitSettings(max_connections=limit))
     async with running(setup) as scene:
@@ -177,30 +152,7 @@ async def test_descriptors(
 
 
 @on_uvloop
-async def test_descriptors_for_the_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers that nobody waits for take no more files than there are: others wait in line."""
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (296, 296))
-    async with running(Setup().with_upstream(abandoned_wait_s=3600.0)) as scene:
-        server, counters = scene.process.server, scene.process.cluster.counters
-        pool = scene.process.cluster.served.pool
-        for number in range(25):
-            client = await scene.ask(GET)
-            if number < 20:
-                await scene.upstream.next_request()
-            else:
-                await until(lambda: pool.waiting_count)
-            client.reset()
-            await until(partial(_has_left, counters, number))
-        assert (20, 20) == (server.max_connections, pool.open_count)
-
-
-def _has_left(counters: ProxyCounters, number: int) -> bool:
-    return counters.client_aborts > number
-
-
-@on_uvloop
 async def test_stop_cuts_everything() -> None:
-    """Executing, waiting, streaming, silent: all of it ends, unanswered."""
     async with running(ONE_SEAT) as scene:
         clients = [(await streaming(scene, request)).client for request in (LOG, WATCH)]
         await until(lambda: not scene.level().queue_set.seats_in_use)
@@ -213,22 +165,6 @@ async def test_stop_cuts_everything() -> None:
         for client in clients:
             assert await client.is_at_end()
         assert 0 == scene.process.cluster.served.pool.open_count
-
-
-@on_uvloop
-async def test_stop_sends_nothing_more() -> None:
-    async with running(ONE_SEAT) as scene:
-        for hold in [await scene.take_seat(LOG) for _ in range(2)]:
-            await hold.end()
-        await scene.take_seat()
-        for _ in range(2):
-            await scene.ask(GET)
-        await until(lambda: 2 == scene.level().queue_set.requests_waiting)
-        assert 1 == scene.process.cluster.served.pool.idle_count
-        sent = scene.process.cluster.counters.pool.bytes_sent
-        await scene.process.server.stop()
-
-        assert sent == scene.process.cluster.counters.pool.bytes_sent
 
 
 @on_uvloop
@@ -263,26 +199,9 @@ async def test_drain_lets_requests_end() -> None:
             await draining
 
 
-@on_uvloop
-async def test_drain_that_fails_still_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(_: object) -> None:
-        raise OSError("no more")
-
-    monkeypatch.setattr(server_module.ProxyServer, "_stop_listening", fail)
-    async with running() as scene:
-        client = await scene.ask(GET)
-        await scene.upstream.next_request()
-        with pytest.raises(OSError, match="no more"):
-            await scene.process.server.drain()
-
-        assert 0 == scene.process.server.connection_count
-        assert await client.is_at_end()
-
-
 @over_both_protocols
 @on_uvloop
 async def test_drain_cuts_what_takes_too_long(caplog: pytest.LogCaptureFixture) -> None:
-    """After its time it is a stop, and the log says how many connections that hit."""
     async with running(replace(ONE_SEAT, drain=DrainSettings(timeout_s=0))) as scene:
         hold = await scene.take_seat()
         async with asyncio.timeout(WAIT_S):
@@ -301,7 +220,6 @@ def broken(*_: object) -> None:
 @pytest.mark.parametrize("is_drain", [True, False], ids=["drain", "stop"])
 @on_uvloop
 async def test_an_error_at_the_end(monkeypatch: pytest.MonkeyPatch, is_drain: bool) -> None:
-    """One request that cannot be ended keeps no other from its end."""
     async with running(ONE_SEAT) as scene:
         scene.expects_errors = True
         holds = [await streaming(scene, WATCH) for _ in range(2)]
@@ -320,7 +238,6 @@ LISTENING = " 0A "
 
 
 def accept_backlog(port: int) -> int:
-    """How many connections to a port of the loopback address wait to be accepted."""
     address = f"0100007F:{port:04X} "
     rows = [row for row in PROC.read_text().splitlines() if address in row and LISTENING in row]
     return int(rows[0].split()[4].split(":")[1], 16)
@@ -358,17 +275,4 @@ async def test_drain_answers_those_that_wait_to_be_accepted() -> None:
     ],
 )
 def test_pace(watches: int, rounds: float, expected: int) -> None:
-    """All are ended in time, without a storm."""
     assert expected == ended_at_once(watches, rounds)
-
-
-def test_suffixes_are_shared_and_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections of one address have one object; many addresses do not fill the memory."""
-    monkeypatch.setattr(client_module, "MAX_KEPT_SUFFIXES", 2)
-    intern = bench.listener.intern
-    first = intern(b"a" * 2)
-    assert first is intern(b"aa"[:1] * 2)
-    intern(b"b")
-
-    assert b"c" == intern(b"c")
-    assert first == intern(b"a" * 2)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import ssl
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 
 from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.base.tls_files import TlsError, TlsFile
-from apfproxy.proxy.tls import ServerTls, limit_curves, peer_certificates
+from apfproxy.proxy.tls import ServerTls, peer_certificates
 from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
 from apfproxy.upstream.tls import ClientTls, is_cut_off
 from loadtest.certificates import DAY, Authority, Issued
@@ -32,8 +31,6 @@ SERVER = SERVERS.issue("server", usage="server", not_after=NOW + 90 * DAY)
 
 
 class Ends:
-    """The two ends of a connection."""
-
     def __init__(
         self,
         server: ssl.SSLContext,
@@ -66,8 +63,6 @@ class Ends:
 
 
 class Transport:
-    """A transport that knows of TLS."""
-
     def __init__(self, ssl_object: ssl.SSLObject | None) -> None:
         self._ssl_object = ssl_object
 
@@ -109,7 +104,6 @@ def client_tls(folder: Path, own: Issued | None = None, name: str | None = None)
 
 
 def test_speaks(folder: Path) -> None:
-    """Both sides of ours get along: TLS 1.3, HTTP/1.1, the client without a certificate."""
     ends = Ends(server_tls(folder).context, client_tls(folder).context)
 
     assert b"pong:ping" == ends.talk()
@@ -123,7 +117,6 @@ def test_speaks(folder: Path) -> None:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_end_that_nobody_announced(folder: Path, version: ssl.TLSVersion) -> None:
-    """Anybody on the way can make one; the other side says that it is one."""
     client = client_tls(folder).context
     client.maximum_version = version
     ends = Ends(server_tls(folder).context, client)
@@ -152,7 +145,6 @@ def test_end_that_nobody_announced(folder: Path, version: ssl.TLSVersion) -> Non
 def test_versions_ciphers_and_curves(
     folder: Path, version: ssl.TLSVersion, ciphers: str, is_taken: bool
 ) -> None:
-    """TLS 1.2 needs an ephemeral key on a curve and an AEAD cipher; older versions are refused."""
     client = ssl.create_default_context(cafile=str(folder / "servers.crt"))
     if version is ssl.TLSVersion.TLSv1_3:
         client.set_ecdh_curve(ciphers)
@@ -171,15 +163,7 @@ def test_versions_ciphers_and_curves(
         assert b"pong:ping" == ends.talk()
 
 
-def test_curves_where_python_can_name_several() -> None:
-    named: list[str] = []
-    limit_curves(cast("ssl.SSLContext", SimpleNamespace(set_groups=named.append)))
-
-    assert ["X25519:prime256v1:secp384r1"] == named
-
-
 def test_options(folder: Path) -> None:
-    """No compression, no renegotiation, the client's order; tickets where no client is judged."""
     context = server_tls(folder).context
     wanted = ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
 
@@ -208,7 +192,6 @@ def test_options(folder: Path) -> None:
 def test_client_certificates(
     folder: Path, make: Callable[[], Issued | None], is_required: bool, is_taken: bool
 ) -> None:
-    """OpenSSL says which CA and what for, but leaves the dates to who can answer 401."""
     own = make()
     server = server_tls(folder, is_required=is_required, client_ca="users.crt")
     client = client_tls(folder, own)
@@ -224,7 +207,6 @@ def test_client_certificates(
 
 
 def test_sessions_with_client_certificates(folder: Path) -> None:
-    """One of TLS 1.2, taken up by its id at another cluster's host, makes nobody a user there."""
     OTHERS.write(folder, "others")
     of_hosts = {
         "a": server_tls(folder, client_ca="users.crt"),
@@ -273,21 +255,10 @@ def test_sessions_with_client_certificates(folder: Path) -> None:
 def test_verifies_the_upstream(
     folder: Path, make: Callable[[], Issued], name: str, problem: str
 ) -> None:
-    """Its CA, its name or address, its dates and what it is for."""
     make().write(folder, "server")
     client = client_tls(folder, name=name)
     with pytest.raises(ssl.SSLCertVerificationError, match=problem):
         Ends(server_tls(folder).context, client.context, name or "localhost")
-
-
-def test_system_authorities(folder: Path) -> None:
-    """Without a CA file only the system's count, ours not among them."""
-    client = ClientTls(UpstreamTlsSettings())
-    client.load()
-    with pytest.raises(ssl.SSLCertVerificationError):
-        Ends(server_tls(folder).context, client.context)
-
-    assert () == client.paths
 
 
 def test_reload_is_for_new_connections(folder: Path) -> None:
@@ -304,7 +275,6 @@ def test_reload_is_for_new_connections(folder: Path) -> None:
 
 
 def test_expiries(folder: Path) -> None:
-    """Of all files, as they were last loaded without a fault; the system's CAs are left out."""
     server = server_tls(folder, client_ca="users.crt")
     client = client_tls(folder, USERS.issue("u"))
     before = server.expiries
@@ -322,24 +292,3 @@ def test_expiries(folder: Path) -> None:
         e.file.setting for e in client.expiries
     ]
     assert () == ClientTls(UpstreamTlsSettings()).expiries
-
-
-def test_certificate_and_key_in_one_file(folder: Path) -> None:
-    """Without a key file the key is beside its certificate."""
-    both = folder / "both.pem"
-    both.write_bytes(SERVER.cert_pem + SERVER.key_pem)
-    server = ServerTls(DownstreamTlsSettings(certificate_file=str(both)))
-    server.load()
-
-    assert b"pong:ping" == Ends(server.context, client_tls(folder).context).talk()
-
-
-def test_chain_where_python_has_no_name_for_it() -> None:
-    class Bare:
-        """The least that there is of a connection with TLS."""
-
-        def getpeercert(self, *, binary_form: bool) -> bytes:
-            assert binary_form
-            return b"leaf"
-
-    assert (b"leaf", ()) == certificates_of(cast("ssl.SSLObject", Bare()))

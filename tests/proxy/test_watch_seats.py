@@ -55,13 +55,6 @@ def test_limit_ends_it_however_busy() -> None:
     assert [10_000] == watch.given_back_ms
 
 
-def test_limit_may_be_shorter_than_the_silence() -> None:
-    watch = Followed(b"", WatchSettings(silence_s=5.0, limit_s=1.0, bookmark_limit_s=60.0))
-    watch.wait(10_000)
-
-    assert [1000] == watch.given_back_ms
-
-
 @pytest.mark.parametrize("at_once", [True, False], ids=["whole", "byte-by-byte"])
 def test_bookmark_ends_it(at_once: bool) -> None:
     watch = Followed(b"&sendInitialEvents=true")

@@ -13,14 +13,11 @@ if TYPE_CHECKING:
 
 
 class Late:
-    """A clock that says "late" once; then it is the other one."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._answers: list[Any] = ["late"]
 
     def now_ns(self) -> int:
-        """The time."""
         return self._answers.pop() if self._answers else self._clock.now_ns()
 
     def __getattr__(self, name: str) -> object:
@@ -28,20 +25,17 @@ class Late:
 
 
 def make_late(bench: Bench) -> None:
-    """Have whoever asks next for the time get it wrong."""
     late = cast("Clock", Late(bench.context.clock))
     bench.context.clock = bench.listener.clock = late
 
 
 @pytest.fixture
 def errors(bench: Bench) -> list[BaseException]:
-    """Those that were contained."""
     bench.loop.errors = []
     return bench.loop.errors
 
 
 def test_an_exchange(bench: Bench, errors: list[BaseException]) -> None:
-    """Its connection is closed; the next in the queue gets its seat, and an answer."""
     first, second = bench.ask(GET), bench.ask(GET)
     make_late(bench)
     bench.send(bench.upstreams[0], OK)
@@ -56,7 +50,6 @@ def test_an_exchange(bench: Bench, errors: list[BaseException]) -> None:
 
 
 def test_a_deadline(bench: Bench, errors: list[BaseException]) -> None:
-    """The sweep goes on to those of the other connections."""
     clients = [bench.client() for _ in range(3)]
     for client in clients:
         bench.send(client, b"GET / HT")

@@ -35,17 +35,7 @@ NEVER = replace(OFTEN, health_check=HealthCheckSettings(interval_s=None))
 
 
 class Server(Endpoint):
-    """An endpoint that answers checks, or fails them, as a test says.
-
-    Attributes:
-        probes: Checks so far.
-        asked: What those asked that asked.
-        error: What the next ones end in.
-        status: Of the answer to those that ask; 0 for none.
-        may_end: Lets a check end.
-        awaiting: Requests that wait for an answer.
-        closed_ns: Since when connections were idle that it was asked to close; 0 for never.
-    """
+    """An endpoint that answers checks, or fails them, as a test says."""
 
     def __init__(self, name: str, pool: Servers) -> None:
         super().__init__(
@@ -101,14 +91,6 @@ def no_answer() -> Exception:
 
 
 class Servers:
-    """A pool of them.
-
-    Attributes:
-        endpoints: Those in force.
-        weighed: How often it was asked to look at their states.
-        tried_again: How often it was asked to connect to those that refused.
-    """
-
     def __init__(self, *names: str) -> None:
         self.on_change: Callable[[], None] = lambda: None
         self.on_endpoint_failing: Callable[[Endpoint], None] = lambda _endpoint: None

@@ -44,17 +44,6 @@ def http2_bench(
 
 
 class Answer:
-    """What came for one stream.
-
-    Attributes:
-        interim: Status of each interim answer.
-        fields: Of the answer.
-        trailers: Behind it.
-        body: What there is of it.
-        is_whole: Whether the stream's end came.
-        reset_by: The code of a reset; None if there was none.
-    """
-
     def __init__(self) -> None:
         self.interim: list[int] = []
         self.fields: dict[bytes, bytes] = {}
@@ -65,19 +54,10 @@ class Answer:
 
     @property
     def status(self) -> int:
-        """The answer's; 0 while there is none."""
         return int(self.fields.get(b":status", b"0"))
 
 
 class Http2Peer:
-    """A client.
-
-    Attributes:
-        answers: By stream.
-        goaways: Last stream and code of each GOAWAY.
-        transport: Its connection.
-    """
-
     def __init__(self, bench: Bench, *, acknowledges: bool = True) -> None:
         self._bench = bench
         self._acknowledges = acknowledges
@@ -91,7 +71,6 @@ class Http2Peer:
         self.send()
 
     def send(self, data: bytes = b"") -> None:
-        """Send what the library has to send, and `data`; take what comes of it."""
         self._bench.send(self.transport, self.h2.data_to_send() + data)
         self.take()
 
@@ -104,12 +83,10 @@ class Http2Peer:
                 self._bench.send(self.transport, out)
 
     def get(self, sent: bytes = OK) -> None:
-        """Have the first upstream send this, and take what comes of it."""
         self._bench.send(self._bench.upstreams[0], sent)
         self.take()
 
     def _without_goaways(self, data: bytes) -> bytes:
-        """The frames but for GOAWAY, after which the library would take no answer any more."""
         kept = b""
         while data:
             end = 9 + int.from_bytes(data[:3], "big")
@@ -146,7 +123,6 @@ class Http2Peer:
         body: bytes | None = None,
         protocol: bytes = b"",
     ) -> int:
-        """Send a request, whole unless `body` is b""; its stream."""
         stream = self.h2.get_next_available_stream_id()
         pseudo = [
             (b":method", method),
@@ -163,12 +139,10 @@ class Http2Peer:
         return stream
 
     def put(self, stream: int, data: bytes, *, is_last: bool = False) -> None:
-        """Send a part of a request's body."""
         self.h2.send_data(stream, data, end_stream=is_last)
         self.send()
 
     def put_all(self, stream: int, most: int) -> int:
-        """Send as much of a body as the window allows; how much that was."""
         sent = 0
         while sent < most and (room := self.h2.local_flow_control_window(stream)):
             size = min(room, 16384, most - sent)

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
-from msgspec.structs import replace
 
 from apfproxy.http.read_buffer import ANSWER_READ_BYTES
-from apfproxy.proxy.counters import Flood, GoAway
+from apfproxy.proxy.counters import Bound, Flood, GoAway
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
-from apfproxy.settings import Http2Settings
-from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, broken, status
-from tests.proxy.http2.peer import CLEARTEXT, Http2Peer, http2_bench
+from apfproxy.proxy.http2.frame_budget import FrameBudget
+from apfproxy.settings import DownstreamSettings, Http2Settings, LimitSettings
+from tests.end_to_end.http2.frames import (
+    Code,
+    FrameReader,
+    Kind,
+    continuation,
+    headers,
+    literal,
+    request,
+)
+from tests.proxy.fakes import CHUNKED_OK, OK, Bench, broken
+from tests.proxy.http2.peer import Http2Peer, http2_bench
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.http2.nghttp2 import Session
 
 EMPTY_SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 PING = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + b"12345678"
@@ -24,7 +37,6 @@ LAST = 2**31 - 1
 
 @pytest.mark.parametrize("size", [1, 5, 24, 1000])
 def test_preface_in_pieces(bench: Bench, size: int) -> None:
-    """However it is cut."""
     client = bench.client()
     stream = PREFACE + EMPTY_SETTINGS
     for start in range(0, len(stream), size):
@@ -35,21 +47,6 @@ def test_preface_in_pieces(bench: Bench, size: int) -> None:
     assert len(stream) == bench.counters.listener.bytes_from_clients
     assert 1 == bench.counters.listener.http2.connections_open
     assert 1 == len(bench.listener.connections)
-
-
-@pytest.mark.parametrize("begin", [b"P", b"PRO\r\n\r\n", PREFACE[:-1] + b"x\r\n\r\n"])
-def test_no_preface(bench: Bench, begin: bytes) -> None:
-    """It is the begin of a request of HTTP/1.1, which may be served, malformed or late."""
-    client = bench.client()
-    bench.send(client, begin)
-    if begin == b"P":
-        bench.send(client, GET.replace(b"GET", b"UT"))
-        assert b"PUT" == bench.upstreams[0].take()[:3]
-        bench.send(bench.upstreams[0], OK)
-        assert b"200" == status(client.take())
-        bench.send(client, begin)
-        bench.wait(33)
-    assert status(client.take()) in (b"400", b"408", b"501", b"505")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +60,6 @@ def test_no_preface(bench: Bench, begin: bytes) -> None:
 )
 @pytest.mark.parametrize("method", [b"GET", b"HEAD"])
 def test_refused(bench: Bench, fields: list[tuple[bytes, bytes]], code: int, method: bytes) -> None:
-    """By the rules of HTTP/1.1; the connection goes on."""
     client = Http2Peer(bench)
     stream = client.ask(b"/x", method, fields=fields)
     answer = client.answers[stream]
@@ -78,7 +74,6 @@ def test_refused(bench: Bench, fields: list[tuple[bytes, bytes]], code: int, met
 
 @pytest.mark.interpreted
 def test_an_error_in_one_stream(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is reset, and the others go on."""
     bench.loop.errors = []
     client = Http2Peer(bench)
     monkeypatch.setattr(Exchange, "on_connection", broken)
@@ -94,23 +89,8 @@ def test_an_error_in_one_stream(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
     assert 200 == client.answers[good].status
 
 
-def test_reset_with_the_request(bench: Bench) -> None:
-    """What is reset within one read is never begun."""
-    client = Http2Peer(bench)
-    for _ in range(10):
-        stream = client.h2.get_next_available_stream_id()
-        pseudo = {b":method": b"GET", b":scheme": b"http", b":authority": b"h", b":path": b"/"}
-        client.h2.send_headers(stream, list(pseudo.items()), end_stream=True)
-        client.h2.reset_stream(stream)
-    client.send()
-
-    assert b"" == bench.upstreams[0].take()
-    assert 0 == bench.counters.listener.http2.requests
-
-
 @pytest.mark.parametrize("by", ["end", "reset"])
 def test_client_leaves_with_requests_that_wait(by: str) -> None:
-    """None of them gets a seat that another of them gives back: nobody would want its answer."""
     with http2_bench(seats=2, idle_upstreams=5) as bench:
         client = Http2Peer(bench)
         streams = [client.ask(b"/x", b"POST") for _ in range(5)]
@@ -132,7 +112,6 @@ def test_client_leaves_with_requests_that_wait(by: str) -> None:
 
 
 def test_idle(bench: Bench) -> None:
-    """Its end is announced, then said, then there; a request of that moment is still served."""
     client = Http2Peer(bench)
     client.ask()
     bench.send(bench.upstreams[0], OK)
@@ -150,7 +129,6 @@ def test_idle(bench: Bench) -> None:
 
 
 def test_drain(bench: Bench) -> None:
-    """Requests that are under way, or come before the client knows, are answered."""
     client = Http2Peer(bench)
     first = client.ask()
     drain(bench)
@@ -164,73 +142,6 @@ def test_drain(bench: Bench) -> None:
     assert 1 == bench.counters.listener.http2.goaways[GoAway.DRAIN]
 
 
-def test_request_before_the_goaway_is_sent(bench: Bench) -> None:
-    """It is not taken: the GOAWAY that waits says so, and the client will send it elsewhere."""
-    client = Http2Peer(bench)
-    first = client.ask(b"/x", b"POST")
-    connection = cast("Http2Connection", client.transport.protocol)
-    drain(bench)
-    connection.pause_writing()
-    bench.wait(3)
-    late = client.ask(b"/late", b"POST")
-    connection.resume_writing()
-    client.take()
-    assert [(LAST, 0), (first, 0)] == client.goaways
-    client.get()
-
-    assert client.answers[first].is_whole
-    assert late not in client.answers
-    assert 1 == bench.counters.listener.http2.requests
-    assert client.transport.has_eof
-
-
-@pytest.mark.parametrize("closes", [False, True])
-def test_client_sends_on_while_it_gets_the_last_answer(bench: Bench, *, closes: bool) -> None:
-    """What it sends is read and thrown away: unread, it would have the answer cut by a reset."""
-    client = Http2Peer(bench)
-    client.ask()
-    drain(bench)
-    bench.wait(3)
-    bench.send(bench.upstreams[0], OK)
-    assert client.transport.has_eof
-    bench.send(client.transport, PING)
-    assert ("", True) == (client.transport.ended_by, client.transport.reads)
-    if closes:
-        bench.end(client.transport)
-    else:
-        bench.wait(3)
-
-    assert "close" == client.transport.ended_by
-    assert {} == bench.listener.connections
-    assert b"12345678" not in client.transport.take()
-
-
-@pytest.mark.parametrize("when", ["announced", "leaving"])
-def test_drain_of_a_client_that_takes_nothing(bench: Bench, when: str) -> None:
-    """What is written has its time to get through, then the connection is cut."""
-    client = Http2Peer(bench)
-    client.ask()
-    drain(bench)
-    if when == "leaving":
-        bench.wait(3)
-    connection = cast("Http2Connection", client.transport.protocol)
-    output = connection._output  # noqa: SLF001  full from then on
-    write = output.write
-
-    def fill(data: bytes | bytearray | memoryview) -> None:
-        write(data)
-        connection.pause_writing()
-
-    output.write = fill
-    bench.send(bench.upstreams[0], OK)
-    bench.wait(3)
-    assert "" == client.transport.ended_by
-    assert [connection] == list(bench.listener.connections)
-    bench.wait(91)
-    assert "abort" == client.transport.ended_by
-    assert {} == bench.listener.connections
-
-
 def drain(bench: Bench) -> None:
     bench.listener.is_draining = True
     for connection in list(bench.listener.connections):
@@ -238,24 +149,8 @@ def drain(bench: Bench) -> None:
     bench.loop.run_ready()
 
 
-def test_goaway_by_chance() -> None:
-    """Now and then a request ends its connection, once it is answered."""
-    http2 = Http2Settings(is_cleartext=True, goaway_chance=0.02)
-    with http2_bench(downstream=replace(CLEARTEXT, http2=http2)) as bench:
-        bench.listener.chance = iter((0.5, 0.02, 0.019)).__next__
-        client = Http2Peer(bench)
-        for expected in (0, 0, 1):
-            client.ask()
-            client.get()
-            assert expected == len(client.goaways)
-        bench.wait(3)
-        assert client.transport.has_eof
-        assert 1 == bench.counters.listener.http2.goaways[GoAway.CHANCE]
-
-
 @pytest.mark.parametrize(("waited_s", "goes_on"), [(1.0, True), (0.9, False)])
 def test_clients_that_give_up(waited_s: float, *, goes_on: bool) -> None:
-    """A server that hangs must not cost the connection, watches and all, when clients give up."""
     with http2_bench(seats=100, idle_upstreams=0) as bench:
         client = Http2Peer(bench)
         for _ in range(60):
@@ -275,7 +170,6 @@ def test_clients_that_give_up(waited_s: float, *, goes_on: bool) -> None:
 
 
 def test_flood(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """Frames that bring nothing end the connection, and say why; others are served."""
     client, other = Http2Peer(bench), Http2Peer(bench)
     client.transport.feed(PING * 1500)
     bench.loop.run_ready()
@@ -299,21 +193,6 @@ def test_broken_protocol(bench: Bench) -> None:
     assert 6 == client.goaways[-1][1]
     assert "close" == client.transport.ended_by
     assert 1 == bench.counters.listener.http2.goaways[GoAway.PROTOCOL]
-
-
-def test_transport_is_full(bench: Bench) -> None:
-    client = Http2Peer(bench)
-    connection = cast("Http2Connection", client.transport.protocol)
-    connection.pause_writing()
-    streams = []
-    for _ in range(3):
-        streams.append(client.ask())
-        bench.send(bench.upstreams[0], OK)
-    assert b"" == client.transport.take()
-    connection.resume_writing()
-    client.take()
-
-    assert [200] * 3 == [client.answers[each].status for each in streams]
 
 
 def test_windows_are_open_and_nothing_is_read() -> None:
@@ -354,7 +233,6 @@ def watching(bench: Bench) -> tuple[Http2Peer, int]:
 @pytest.mark.parametrize("is_leaving", [False, True])
 @pytest.mark.parametrize("is_there", [False, True])
 def test_silent_client(bench: Bench, *, is_leaving: bool, is_there: bool) -> None:
-    """It is probed for as long as it responds; else its connection is closed, with all streams."""
     client, stream = watching(bench)
     if is_leaving:
         drain(bench)
@@ -385,3 +263,282 @@ def test_silent_client(bench: Bench, *, is_leaving: bool, is_there: bool) -> Non
         bench.wait(91)  # without a request it is not probed, but idle
         client.take()
         assert [(LAST, 0)] == client.goaways[:1]
+
+
+LARGE_FIELDS = [(b"x-%d" % each, b"y" * 1000) for each in range(5)]
+POST_FIELDS = [(b"content-length", b"4")]
+CONNECT = [(b"sec-websocket-version", b"13")]
+EXEC = b"/api/v1/namespaces/a/pods/b/exec?command=ls"
+CONNECTION_BYTES = 1 << 18
+ANSWER_BYTES = 60_000
+"""Less than a read, so the server is through with each at once."""
+
+
+def bench_of(most: int | None = None, *, seats: int = 1) -> Bench:
+    limits = LimitSettings(max_held_bytes=most, max_held_bytes_per_connection=CONNECTION_BYTES)
+    http2 = Http2Settings(is_cleartext=True)
+    return http2_bench(seats=seats, downstream=DownstreamSettings(limits=limits, http2=http2))
+
+
+def held(bench: Bench) -> int:
+    return bench.counters.listener.held_bytes
+
+
+def connection_of(client: Http2Peer) -> Http2Connection:
+    assert isinstance(client.transport.protocol, Http2Connection)
+    return client.transport.protocol
+
+
+def test_streams_that_wait() -> None:
+    with bench_of() as bench:
+        client = Http2Peer(bench)
+        client.ask()
+        assert 0 == held(bench)
+        client.ask()
+        of_one = held(bench)
+        assert 0 < of_one < 1000
+        third = client.ask(fields=LARGE_FIELDS)
+        assert 5000 < held(bench) < 7000
+        client.reset(third)
+        assert of_one == held(bench)
+        client.ask()
+        client.transport.end()
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "body"),
+    [
+        (b"GET", [], None),
+        (b"PUT", [], None),  # while memory is short
+        (b"GET", LARGE_FIELDS, None),
+        (b"POST", POST_FIELDS, b""),
+    ],
+)
+def test_no_room_for_a_stream(
+    method: bytes, fields: list[tuple[bytes, bytes]], body: bytes | None
+) -> None:
+    with bench_of(20) as bench:
+        client = Http2Peer(bench)
+        first = client.ask()
+        bench.listener.holdings.set_short(is_short=method == b"PUT")
+        refused = client.ask(b"/api/v1/namespaces/a/pods/c", method, fields, body)
+        bench.listener.holdings.set_short(is_short=False)
+
+        assert Code.REFUSED_STREAM == client.answers[refused].reset_by
+        client.get()
+        assert client.answers[first].is_whole
+        again = client.ask()
+        client.get()
+        assert 200 == client.answers[again].status
+        bound = Bound.OVERLOAD if method == b"PUT" else Bound.PROCESS
+        assert 1 == bench.counters.listener.held_refusals[bound]
+        bench.assert_at_rest()
+
+
+def test_block_that_is_not_whole() -> None:
+    with bench_of() as bench:
+        client = Http2Peer(bench)
+        more = literal(b"x-more", b"y" * 5000)
+        bench.send(client.transport, headers(1, request(), is_whole=False))
+        assert 0 == held(bench)
+        bench.send(client.transport, continuation(1, more, is_whole=False))
+        assert 5000 < held(bench) < 5200
+        bench.send(client.transport, continuation(1, b""))
+        assert b"x-more: yyy" in bench.upstreams[0].take()
+        bench.send(bench.upstreams[0], OK)
+        assert 0 == held(bench)
+        bench.send(client.transport, headers(3, more, is_whole=False))
+        assert 5000 < held(bench)
+        client.transport.end()
+        bench.assert_at_rest()
+
+
+def test_no_room_for_a_block_beside_other_requests() -> None:
+    with bench_of(6000) as bench:
+        client = Http2Peer(bench)
+        first = client.ask()
+        large = literal(b"x-more", b"y" * 5000)
+        bench.send(client.transport, headers(3, request() + large, is_whole=False))
+        bench.wait(1)
+        bench.send(client.transport, continuation(3, b""))
+        bench.wait(2)
+        bench.send(bench.upstreams[0], OK)
+        sent = FrameReader().feed(client.transport.take())
+        assert [Code.REFUSED_STREAM] == [each.code for each in sent if each.kind == Kind.RST_STREAM]
+        assert Kind.GOAWAY not in [each.kind for each in sent]
+        assert (first, True) in [(each.stream_id, each.ends) for each in sent]
+
+        bench.send(client.transport, headers(5, request()))
+        bench.send(client.transport, headers(7, request() + large, is_whole=False))
+        bench.wait(2)
+        sent = FrameReader().feed(client.transport.take())
+        assert [Code.ENHANCE_YOUR_CALM] == [each.code for each in sent]
+        bench.assert_at_rest()
+
+
+def answers_not_taken(bench: Bench, client: Http2Peer) -> list[int]:
+    streams = []
+    while connection_of(client)._session.unsent_bytes <= CONNECTION_BYTES:  # noqa: SLF001  as such
+        streams.append(client.ask())
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % ANSWER_BYTES
+        bench.send(bench.upstreams[0], answer + bytes(ANSWER_BYTES))
+    return streams
+
+
+def test_answers_that_are_not_taken() -> None:
+    with bench_of() as bench:
+        client = Http2Peer(bench, acknowledges=False)
+        taken = answers_not_taken(bench, client)
+        assert 6 == len(taken)
+        refused = client.ask()
+        assert Code.REFUSED_STREAM == client.answers[refused].reset_by
+        for stream in taken[1:]:  # the first has had the connection's window
+            client.h2.increment_flow_control_window(ANSWER_BYTES, stream)
+        client.h2.increment_flow_control_window(len(taken) * ANSWER_BYTES)
+        client.send()
+        assert all(client.answers[stream].is_whole for stream in taken)
+        served = client.ask()
+        client.get()
+
+        assert client.answers[served].is_whole
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(("waits_s", "is_memory_short"), [((89, 2), False), ((0.5, 0.6), True)])
+def test_answers_that_are_not_taken_for_long(
+    waits_s: tuple[float, float], *, is_memory_short: bool
+) -> None:
+    with bench_of() as bench:
+        client = Http2Peer(bench, acknowledges=False)
+        last = answers_not_taken(bench, client)[-1]
+        for wait_s, is_reset in zip(waits_s, (False, True), strict=True):
+            bench.wait(wait_s)
+            if is_memory_short:
+                for connection in list(bench.listener.connections):
+                    connection.relieve(bench.clock.now_ns())
+                bench.wait(0)
+            client.take()
+            assert is_reset == (client.answers[last].reset_by is not None)
+
+        assert 0 == connection_of(client)._session.unsent_bytes  # noqa: SLF001  nothing else tells
+        bench.assert_at_rest()
+
+
+def test_bytes_before_a_tunnel() -> None:
+    with bench_of(30_000) as bench:
+        client = Http2Peer(bench)
+        stream = client.ask(EXEC, b"CONNECT", CONNECT, b"", b"websocket")
+        before = held(bench)
+        client.put(stream, bytes(9000))
+        assert before + 9000 == held(bench)
+        client.put(stream, bytes(9000))
+
+        assert Code.ENHANCE_YOUR_CALM == client.answers[stream].reset_by
+        assert 1 == bench.counters.listener.held_refusals[Bound.ADDRESS]
+        bench.assert_at_rest()
+
+
+S = 1_000_000_000
+
+
+@dataclass
+class Frames:
+    requests: int = 0
+    resets: int = 0
+    own_resets: int = 0
+    window_updates: int = 0
+    empty_data: int = 0
+    continuations: int = 0
+    data_sent: int = 0
+    others: int = 0
+    nuisances: int = 0
+    budget: FrameBudget = field(default_factory=lambda: FrameBudget(0))
+
+    def add(self, kind: str, number: int = 1) -> None:
+        setattr(self, kind, getattr(self, kind) + number)
+        self.nuisances += number
+
+    def judged(self, now_ns: int = 0) -> Flood | None:
+        return self.budget.take(cast("Session", self), now_ns)
+
+
+@pytest.mark.parametrize(
+    ("kind", "flood"),
+    [
+        ("resets", Flood.RESETS),
+        ("own_resets", Flood.RESETS),
+        ("others", Flood.CONTROL),
+        ("window_updates", Flood.WINDOW_UPDATES),
+        ("empty_data", Flood.EMPTY_FRAMES),
+        ("continuations", Flood.EMPTY_FRAMES),
+    ],
+)
+def test_each_kind_has_an_end(kind: str, flood: Flood) -> None:
+    for per_s, most in ((1_000_000, 2100), (20, 5000)):
+        frames, found = Frames(), None
+        while found is None and frames.nuisances < most:
+            frames.add(kind)
+            frames.requests += kind.endswith("resets")
+            found = frames.judged((frames.nuisances - 1) * S // per_s)
+
+        assert found is (flood if per_s > 20 else None)
+        assert frames.nuisances > 100
+
+
+def test_window_updates_for_what_was_sent() -> None:
+    frames = Frames()
+    for _ in range(10_000):
+        frames.data_sent += 1
+        frames.add("window_updates", 2)
+        assert frames.judged() is None
+
+
+def test_window_updates_that_come_late() -> None:
+    frames = Frames()
+    for _ in range(30):  # answers of 4 MiB each
+        frames.requests += 1
+        frames.data_sent += 256
+        frames.add("others")
+        assert frames.judged() is None
+    frames.add("window_updates", 30 * 256 * 8)
+    assert frames.judged() is None
+    frames.add("window_updates", 2 * 30 + 2001)
+
+    assert Flood.WINDOW_UPDATES is frames.judged()
+
+
+def test_window_updates_that_are_kept_are_bounded() -> None:
+    frames = Frames(data_sent=1_000_000_000)
+    assert frames.judged() is None
+    frames.add("window_updates", (1 << 20) + 2000)
+    assert frames.judged() is None
+    frames.add("window_updates")
+
+    assert Flood.WINDOW_UPDATES is frames.judged()
+
+
+@pytest.mark.parametrize(("waited_ns", "flood"), [(S, None), (S - 1, Flood.RESETS)])
+def test_resets_by_clients_that_have_waited(waited_ns: int, flood: Flood | None) -> None:
+    frames = Frames()
+    for second in range(3):
+        for _ in range(501):
+            frames.add("resets")
+            frames.budget.reset_after(waited_ns)
+        assert flood is frames.judged(second * S)
+
+
+def test_resets_beside_answers() -> None:
+    frames = Frames()
+    for _ in range(10_000):
+        frames.requests += 2
+        frames.add("resets")
+        assert frames.judged() is None
+
+
+def test_what_was_saved_is_bounded() -> None:
+    frames = Frames(requests=1_000_000)
+    assert frames.judged(86_400 * S) is None
+    frames.add("others", 1001)
+
+    assert Flood.CONTROL is frames.judged(86_400 * S)

@@ -1,22 +1,24 @@
-"""Heads of HTTP/2, written as HTTP/1.1 writes them."""
+"""Heads of HTTP/2 as HTTP/1.1 writes them; builds without HTTP/2."""
 
 from __future__ import annotations
 
-from base64 import b64decode
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from apfproxy.http.grammar import HeadError
-from apfproxy.proxy.http2 import nghttp2
+from apfproxy.proxy.http2 import available, nghttp2
 from apfproxy.proxy.http2.request_head import (
     HAS_COOKIES,
     HAS_HOST,
     HAS_LENGTH,
     as_upgrade,
     head_of,
-    new_key,
 )
+from apfproxy.settings import Http2Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def marks_of(fields: bytes) -> int:
@@ -44,21 +46,18 @@ def head(
 @pytest.mark.parametrize(
     ("fields", "authority", "behind"),
     [
-        pytest.param(b"a: b\r\n", b"h", b"\r\nHost: h\r\na: b\r\n\r\n", id="plain"),
-        pytest.param(b"host: H\r\na: b\r\n", b"h", b"\r\nHost: h\r\na: b\r\n\r\n", id="both"),
-        pytest.param(b"a: b\r\nhost:  h \r\n", b"h", b"\r\nHost: h\r\na: b\r\n\r\n", id="spaces"),
-        pytest.param(b"a: b\r\nhost: x\r\n", b"", b"\r\nHost: x\r\na: b\r\n\r\n", id="host-alone"),
-        pytest.param(b"", b"", b"\r\n\r\n", id="neither"),
-        pytest.param(
+        (b"host: H\r\na: b\r\n", b"h", b"\r\nHost: h\r\na: b\r\n\r\n"),
+        (b"a: b\r\nhost:  h \r\n", b"h", b"\r\nHost: h\r\na: b\r\n\r\n"),
+        (b"a: b\r\nhost: x\r\n", b"", b"\r\nHost: x\r\na: b\r\n\r\n"),
+        (b"", b"", b"\r\n\r\n"),
+        (
             b"cookie: a=1\r\nx: cookie: z\r\ncookie: b=2\r\nset-cookie: c\r\ncookie: d=3\r\n",
             b"",
             b"\r\nx: cookie: z\r\nset-cookie: c\r\ncookie: a=1; b=2; d=3\r\n\r\n",
-            id="crumbs",
         ),
     ],
 )
 def test_hosts_and_cookies(fields: bytes, authority: bytes, behind: bytes) -> None:
-    """One Host and one Cookie are left; what lacks a host the reader of heads refuses."""
     assert b"GET /a?b=c HTTP/1.1" + behind == head(fields, authority=authority)
 
 
@@ -107,7 +106,6 @@ def test_marks_are_those_of_the_library() -> None:
 
 @pytest.mark.parametrize("protocol", [b"websocket", b"WebSocket"])
 def test_connect(protocol: bytes) -> None:
-    """It has what a handshake of HTTP/1.1 must have, and the client's fields."""
     fields = b"sec-websocket-version: 13\r\nupstream: https://a\r\n"
     request = (b"CONNECT", b"https", b"a", b"/chat?b=c", protocol, fields, 0)
 
@@ -122,15 +120,35 @@ def test_connect(protocol: bytes) -> None:
     [(b"", 0, 405), (b"connect-udp", 0, 501), (b"websocket", HAS_LENGTH, 400)],
 )
 def test_connect_that_is_refused(protocol: bytes, marks: int, code: int) -> None:
-    """A tunnel to any place, protocols that nobody here speaks, and tunnels of a length."""
     with pytest.raises(HeadError) as caught:
         as_upgrade((b"CONNECT", b"https", b"a", b"/", protocol, b"", marks), b"KEY")
 
     assert code == caught.value.code
 
 
-def test_keys_of_websockets() -> None:
-    first, second = new_key(), new_key()
+@pytest.mark.parametrize(
+    ("name", "why_not"),
+    [
+        ("nghttp2_absent", "HATCH_BUILD_HOOKS_ENABLE=1 pip install ."),
+        ("nghttp2_broken", "libnghttp2 cannot be used: libnghttp2.so.14: no"),
+    ],
+)
+def test_without_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, why_not: str
+) -> None:
+    (tmp_path / "nghttp2_broken.py").write_text("raise ImportError('libnghttp2.so.14: no')")
+    monkeypatch.syspath_prepend(tmp_path)
+    binding, said = available.load(name)
 
-    assert 16 == len(b64decode(first)) == len(b64decode(second))
-    assert first != second
+    assert binding is None
+    assert why_not in said
+
+
+@pytest.mark.parametrize("is_enabled", [False, True])
+@pytest.mark.parametrize("is_built", [False, True])
+def test_offered(monkeypatch: pytest.MonkeyPatch, *, is_enabled: bool, is_built: bool) -> None:
+    monkeypatch.setattr(available, "BINDING", pytest if is_built else None)
+    monkeypatch.setattr(pytest, "VERSION", "1.52.0", raising=False)
+
+    assert (is_enabled and is_built) == available.is_offered(Http2Settings(is_enabled=is_enabled))
+    assert ("HTTP/2 by nghttp2 1.52.0" if is_built else "without HTTP/2") == available.version()

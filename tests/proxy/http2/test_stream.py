@@ -1,19 +1,23 @@
-"""Streams: each is the client of one exchange."""
+"""Streams, each of which is the client of one exchange or one end of a tunnel."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+import hashlib
+import re
+from base64 import b64encode
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
-from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READ_BYTES
-from apfproxy.settings import LimitSettings
-from tests.proxy.fakes import CHUNKED_OK, OK
-from tests.proxy.http2.peer import CLEARTEXT, Http2Peer, http2_bench
+from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READ_BYTES, WRITE_HIGH_WATER_BYTES
+from apfproxy.http.websocket_frames import GOING_AWAY
+from apfproxy.proxy.counters import Flood, ResetBy
+from apfproxy.settings import LimitSettings, UpgradeSettings, UpstreamSettings
+from tests.proxy.fakes import CHUNKED_OK, OK, FakeTransport
+from tests.proxy.http2.peer import CLEARTEXT, Answer, Http2Peer, http2_bench
 
 if TYPE_CHECKING:
-    from apfproxy.proxy.http2.connection import Http2Connection
     from tests.proxy.fakes import Bench
 
 WATCH = b"/api/v1/pods?watch=1"
@@ -22,7 +26,6 @@ SMALL_BODIES = replace(CLEARTEXT, limits=LimitSettings(max_body_bytes=3))
 
 
 def test_get(bench: Bench) -> None:
-    """The server gets HTTP/1.1, the client the answer with names in lower case."""
     client = Http2Peer(bench)
     for _ in range(4):  # it is known as a whole from the third time on
         stream = client.ask(fields=[(b"accept", b"*/*")])
@@ -40,7 +43,6 @@ def test_get(bench: Bench) -> None:
 
 @pytest.mark.parametrize("has_length", [False, True])
 def test_body_with_the_head(bench: Bench, *, has_length: bool) -> None:
-    """All of it in one read: it goes on as it is, or as chunks."""
     client = Http2Peer(bench)
     fields = [(b"content-length", b"4")] if has_length else []
     stream = client.ask(b"/x", b"POST", fields, b"body")
@@ -53,7 +55,6 @@ def test_body_with_the_head(bench: Bench, *, has_length: bool) -> None:
 
 
 def test_body_and_trailers_in_parts(bench: Bench) -> None:
-    """Frames of one read make one chunk: each would be six times as long as what it holds."""
     client = Http2Peer(bench)
     stream = client.ask(b"/x", b"POST", body=b"")
     client.put(stream, b"one")
@@ -71,7 +72,6 @@ def test_body_and_trailers_in_parts(bench: Bench) -> None:
 
 
 def test_body_over_the_limit() -> None:
-    """It gets 413, and its rest is taken for a while; the connection serves others."""
     with http2_bench(idle_upstreams=2, downstream=SMALL_BODIES) as bench:
         client = Http2Peer(bench)
         known = client.ask(b"/x", b"POST", [(b"content-length", b"4")], b"body")
@@ -94,7 +94,6 @@ def test_body_over_the_limit() -> None:
 
 
 def test_nobody_takes_the_body(bench: Bench) -> None:
-    """While the request waits for its seats the client may send a window, and no more."""
     client = Http2Peer(bench)
     holder = client.ask()
     waiting = client.ask(b"/x", b"POST", [(b"content-length", b"1000000")], b"")
@@ -110,21 +109,7 @@ def test_nobody_takes_the_body(bench: Bench) -> None:
     assert client.answers[waiting].is_whole
 
 
-def test_nobody_takes_a_body_that_came_with_its_head(bench: Bench) -> None:
-    client = Http2Peer(bench)
-    client.ask()
-    waiting = client.h2.get_next_available_stream_id()
-    head = {b":method": b"POST", b":scheme": b"http", b":authority": b"h", b":path": b"/x"}
-    client.h2.send_headers(waiting, list(head.items()))
-    for size in (16384, 16384, 15000):
-        client.h2.send_data(waiting, bytes(size))
-    client.send()
-
-    assert READ_BYTES - 16384 * 2 - 15000 == client.h2.local_flow_control_window(waiting)
-
-
 def test_client_takes_nothing(bench: Bench) -> None:
-    """Its window is full: the server is not read any more, until there is room."""
     client = Http2Peer(bench, acknowledges=False)
     stream = client.ask()
     size = 1 << 20
@@ -143,7 +128,6 @@ def test_client_takes_nothing(bench: Bench) -> None:
 
 
 def test_streams_that_take_nothing_hold_up_no_other() -> None:
-    """Their windows are full, and answers beside them on the connection come at once."""
     with http2_bench(seats=5, idle_upstreams=5) as bench:
         client = Http2Peer(bench, acknowledges=False)
         client.h2.increment_flow_control_window(1 << 20)
@@ -161,35 +145,7 @@ def test_streams_that_take_nothing_hold_up_no_other() -> None:
         bench.assert_at_rest()
 
 
-def test_client_gives_up(bench: Bench) -> None:
-    """A reset is a client that left: its seats go to the next."""
-    client = Http2Peer(bench)
-    first, second = client.ask(), client.ask()
-    assert (1, 1, 0) == bench.use()
-    client.reset(first)
-
-    assert (1, 0, 1) == bench.use()
-    assert 1 == bench.counters.client_aborts
-    client.reset(second)
-
-
-@pytest.mark.parametrize("is_over", [False, True])
-def test_server_breaks_off(bench: Bench, *, is_over: bool) -> None:
-    """The client gets what there is, and can tell that it is not all."""
-    client = Http2Peer(bench)
-    stream = client.ask()
-    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\nok\r\n" + b"0\r\n\r\n" * is_over)
-    bench.end(bench.upstreams[0])
-    bench.loop.run_ready()
-    client.take()
-
-    answer = client.answers[stream]
-    assert (b"ok", is_over) == (answer.body, answer.is_whole)
-    assert (None if is_over else 2) == answer.reset_by
-
-
 def test_interim_and_trailers(bench: Bench) -> None:
-    """The client is asked for its body once there is a connection for it."""
     client = Http2Peer(bench)
     stream = client.ask(b"/x", b"POST", [(b"expect", b"100-continue")], b"")
     client.put(stream, b"", is_last=True)
@@ -201,68 +157,17 @@ def test_interim_and_trailers(bench: Bench) -> None:
     assert answer.is_whole
 
 
-def test_head_has_no_body(bench: Bench) -> None:
-    """Its length is that of the body that GET would have."""
-    client = Http2Peer(bench)
-    stream = client.ask(method=b"HEAD")
-    client.get(SIZED_OK % 7)
-
-    answer = client.answers[stream]
-    assert (b"7", b"", True) == (answer.fields[b"content-length"], answer.body, answer.is_whole)
-
-
-def test_deadline(bench: Bench) -> None:
-    """A request that takes too long gets 504; its stream alone ends."""
-    client = Http2Peer(bench)
-    late = client.ask()
-    bench.wait(60)
-    client.take()
-
-    assert (504, True) == (client.answers[late].status, client.answers[late].is_whole)
-    assert [] == client.goaways
-
-
-def test_watch_is_ended_by_a_drain(bench: Bench) -> None:
-    client = Http2Peer(bench)
-    stream = client.ask(WATCH)
-    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\n{}\r\n")
-    connections = list(bench.listener.connections)
-    assert [False, True] == [each.can_end_watch for each in connections]
-    for connection in connections:
-        connection.end_watch()
-    bench.loop.run_ready()
-    client.take()
-
-    assert (b"{}", True) == (client.answers[stream].body, client.answers[stream].is_whole)
-
-
-@pytest.mark.parametrize("path", [b"/x", WATCH])
-def test_cluster_is_gone(bench: Bench, path: bytes) -> None:
-    """The client is told; its connection goes on, with requests of other clusters perhaps."""
-    client = Http2Peer(bench)
-    stream = client.ask(path)
-    bench.send(bench.upstreams[0], CHUNKED_OK + b"2\r\n{}\r\n")
-    (serving,) = [each for each in bench.listener.connections if each.is_serving(bench.context)]
-    serving.leave()
-    bench.loop.run_ready()
-    client.take()
-
-    assert (2, "") == (client.answers[stream].reset_by, client.transport.ended_by)
-    assert 0 == bench.counters.listener.http2.streams_open
-
-
 @pytest.mark.parametrize(
     ("rest", "taken", "is_over"),
     [
-        pytest.param((1 << 20) - 4, (1 << 20) - 4, False, id="all"),
-        pytest.param((1 << 21) - 4, MAX_LINGER_BYTES, False, id="too-much"),
-        pytest.param(5, 5, True, id="to-its-end"),
+        ((1 << 20) - 4, (1 << 20) - 4, False),
+        ((1 << 21) - 4, MAX_LINGER_BYTES, False),
+        (5, 5, True),
     ],
 )
 def test_rest_of_a_request_that_is_answered(
     bench: Bench, rest: int, taken: int, *, is_over: bool
 ) -> None:
-    """It is thrown away for a while: a reset that comes at once costs some clients the answer."""
     client = Http2Peer(bench)
     size = b"%d" % (9 if is_over else 1 << 21)
     stream = client.ask(b"/x", b"POST", [(b"content-length", size)], b"")
@@ -282,7 +187,6 @@ def test_rest_of_a_request_that_is_answered(
 
 
 def unfinished(bench: Bench) -> tuple[Http2Peer, int]:
-    """A client that takes but a window of an answer that is through."""
     client = Http2Peer(bench, acknowledges=False)
     stream = client.ask()
     bench.send(bench.upstreams[0], SIZED_OK % 70000 + bytes(70000))
@@ -292,7 +196,6 @@ def unfinished(bench: Bench) -> tuple[Http2Peer, int]:
 
 
 def test_client_that_never_takes_the_rest(bench: Bench) -> None:
-    """The stream of an answer that is through is reset after a time, and only that."""
     client, stream = unfinished(bench)
     bench.wait(91)
     client.take()
@@ -301,15 +204,244 @@ def test_client_that_never_takes_the_rest(bench: Bench) -> None:
     assert 1 == len(bench.listener.connections)
 
 
-def test_full_transport_while_a_stream_is_given_up(bench: Bench) -> None:
-    """A connection that is full for a moment lives on; one that stays so is cut."""
-    client, _ = unfinished(bench)
-    client.ask(WATCH)
-    client.get(CHUNKED_OK + b"2\r\n{}\r\n")
-    bench.wait(80)
-    cast("Http2Connection", client.transport.protocol).pause_writing()
-    bench.wait(11)
-    assert "" == client.transport.ended_by
+EXEC = b"/api/v1/namespaces/a/pods/b/exec?command=ls"
+VNC = b"/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/vm/vnc"
+UPGRADING = UpstreamSettings(upgrades=UpgradeSettings(allow=("/sockets/*",)))
+HANDSHAKE = [
+    (b"sec-websocket-version", b"13"),
+    (b"sec-websocket-protocol", b"v5.channel.k8s.io, v4.channel.k8s.io"),
+    (b"sec-websocket-extensions", b"permessage-deflate"),
+]
+AGREED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Protocol: v5.channel.k8s.io\r\nContent-Length: 0\r\n"
+)
+NO_ERROR, PROTOCOL_ERROR, CANCEL = 0, 1, 8
+IDLE_S = 14400.0
 
-    bench.wait(91)
-    assert "abort" == client.transport.ended_by
+
+class Site:
+    def __init__(self, bench: Bench, path: bytes = EXEC) -> None:
+        self._bench = bench
+        self.client = Http2Peer(bench)
+        self.stream = self.client.ask(path, b"CONNECT", HANDSHAKE, b"", b"websocket")
+        bench.connect()
+        self.upstream: FakeTransport = bench.upstreams[-1]
+        self.request = self.upstream.take()
+
+    @property
+    def answer(self) -> Answer:
+        self.client.take()
+        return self.client.answers[self.stream]
+
+    def agree(self, behind: bytes = b"") -> None:
+        found = re.search(rb"\r\nsec-websocket-key: (\S+)\r\n", self.request)
+        assert found is not None
+        digest = hashlib.sha1(found[1] + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()  # noqa: S324  the protocol's
+        accept = b"Sec-WebSocket-Accept: %b\r\n\r\n" % b64encode(digest)
+        self.say(AGREED + accept + behind)
+
+    def say(self, data: bytes) -> None:
+        self._bench.send(self.upstream, data)
+
+    def send(self, data: bytes, *, is_last: bool = False) -> None:
+        self.client.put(self.stream, data, is_last=is_last)
+
+
+def assert_over(bench: Bench) -> None:
+    bench.assert_at_rest()
+    http2 = bench.counters.listener.http2
+    assert (0, 0) == (bench.counters.tunnels_open, http2.streams_open)
+    assert bench.pool.open_count == bench.pool.idle_count
+
+
+def test_tunnel(bench: Bench) -> None:
+    site = Site(bench)
+    assert site.request.startswith(b"GET " + EXEC + b" HTTP/1.1\r\nConnection: Upgrade\r\n")
+    assert b"\r\nUpgrade: websocket\r\n" in site.request
+    assert b"\r\nsec-websocket-extensions: permessage-deflate\r\n" in site.request
+    assert 2 == len(bench.upstreams)
+    site.agree(b"first")
+
+    answer = site.answer
+    assert (200, b"first", False) == (answer.status, answer.body, answer.is_whole)
+    assert b"v5.channel.k8s.io" == answer.fields[b"sec-websocket-protocol"]
+    absent = {b"connection", b"upgrade", b"sec-websocket-accept", b"content-length"}
+    assert not absent & answer.fields.keys()
+    assert 1 == bench.counters.tunnels_open
+    assert {"SPDY/3.1": 0, "websocket": 1} == bench.counters.tunnels_by_protocol
+    assert (0, 0, 0) == bench.use()
+    before = bench.counters.listener.bytes_from_clients
+    site.send(b"ping")
+    site.say(b"pong")
+    assert (b"ping", b"firstpong") == (site.upstream.take(), site.answer.body)
+    assert 9 + 4 == bench.counters.listener.bytes_from_clients - before
+    site.send(b"", is_last=True)
+    assert site.upstream.has_eof
+    bench.end(site.upstream)
+    assert (True, None) == (site.answer.is_whole, site.answer.reset_by)
+    assert 0 == bench.counters.client_aborts
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("path", [VNC, b"/sockets/a"], ids=["aggregated", "allowed"])
+def test_other_upgrades(path: bytes) -> None:
+    with http2_bench(upstream=UPGRADING) as bench:
+        site = Site(bench, path)
+        assert (1, 0, 0) == bench.use()
+        site.agree(b"first")
+
+        assert (200, b"first") == (site.answer.status, site.answer.body)
+        assert (0, 0, 0) == bench.use()
+        bench.end(site.upstream, OSError())
+        assert_over(bench)
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_early_bytes(bench: Bench, *, is_last: bool) -> None:
+    site = Site(bench)
+    early = bytes(range(256)) * (READ_BYTES // 256)
+    for start in range(0, READ_BYTES, 16384):
+        part = early[start : start + 16384]
+        site.send(part, is_last=is_last and start + len(part) == READ_BYTES)
+    assert 0 == site.client.h2.local_flow_control_window(site.stream)
+    assert b"" == site.upstream.take()
+    site.agree()
+    site.client.take()
+
+    assert (early, is_last) == (site.upstream.take(), site.upstream.has_eof)
+    if not is_last:
+        assert READ_BYTES == site.client.h2.local_flow_control_window(site.stream)
+        site.send(b"", is_last=True)
+    bench.end(site.upstream)
+    assert site.answer.is_whole
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_client_resets(bench: Bench, *, has_ended: bool) -> None:
+    site = Site(bench)
+    site.agree()
+    if has_ended:
+        bench.end(site.upstream)
+    site.client.reset(site.stream)
+
+    assert "abort" == site.upstream.ended_by
+    assert 1 == bench.counters.client_aborts
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_server_breaks(bench: Bench, *, has_ended: bool) -> None:
+    site = Site(bench)
+    site.agree()
+    if has_ended:
+        site.send(b"", is_last=True)
+    bench.end(site.upstream, ConnectionResetError())
+
+    assert (False, CANCEL) == (site.answer.is_whole, site.answer.reset_by)
+    assert "" == site.client.transport.ended_by
+    assert_over(bench)
+
+
+def test_client_of_a_tunnel_takes_nothing(bench: Bench) -> None:
+    site = Site(bench)
+    site.agree()
+    site.client._acknowledges = False  # noqa: SLF001
+    window = 65535
+    sent = 0
+    while site.upstream.reads:
+        site.say(b"x" * 10000)
+        sent += 10000
+        assert sent <= window + WRITE_HIGH_WATER_BYTES + 10000
+    assert window == len(site.answer.body)
+    site.client.h2.increment_flow_control_window(sent)
+    site.client.h2.increment_flow_control_window(sent, site.stream)
+    site.client.send()
+
+    assert sent == len(site.answer.body)
+    assert site.upstream.reads
+    site.client.reset(site.stream)
+    assert_over(bench)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (CHUNKED_OK + b"2\r\nok\r\n0\r\nA: b\r\n\r\n", 502),
+        (OK.replace(b"200 OK", b"403 Forbidden"), 403),
+        (b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", 502),
+        (AGREED + b"\r\n", 502),
+        (AGREED + b"Sec-WebSocket-Accept: YWJj\r\n\r\n", 502),
+    ],
+)
+def test_refused_by_the_server(bench: Bench, said: bytes, code: int) -> None:
+    site = Site(bench)
+    site.send(b"early")
+    site.say(said)
+
+    answer = site.answer
+    assert (code, True, NO_ERROR) == (answer.status, answer.is_whole, answer.reset_by)
+    assert (b"", "abort") == (site.upstream.take(), site.upstream.ended_by)
+    assert 0 == bench.counters.tunnels_open
+    assert_over(bench)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "path", "fields", "code"),
+    [
+        (b"connect-udp", EXEC, HANDSHAKE, 501),
+        (b"websocket", b"/api/v1/pods", HANDSHAKE, 405),
+        (b"websocket", EXEC, HANDSHAKE[1:], 400),
+        (b"websocket", EXEC, [(b"sec-websocket-version", b"8")], 426),
+        (b"websocket", EXEC, [*HANDSHAKE, (b"sec-websocket-key", b"YWJj")], 400),
+        (b"websocket", EXEC, [*HANDSHAKE, (b"content-length", b"0")], 400),
+    ],
+)
+def test_refused(
+    bench: Bench, protocol: bytes, path: bytes, fields: list[tuple[bytes, bytes]], code: int
+) -> None:
+    client = Http2Peer(bench)
+    stream = client.ask(path, b"CONNECT", fields, b"", protocol)
+
+    answer = client.answers[stream]
+    assert (code, NO_ERROR) == (answer.status, answer.reset_by)
+    assert not {b"connection", b"upgrade"} & answer.fields.keys()
+    assert (b"13" if code == 426 else None) == answer.fields.get(b"sec-websocket-version")
+    assert b"" == bench.upstreams[0].take()
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("waited_s", [0, 2])
+def test_trailers_without_end(bench: Bench, waited_s: int) -> None:
+    """Each ends a request to the server, so at once they are MadeYouReset, CVE-2025-8671."""
+    client, http2 = Http2Peer(bench), bench.counters.listener.http2
+    for _ in range(600):
+        stream = client.ask(EXEC, b"CONNECT", HANDSHAKE, b"", b"websocket")
+        bench.connect()
+        bench.wait(waited_s)
+        client.h2.send_headers(stream, [(b"a", b"b")], end_stream=True)
+        client.send()
+        if client.transport.ended_by:
+            break
+
+    assert (not waited_s) == http2.floods[Flood.RESETS]
+    assert http2.resets[ResetBy.PROXY] > 500
+    assert_over(bench)
+
+
+def test_drain(bench: Bench) -> None:
+    site = Site(bench)
+    site.agree(b"\x82\x04last")
+    for each in [each for each in bench.listener.connections if each.has_websocket]:
+        each.close_websocket()
+    bench.loop.run_ready()
+    assert (b"\x82\x04last" + GOING_AWAY, False) == (site.answer.body, site.answer.is_whole)
+    site.send(b"reply")
+    assert b"reply" == site.upstream.take()
+    bench.end(site.upstream)
+    site.send(b"", is_last=True)
+
+    assert (b"\x82\x04last" + GOING_AWAY, True) == (site.answer.body, site.answer.is_whole)
+    assert "close" == site.upstream.ended_by
+    assert_over(bench)

@@ -34,16 +34,12 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True)
 class Choices:
-    """Settings of a run, each by a few bits of its first bytes."""
-
     bits: int
 
     def pick(self, place: int, *values: Thing) -> Thing:
-        """One of the values."""
         return values[(self.bits >> place) % 8 % len(values)]
 
     def settings(self) -> Settings:
-        """All of them."""
         return Settings(
             downstream=DownstreamSettings(
                 head_timeout_s=HEAD_S,
@@ -81,50 +77,40 @@ class Choices:
 
     @property
     def has_access_log(self) -> bool:
-        """Whether there is one."""
         return self.pick(33, True, True, False)
 
     @property
     def has_traces(self) -> bool:
-        """Whether every request is traced."""
         return self.pick(61, True, False)
 
     @property
     def has_top_flows(self) -> bool:
-        """Whether flows are watched."""
         return self.pick(36, True, False)
 
     @property
     def has_tokens(self) -> bool:
-        """Whether it authenticates clients."""
         return self.pick(39, True, True, True, False)
 
     @property
     def allows_anonymous(self) -> bool:
-        """Whether a request of nobody is served."""
         return self.pick(42, True, True, False)
 
     @property
     def seats(self) -> int:
-        """Of the server."""
         return self.pick(45, 2, 1, 5)
 
     @property
     def end(self) -> str:
-        """How the run ends."""
         return self.pick(51, WAIT, WAIT, COOPERATE, COOPERATE, STOP)
 
     @property
     def held_bytes(self) -> int:
-        """So much of what a client has sent stops its reading; no body is gathered to more."""
         return self.pick(63, 32768, 64, 64)
 
     @property
     def lifetime_s(self) -> float:
-        """Of what is known of one of the tokens."""
         return self.pick(54, float("inf"), 1.0, 0.3)
 
     @property
     def configuration(self) -> int:
-        """Which one it begins with."""
         return self.pick(48, 0, 0, 0, 1, 2, 3, 4, 5)

@@ -22,51 +22,34 @@ START_NS = 1_000_000_000_000
 
 @dataclass
 class Attempt:
-    """A connection that is asked for.
-
-    Attributes:
-        factory: Makes the protocol that it is for.
-        outcome: Its transport and protocol, once somebody sets it; or why there is none.
-    """
+    """A connection that is asked for, and the future that says what becomes of it."""
 
     factory: Callable[[], asyncio.BufferedProtocol]
     outcome: asyncio.Future[tuple[asyncio.Transport, asyncio.BufferedProtocol]]
 
 
 class _Server:
-    """Listens nowhere."""
-
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self.sockets = ()
 
     def close(self) -> None:
-        """Listen no more."""
         self._loop.accept = None
 
 
 class _Selector(selectors.SelectSelector):
-    """Moves the time on, where a real one would wait."""
-
     def __init__(self) -> None:
         super().__init__()
         self.loop: VirtualLoop | None = None
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        """Nothing ever comes from outside."""
         if self.loop is not None and timeout != 0:
             self.loop.on_nothing_to_do(timeout)
         return []
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """The loop.
-
-    Attributes:
-        attempts: Connections that are asked for, oldest first; those given up are cancelled.
-        accept: Makes the protocol of a connection that the server accepts; None while none listens.
-        has_timers: Whether there was any when there was last nothing to do.
-    """
+    """`has_timers` says whether there was any when there was last nothing to do."""
 
     def __init__(self) -> None:
         self._now_ns = START_NS
@@ -80,28 +63,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.clock = VirtualLoopClock(self)
 
     def now_ns(self) -> int:
-        """The virtual time."""
         return self._now_ns
 
     def time(self) -> float:
-        """The same in seconds."""
         return self._now_ns / 1e9
 
     def run_ready(self) -> None:
-        """Run what is due, and what comes of it, until there is nothing to do at this time."""
         self.run_for(0)
 
     def run_for(self, duration_ns: int) -> None:
-        """Let time pass, with everything that happens meanwhile."""
         self._end_ns = self._now_ns + duration_ns
         self.run_forever()
 
     def stall(self, duration_ns: int) -> None:
-        """Let time pass in which the process does nothing, as when its machine stands still."""
         self._now_ns += duration_ns
 
     def on_nothing_to_do(self, timeout: float | None) -> None:
-        """Go on to the next timer, or stop where that is later than the run's end."""
         self.has_timers = timeout is not None
         step_ns = math.inf if timeout is None else math.ceil(timeout * 1e9)
         if self._now_ns + step_ns > self._end_ns:
@@ -116,7 +93,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         *args: object,
         **more: object,
     ) -> _Server:
-        """Have `accept` make the protocols of those who connect."""
         del args, more
         self.accept = protocol_factory
         return _Server(self)
@@ -127,7 +103,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         *args: object,
         **more: object,
     ) -> tuple[asyncio.Transport, asyncio.BufferedProtocol]:
-        """Wait until somebody says what comes of it."""
         del args, more
         attempt = Attempt(protocol_factory, self.create_future())
         self.attempts.append(attempt)
@@ -135,8 +110,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualLoopClock(LoopClock):
-    """The clock of a process on such a loop."""
-
     def __init__(self, loop: VirtualLoop) -> None:
         super().__init__(loop)
         self.now_ns = loop.now_ns

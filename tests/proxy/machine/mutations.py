@@ -33,13 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mutation:
-    """An error.
-
-    Attributes:
-        of, method: The class with the method that has it; or the module that calls a function.
-        make: Makes it of the method without.
-        seed: Of a chance that comes to it soon.
-    """
+    """An error; `seed` is of a chance that comes to it soon."""
 
     of: type[object] | ModuleType
     method: str
@@ -254,7 +248,6 @@ MUTATIONS: dict[str, Mutation] = {
 
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
-    """The program with one of the errors in it."""
     mutation = MUTATIONS[name]
     original = vars(mutation.of)[mutation.method]
     with patch.object(mutation.of, mutation.method, mutation.make(original)):

@@ -27,14 +27,7 @@ MARK = b"X-Upstream: o\r\n"
 
 @dataclass
 class Answer:
-    """What an upstream answers a request.
-
-    Attributes:
-        address: The client's.
-        request: What was asked.
-        body: All that was sent of it, decoded; begins with the answer's number.
-        is_whole: Whether that is all.
-    """
+    """A response; `body` is what was sent of it, decoded, and begins with its number."""
 
     address: bytes
     request: Request
@@ -43,44 +36,26 @@ class Answer:
 
 
 class Answers:
-    """All answers of all upstreams, by their numbers.
-
-    Attributes:
-        are_ended: Whether the proxy is about to stop, and ends long-running ones.
-    """
+    """All responses by number; `are_ended` once the proxy is about to stop."""
 
     def __init__(self) -> None:
         self.are_ended = False
         self.all: list[Answer] = []
 
     def begin(self, address: bytes, asked: Request) -> int:
-        """The number of a new one."""
         self.all.append(Answer(address, asked))
         return len(self.all) - 1
 
 
 @dataclass
 class _Part:
-    """What is left to send of a request."""
-
     request: Request
     data: bytes
     head_left: int
 
 
 class Client:
-    """A client's connection.
-
-    Args:
-        wire: Its transport.
-        address: Its address, which the upstream is told.
-
-    Attributes:
-        asked: Requests whose heads are sent, in order.
-        is_garbled: Whether it has sent what is no HTTP.
-        is_tunnel: Whether the proxy has agreed to an upgrade.
-        is_last: Whether the proxy has said that no more is answered.
-    """
+    """A client's connection, with the requests whose heads are sent, and what became of them."""
 
     def __init__(self, wire: Wire, address: bytes) -> None:
         self.wire = wire
@@ -96,15 +71,12 @@ class Client:
 
     @property
     def has_more(self) -> bool:
-        """Whether something of a request is not sent."""
         return bool(self._outbox)
 
     def ask(self, request: Request, body: bytes) -> None:
-        """Have a request to send."""
         self._outbox.append(_Part(request, request.head + body, len(request.head)))
 
     def send(self, count: int) -> None:
-        """Send so many bytes of what there is, at once."""
         data = b""
         while self._outbox and count > len(data):
             part = self._outbox[0]
@@ -121,23 +93,17 @@ class Client:
             self.wire.feed(data)
 
     def send_raw(self, data: bytes) -> None:
-        """Send something that is of no request."""
         self.is_garbled = True
         self.wire.feed(data)
 
     @property
     def open_request(self) -> Request | None:
-        """The one whose answer is not whole; call `read` before."""
         if self._answered < len(self.asked):
             return self.asked[self._answered]
         return None
 
     def read(self, answers: Answers) -> None:
-        """Read on in what came.
-
-        Raises:
-            AssertionError: It is not what it should be.
-        """
+        """Read on in what came, and check it."""
         data, is_ended = bytes(self.wire.received), self.wire.is_ended
         while self._position < len(data) and not self.is_tunnel:
             request = self.open_request
@@ -200,7 +166,6 @@ class Client:
 
 
 def _number(answer: Message) -> int | None:
-    """Which answer it is, if so much of it has come."""
     numbers = answer.values(b"x-number")
     text = numbers[0] if numbers else answer.body[:ID_BYTES]
     return int(text) if len(text) == ID_BYTES else None
@@ -208,18 +173,7 @@ def _number(answer: Message) -> int | None:
 
 @dataclass
 class Asked:
-    """What an upstream was asked last.
-
-    Attributes:
-        request: As its client sent it.
-        number: Of the answer.
-        body: What has come of its body, as on the wire.
-        is_whole: Whether that is all.
-        rest: What its last part of an answer is still to send; None before the first.
-        is_open: Whether the answer ends with the connection.
-        is_chunked: Whether it comes in chunks.
-        is_answered: Whether the answer is through, if the request is not.
-    """
+    """What an upstream was asked last; `rest` is None before the first part of its response."""
 
     request: Request
     number: int
@@ -233,16 +187,7 @@ class Asked:
 
 @dataclass
 class Upstream:
-    """The upstream's side of a connection.
-
-    Attributes:
-        wire: Its transport.
-        answers: All that there are.
-        refused: Tokens that nobody is known by.
-        asked: What it works on.
-        is_tunnel: Whether it has agreed to an upgrade.
-        is_last: Whether it may be asked no more: it has said so, or is of an earlier identity.
-    """
+    """The upstream's side of a connection; `is_last` once it may be asked no more."""
 
     wire: Wire
     answers: Answers
@@ -253,11 +198,7 @@ class Upstream:
     _position: int = field(default=0)
 
     def read(self) -> None:
-        """Read on in what came.
-
-        Raises:
-            AssertionError: It is not what a client sent.
-        """
+        """Read on in what came, and check it."""
         data = self.wire.received
         while self._position < len(data) and not self.is_tunnel:
             asked = self.asked
@@ -292,7 +233,6 @@ class Upstream:
         return asked
 
     def _read_body(self, asked: Asked, data: bytes) -> int:
-        """Take the body's part of what came; says how much that is."""
         request, known = asked.request, len(asked.body)
         if b"Transfer-Encoding" in request.head:
             asked.body += data
@@ -309,7 +249,6 @@ class Upstream:
 
     @property
     def holds_seats(self) -> bool:
-        """Whether it works on a request that has seats until its answer is through."""
         asked = self.asked
         if asked is None or asked.is_answered or self.is_tunnel or self.wire.is_closed:
             return False
@@ -317,19 +256,16 @@ class Upstream:
 
     @property
     def is_gone(self) -> bool:
-        """Whether either end has given it up."""
         return self.wire.is_closed or self.wire.has_left
 
     # Answers.
 
     def send(self, data: bytes) -> None:
-        """Send something, whatever it is."""
         self.wire.feed(data)
 
     def answer(
         self, status: bytes, size: int, *, part: int | None = None, more: bytes = b""
     ) -> None:
-        """Send a whole answer of a known length, or its first part."""
         asked = self.asked
         assert asked is not None
         body = b"%08d" % asked.number + b"." * max(0, size - ID_BYTES)
@@ -347,7 +283,6 @@ class Upstream:
         self.send(data[:cut])
 
     def answer_too_much(self, size: int) -> None:
-        """Send a whole answer, and something behind it."""
         asked = self.asked
         assert asked is not None
         body = b"" if asked.request.method == b"HEAD" else b"%08d" % asked.number + b"." * size
@@ -357,7 +292,6 @@ class Upstream:
         self.send(b"HTTP/1.1 200 OK\r\n%b%b\r\n%bmore" % (MARK, number, body))
 
     def answer_in_chunks(self, trailers: bytes) -> None:
-        """Send a whole answer in chunks at once."""
         asked = self.asked
         assert asked is not None
         body = b"%08d" % asked.number
@@ -371,7 +305,6 @@ class Upstream:
         self.send(head + b"8\r\n%b\r\n0\r\n%b\r\n" % (body, trailers))
 
     def answer_without_body(self, status: bytes, more: bytes = b"") -> None:
-        """Send a whole answer of a status that has no body."""
         asked = self.asked
         assert asked is not None
         self._record(asked, b"", is_whole=True)
@@ -380,7 +313,6 @@ class Upstream:
         self.send(b"HTTP/1.1 %b\r\n%b%b%b\r\n" % (status, MARK, number, more))
 
     def begin(self, body: bytes, *, is_chunked: bool, more: bytes = b"") -> None:
-        """Begin an answer of unknown length."""
         asked = self.asked
         assert asked is not None
         asked.is_chunked, asked.is_open = is_chunked, not is_chunked
@@ -396,7 +328,6 @@ class Upstream:
         self.send(head + b"\r\n" + (b"%x\r\n%b\r\n" % (len(data), data) if is_chunked else data))
 
     def go_on(self, data: bytes) -> None:
-        """Send more of an answer that was begun."""
         asked = self.asked
         assert asked is not None
         if asked.rest:
@@ -408,7 +339,6 @@ class Upstream:
             self.send(b"%x\r\n%b\r\n" % (len(data), data) if asked.is_chunked else data)
 
     def finish(self, trailers: bytes = b"") -> None:
-        """End an answer that was begun."""
         asked = self.asked
         assert asked is not None
         if asked.rest:
@@ -422,7 +352,6 @@ class Upstream:
             self.wire.end()
 
     def switch(self, protocol: bytes) -> None:
-        """Agree to an upgrade."""
         self.is_tunnel = self.asked is not None and protocol == self.asked.request.protocol
         if self.asked is not None:
             self._record(self.asked, b"", is_whole=True)
@@ -437,7 +366,6 @@ class Upstream:
         known.is_whole = is_whole
 
     def _settle(self, asked: Asked) -> None:
-        """The answer is through; the request perhaps not."""
         asked.rest, asked.is_chunked, asked.is_answered = b"", False, True
         self.asked = None if asked.is_whole else asked
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
+from tests.proxy.fakes import Tls
 from tests.proxy.machine.choices import ABANDONED_S, COOPERATE, STOP, Choices
 from tests.proxy.machine.peers import OF_CERTIFICATE
 from tests.proxy.machine.requests import BAD_CHUNKS, GARBAGE, REQUESTS
-from tests.proxy.machine.wires import Tls
 from tests.proxy.machine.world import SLOTS, S, World
 
 if TYPE_CHECKING:
@@ -31,23 +31,16 @@ TIMES_NS = tuple(round(each * S) for each in (0.01, 0.05, 0.21, 0.21, 0.6, 1.1, 
 
 @dataclass(frozen=True)
 class Program:
-    """A run.
-
-    Attributes:
-        settings: `SETTINGS_BYTES` that choose them.
-        steps: `STEP_BYTES` each.
-    """
+    """Bytes that choose the settings, and `STEP_BYTES` a step."""
 
     settings: bytes
     steps: tuple[Step, ...]
 
     def to_hex(self) -> str:
-        """As text."""
         return self.settings.hex() + ":" + b"".join(self.steps).hex()
 
     @classmethod
     def from_hex(cls, text: str) -> Program:
-        """From that text."""
         settings, _, steps = text.partition(":")
         data = bytes.fromhex(steps)
         return cls(
@@ -57,7 +50,6 @@ class Program:
 
     @classmethod
     def drawn(cls, chance: random.Random) -> Program:
-        """One by chance."""
         count = chance.choice((10, 20, 40, 60, 100, 200))
         data = chance.randbytes(count * STEP_BYTES)
         return cls(
@@ -68,22 +60,12 @@ class Program:
 
 @dataclass
 class Outcome:
-    """What came of a run.
-
-    Attributes:
-        finding: What does not hold; "" if all does.
-        steps: How many were taken.
-        trace: What happened, a line a step.
-    """
-
     finding: str = ""
     steps: int = 0
     trace: list[str] = field(default_factory=list)
 
 
 class Play:
-    """One run of a program."""
-
     def __init__(self, program: Program, *, is_traced: bool = False) -> None:
         self._program = program
         self._world = World(Choices(int.from_bytes(program.settings, "little")))
@@ -97,7 +79,6 @@ class Play:
         ]
 
     def run(self) -> Outcome:
-        """Take all steps, and look what is left."""
         world, outcome = self._world, self._outcome
         try:
             for step in self._program.steps:
@@ -131,7 +112,6 @@ class Play:
         OPERATIONS[code](self, a, b, c)
 
     def _cooperate(self) -> None:
-        """Everybody takes and does all that is asked of them: so everything is answered."""
         world = self._world
         clients = [each for each in (*world.former, *world.clients) if each is not None]
         for wire in (*(each.wire for each in clients), *(each.wire for each in world.upstreams)):
@@ -166,14 +146,12 @@ class Play:
     # Clients.
 
     def connect(self, a: int, b: int, c: int) -> None:
-        """A client connects."""
         slot = a % SLOTS
         tls = (None, None, None, Tls(None), Tls(OF_CERTIFICATE.encode()))[c % 5]
         self._say("connect", slot, b % 4 == 0, "TLS" if tls else "")
         self._do(lambda: self._world.connect(slot, is_shared=b % 4 == 0, tls=tls))
 
     def _client(self, number: int) -> int | None:
-        """The slot of one that is there."""
         for offset in range(SLOTS):
             slot = (number + offset) % SLOTS
             client = self._world.clients[slot]
@@ -182,7 +160,6 @@ class Play:
         return None
 
     def ask(self, a: int, b: int, c: int) -> None:
-        """A client sends a request, or a part of it."""
         slot = self._client(a)
         if slot is None:
             self.connect(a, 1, c)
@@ -203,7 +180,6 @@ class Play:
             self.serve(a, b, c)
 
     def send(self, a: int, b: int, c: int) -> None:
-        """A client sends more of what it has begun."""
         slot = self._client(a)
         client = self._world.clients[slot] if slot is not None else None
         if client is None:
@@ -220,7 +196,6 @@ class Play:
             self._do(client.send, count)
 
     def take(self, a: int, b: int, c: int) -> None:
-        """A client begins to take its answers, or stops."""
         slot = self._client(a)
         client = self._world.clients[slot] if slot is not None else None
         if client is not None:
@@ -229,7 +204,6 @@ class Play:
         del c
 
     def leave(self, a: int, b: int, c: int) -> None:
-        """A client ends its connection, or resets it."""
         slot = self._client(a)
         client = self._world.clients[slot] if slot is not None else None
         if client is not None:
@@ -240,7 +214,6 @@ class Play:
     # The upstream.
 
     def come_about(self, a: int, b: int, c: int) -> None:
-        """A connection to the upstream comes about, or fails."""
         attempts = self._world.waiting_attempts()
         if not attempts:
             return
@@ -254,7 +227,6 @@ class Play:
             self._do(lambda: self._world.come_about(attempt, is_lost=kind == 1))
 
     def serve(self, a: int, b: int, c: int) -> None:
-        """Everybody does what is asked of them."""
         world = self._world
         self._say("serve")
         for _ in range(8):
@@ -283,7 +255,6 @@ class Play:
         del b, c
 
     def answer(self, a: int, b: int, c: int) -> None:
-        """An upstream answers, or goes on with its answer."""
         world = self._world
         upstreams = [each for each in world.upstreams if not each.is_gone]
         if not upstreams:
@@ -319,7 +290,6 @@ class Play:
             self._do(upstream.go_on, b"+" * (1 + c))
 
     def upstream_takes(self, a: int, b: int, c: int) -> None:
-        """An upstream begins to take requests, or stops."""
         upstreams = self._world.upstreams
         if upstreams:
             self._say("upstream takes", a % len(upstreams), b % 2 == 0)
@@ -327,7 +297,6 @@ class Play:
         del c
 
     def upstream_leaves(self, a: int, b: int, c: int) -> None:
-        """An upstream ends a connection, or resets it."""
         upstreams = [each for each in self._world.upstreams if not each.is_gone]
         if not upstreams:
             return
@@ -345,7 +314,6 @@ class Play:
     # The rest.
 
     def wait(self, a: int, b: int, c: int) -> None:
-        """Time passes."""
         duration_ns = TIMES_NS[a % len(TIMES_NS)]
         self._say("wait", duration_ns / S)
         if b == 0:
@@ -355,7 +323,6 @@ class Play:
         del c
 
     def authenticate(self, a: int, b: int, c: int) -> None:
-        """A client is authenticated, or the tokens change."""
         tokens, kind = self._world.tokens, b % 16
         waiting = tokens.waiting()
         self._say("authenticate", kind, a, c)
@@ -378,7 +345,6 @@ class Play:
             self._do(self._world.forget_authentications)
 
     def configure(self, a: int, b: int, c: int) -> None:
-        """The configuration changes, or the limits follow demand."""
         world = self._world
         self._say("configure", a, b)
         if b % 2:
@@ -388,7 +354,6 @@ class Play:
         del c
 
     def renew(self, a: int, b: int, c: int) -> None:
-        """The proxy gets other settings or another certificate, or begins to stop."""
         if b % 8 == 0 and c % 4 == 0:
             self._say("drain")
             self._do(self._world.begin_drain)
@@ -448,16 +413,11 @@ assert len(OPERATIONS) == 256
 
 
 def run(program: Program, *, is_traced: bool = False) -> Outcome:
-    """Run a program once."""
     return Play(program, is_traced=is_traced).run()
 
 
 def search(chance: random.Random, steps: int) -> tuple[Program | None, int]:
-    """Run programs by chance until one finds something, or so many steps are taken.
-
-    Returns:
-        That program, None if there was none, and the steps taken.
-    """
+    """Run programs by chance until one finds something, or so many steps are taken."""
     taken = 0
     while taken < steps:
         program = Program.drawn(chance)
@@ -469,12 +429,10 @@ def search(chance: random.Random, steps: int) -> tuple[Program | None, int]:
 
 
 def explained(outcome: Outcome) -> str:
-    """What happened, a line a step, and what was found."""
     return "\n".join((*outcome.trace, outcome.finding or "nothing is found", ""))
 
 
 def smallest(program: Program, most_runs: int = 600) -> Program:
-    """A part of a program that finds something, with as few steps as a bounded search gets to."""
     runs = 0
 
     def finds(settings: bytes, steps: Sequence[Step]) -> bool:

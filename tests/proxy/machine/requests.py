@@ -18,18 +18,7 @@ POD = b"/api/v1/namespaces/a/pods/b"
 
 @dataclass(frozen=True)
 class Request:
-    """One of the few requests that there are: each is sent again and again.
-
-    Attributes:
-        method, target: Of the request line; no two have both alike.
-        head, body: As they are sent.
-        content: What the upstream gets of the body, decoded.
-        token: The user's.
-        is_long_running: Whether it may go on for ever once it is answered.
-        takes_seats: Whether it has seats until its answer is through.
-        protocol: What it asks to switch to.
-        is_good: Whether it is one that is forwarded.
-    """
+    """One of few requests, told apart by method and target; `content` is its decoded body."""
 
     method: bytes
     target: bytes
@@ -52,7 +41,6 @@ def request(
     version: bytes = b"1.1",
     is_good: bool = True,
 ) -> Request:
-    """Make one; `chunks` make its body a chunked one."""
     method, target = line.split(b" ")
     fields = [b"Host: h\r\n", *lines]
     if token:
@@ -192,7 +180,6 @@ def _schema(name: str, precedence: int, level: str, additions: str, urls: str, g
 
 
 def configuration(normal: str, level: str = "normal", additions: str = "") -> str:
-    """Objects whose level of most requests is like that."""
     nowhere = '["nowhere"]'
     return "".join((
         _LEVELS.format(normal=normal),

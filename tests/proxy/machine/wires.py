@@ -9,27 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.proxy.fakes import Tls
     from tests.proxy.machine.loop import VirtualLoop
-
-
-class Tls:
-    """TLS with a client.
-
-    Attributes:
-        certificate: That it showed; None if it showed none.
-    """
-
-    def __init__(self, certificate: bytes | None) -> None:
-        self.certificate = certificate
-
-    def getpeercert(self, *, binary_form: bool) -> bytes | None:
-        """The certificate."""
-        assert binary_form
-        return self.certificate
-
-    def get_unverified_chain(self) -> list[bytes]:
-        """All that were sent."""
-        return [] if self.certificate is None else [self.certificate]
 
 
 SCALE = 512
@@ -43,22 +24,6 @@ class Wire(asyncio.Transport):
     2. A reset throws away what was on its way, and fails the next write.
     3. To a peer that takes nothing a buffer's worth is kept; then the protocol is told to pause.
     4. `close` waits for that peer, `abort` does not.
-
-    Args:
-        loop: That it lives on.
-        peer: The peer's address.
-        tls: What it has of TLS, if it is to seem so; such a connection cannot be half-closed.
-
-    Attributes:
-        received: What the peer has got, all of it.
-        takes: Whether the peer takes what comes.
-        reads: Whether the proxy reads.
-        is_closing: Whether the proxy has given it up, or lost it.
-        is_over: Whether the proxy has been told that it is lost.
-        has_eof: Whether the proxy's side has ended.
-        has_left: Whether the peer has ended or reset it.
-        left_ns: When.
-        on_disconnect: Called once the peer has left while nothing is read.
     """
 
     def __init__(self, loop: VirtualLoop, peer: object, tls: Tls | None = None) -> None:
@@ -83,27 +48,23 @@ class Wire(asyncio.Transport):
         self.on_disconnect: Callable[[], None] | None = None
 
     def connect(self, protocol: asyncio.BufferedProtocol) -> None:
-        """Tell the protocol that the connection is up."""
         self.protocol = protocol
         protocol.connection_made(self)
 
     # What the peer does.
 
     def feed(self, data: bytes) -> None:
-        """Send something."""
         if not self.has_left and not self.is_closed:
             self._inbox.append(data)
             self._deliver()
 
     def end(self) -> None:
-        """Send no more."""
         if not self.has_left:
             self._leave()
             self._inbox.append(None)
             self._deliver()
 
     def break_off(self) -> None:
-        """Reset the connection."""
         if self._is_broken:
             return
         self._leave()
@@ -121,13 +82,11 @@ class Wire(asyncio.Transport):
                 self._loop.call_soon(self.tell_disconnect)
 
     def tell_disconnect(self) -> None:
-        """Tell who waits for it that the peer has left, once."""
         on_disconnect, self.on_disconnect = self.on_disconnect, None
         if on_disconnect is not None:
             on_disconnect()
 
     def take(self, *, takes: bool) -> None:
-        """Take what comes from now on, or nothing."""
         self.takes = takes
         if not takes or self._is_losing:
             return
@@ -140,26 +99,21 @@ class Wire(asyncio.Transport):
             self._lose(None)
 
     def take_all(self) -> None:
-        """Take what comes from now on."""
         self.take(takes=True)
 
     @property
     def is_ended(self) -> bool:
-        """Whether the peer can tell that no more comes."""
         return not self._unsent and (self.is_closed or self.has_eof)
 
     # What the proxy does.
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        """The peer's address, or what there is of TLS."""
         return self._extra_info.get(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:  # noqa: ARG002  the base's signature
-        """Note the limit."""
         self._high_water = (high or 0) // SCALE
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send, or keep for later."""
         assert not self.has_eof, "written after the end"
         if self.is_closed:
             return
@@ -174,46 +128,37 @@ class Wire(asyncio.Transport):
                 self.protocol.pause_writing()
 
     def can_write_eof(self) -> bool:
-        """Whether our side alone can end, which TLS does not have."""
         return self._extra_info["ssl_object"] is None
 
     def write_eof(self) -> None:
-        """End our side."""
         assert self.can_write_eof()
         self.has_eof = True
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Have another protocol get what comes."""
         self.protocol = cast("asyncio.BufferedProtocol", protocol)
 
     def get_write_buffer_size(self) -> int:
-        """What the peer has not taken."""
         return len(self._unsent)
 
     def pause_reading(self) -> None:
-        """Deliver no more."""
         assert self.reads, "paused twice"
         self.reads = False
 
     def resume_reading(self) -> None:
-        """Deliver again, but not from inside this call."""
         assert not self.reads, "resumed without a pause"
         self.reads = True
         self._loop.call_soon(self._deliver)
 
     def is_closing(self) -> bool:
-        """Whether it is given up or lost."""
         return self.is_closed
 
     def close(self) -> None:
-        """End, once everything is sent."""
         self.is_closed = True
         self._inbox.clear()
         if not self._unsent:
             self._lose(None)
 
     def abort(self) -> None:
-        """End at once."""
         self.is_closed = True
         self._unsent.clear()
         self._inbox.clear()
@@ -252,23 +197,15 @@ class Wire(asyncio.Transport):
 
 
 class Disconnects:
-    """Tells of clients that leave while nothing is read of them, as the system would.
-
-    Args:
-        loop: That of the wires.
-    """
-
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
 
     def watch(self, wire: Wire, on_disconnect: Callable[[], None]) -> None:
-        """Tell it when it leaves."""
         wire.on_disconnect = on_disconnect
         if wire.has_left:
             self._loop.call_soon(wire.tell_disconnect)
 
     def forget(self, wire: Wire) -> None:
-        """Tell it no more."""
         wire.on_disconnect = None
 
     def close(self) -> None:

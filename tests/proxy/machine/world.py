@@ -16,7 +16,6 @@ from opentelemetry.sdk.resources import Resource
 from apfproxy.admin.spans import spans_of
 from apfproxy.admin.top_flows import TopFlows
 from apfproxy.authn.authenticator import Authenticator, Rules
-from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.authn.credentials import Peer, Verdict
 from apfproxy.base import build
 from apfproxy.flowcontrol.controller import Controller
@@ -35,16 +34,14 @@ from apfproxy.proxy.tracing import Tracer
 from apfproxy.request.attributes import User
 from apfproxy.settings import ENFORCE, AccessLogSettings, Address, Settings
 from apfproxy.upstream.pool import Pool
-from tests.proxy.fakes import request_log
+from tests.proxy.fakes import Certificates, Tls, request_log
 from tests.proxy.machine.choices import HEAD_S, TRACING, Choices
 from tests.proxy.machine.loop import Attempt, VirtualLoop
 from tests.proxy.machine.peers import OF_CERTIFICATE, Answers, Client, Upstream
 from tests.proxy.machine.requests import CONFIGURATIONS, REQUESTS
-from tests.proxy.machine.wires import Disconnects, Tls, Wire
+from tests.proxy.machine.wires import Disconnects, Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from opentelemetry.sdk.trace import ReadableSpan
 
     from apfproxy.http.credential_fields import Credentials
@@ -58,19 +55,11 @@ LATE_NS = S // 2
 
 
 class WantedError(Exception):
-    """What an authenticator fails with because the machine has it so."""
+    pass
 
 
 class Tokens:
-    """Knows tokens as the machine has it.
-
-    Attributes:
-        modes: What becomes of each: `now`, `later`, `bad`, `open`, `fails`.
-        names: Whose each is.
-        all_names: Whose each has been since identities were forgotten.
-        lifetime_s: For how long that counts.
-        asked: Those that are waited for.
-    """
+    """Tokens, how each is answered, and all names that each has had since they were forgotten."""
 
     def __init__(self, lifetime_s: float) -> None:
         self.modes = {"quick": "now", "slow": "later", "fickle": "now", "bad": "bad"}
@@ -80,7 +69,6 @@ class Tokens:
         self.asked: list[tuple[str, asyncio.Future[Verdict]]] = []
 
     def verdict(self, token: str) -> Verdict:
-        """What is known of it now."""
         mode = self.modes.get(token, "bad")
         if mode in ("bad", "open"):
             return Verdict(None, 0.0, "no token", is_open=mode == "open")
@@ -88,63 +76,40 @@ class Tokens:
         return Verdict(User(self.names[token], ()), lifetime_s)
 
     def check(self, token: str) -> Verdict | None:
-        """The verdict, if it is known at once."""
         mode = self.modes.get(token)
         if mode == "fails":
             raise WantedError
         return None if mode == "later" else self.verdict(token)
 
     async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
-        """The verdict, once the machine gives it."""
         future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self.asked.append((token, future))
         return await future
 
     def rename(self, token: str, name: str) -> None:
-        """Have it be another's, who counts once the answers that are kept are over."""
         self.names[token] = name
         self.all_names[token].add(name)
 
     def forget(self) -> None:
-        """Only what is known now counts."""
         self.all_names = {token: {name} for token, name in self.names.items()}
 
     def waiting(self) -> list[tuple[str, asyncio.Future[Verdict]]]:
-        """Those that somebody still waits for."""
         self.asked = [each for each in self.asked if not each[1].done()]
         return self.asked
 
     def fail(self, future: asyncio.Future[Verdict]) -> None:
-        """Answer one of them with a failure."""
         future.set_exception(WantedError())
 
 
-class Certificates(ClientCertificates):
-    """Takes for a certificate the name of its user."""
-
-    def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:  # noqa: ARG002  the protocol's signature
-        """What a client is."""
-        return Peer(User(leaf_der.decode(), ()), has_certificate=True)
-
-
 class Judge(Authenticator):
-    """The real one; says what it was asked.
-
-    Attributes:
-        asked: How often.
-    """
-
     asked = 0
 
     def authenticate(self, peer: Peer, credentials: Credentials) -> Any:  # noqa: ANN401  as the base's
-        """Count, and do it."""
         self.asked += 1
         return super().authenticate(peer, credentials)
 
 
 class Lines:
-    """The access log, and how many lines of requests it has made."""
-
     def __init__(self, loop: VirtualLoop) -> None:
         self._made: list[bytes] = []
         settings = AccessLogSettings(path="-", refused_per_second=None)  # a line of each
@@ -152,7 +117,6 @@ class Lines:
         self._of_requests = 0
 
     def count(self) -> int:
-        """Of requests that are over."""
         self.log.flush()
         self._of_requests += sum(b'"method":null' not in line for line in self._made)
         self._made.clear()
@@ -160,35 +124,20 @@ class Lines:
 
 
 class _Errors(logging.Handler):
-    """Takes what is logged as an error."""
-
     def __init__(self, world: World) -> None:
         super().__init__(logging.ERROR)
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Something was logged."""
         error = record.exc_info[1] if record.exc_info else None
         self._world.on_error(f"an error on the log: {record.getMessage()}", error)
 
 
 async def one_of_nothing(_address: Address, _backlog: int) -> list[None]:
-    """Stand for sockets of a loop that has none."""
     return [None]
 
 
 class World:
-    """The server and all around it.
-
-    Args:
-        choices: The settings.
-
-    Attributes:
-        clients: By their slots.
-        upstreams: Connections to the upstream that are up.
-        exchanges: All that were started.
-    """
-
     def __init__(self, choices: Choices) -> None:
         self.findings: list[str] = []
         self.choices = choices
@@ -221,7 +170,7 @@ class World:
             allows_anonymous=choices.allows_anonymous, assertion=self.settings.upstream.identity
         )
         self.judge = Judge(loop.clock, rules, (self.tokens,), now_s=loop.time)
-        self.judge.certificates = Certificates(None, None)
+        self.judge.certificates = Certificates()
         shared = ListenerContext(self.settings, self.counters.listener, loop.clock, loop)
         self.context = self._context(shared)
         self.server = loop.run_until_complete(self._start(shared))
@@ -263,10 +212,6 @@ class World:
         return server
 
     def _watch_exchanges(self) -> None:
-        """Note exchanges that begin, and that users are known by what counts now.
-
-        Of the compiled build, of which no method can be replaced, neither is seen.
-        """
         world, start = self, Exchange.start
 
         def watched(exchange: Exchange) -> None:
@@ -284,12 +229,10 @@ class World:
     # What is found.
 
     def found(self, what: str, error: BaseException | None = None) -> None:
-        """Note something that does not hold."""
         text = "".join(traceback.format_exception(error)) if error is not None else ""
         self.findings.append(f"{what}\n{text}".rstrip())
 
     def on_error(self, what: str, error: BaseException | None) -> None:
-        """The program says that something has gone wrong in it."""
         if not isinstance(error, WantedError):
             self.found(what, error)
 
@@ -299,12 +242,10 @@ class World:
     # What happens.
 
     def do(self, action: Any, *arguments: object) -> None:  # noqa: ANN401  any callable
-        """Have something happen inside the loop, and all that comes of it at once."""
         self.loop.call_soon(action, *arguments)
         self.loop.run_ready()
 
     def connect(self, slot: int, *, is_shared: bool = False, tls: Tls | None = None) -> None:
-        """Have a client connect in a slot, unless there is one or none is taken."""
         client, accept = self.clients[slot], self.loop.accept
         if accept is None:
             return
@@ -320,13 +261,11 @@ class World:
         wire.connect(accept())
 
     def waiting_attempts(self) -> list[Attempt]:
-        """Connections to the upstream that the proxy wants."""
         loop = self.loop
         loop.attempts = [each for each in loop.attempts if not each.outcome.done()]
         return loop.attempts
 
     def come_about(self, attempt: Attempt, *, is_lost: bool = False) -> None:
-        """Let a connection to the upstream come about."""
         wire = Wire(self.loop, ("10.1.1.1", 80))
         protocol = attempt.factory()
         wire.connect(protocol)
@@ -337,15 +276,12 @@ class World:
         attempt.outcome.set_result((wire, protocol))
 
     def configure(self, number: int) -> None:
-        """Put another configuration in force."""
         self.controller.commit(self._digests[number % len(self._digests)])
 
     def _hold(self, held_bytes: int) -> None:
-        """Have so much held of a connection at most."""
         self.context.held_bytes = self.context.listener.held_bytes = held_bytes
 
     def change_settings(self, choices: Choices) -> None:
-        """Have those settings in force that can change."""
         self._hold(choices.held_bytes)
         self.settings = replace(
             self.settings,
@@ -358,25 +294,21 @@ class World:
         self.server.configure(self.settings, None)
 
     def renew(self) -> None:
-        """Have connections of now get no further request."""
         self.context.pool.renew()
         for upstream in self.upstreams:
             # What was sent before may come yet.
             upstream.is_last = upstream.is_last or (upstream.wire.takes and upstream.asked is None)
 
     def forget_authentications(self) -> None:
-        """Have the proxy authenticate all clients again."""
         self.tokens.forget()
         self.context.forget_authentications()
 
     def check_known(self, token: str, name: str) -> None:
-        """Who is known by a token is who it is known to be."""
         names = self.tokens.all_names.get(token)
         # A certificate counts before any token.
         assert names is None or name in {*names, OF_CERTIFICATE}, ("another's", token, name, names)
 
     def begin_drain(self) -> None:
-        """Begin to stop."""
         self.answers.are_ended = True
         if self.drain is None:
             self.drain = self.loop.create_task(self.server.drain())
@@ -384,7 +316,6 @@ class World:
     # What must hold.
 
     def look(self) -> None:
-        """What must hold at any time."""
         self.upstreams = [each for each in self.upstreams if not each.wire.is_over]
         for upstream in self.upstreams:
             if not upstream.wire.is_closed:
@@ -410,7 +341,6 @@ class World:
             )
 
     def settle(self) -> None:
-        """Let all deadlines pass, with peers that do nothing any more; then what must hold."""
         loop = self.loop
         for _ in range(60):
             if not self._lingering():
@@ -442,7 +372,6 @@ class World:
         self.stop()
 
     def stop(self) -> None:
-        """Have the server stop; then what must hold."""
         self.answers.are_ended = True
         stopped = self.loop.create_task(self.server.stop()) if self.drain is None else self.drain
         self.loop.run_for(10 * S)
@@ -453,13 +382,11 @@ class World:
         assert self.counters.listener.connections_open == 0
 
     def waits_for_seats(self, client: Client) -> bool:
-        """Whether a client's request is in a queue."""
         protocol = client.wire.protocol
         exchange = protocol.exchange if isinstance(protocol, Http1Connection) else None
         return exchange is not None and exchange.passage.state is WAITING
 
     def _lingering(self) -> list[Client]:
-        """Clients with a connection that is not on its way to an end."""
         found = []
         for client in self.clients:
             if client is None or client.wire.is_over:
@@ -476,7 +403,6 @@ class World:
         assert all(seats == 0 for _, seats in use), ("seats that nobody needs", use)
 
     def _ask_once_more(self) -> None:
-        """Deadlines are watched still, and authentications go on."""
         if self.clients[0] is not None:
             self.former.append(self.clients[0])
             self.clients[0] = None
@@ -493,7 +419,6 @@ class World:
         return list(self.controller.levels.values())
 
     def _check_at_rest(self) -> None:
-        """Whatever happened, all is given back, exactly once."""
         for level in self._levels():
             queue_set = level.queue_set
             assert queue_set.seats_in_use == 0, queue_set
@@ -526,7 +451,6 @@ class World:
             assert all(0 < (span.start_time or 0) <= (span.end_time or 0) for span in spans), spans
 
     def close(self) -> None:
-        """End it all."""
         self._patch.stop()
         logging.getLogger("apfproxy").removeHandler(self._log)
         tasks = asyncio.all_tasks(self.loop)
@@ -541,13 +465,11 @@ class World:
 
 
 def keeps_seats(settings: Settings) -> bool:
-    """Whether each answer has its seats until it is through."""
     limits = settings.downstream.limits
     return limits.slow_reader_grace_s is None and settings.flow_control.enforcement == ENFORCE
 
 
 def may_last(exchange: Exchange) -> bool:
-    """Whether a request is long-running, and may go on as long as its client likes."""
     relay = exchange._relay  # noqa: SLF001  nothing else tells
     is_long_running = exchange.request.is_long_running
     if relay is not None:
