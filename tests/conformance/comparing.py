@@ -109,14 +109,12 @@ def served(document: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def nested(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """The members of a list, each without what only one of the servers has."""
     if isinstance(value, list):
         return [served(each) if isinstance(each, dict) else each for each in value]
     return value
 
 
 def name_of(item: Any) -> str:  # noqa: ANN401 - JSON
-    """What an item of a document of discovery is called."""
     if not isinstance(item, dict):
         return str(item)
     names = [item.get(key) for key in ("name", "version", "resource", "subresource")]
@@ -125,12 +123,10 @@ def name_of(item: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def is_discovery(body: Any) -> bool:  # noqa: ANN401 - JSON
-    """Whether it is a document about the server."""
     return isinstance(body, dict) and (body.get("kind") in DISCOVERY or "gitVersion" in body)
 
 
 def causes(status: dict[str, Any]) -> list[list[str]]:
-    """Field and reason of each cause of a failure."""
     found = (status.get("details") or {}).get("causes") or []
     return [[cause.get("field", ""), cause.get("reason", "")] for cause in found]
 
@@ -157,7 +153,6 @@ def normal(value: Any, name: str = "") -> Any:  # noqa: ANN401 - JSON
 
 
 def without_owners(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """The value without the owners of fields."""
     if isinstance(value, dict):
         return {key: without_owners(each) for key, each in value.items() if key != "managedFields"}
     if isinstance(value, list):
@@ -166,12 +161,10 @@ def without_owners(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def is_text(value: object) -> bool:
-    """Whether the value is a string that is not empty."""
     return isinstance(value, str) and bool(value)
 
 
 def without_ages(table: dict[str, Any]) -> dict[str, Any]:
-    """A Table with a mark in place of ages."""
     rows = [
         {
             **row,

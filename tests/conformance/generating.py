@@ -72,7 +72,6 @@ class Subject:
         return f"{self.collection}/{name}"
 
     def object(self, name: str, content: Object | None = None, **metadata: Any) -> Object:  # noqa: ANN401 - JSON
-        """A whole object."""
         return {
             "apiVersion": self.kind.api_version(self.version),
             "kind": self.kind.name,
@@ -89,7 +88,6 @@ SUBJECTS = [
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[Path]:  # noqa: ANN401 - JSON
-    """The paths of all values of an object, of those that hold others, too."""
     children: list[tuple[str | int, Any]] = []
     if isinstance(value, dict):
         children = list(value.items())
@@ -101,7 +99,6 @@ def leaves(value: Any, path: Path = ()) -> Iterator[Path]:  # noqa: ANN401 - JSO
 
 
 def replaced(obj: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
-    """A copy of an object with another value at a path."""
     changed: Any = copy.deepcopy(obj)
     place = changed
     for key in path[:-1]:
@@ -111,7 +108,6 @@ def replaced(obj: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:  # 
 
 
 def without(obj: dict[str, Any], path: Path) -> dict[str, Any]:
-    """A copy of an object without the value at a path."""
     changed: Any = copy.deepcopy(obj)
     place = changed
     for key in path[:-1]:
@@ -138,7 +134,6 @@ class Requests:
         self._count = 0
 
     def step(self, what: str, method: str, path: str, **more: Any) -> Step:  # noqa: ANN401 - of `Step`
-        """A request."""
         self._count += 1
         if method in {"POST", "PUT"} or more.get("body") is not None:
             more.setdefault("content_type", "application/json")
@@ -457,7 +452,6 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryLi
 
 
 def discovery() -> Iterator[Step]:
-    """Requests for what the server has."""
     for path in DATA["discovery"]:
         for accept in DATA["accepts"][:10]:
             yield Step(f"discovery-{path}-{accept}", "GET", path, accept=accept)

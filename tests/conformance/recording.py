@@ -31,7 +31,6 @@ USER_AGENT = "differential/1"
 
 
 def step_of(case: dict[str, Any]) -> Step:
-    """How to send the request of an exchange."""
     return Step(
         case["id"],
         case["method"],
@@ -62,7 +61,6 @@ def exchanges(name: str = EXCHANGES) -> Iterator[tuple[Step, Answer, bool]]:
 
 
 def generated() -> Iterator[tuple[Step, Answer, bool]]:
-    """The generated requests, with the recorded answers; owners of fields are compared."""
     steps = list(requests(SEED, SHARE))
     answers = vectors.load(DIFFERENTIAL)
     recorded_ids = [answer.pop("id") for answer in answers]
@@ -71,7 +69,6 @@ def generated() -> Iterator[tuple[Step, Answer, bool]]:
 
 
 def record_exchanges(server: Server, name: str) -> list[dict[str, Any]]:
-    """The requests made by hand, with the answers of this server."""
     cases = []
     for case in vectors.load(name):
         step = step_of(case)
@@ -88,7 +85,6 @@ def record_exchanges(server: Server, name: str) -> list[dict[str, Any]]:
 
 
 def record_generated(server: Server) -> list[dict[str, Any]]:
-    """The answers of this server to the generated requests."""
     cases = []
     for step in requests(SEED, SHARE):
         answer = server.answer(step)
@@ -106,7 +102,6 @@ def record_generated(server: Server) -> list[dict[str, Any]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Record what the command line names."""
     parser = argparse.ArgumentParser(description="Record the answers of a kube-apiserver.")
     parser.add_argument("name", choices=[EXCHANGES, PLAIN_KINDS, DIFFERENTIAL])
     parser.add_argument("url", help="address of the server, such as https://127.0.0.1:6443")

@@ -95,7 +95,6 @@ def embedded(*without: str, user_agent: str = "") -> Iterator[Server]:
 
 
 async def started(settings: ApiServerSettings) -> ApiServerProcess:
-    """Start a server in the loop that runs."""
     process = ApiServerProcess(settings)
     await process.start()
     return process

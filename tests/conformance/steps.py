@@ -97,7 +97,6 @@ class Server:
         self._saved: dict[str, str] = {}
 
     def answer(self, step: Step) -> Answer:
-        """Send the request of a step, and save what later steps need."""
         named = {"Accept": step.accept, "Content-Type": step.content_type}
         headers = self._headers | {name: value for name, value in named.items() if value}
         text = json.dumps(step.body) if step.raw is None and step.body is not None else step.raw
@@ -121,8 +120,6 @@ class Server:
         self._client.close()
 
     def _filled(self, text: str, *, is_path: bool = False) -> str:
-        """The text with saved values in place of their names."""
-
         def value(found: re.Match[str]) -> str:
             saved = self._saved.get(found[1], "")
             return urllib.parse.quote(saved, safe="") if is_path else saved

@@ -46,7 +46,6 @@ def test_answers_are_as_recorded() -> None:
 
 @pytest.mark.skipif(URL not in os.environ, reason=f"{URL} names no kube-apiserver to compare with")
 def test_answers_are_those_of_a_real_server() -> None:
-    """Other requests are answered by both alike, except for known differences."""
     real = Server(
         os.environ[URL], os.environ.get(TOKEN, ""), os.environ.get(AUTHORITY, ""), USER_AGENT
     )

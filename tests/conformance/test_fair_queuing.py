@@ -24,7 +24,6 @@ CASES = vectors.load("fair_queuing")
 
 
 def config_of(entry: dict[str, int]) -> QueueSetConfig:
-    """The configuration in an entry of `configs`."""
     if entry["queues"] == 0:
         return QueueSetConfig(QueueSetKind.REJECT)
     return QueueSetConfig(
@@ -51,11 +50,9 @@ class Run:
         self.clock.run()
 
     def reconfigure(self, entry: dict[str, int]) -> None:
-        """Put a later configuration into force."""
         self.queue_set.reconfigure(config_of(entry), entry["concurrency_limit"])
 
     def arrive(self, arrival: dict[str, Any]) -> None:
-        """Admit a request and arm its wait limit."""
         self.outcomes[arrival["id"]] = outcome = {
             "id": arrival["id"],
             "outcome": "",
@@ -84,7 +81,6 @@ class Run:
             self.clock.call_at(deadline_ns, partial(self.time_out, ticket))
 
     def dispatched(self, ticket: Ticket) -> None:
-        """Note the dispatch and arm the end of the execution."""
         arrival = ticket.details
         outcome = self.outcomes[arrival["id"]]
         outcome["outcome"] = "dispatched"
@@ -96,12 +92,10 @@ class Run:
         )
 
     def finish(self, ticket: Ticket) -> None:
-        """End the execution."""
         self.outcomes[ticket.details["id"]]["finish_t_ns"] = self.clock.now_ns()
         self.queue_set.finish(ticket)
 
     def time_out(self, ticket: Ticket) -> None:
-        """End the wait, if it goes on."""
         outcome = self.outcomes[ticket.details["id"]]
         if outcome["outcome"] == "":
             outcome["outcome"] = "timed-out"
@@ -111,7 +105,6 @@ class Run:
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
 def test_fair_queuing(case: dict[str, Any]) -> None:
-    """Every request has the reference's outcome, queue and times, and they leave in its order."""
     run = Run(case)
 
     assert case["outcomes"] == [run.outcomes[expected["id"]] for expected in case["outcomes"]]

@@ -43,7 +43,6 @@ ADDED_BY_ADMISSION = ("tolerations", "priority", "preemptionPolicy")
 
 
 def entries(obj: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The managed fields of an object, times apart, in an order of their own."""
     found = obj["metadata"].get("managedFields", [])
     return sorted(
         (repr({**entry, "time": "", "fieldsV1": ""}), entry["fieldsV1"]) for entry in found
@@ -68,7 +67,6 @@ def apply_condition(live: dict[str, Any], after: dict[str, Any], schema: Struct)
 
 
 def replay() -> list[Any]:
-    """Every recorded write that left managed fields, with the object as it was before."""
     stored: dict[str, dict[str, Any]] = {}
     cases = []
     for step in load("api_exchanges"):
@@ -98,7 +96,6 @@ def test_managed_fields_are_those_of_kubernetes(
     subresource: str,
     query: dict[str, list[str]],
 ) -> None:
-    """Every recorded write leaves exactly the owners that Kubernetes has left."""
     schema = SCHEMAS[f"{after['apiVersion']} {after['kind']}"]
     live = apply_condition(before, after, schema) if before else None
     manager = query.get("fieldManager", ["unknown"])[0]
@@ -118,7 +115,6 @@ def test_managed_fields_are_those_of_kubernetes(
 
 
 def test_an_eviction_takes_what_it_changes_in_the_budget() -> None:
-    """The server itself owns what an eviction has changed in the budget's status."""
     steps = {step["id"]: step["expect"].get("body") for step in load("api_exchanges")}
     after = steps["pdb-after-evict"]
     new = copy.deepcopy(after)
@@ -131,7 +127,6 @@ def test_an_eviction_takes_what_it_changes_in_the_budget() -> None:
 
 
 def test_a_recorded_conflict_is_told_in_the_same_words() -> None:
-    """Message and causes of a conflict are those of Kubernetes."""
     steps = {step["id"]: step for step in load("api_exchanges")}
     live, refused = steps["ssa-create"]["expect"]["body"], steps["ssa-conflict"]
     version = live["apiVersion"]

@@ -141,7 +141,6 @@ AGREED = (
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """The files."""
     return Site(tmp_path)
 
 
@@ -160,7 +159,6 @@ def identity_lines(request: Message) -> list[Line]:
 
 
 def wanted_lines(served: Served, mode: str) -> list[Line]:
-    """What the upstream has to get about a request, by the way in which it is told."""
     if mode == IMPERSONATE:
         own = (b"authorization", b"Bearer " + OWN_TOKEN)
         told = USERS[served.told or served.user]
@@ -184,7 +182,6 @@ def wanted_lines(served: Served, mode: str) -> list[Line]:
 @over_both_protocols
 @on_uvloop
 async def test_hostile_identity(case_id: str, mode: str, site: Site, protocol: str) -> None:
-    """Everybody is served as who they are, or not at all."""
     case = CASES[case_id]
     if case["expect"] == "tunnel":
         case = {**case, "upstream_raw": AGREED}
@@ -220,7 +217,6 @@ async def test_hostile_identity(case_id: str, mode: str, site: Site, protocol: s
 @pytest.mark.parametrize("mode", MODES)
 @on_uvloop
 async def test_id_01_of_nobody(mode: str, site: Site) -> None:
-    """Where nobody may ask, who makes up a name is nobody."""
     setup = site.setup(mode, is_tls=False)
     setup = replace(setup, authentication=structs.replace(setup.authentication, anonymous=True))
     async with running(setup) as scene:
@@ -233,7 +229,6 @@ async def test_id_01_of_nobody(mode: str, site: Site) -> None:
 
 @on_uvloop
 async def test_id_05_of_a_server(site: Site) -> None:
-    """A front proxy with a certificate for servers gets no connection."""
     async with running(site.setup(PASS_THROUGH, is_tls=True)) as scene:
         with contextlib.suppress(ssl.SSLError, ConnectionResetError):
             client = await site.connect(scene, "requestheader-ca:serverAuth")
@@ -245,7 +240,6 @@ async def test_id_05_of_a_server(site: Site) -> None:
 
 @on_uvloop
 async def test_id_27_without_seats() -> None:
-    """Who calls themselves kube-apiserver is refused for want of seats like everybody."""
     async with running(Setup(objects=REJECTING, seats=1)) as scene:
         hold = await scene.take_seat()
         client = await scene.ask(CASES["ID-27"]["raw"].encode())
@@ -256,7 +250,6 @@ async def test_id_27_without_seats() -> None:
 
 @on_uvloop
 async def test_id_27_during_a_drain() -> None:
-    """Their connection closes when the proxy stops, like everybody's."""
     async with running() as scene:
         hold = await scene.take_seat(CASES["ID-27"]["raw"].encode())
         draining = begin(scene.process.drain())
@@ -282,7 +275,6 @@ class Reviewer:
         self.requests: list[Message] = []
 
     async def answer(self, arrival: Arrival) -> None:
-        """Answer at the upstream."""
         peer, request = arrival
         if REVIEWS not in request.line:
             self.requests.append(request)
@@ -301,7 +293,6 @@ class Reviewer:
 
 
 def reviewed(setup: Setup) -> Setup:
-    """A proxy that knows tokens from the upstream alone."""
     authentication = AuthenticationSettings(
         token_review=ReviewSettings(is_enabled=True), anonymous=False
     )
@@ -324,8 +315,6 @@ async def test_hh_16(mode: str, end: str, site: Site) -> None:
 
 
 class MovedClock(LoopClock):
-    """The clock of a process, which a test can move on."""
-
     __slots__ = ("_ahead_ns",)
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -335,7 +324,6 @@ class MovedClock(LoopClock):
         self.now_ns = lambda: system_ns() + self._ahead_ns
 
     def move(self, seconds: float) -> None:
-        """Be so much later."""
         self._ahead_ns += round(seconds * 1e9)
 
 

@@ -19,7 +19,6 @@ NS_PER_S = 1_000_000_000
 
 
 def whole_numbers(level: PriorityLevel) -> dict[str, int | bool]:
-    """What has to agree exactly."""
     return {
         "NominalCL": level.nominal_limit,
         "MinCL": level.lower_limit,
@@ -32,7 +31,6 @@ def whole_numbers(level: PriorityLevel) -> dict[str, int | bool]:
 
 
 def averages(level: PriorityLevel) -> dict[str, float]:
-    """What has to agree to 1e-9."""
     return {
         "Avg": level.demand.stats.average,
         "StdDev": level.demand.stats.stddev,
@@ -41,7 +39,6 @@ def averages(level: PriorityLevel) -> dict[str, float]:
 
 
 def assert_state(expected: dict[str, dict[str, Any]], controller: Controller) -> None:
-    """Fail unless all levels are as expected."""
     assert expected.keys() == controller.levels.keys()
     for name, state in expected.items():
         level = controller.levels[name]
@@ -56,7 +53,6 @@ def assert_state(expected: dict[str, dict[str, Any]], controller: Controller) ->
     "case", [pytest.param(case, id=str(index)) for index, case in enumerate(vectors.load("limits"))]
 )
 def test_limits(case: dict[str, Any]) -> None:
-    """State after configuration and after every period, with demand set each second."""
     clock = VirtualClock()
     controller = Controller(clock, case["server_concurrency_limit"], 0)
     objects = {"kind": "List", "apiVersion": "v1", "items": case["priority_levels"]}

@@ -68,19 +68,16 @@ def exposed() -> dict[str, Metric]:
 
 
 def values_of(family: Metric, label: str) -> set[str]:
-    """Every value that a label has in a family."""
     return {sample.labels[label] for sample in family.samples}
 
 
 @pytest.mark.parametrize("name", REFERENCE)
 def test_type(exposed: dict[str, Metric], name: str) -> None:
-    """The metric exists and has the reference's type."""
     assert REFERENCE[name]["type"] == exposed[name].type
 
 
 @pytest.mark.parametrize("name", REFERENCE)
 def test_labels(exposed: dict[str, Metric], name: str) -> None:
-    """Each sample has the reference's labels, with its values where these are fixed."""
     labels = REFERENCE[name]["labels"]
 
     assert exposed[name].samples
@@ -93,7 +90,6 @@ def test_labels(exposed: dict[str, Metric], name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in REFERENCE if "buckets" in REFERENCE[name]])
 def test_buckets(exposed: dict[str, Metric], name: str) -> None:
-    """Each series has the reference's buckets, in its order and spelling, and a sum and a count."""
     series: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for sample in exposed[name].samples:
         labels = {**sample.labels}
@@ -107,12 +103,10 @@ def test_buckets(exposed: dict[str, Metric], name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(DEPRECATED))
 def test_deprecated_metrics_are_left_out(exposed: dict[str, Metric], name: str) -> None:
-    """What kube-apiserver has deprecated is not begun."""
     assert name not in exposed
 
 
 def test_open_labels_name_what_is_configured(exposed: dict[str, Metric]) -> None:
-    """Priority levels and FlowSchemas are those that had requests, mandatory ones too."""
     executing = exposed["apiserver_flowcontrol_current_executing_requests"]
 
     assert {"queued", "rejecting", "exempt", "catch-all"} == values_of(executing, "priority_level")

@@ -10,11 +10,9 @@ DIRECTORY = Path(__file__).parent / "vectors"
 
 
 def load(name: str) -> list[Any]:
-    """The cases of `name`.jsonl, one a line."""
     with (DIRECTORY / f"{name}.jsonl").open("rb") as lines:
         return [json.loads(line) for line in lines]
 
 
 def text(name: str) -> str:
-    """The content of a text file, such as `dumps/dump_queues.txt`."""
     return (DIRECTORY / name).read_text()

@@ -41,14 +41,11 @@ SECOND_BODY = b"the second's"
 
 @dataclass(frozen=True)
 class Request:
-    """What the client asks: with HEAD, or as a client of HTTP/1.0 that asks to be kept."""
-
     is_head: bool
     is_http_10: bool
 
     @property
     def raw(self) -> bytes:
-        """Its bytes."""
         method = b"HEAD" if self.is_head else b"GET"
         if self.is_http_10:
             return method + b" /first HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
@@ -72,7 +69,6 @@ class Outcome:
     breaks_off: bool = False
 
     def __eq__(self, other: object) -> bool:
-        """Chunks may be cut anywhere, so only what they hold counts."""
         return isinstance(other, Outcome) and self._key() == other._key()
 
     __hash__ = None  # type: ignore[assignment]  # mutable
@@ -170,7 +166,6 @@ def _play(pieces: Iterable[bytes], request: Request, *, has_end: bool) -> Outcom
 
 
 def _asked(bench: Bench) -> FakeTransport:
-    """The one connection to the upstream that has a request."""
     while bench.connecting:
         bench.connect()
     (upstream,) = [each for each in bench.upstreams if each.written and not each.ended_by]
@@ -178,7 +173,6 @@ def _asked(bench: Bench) -> FakeTransport:
 
 
 def _ask_again(bench: Bench, client: FakeTransport) -> None:
-    """Another request on the client's connection gets an answer of its own."""
     bench.send(client, SECOND)
     upstream = _asked(bench)
     assert upstream.take().startswith(b"GET /second HTTP/1.1\r\n")
@@ -191,7 +185,6 @@ def _ask_again(bench: Bench, client: FakeTransport) -> None:
 
 
 def _received(raw: bytes, request: Request, *, is_closed: bool) -> Outcome:
-    """Read what the client got."""
     interims: list[int] = []
     position = 0
     while position < len(raw):
@@ -210,7 +203,6 @@ def _received(raw: bytes, request: Request, *, is_closed: bool) -> Outcome:
 
 
 def _check(expected: Outcome, got: Outcome, request: Request) -> None:
-    """Compare what the client got with what the upstream sent."""
     if request.is_http_10:
         assert got.interims == []
     else:
@@ -255,13 +247,10 @@ def _check(expected: Outcome, got: Outcome, request: Request) -> None:
 
 
 def _is_cut(sent: Message, got: Message) -> bool:
-    """Whether the upstream's answer broke off and the client has a part of what there was."""
     return not sent.is_whole and sent.body.startswith(got.body)
 
 
 class _Counted:
-    """What llhttp finds in what the client got."""
-
     def __init__(self) -> None:
         self.statuses: list[int] = []
         self.parser: httptools.HttpResponseParser
@@ -279,7 +268,6 @@ class _Counted:
 
 
 def _check_by_llhttp(raw: bytes, answer: Message) -> None:
-    """The other reader finds the same."""
     found = _Counted()
     found.parser = httptools.HttpResponseParser(found)
     found.parser.feed_data(raw)
@@ -289,7 +277,6 @@ def _check_by_llhttp(raw: bytes, answer: Message) -> None:
 
 
 def seeds() -> list[bytes]:
-    """What hostile upstreams send, and a few good answers, to all kinds of requests."""
     raw = [
         *raw_messages(of_upstreams=True),
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",

@@ -53,8 +53,6 @@ class RefusedError(Exception):
 
 @dataclass
 class Plain:
-    """What the plain reading finds; of a GET without a name the query decides more."""
-
     path: str
     is_resource_request: bool = False
     verb: str = ""
@@ -67,7 +65,6 @@ class Plain:
 
 
 def _values_of(attributes: RequestAttributes) -> dict[str, object]:
-    """All that there is, without methods; compiled, it has no `__dict__`."""
     found = {name: getattr(attributes, name) for name in dir(attributes) if name[0] != "_"}
     options = attributes.list_options
     found["list_options"] = options and options.values
@@ -168,7 +165,6 @@ def _compare(found: RequestAttributes, plain: Plain) -> None:
 
 
 def _check_bounds(found: RequestAttributes) -> None:
-    """What holds whatever the query says."""
     assert found.is_mutating == (found.verb not in ("get", "list", "watch"))
     assert (found.list_options is not None) == (found.verb in ("list", "watch"))
     if found.list_options is not None:
@@ -186,7 +182,6 @@ def _check_bounds(found: RequestAttributes) -> None:
 
 
 def _check_durations(query: Mapping[str, tuple[str, ...]]) -> None:
-    """The plain sum of the terms, give or take what each loses in rounding."""
     for text in query.get("timeout", ()):
         plain = _duration_ns(text)
         try:
@@ -199,7 +194,6 @@ def _check_durations(query: Mapping[str, tuple[str, ...]]) -> None:
 
 
 def _duration_ns(text: str) -> Fraction | None:
-    """A duration in Go's notation; None if it is none."""
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
@@ -244,7 +238,6 @@ def _unescaped(path: bytes) -> bytes:
 
 
 def _text(data: bytes) -> str:
-    """UTF-8, with a U+FFFD for each byte that is not part of any."""
     text = ""
     while data:
         for length in (1, 2, 3, 4):
@@ -261,7 +254,6 @@ def _text(data: bytes) -> str:
 
 
 def seeds() -> list[bytes]:
-    """Targets of hostile requests, and some that use all rules."""
     targets = {raw.split(b" ")[1][:300] for raw in raw_messages() if raw.count(b" ") > 1}
     targets |= {
         b"/api/v1/namespaces/n/pods/p/log?follow=1",

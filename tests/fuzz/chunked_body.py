@@ -56,7 +56,6 @@ def _decoded(pieces: Iterable[bytes]) -> Outcome:
 
 
 def seeds() -> list[bytes]:
-    """Bodies to begin with."""
     return [
         b"\x000\r\n\r\n",
         b"\x035\r\nhello\r\n0\r\n\r\nGET",

@@ -19,7 +19,6 @@ from tests.proxy.machine.play import Program, explained, run, search, smallest
 
 
 def main() -> int:
-    """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=1_000_000, help="to take at least")
     parser.add_argument("--seed", type=int, help="of the chance; by default a new one")

@@ -100,15 +100,12 @@ def framed(data: bytes) -> bytes:
 
 @dataclass
 class AskedStream:
-    """What the frames of a stream say up to its end, in the order in which they came."""
-
     fields: list[tuple[bytes, bytes]] = field(default_factory=list)
     trailers: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes = b""
     has_ended: bool = False
 
     def add(self, frame: Frame, fields: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """Add what a frame brought; nothing counts behind the end."""
         if not self.has_ended:
             (self.trailers if self.fields else self.fields).extend(fields)
             self.body += body
@@ -153,7 +150,6 @@ class Asked:
                 self.streams[each.number].add(beginning, fields, b"")
 
     def has(self, got: Message) -> bool:
-        """Whether a stream has brought a request."""
         return any(_brought(each, got) for each in self.streams.values())
 
 
@@ -224,7 +220,6 @@ class Play:
         return sum(counts.goaways.values()) + sum(counts.resets.values())
 
     def _answer(self) -> None:
-        """Be the upstream, until nothing more comes of it."""
         bench = self._bench
         is_busy = True
         while is_busy:
@@ -237,7 +232,6 @@ class Play:
             bench.loop.run_ready()
 
     def _serve(self, upstream: FakeTransport) -> bool:
-        """Answer the request that the upstream has got, if it is whole."""
         raw = bytes(upstream.written)
         got = read_request(raw)  # whatever it raises, the proxy has sent it
         if not got.is_whole:
@@ -251,7 +245,6 @@ class Play:
         return True
 
     def _read(self, received: bytes) -> None:
-        """See that frames come in an order that is allowed."""
         reader, decoder = FrameReader(), Decoder()
         ended: set[int] = set()
         for each in reader.feed(received):
@@ -272,7 +265,6 @@ class Play:
         assert b"" == reader.pending, "a frame is cut short"
 
     def check(self, asked: Asked) -> None:
-        """Compare with what the client sent."""
         for got in self.forwarded:
             assert 1 == len(got.values(b"host")), got
             assert [] == got.values(b"transfer-encoding") or got.framing == CHUNKED, got
@@ -286,14 +278,12 @@ class Play:
 
 
 def _check_alike(whole: Play, split: Play) -> None:
-    """Unless a stream or the connection was ended, which may be sooner or later than a request."""
     if whole.is_plain and split.is_plain:
         assert whole.answered == split.answered, (whole, split)
         assert len(whole.forwarded) == len(split.forwarded), (whole, split)
 
 
 def seeds() -> list[bytes]:
-    """The cases of conformance, as they are; records of each kind."""
     written = [
         b"".join(step for step in each.steps if isinstance(step, bytes))[:2000]
         for each in (*ACCEPTED, *REFUSED, *OF_CONNECTIONS_ALONE)

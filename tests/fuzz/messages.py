@@ -46,21 +46,17 @@ class Message:
 
     @property
     def method(self) -> bytes:
-        """Of a request."""
         return self.line[0]
 
     @property
     def target(self) -> bytes:
-        """Of a request."""
         return self.line[1]
 
     @property
     def status(self) -> int:
-        """Of an answer."""
         return int(self.line[1])
 
     def values(self, name: bytes) -> list[bytes]:
-        """All values of the fields of that name."""
         return [value for key, value in self.fields if key == name]
 
 

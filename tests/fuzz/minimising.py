@@ -21,8 +21,6 @@ Arc = tuple[str, int, int]
 
 
 class Arcs:
-    """Notes which arcs run, in the package alone, while it is entered."""
-
     def __init__(self) -> None:
         self.found: set[Arc] = set()
 

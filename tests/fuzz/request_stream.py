@@ -67,8 +67,6 @@ Order = list[int]
 
 
 class Stage:
-    """One bench for many inputs; a new one now and then, and after whatever went wrong."""
-
     MAX_RUNS = 300
 
     def __init__(self, downstream: DownstreamSettings | None = None) -> None:
@@ -77,7 +75,6 @@ class Stage:
         self._runs = 0
 
     def bench(self) -> Bench:
-        """The bench for the next run."""
         if self._bench is None or self._runs >= self.MAX_RUNS:
             self.drop()
             self._bench = Bench(seats=100, downstream=self._downstream)
@@ -86,7 +83,6 @@ class Stage:
         return self._bench
 
     def drop(self) -> None:
-        """Make a new one for the next run."""
         if self._bench is not None:
             self._bench.__exit__(None, None, None)
         self._bench, self._runs = None, 0
@@ -148,7 +144,6 @@ class Play:
             bench.upstreams.remove(upstream)
 
     def _answer(self) -> None:
-        """Be the upstream, until nothing more comes of it."""
         bench = self._bench
         is_busy = True
         while is_busy:
@@ -161,7 +156,6 @@ class Play:
             bench.loop.run_ready()
 
     def _serve(self, upstream: FakeTransport) -> bool:
-        """Answer the request that the upstream has got, if it is whole."""
         raw = bytes(upstream.written)
         request = read_request(raw)  # whatever it raises, the proxy has sent it
         if not request.is_whole:
@@ -179,7 +173,6 @@ class Play:
         return True
 
     def check(self, asked: list[Message]) -> None:
-        """Compare with what the client sent."""
         position = 0
         while position < len(self._received):
             number = len(self.answers)
@@ -214,7 +207,6 @@ class Play:
 
 
 def _requests(stream: bytes) -> list[Message]:
-    """What the plain reader finds: requests up to the first that is none."""
     found: list[Message] = []
     position = 0
     try:
@@ -241,7 +233,6 @@ def _check_alike(whole: Play, split: Play) -> None:
 
 
 def _check_fields(asked: Message, got: Message, *, is_trusted: bool) -> None:
-    """Every field that goes on was sent, and every one that does not has a reason."""
     assert 1 == len(got.values(b"host"))
     assert asked.values(b"host") in ([], got.values(b"host")), (asked, got)
     lengths, codings = got.values(b"content-length"), got.values(b"transfer-encoding")
@@ -297,8 +288,6 @@ def _is_guarded(folded: bytes) -> bool:
 
 
 class _Counted:
-    """What llhttp finds in the bytes that went to the upstream."""
-
     def __init__(self) -> None:
         self.messages = 0
         self.target = b""
@@ -315,7 +304,6 @@ class _Counted:
 
 
 def check_by_llhttp(raw: bytes, request: Message) -> None:
-    """The other reader finds the same; it knows few methods, and ASCII in targets."""
     assert raw.startswith(request.method + b" ")
     line, _, rest = raw[len(request.method) :].partition(b"\n")
     raw = b"POST" + BEYOND_ASCII.sub(b"x", line) + b"\n" + rest
@@ -333,7 +321,6 @@ def check_by_llhttp(raw: bytes, request: Message) -> None:
 
 
 def seeds() -> list[bytes]:
-    """What hostile clients send, split in two ways, trusted or not."""
     raw = raw_messages()
     return [
         bytes([13 + number % 7 + (0x80 * (number % 2))]) + text for number, text in enumerate(raw)

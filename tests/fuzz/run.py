@@ -36,7 +36,6 @@ MAX_CORPUS_FILE_BYTES = 2500
 
 
 def main() -> int:
-    """Run what the command line asks for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -64,7 +63,6 @@ def main() -> int:
 
 
 def _fuzz(name: str, options: argparse.Namespace) -> int:
-    """Fuzz one target in a process, with a corpus of its own that is merged at the end."""
     kept = options.corpus / name
     kept.mkdir(parents=True, exist_ok=True)
     options.artifacts.mkdir(parents=True, exist_ok=True)
@@ -98,7 +96,6 @@ def _fuzz(name: str, options: argparse.Namespace) -> int:
 
 
 def _keep(name: str, found: list[bytes], kept: Path) -> None:
-    """Put those that reach all there is to reach in the place of those that were kept."""
     run_one = target_named(name).run_one
     inputs = minimised(run_one, (data for data in found if len(data) <= MAX_CORPUS_FILE_BYTES))
     for path in kept.iterdir():
@@ -113,7 +110,6 @@ def _write(directory: Path, content: bytes) -> None:
 
 
 def _work(options: argparse.Namespace) -> int:
-    """Hand this process to libFuzzer, which ends it."""
     atheris = importlib.import_module("atheris")  # only here, since the rest needs none of it
     os.nice(15)
     with atheris.instrument_imports(include=["apfproxy.proxy", "apfproxy.request", "tests.fuzz"]):

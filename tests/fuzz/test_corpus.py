@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _stages() -> Iterator[None]:
-    """End the benches, which stand in for the event loop of every other test, too."""
     yield
     request_stream.STAGE.drop()
     answer_stream.STAGE.drop()
@@ -24,7 +23,6 @@ def _stages() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_kept_inputs(name: str) -> None:
-    """Whatever coverage found worth keeping, and what hostile peers send, still fails nothing."""
     if name == "frame_stream":
         pytest.importorskip("apfproxy.proxy.http2.nghttp2")
     target = target_named(name)
@@ -36,7 +34,6 @@ def test_kept_inputs(name: str) -> None:
 
 
 def test_corpora_are_small() -> None:
-    """They are files of this repository."""
     sizes = [path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()]
 
     assert sum(sizes) <= 500_000

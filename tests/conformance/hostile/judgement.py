@@ -47,24 +47,20 @@ def complaint(case: Case, outcome: Outcome, *, may_assert: bool = False) -> str 
 
 
 def is_refused(case: Case, outcome: Outcome) -> bool:
-    """Whether the proxy refused the request, and the upstream saw nothing of it."""
     # Which 4xx a case prefers is a matter of taste; a 5xx must be one that it names.
     accepted = case.get("accept_status", (501, 505))
     return (400 <= outcome.code < 500 or outcome.code in accepted) and not outcome.requests
 
 
 def is_refused_and_closed(case: Case, outcome: Outcome) -> bool:
-    """Whether, moreover, the connection is closed."""
     return is_refused(case, outcome) and outcome.is_closed
 
 
 def is_forwarded(_: Case, outcome: Outcome) -> bool:
-    """Whether the request was answered by the upstream."""
     return bool(outcome.requests) and 0 < outcome.code < 500
 
 
 def is_forwarded_verbatim(case: Case, outcome: Outcome) -> bool:
-    """Whether, moreover, the upstream got the very target that was sent."""
     words = expanded(case["raw"]).partition("\r\n")[0].encode("latin-1").split(b" ")
     if not is_forwarded(case, outcome) or len(words) < 2:
         return False
@@ -72,25 +68,21 @@ def is_forwarded_verbatim(case: Case, outcome: Outcome) -> bool:
 
 
 def is_answered_locally(_: Case, outcome: Outcome) -> bool:
-    """Whether the proxy answered by itself."""
     return outcome.code > 0 and not outcome.requests
 
 
 def is_truncated(_: Case, outcome: Outcome) -> bool:
-    """Whether the client can tell that it did not get the whole answer."""
     ends_well = outcome.received.endswith(b"\r\n0\r\n\r\n")
     return bool(outcome.requests) and outcome.is_closed and not ends_well
 
 
 def is_aborted(_: Case, outcome: Outcome) -> bool:
-    """Whether the request of a client that left was not carried through."""
     if outcome.has_left:
         return outcome.is_upstream_left or not outcome.requests
     return outcome.is_closed and (outcome.code == 0 or outcome.code >= 400)
 
 
 def is_timed_out(_: Case, outcome: Outcome) -> bool:
-    """Whether the connection was closed, with a 408 or without a word."""
     return outcome.is_closed and outcome.code in (0, 408)
 
 

@@ -47,16 +47,13 @@ class Outcome:
 
     @property
     def codes(self) -> list[int]:
-        """All status codes that the client got."""
         return [int(code) for code in STATUS.findall(bytes(self.received))]
 
     @property
     def code(self) -> int:
-        """That of the first final answer; 0 if there was none."""
         return next((code for code in self.codes if code >= 200), 0)
 
     def __str__(self) -> str:
-        """What a failed case shows."""
         end = "closed" if self.is_closed else "open"
         lines = [request.line[:80] for request in self.requests]
         return f"answers {self.codes}, then {end}; the upstream got {lines}"
@@ -82,7 +79,6 @@ class Play:
         self.outcome = Outcome()
 
     async def run(self) -> None:
-        """Send what the case has, until nothing more comes."""
         await self._prepare()
         scene, outcome = self._scene, self.outcome
         client = await self._connect()
@@ -104,7 +100,6 @@ class Play:
         client.close()
 
     async def _prepare(self) -> None:
-        """Bring about the scenario."""
         scenario, upstream = self._case.get("scenario"), self._scene.upstream
         if scenario in ("apf-reject", "apf-queued"):
             await self._scene.take_seat()
@@ -123,7 +118,6 @@ class Play:
         upstream.answer_with(self._answer)
 
     async def _answer(self, arrival: Arrival) -> None:
-        """Answer at the upstream: as scripted, else with what was asked."""
         self._events += 1
         peer, request = arrival
         self.outcome.requests.append(request)
@@ -182,7 +176,6 @@ class Play:
             await asyncio.sleep(0)
 
     def _read(self, client: Peer) -> None:
-        """Begin to read what the client gets."""
         if self._reader is None and not self.outcome.has_left:
             self._reader = begin(self._receive(client))
 

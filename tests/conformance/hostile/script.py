@@ -24,13 +24,10 @@ OTHER_MACRO = re.compile(r"\{\{[A-Z-]+[|}]")
 
 
 def unescaped(text: str) -> str:
-    """The text with its escapes for CR and LF replaced."""
     return text.replace("\\r", "\r").replace("\\n", "\n")
 
 
 def expanded(text: str) -> str:
-    """The text with repetitions written out."""
-
     def each(match: re.Match[str]) -> str:
         text = unescaped(match[2])
         return "".join(text.replace("{i}", str(number)) for number in range(int(match[1])))
@@ -53,6 +50,5 @@ def steps(text: str) -> Iterator[tuple[str, str]]:
 
 
 def unknown_macro(text: str) -> str | None:
-    """The beginning of something in a text that is neither written out nor done; None if none."""
     other = OTHER_MACRO.search(STEP.sub("", expanded(text)))
     return None if other is None else other[0]

@@ -109,7 +109,6 @@ class Site:
         )
 
     async def connect(self, scene: Scene, client: str) -> Peer:
-        """A client with a certificate, by the name that the cases have for it."""
         own = self._clients[client]().write(self._folder, "client")
         context = client_context(self.authority, own)
         if scene.protocol == HTTP2:
