@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from tests.fuzz.hostile import raw_messages
+from tests.fuzz.driver import Stage, leave, raw_messages, splits
 from tests.fuzz.messages import (
     UNTIL_CLOSE,
     MalformedError,
@@ -20,8 +20,6 @@ from tests.fuzz.messages import (
     UnfinishedError,
     read_answer,
 )
-from tests.fuzz.request_stream import Stage
-from tests.fuzz.splitting import splits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -89,7 +87,7 @@ def run_one(data: bytes) -> None:
     choice, stream = data[0] if data else 0, data[1:]
     request = Request(is_head=bool(choice & 0x80), is_http_10=bool(choice & 0x40))
     has_end = bool(choice & 0x20)
-    try:
+    with STAGE.dropped_on_error():
         expected = _expected(stream, request, has_end=has_end)
         outcomes = [
             _play(pieces, request, has_end=has_end) for pieces in splits(stream, choice & 0x1F)
@@ -99,9 +97,6 @@ def run_one(data: bytes) -> None:
             is_whole = expected.answer is None or expected.answer.is_whole
             assert not is_whole or outcome == outcomes[0], outcomes
             _check(expected, outcome, request)
-    except BaseException:
-        STAGE.drop()
-        raise
 
 
 def _expected(stream: bytes, request: Request, *, has_end: bool) -> Outcome:
@@ -157,11 +152,7 @@ def _play(pieces: Iterable[bytes], request: Request, *, has_end: bool) -> Outcom
     answer = outcome.answer
     if answer is not None and answer.is_whole and not is_closed:
         _ask_again(bench, client)
-    bench.end(client)
-    bench.loop.run_ready()
-    bench.assert_at_rest()
-    for each in [each for each in bench.upstreams if each.ended_by]:
-        bench.upstreams.remove(each)
+    leave(bench, client)
     return outcome
 
 

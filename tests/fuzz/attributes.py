@@ -19,7 +19,7 @@ from apfproxy.request.attributes import (
     parse_duration_ns,
     request_timeout_ns,
 )
-from tests.fuzz.hostile import raw_messages
+from tests.fuzz.driver import raw_messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

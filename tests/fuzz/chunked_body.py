@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.http.chunked import ChunkedDecoder, ChunkedError
+from tests.fuzz.driver import splits
 from tests.fuzz.messages import MalformedError, read_chunked
-from tests.fuzz.splitting import splits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -31,15 +31,14 @@ from tests.end_to_end.http2.frames import (
     request,
     settings,
 )
-from tests.fuzz.messages import CHUNKED, read_request
-from tests.fuzz.request_stream import ASSERTED, OF_CONNECTIONS, Stage, check_by_llhttp
-from tests.fuzz.splitting import splits
+from tests.fuzz.driver import Stage, leave, serve, splits
+from tests.fuzz.messages import CHUNKED
+from tests.fuzz.request_stream import ASSERTED, OF_CONNECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.fuzz.messages import Message
-    from tests.proxy.fakes import FakeTransport
 
 STAGE = Stage(
     DownstreamSettings(
@@ -72,15 +71,12 @@ def run_one(data: bytes) -> None:
     """Play one input: a byte that says how it is split, and whether frames are written out."""
     choice, rest = data[0] if data else 0, data[1:]
     stream = PREFACE + settings() + (rest if choice & 0x80 else framed(rest))
-    try:
+    with STAGE.dropped_on_error():
         plays = [Play(pieces) for pieces in splits(stream, choice & 0x3F)]
         asked = Asked(stream)
         for play in plays:
             play.check(asked)
             _check_alike(plays[0], play)
-    except BaseException:
-        STAGE.drop()
-        raise
 
 
 def framed(data: bytes) -> bytes:
@@ -201,48 +197,18 @@ class Play:
         received = b""
         for piece in pieces:
             bench.send(client, piece)
-            self._answer()
+            serve(bench, self.forwarded)
             received += client.take()
-        self._answer()
+        serve(bench, self.forwarded)
         received += client.take()
         self.is_plain = ends == self._ends() and not client.ended_by
         self._read(received)
-        bench.end(client)
-        bench.end(client)
-        bench.loop.run_ready()
+        leave(bench, client)
         assert (0, 0) == (counts.connections_open, counts.streams_open)
-        bench.assert_at_rest()
-        for upstream in [each for each in bench.upstreams if each.ended_by]:
-            bench.upstreams.remove(upstream)
 
     def _ends(self) -> int:
         counts = self._bench.counters.listener.http2
         return sum(counts.goaways.values()) + sum(counts.resets.values())
-
-    def _answer(self) -> None:
-        bench = self._bench
-        is_busy = True
-        while is_busy:
-            is_busy = False
-            while bench.connecting:
-                bench.connect()
-            for upstream in list(bench.upstreams):
-                if not upstream.ended_by and upstream.written and self._serve(upstream):
-                    is_busy = True
-            bench.loop.run_ready()
-
-    def _serve(self, upstream: FakeTransport) -> bool:
-        raw = bytes(upstream.written)
-        got = read_request(raw)  # whatever it raises, the proxy has sent it
-        if not got.is_whole:
-            return False
-        assert got.end == len(raw), ("more than one request", raw)
-        check_by_llhttp(raw, got)
-        upstream.take()
-        self.forwarded.append(got)
-        body = b"" if got.method == b"HEAD" else b"ok"
-        self._bench.send(upstream, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + body)
-        return True
 
     def _read(self, received: bytes) -> None:
         reader, decoder = FrameReader(), Decoder()

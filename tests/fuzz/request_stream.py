@@ -14,10 +14,8 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
-import httptools
-
 from apfproxy.settings import DownstreamSettings
-from tests.fuzz.hostile import raw_messages
+from tests.fuzz.driver import Stage, leave, raw_messages, serve, splits
 from tests.fuzz.messages import (
     CHUNKED,
     SIZED,
@@ -27,8 +25,6 @@ from tests.fuzz.messages import (
     read_answer,
     read_request,
 )
-from tests.fuzz.splitting import splits
-from tests.proxy.fakes import Bench, FakeTransport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +39,6 @@ SETTINGS = DownstreamSettings(
 
 NO_ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")
 NOT_ALPHANUMERIC = re.compile(rb"[^0-9a-z]")
-BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 OF_CONNECTIONS = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
     b" upgrade".split()
@@ -66,28 +61,6 @@ Order = list[int]
 """Of each answer the number of the forwarded request that it belongs to, or `REFUSED`."""
 
 
-class Stage:
-    MAX_RUNS = 300
-
-    def __init__(self, downstream: DownstreamSettings | None = None) -> None:
-        self._downstream = downstream
-        self._bench: Bench | None = None
-        self._runs = 0
-
-    def bench(self) -> Bench:
-        if self._bench is None or self._runs >= self.MAX_RUNS:
-            self.drop()
-            self._bench = Bench(seats=100, downstream=self._downstream)
-            self._bench.__enter__()
-        self._runs += 1
-        return self._bench
-
-    def drop(self) -> None:
-        if self._bench is not None:
-            self._bench.__exit__(None, None, None)
-        self._bench, self._runs = None, 0
-
-
 STAGE = Stage(SETTINGS)
 
 
@@ -95,7 +68,7 @@ def run_one(data: bytes) -> None:
     """Play one input: a byte that says how it is split and by whom it is sent, then the stream."""
     choice, stream = data[0] if data else 0, data[1:]
     is_trusted = bool(choice & 0x80)
-    try:
+    with STAGE.dropped_on_error():
         plays = [
             Play(pieces, is_trusted=is_trusted, answers_late=bool(number and choice & 0x40))
             for number, pieces in enumerate(splits(stream, choice & 0x3F))
@@ -107,9 +80,6 @@ def run_one(data: bytes) -> None:
             play.check(asked)
             _check_alike(plays[0], play)
         Play([stream] * AGAIN, is_trusted=is_trusted).check(_requests(stream * AGAIN))
-    except BaseException:
-        STAGE.drop()
-        raise
 
 
 class Play:
@@ -124,53 +94,19 @@ class Play:
     def __init__(
         self, pieces: Iterable[bytes], *, is_trusted: bool, answers_late: bool = False
     ) -> None:
-        self._bench = bench = STAGE.bench()
+        bench = STAGE.bench()
         self._is_trusted = is_trusted
         self.forwarded: list[Message] = []
         client = bench.client(("10.0.0.1" if is_trusted else "192.0.2.1", 4711))
         for piece in pieces:
             bench.send(client, piece)
             if not answers_late:
-                self._answer()
-        self._answer()
+                serve(bench, self.forwarded)
+        serve(bench, self.forwarded)
         self.is_closed = client.has_eof or bool(client.ended_by)
         self._received = client.take()
         self.answers: Order = []
-        bench.end(client)
-        bench.end(client)
-        bench.loop.run_ready()
-        bench.assert_at_rest()
-        for upstream in [each for each in bench.upstreams if each.ended_by]:
-            bench.upstreams.remove(upstream)
-
-    def _answer(self) -> None:
-        bench = self._bench
-        is_busy = True
-        while is_busy:
-            is_busy = False
-            while bench.connecting:
-                bench.connect()
-            for upstream in list(bench.upstreams):
-                if not upstream.ended_by and upstream.written and self._serve(upstream):
-                    is_busy = True
-            bench.loop.run_ready()
-
-    def _serve(self, upstream: FakeTransport) -> bool:
-        raw = bytes(upstream.written)
-        request = read_request(raw)  # whatever it raises, the proxy has sent it
-        if not request.is_whole:
-            return False
-        assert request.end == len(raw), ("more than one request", raw)
-        check_by_llhttp(raw, request)
-        upstream.take()
-        number = len(self.forwarded)
-        self.forwarded.append(request)
-        body = b"" if request.method == b"HEAD" else b"ok"
-        self._bench.send(
-            upstream,
-            b"HTTP/1.1 200 OK\r\nX-Number: %d\r\nContent-Length: 2\r\n\r\n" % number + body,
-        )
-        return True
+        leave(bench, client)
 
     def check(self, asked: list[Message]) -> None:
         position = 0
@@ -285,39 +221,6 @@ def _check_dropped(name: bytes, nominated: set[bytes]) -> None:
 
 def _is_guarded(folded: bytes) -> bool:
     return folded in OF_CONNECTIONS or folded in FRAMING or folded in FORWARDING
-
-
-class _Counted:
-    def __init__(self) -> None:
-        self.messages = 0
-        self.target = b""
-        self.body = b""
-
-    def on_url(self, url: bytes) -> None:
-        self.target += url
-
-    def on_body(self, body: bytes) -> None:
-        self.body += body
-
-    def on_message_complete(self) -> None:
-        self.messages += 1
-
-
-def check_by_llhttp(raw: bytes, request: Message) -> None:
-    assert raw.startswith(request.method + b" ")
-    line, _, rest = raw[len(request.method) :].partition(b"\n")
-    raw = b"POST" + BEYOND_ASCII.sub(b"x", line) + b"\n" + rest
-    target = BEYOND_ASCII.sub(b"x", request.target)
-    found = _Counted()
-    parser = httptools.HttpRequestParser(found)
-    try:
-        parser.feed_data(raw)
-    except httptools.HttpParserUpgrade:
-        # From here on it reads nothing, not even the body: httptools tells llhttp to skip it.
-        assert request.values(b"connection") == [b"Upgrade"], raw
-        assert (1, target) == (found.messages, found.target), raw
-        return
-    assert (1, target, request.body) == (found.messages, found.target, found.body), raw
 
 
 def seeds() -> list[bytes]:

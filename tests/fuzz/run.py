@@ -23,13 +23,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 
-from tests.fuzz.minimising import minimised
-from tests.fuzz.targets import CORPUS, NAMES, target_named
+from coverage import Coverage
+
+from tests.fuzz.driver import CORPUS, NAMES, target_named
 
 DICTIONARY = Path(__file__).with_name("http.dict")
 MAX_INPUT_BYTES = 4096
 TIMEOUT_S = 20
 """For one input; more is a finding, too."""
+PACKAGE = str(Path(__file__).parents[2] / "apfproxy" / "*")
 ONE_AT_A_TIME = Lock()
 MAX_CORPUS_FILE_BYTES = 2500
 """Of one that is kept."""
@@ -96,12 +98,23 @@ def _fuzz(name: str, options: argparse.Namespace) -> int:
 
 
 def _keep(name: str, found: list[bytes], kept: Path) -> None:
+    """Keep the inputs, smallest first, of which each runs lines in an order that is new."""
     run_one = target_named(name).run_one
-    inputs = minimised(run_one, (data for data in found if len(data) <= MAX_CORPUS_FILE_BYTES))
+    known: set[object] = set()
     for path in kept.iterdir():
         path.unlink()
-    for data in inputs:
-        _write(kept, data)
+    for data in sorted(set(found), key=lambda data: (len(data), data)):
+        if len(data) > MAX_CORPUS_FILE_BYTES:
+            break
+        run_one(data)  # first without being watched: what is met for the first time is of chance
+        watch = Coverage(data_file=None, branch=True, include=[PACKAGE], config_file=False)
+        with watch.collect():
+            run_one(data)
+        seen = watch.get_data()
+        arcs = {(file, arc) for file in seen.measured_files() for arc in seen.arcs(file) or ()}
+        if not arcs <= known:
+            known |= arcs
+            _write(kept, data)
 
 
 def _write(directory: Path, content: bytes) -> None:
