@@ -34,12 +34,6 @@ async def fetch(port: int, target: str) -> str:
     Args:
         port: The server's port of 127.0.0.1.
         target: Path and query.
-
-    Returns:
-        The body.
-
-    Raises:
-        LoadTestError: The response is not 200, or does not come.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -79,7 +73,6 @@ class ProxyState:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is under way but idle connections."""
         return not (
             self.seats
             or self.executing
@@ -139,7 +132,6 @@ class SeatWatch:
     peak_waiting: int = 0
 
     async def run(self) -> None:
-        """Take samples until cancelled."""
         while True:
             if self.samples % max(1, round(LIMITS_EVERY_S / self.period_s)) == 0:
                 await self.read_limits()
@@ -147,7 +139,6 @@ class SeatWatch:
             await asyncio.sleep(self.period_s)
 
     async def sample(self) -> None:
-        """Take one sample."""
         rows = [
             [cell.strip() for cell in line.split(",")]
             for line in (await fetch(self.admin_port, LEVELS)).splitlines()
@@ -174,7 +165,6 @@ class SeatWatch:
         self.samples_with_idle_seats += is_idle
 
     async def read_limits(self) -> None:
-        """Read each level's seats of now."""
         page = await fetch(self.admin_port, "/metrics")
         self.limits = {name: int(float(limit)) for name, limit in LIMIT.findall(page)}
         if not self.limits:

@@ -78,7 +78,6 @@ class Limit(NamedTuple):
     is_least: bool = False
 
     def is_kept(self, value: float) -> bool:
-        """Whether a figure will do."""
         return value >= self.bound if self.is_least else value <= self.bound
 
 
@@ -101,7 +100,6 @@ class Report:
         print(f"{'':44}{'measured':>12}{'limit':>10}")
 
     def add(self, name: str, value: float, unit: str) -> None:
-        """Print a figure, with its limit if it has one."""
         self.figures[name] = (value, unit)
         limit = LIMITS.get(name)
         shown = f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
@@ -110,7 +108,6 @@ class Report:
         print(f"{f'{name}, {unit}':44}{shown:>12}{bound:>10}{verdict}", flush=True)
 
     def beyond(self) -> list[str]:
-        """The names of figures that do not keep to their limits."""
         return [
             name
             for name, limit in LIMITS.items()
@@ -127,7 +124,6 @@ def request(
     accept: str = "application/json",
     encoding: str = "identity",
 ) -> bytes:
-    """Make a request, head and body."""
     lines = [
         f"{method} {target} HTTP/1.1",
         "Host: apiserver",
@@ -164,11 +160,7 @@ class Load:
 
 
 async def work(server: Process, requests: Iterator[bytes], load: Load) -> None:
-    """Send shared requests on one connection, each after the response to the last.
-
-    Raises:
-        LoadTestError: A response is no success.
-    """
+    """Send shared requests on one connection, each after the response to the last."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def go_on(connection: Connection, status: int) -> None:
@@ -194,11 +186,7 @@ async def work(server: Process, requests: Iterator[bytes], load: Load) -> None:
 
 
 async def answers(server: Process, requests: Sequence[bytes], connections: int = 1) -> Load:
-    """Send requests, each when one of the connections is free.
-
-    Raises:
-        LoadTestError: One got no response, or no success.
-    """
+    """Send requests, each when one of the connections is free."""
     load, remaining = Load(), iter(requests)
     start = time.perf_counter()
     try:
@@ -212,7 +200,6 @@ async def answers(server: Process, requests: Sequence[bytes], connections: int =
 
 
 async def walk(server: Process, target: str, limit: int) -> tuple[Load, int]:
-    """Read a whole list in pages: all of them as one load, and how many there were."""
     load, token = Load(), ""
     while True:
         query = f"?limit={limit}" + (f"&continue={token}" if token else "")
@@ -226,7 +213,6 @@ async def walk(server: Process, target: str, limit: int) -> tuple[Load, int]:
 
 
 async def beside(server: Process, text: bytes, count: int, others: bytes, connections: int) -> Load:
-    """Send a request over and over while other clients keep the server busy."""
     is_over = False
 
     def more() -> Iterator[bytes]:
@@ -271,7 +257,6 @@ class Crowd:
         self._watches: list[Watch] = []
 
     async def open(self, server: Process, target: str, count: int) -> None:
-        """Open watches and wait until the server has begun to respond to all of them."""
         loop = asyncio.get_running_loop()
         for start in range(0, count, WATCHES_AT_ONCE):
             opened = await asyncio.gather(
@@ -308,11 +293,7 @@ class Crowd:
             self._arrived.set_result(None)
 
     def close(self) -> None:
-        """End all watches.
-
-        Raises:
-            LoadTestError: They did not all get the same number of events.
-        """
+        """End all watches."""
         counts = {watch.events for watch in self._watches}
         for watch in self._watches:
             watch.close()
@@ -360,7 +341,6 @@ async def read_slowly(server: Process, text: bytes, readers: int, seconds: float
 
 
 def slice_of(name: str, *, team: str = "a") -> dict[str, Any]:
-    """A ResourceSlice of about 1 KiB, as a driver with four devices writes it."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -387,24 +367,20 @@ def slice_of(name: str, *, team: str = "a") -> dict[str, Any]:
 
 
 def encoded(obj: dict[str, Any]) -> bytes:
-    """The object as clients send it."""
     return json.dumps(obj, separators=(",", ":")).encode()
 
 
 def creations(count: int) -> list[bytes]:
-    """Requests that create slices of different names, in an order that is not theirs."""
     # Numbers times an odd one that is no divisor: all differ, and neighbours come far apart.
     names = (f"slice-{index * 7919 % 1_000_003:07}" for index in range(count))
     return [request("POST", SLICES, encoded(slice_of(name))) for name in names]
 
 
 def names_in(listed: bytes) -> list[str]:
-    """The names of the objects of a list."""
     return [item["metadata"]["name"] for item in json.loads(listed)["items"]]
 
 
 async def measure(server: Process, options: argparse.Namespace, report: Report) -> None:
-    """Measure a server that keeps its objects in memory."""
     await answers(server, creations(1))  # imports and caches are paid for once
     empty = server.rss_bytes()
     load = await answers(server, creations(options.slices + 1)[1:], options.connections)
@@ -417,7 +393,6 @@ async def measure(server: Process, options: argparse.Namespace, report: Report) 
 
 
 async def _lists(server: Process, options: argparse.Namespace, report: Report) -> list[str]:
-    """Measure lists; the names of all objects."""
     some, every = request("GET", f"{SLICES}?limit={PAGE}"), request("GET", SLICES)
     load = await answers(server, [some] * REPEATS)
     if len(names_in(load.body)) != min(PAGE, options.slices + 1):
@@ -460,8 +435,6 @@ async def _lists(server: Process, options: argparse.Namespace, report: Report) -
 async def _reads_and_writes(
     server: Process, names: Sequence[str], options: argparse.Namespace, report: Report
 ) -> None:
-    """Measure operations on single objects."""
-
     def each(make: Callable[[str], bytes]) -> list[bytes]:
         return [make(f"{names[index * 7919 % len(names)]}") for index in range(WRITES)]
 
@@ -495,7 +468,6 @@ async def _reads_and_writes(
 async def _watches(
     server: Process, names: Sequence[str], options: argparse.Namespace, report: Report
 ) -> None:
-    """Measure how fast a change is at all watches, and what they hold."""
     load = await answers(server, [request("GET", f"{SLICES}?limit=1")])
     version = json.loads(load.body)["metadata"]["resourceVersion"]
     target = f"{SLICES}?watch=true&resourceVersion={version}"
@@ -514,7 +486,6 @@ async def _watches(
 
 
 async def measure_disk(server: Process, options: argparse.Namespace, report: Report) -> None:
-    """Measure a server that keeps its objects in a file."""
     await answers(server, creations(1))
     requests = creations(options.disk_writes + 1)[1:]
     load = await answers(server, requests, options.connections)
@@ -531,14 +502,12 @@ async def _some_names(server: Process) -> list[str]:
 
 
 def start(directory: Path, *, core: int | None, arguments: Iterable[str] = ()) -> Process:
-    """Start `apfproxy apiserver`."""
     (port,) = free_ports(1)
     argv = [*python_module("apfproxy"), "apiserver", "--listen", f"127.0.0.1:{port}", *arguments]
     return Process("apiserver", argv, port=port, core=core, directory=directory)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; wrong input ends the program with one line."""
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--slices", type=count_up_to(500_000, 500), default=20_000, help="objects (20000)")
@@ -553,7 +522,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace, report: Report) -> None:
-    """Run what the command line asks for and write the JSON file."""
     raise_descriptor_limit(options.watches + SPARE_DESCRIPTORS)
     core = None if options.no_pin else SERVER_CORE
     if not options.no_pin:
@@ -572,7 +540,6 @@ def run(options: argparse.Namespace, report: Report) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the measurements; the result is the exit status."""
     options = parse_arguments(arguments)
     report = Report()
     status = exit_status("apiserver", lambda: run(options, report))

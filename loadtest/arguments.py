@@ -21,7 +21,6 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Print the error and end the program."""
         print(f"{self.prog}: {message} (--help has an example)", file=sys.stderr)
         sys.exit(2)
 
@@ -81,7 +80,6 @@ def counts_up_to(limit: int) -> Callable[[str], list[int]]:
 
 
 def output_file(text: str) -> Path:
-    """Make a path of a file to write at the end of a run, which must not fail only then."""
     path = Path(text)
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise argparse.ArgumentTypeError(f"{text!r} cannot be written")

@@ -25,20 +25,14 @@ class Build(NamedTuple):
     """Where the interpreter looks for packages first; empty for what is installed with it."""
 
     def command(self) -> list[str]:
-        """The start of its command line."""
         # -P: the package in the current directory is this checkout's.
         return [self.python, "-P", "-m", "apfproxy"]
 
     def environment(self) -> dict[str, str]:
-        """The variables of its process."""
         return {"PYTHONPATH": self.path}
 
     def version(self) -> str:
-        """What it says of itself, in one line.
-
-        Raises:
-            LoadTestError: It cannot be run.
-        """
+        """What it says of itself, in one line."""
         done = subprocess.run(
             [*self.command(), "--version"],
             env=self.environment(),
@@ -58,7 +52,6 @@ THIS = Build(sys.executable, str(ROOT))
 
 
 def kind_of(version: str) -> str:
-    """Whether a build that says this of itself is compiled."""
     return COMPILED if f"({COMPILED}" in version else INTERPRETED
 
 

@@ -35,12 +35,10 @@ DAY = dt.timedelta(days=1)
 
 @functools.cache
 def new_rsa_key(bits: int = 2048) -> rsa.RSAPrivateKey:
-    """One RSA key of a size for the whole run: making one takes a tenth of a second and more."""
     return rsa.generate_private_key(public_exponent=65537, key_size=bits)
 
 
 def to_pem(key: Key, password: bytes | None = None) -> bytes:
-    """The PEM of a private key, encrypted if there is a password."""
     encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
     if password is not None:
         encryption = serialization.BestAvailableEncryption(password)
@@ -65,23 +63,19 @@ class Issued:
 
     @property
     def der(self) -> bytes:
-        """The certificate as it is on the wire."""
         return self.certificate.public_bytes(serialization.Encoding.DER)
 
     @property
     def chain_der(self) -> tuple[bytes, ...]:
-        """The chain, likewise."""
         return tuple(each.public_bytes(serialization.Encoding.DER) for each in self.chain)
 
     @property
     def cert_pem(self) -> bytes:
-        """The certificate, then the chain."""
         certificates = (self.certificate, *self.chain)
         return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in certificates)
 
     @property
     def key_pem(self) -> bytes:
-        """The private key, not encrypted."""
         return to_pem(self.key)
 
     def write(self, folder: Path, name: str) -> tuple[str, str]:
@@ -154,22 +148,18 @@ class Authority:
 
     @property
     def pem(self) -> bytes:
-        """The CA's certificate."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def chain(self) -> tuple[x509.Certificate, ...]:
-        """This CA and those above it, without the root."""
         return () if self.issuer is None else (self.certificate, *self.issuer.chain)
 
     def write(self, folder: Path, name: str = "ca") -> str:
-        """Write `name.crt`, and give its path."""
         path = folder / f"{name}.crt"
         path.write_bytes(self.pem)
         return str(path)
 
     def below(self, name: str, *, max_path: int | None = None) -> Authority:
-        """Make an intermediate CA."""
         return Authority(name, issuer=self, max_path=max_path)
 
     def issue(  # noqa: PLR0913 - a certificate has so many sides
@@ -231,7 +221,6 @@ class Authority:
 
 
 def general_name(host: str) -> x509.GeneralName:
-    """The alternative name of a host or an address."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:

@@ -113,7 +113,6 @@ class Connection(asyncio.Protocol):
         return await self._asked
 
     def close(self) -> None:
-        """Close it; what is under way does not count."""
         self.is_waiting = False
         self._transport.abort()
 
@@ -126,7 +125,6 @@ class Connection(asyncio.Protocol):
 
 
 def percentile(numbers: Sequence[float], percent: float) -> float:
-    """Give the nearest-rank percentile of at least one number."""
     ranked = sorted(numbers)
     return ranked[math.ceil(len(ranked) * percent / 100) - 1]
 
@@ -151,7 +149,6 @@ class Flow:
 
 
 def request_for(user: str, port: int) -> bytes:
-    """Make the request of a user; a service account also names its group, as Kubernetes would."""
     group = "system:serviceaccounts" if user.startswith("system:serviceaccount:") else "developers"
     return (
         f"GET /api/v1/namespaces/default/configmaps/x HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
@@ -179,9 +176,6 @@ async def drive(
         lead_in_s: Time in which the connections begin, not measured.
         seconds: Measured time after that.
         may_starve: Whether a flow may have no response.
-
-    Raises:
-        LoadTestError: A flow got something else than success or rejection, or nothing at all.
     """
     loop = asyncio.get_running_loop()
     measure_from_s = monotonic() + lead_in_s
@@ -302,7 +296,6 @@ class Tally:
 
 
 def plain_request(number: int) -> tuple[str, bytes]:
-    """Give the same small GET for each number."""
     del number
     return "GET", b"GET /api/v1/namespaces/default/configmaps/x HTTP/1.1\r\nHost: a\r\n\r\n"
 

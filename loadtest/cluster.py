@@ -114,7 +114,6 @@ class Heads:
         self._plain = self._start + self._middle + self._end
 
     def of(self, request: Request) -> bytes:
-        """The head of a request."""
         if not request.body_bytes:
             return request.line + self._plain
         return b"%s%sContent-Length: %d\r\n%sContent-Type: %s\r\n%s" % (
@@ -144,7 +143,6 @@ class Http2Fields:
         ]
 
     def of(self, request: Request, rng: random.Random) -> list[tuple[bytes, bytes]]:
-        """The fields of a request."""
         method, _, target = request.line.partition(b" ")
         own, added = self._own.copy(), [(b"accept-encoding", b"gzip")]
         if request.body_bytes:
@@ -156,7 +154,6 @@ class Http2Fields:
 
 
 def users() -> list[User]:
-    """All users, the most frequent first; always the same."""
     rng = random.Random(TOKENS_SEED)  # noqa: S311 - the tokens of a test
     return [_user(number, rng) for number in range(USERS)]
 
@@ -177,7 +174,6 @@ def _user(number: int, rng: random.Random) -> User:
 
 
 def _token(rng: random.Random) -> str:
-    """What looks like the signed token of a service account; all have the same first part."""
     header = base64.urlsafe_b64encode(b'{"alg":"RS256","kid":"Zm9vYmFyYmF6cXV4"}').rstrip(b"=")
     rest = base64.urlsafe_b64encode(rng.randbytes(TOKEN_CHARACTERS)).decode()
     payload_end = TOKEN_CHARACTERS - 342
@@ -186,7 +182,6 @@ def _token(rng: random.Random) -> str:
 
 
 def write_token_file(path: Path, of: Iterable[User]) -> None:
-    """Write the users as kube-apiserver's file of static tokens."""
     path.write_text(
         "".join(
             f'{user.token},{user.name},{number},"{",".join(user.groups)}"\n'
@@ -197,12 +192,10 @@ def write_token_file(path: Path, of: Iterable[User]) -> None:
 
 
 def draw_user(rng: random.Random, of: Sequence[User]) -> User:
-    """Draw a user by Zipf's law."""
     return of[int(len(of) ** rng.random()) - 1]
 
 
 def draw_request(rng: random.Random) -> Request:
-    """Draw one of the paths, and a size of its body."""
     number = rng.randrange(PATHS)
     method, template = TEMPLATES[number % len(TEMPLATES)]
     target = template.format(namespace=number % NAMESPACES, number=number)

@@ -75,7 +75,6 @@ class Http1Client:
         """The answer's head, as long as it is not whole."""
 
     def send(self, now_ns: int) -> None:
-        """Send the next request."""
         request = self.requests[self.sent % len(self.requests)]
         data = self.heads.of(request)
         if request.body_bytes:
@@ -85,7 +84,6 @@ class Http1Client:
         _send(self.sock, data)
 
     def receive(self, buffer: bytearray) -> Sequence[int]:
-        """Read what is there."""
         while True:
             try:
                 count = self.sock.recv_into(buffer)
@@ -191,7 +189,6 @@ class Http2Client:
         _send(sock, OPENING)
 
     def send(self, now_ns: int) -> None:
-        """Send the next request."""
         block, body_bytes = self.requests[self.sent % len(self.requests)]
         stream = self.next_id
         self.sent += 1
@@ -204,7 +201,6 @@ class Http2Client:
             self._send_bodies()
 
     def receive(self, buffer: bytearray) -> Sequence[int]:
-        """Read what is there."""
         began_ns: list[int] = []
         while True:
             try:

@@ -49,7 +49,6 @@ BUFFER_BYTES = 1 << 16
 
 
 def connect(options: argparse.Namespace) -> list[Client]:
-    """Connect all clients and draw their requests."""
     context = ssl.create_default_context(cafile=options.ca_file) if options.ca_file else None
     if context is not None:
         context.set_alpn_protocols(["h2" if options.streams else "http/1.1"])
@@ -81,7 +80,6 @@ def connect(options: argparse.Namespace) -> list[Client]:
 
 
 def watched(clients: list[Client]) -> tuple[select.epoll, dict[int, Client]]:
-    """What tells which clients have something to read, and the clients by their descriptors."""
     epoll = select.epoll()
     by_descriptor = {client.sock.fileno(): client for client in clients}
     for descriptor in by_descriptor:
@@ -146,7 +144,6 @@ def exchange_at_rate(clients: list[Client], seconds: int, at_once: int, rate: in
 
 
 def report(latencies: list[int], seconds: float) -> dict[str, float]:
-    """The figures, named as those of wrk's script."""
     latencies.sort()
     return {
         "requests": len(latencies),
@@ -159,7 +156,6 @@ def report(latencies: list[int], seconds: float) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the driver; the result is the exit status."""
     parser = argparse.ArgumentParser()
     for name in ("--port", "--connections", "--seconds", "--seed"):
         parser.add_argument(name, type=int, required=True)

@@ -127,12 +127,6 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
         name: One of `CONTENDERS` or of the site's builds, or `WITH`.
         site: Where to run it.
         upstream_port: Where the origin listens on 127.0.0.1.
-
-    Returns:
-        The running proxy.
-
-    Raises:
-        LoadTestError: It is not installed or does not start.
     """
     if name == WITH or name in site.builds:
         return _start_apfproxy(name, site, upstream_port)

@@ -82,7 +82,6 @@ class MonotonicClock:
     now_ns = staticmethod(time.monotonic_ns)
 
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Any:  # noqa: ANN401
-        """Not needed."""
         raise NotImplementedError
 
 
@@ -91,7 +90,6 @@ def nothing(_ticket: Ticket) -> None:
 
 
 def level(config: QueueSetConfig, concurrency_limit: int) -> tuple[QueueSet, list[Flow]]:
-    """A queue set and flows with hashes all over the range."""
     queue_set = QueueSet("bench", MonotonicClock(), config, concurrency_limit, SeatDemand())
     counters = FlowSchemaCounters("bench", "bench")
     flows = [Flow(i * 0x9E3779B97F4A7C15 % 2**64, str(i), counters) for i in range(FLOWS)]
@@ -144,7 +142,6 @@ class Crowd:
             self._executing.append(ticket)
 
     def run(self, requests: int) -> None:
-        """One round."""
         executing, batch, admit = self._executing, self._batch, self._admit
         finish = self._queue_set.finish
         in_admit = in_finish = 0
@@ -163,26 +160,22 @@ class Crowd:
 
 
 def account(number: int, name: str = "robot") -> Subject:
-    """A service account in the namespace of that number."""
     found = ServiceAccountSubject(namespace=f"n{number}", name=name)
     return Subject(kind="ServiceAccount", service_account=found)
 
 
 def for_urls(number: int, url: str) -> FlowSchema:
-    """A FlowSchema for non-resource URLs alone, and for all users that are known."""
     url_rule = NonResourcePolicyRule(verbs=("*",), non_resource_urls=(url,))
     nothing_else = replace(EVERY_RESOURCE, verbs=("nothing",))
     return schema(number, AUTHENTICATED, resource_rule=nothing_else, non_resource_rule=url_rule)
 
 
 def schema(number: int, subject: Subject, **rules: Any) -> FlowSchema:  # noqa: ANN401
-    """The FlowSchema of that number, by which they are tried."""
     rules = {"resource_rule": EVERY_RESOURCE, "non_resource_rule": EVERY_URL, **rules}
     return flow_schema(f"s{number:05}", "level", subject, precedence=number + 1, **rules)
 
 
 def for_resources(number: int, subject: Subject = AUTHENTICATED, **fields: Any) -> FlowSchema:  # noqa: ANN401
-    """A FlowSchema for some requests of whoever is known."""
     return schema(number, subject, resource_rule=replace(EVERY_RESOURCE, **fields))
 
 
@@ -203,7 +196,6 @@ SHAPES: dict[str, Callable[[int], FlowSchema]] = {
 
 
 def classified(shape: str, schemas: int) -> Callable[[], FlowSchema | None]:
-    """The classification of a request of the last of so many FlowSchemas."""
     made = [SHAPES[shape](number) for number in range(schemas)]
     classifier, i = Classifier(made), schemas - 1
     groups = (f"g{i}", "system:authenticated")
@@ -235,7 +227,6 @@ def best_ns(calls: Sequence[Callable[[], object]], number: int = REQUESTS // 10)
 
 
 def admission() -> None:
-    """Print what a level of each kind costs."""
     queuing = QueueSetConfig(QueueSetKind.QUEUE, 64, 6, 50)
     rows = {
         "nothing waiting, 10 executing": at_once(queuing, 10),
@@ -249,7 +240,6 @@ def admission() -> None:
 
 
 def classification() -> None:
-    """Print what more FlowSchemas cost."""
     few, more, _ = SCHEMAS
     relation = f"{more}/{few}"
     print(f"\n{'ns to classify; each is for':36}", *(f"{n:8}" for n in SCHEMAS), f"{relation:>8}")
@@ -259,7 +249,6 @@ def classification() -> None:
 
 
 def crowds() -> None:
-    """Print what more queues, and more requests that wait there, cost."""
     made = {(queues, waiting): Crowd(queues, waiting) for queues in QUEUES for waiting in WAITING}
     for _ in range(ROUNDS):
         for crowd in made.values():
@@ -272,7 +261,6 @@ def crowds() -> None:
 
 
 def targets() -> None:
-    """Print what targets cost that anybody can send."""
     made = [
         start + part * ((TARGET_BYTES - len(start)) // len(part))
         for start, part in TARGETS.values()
@@ -284,7 +272,6 @@ def targets() -> None:
 
 
 def main() -> None:
-    """Print the four tables."""
     Parser(__doc__).parse_args()
     admission()
     classification()

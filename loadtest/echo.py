@@ -62,21 +62,17 @@ class Ask:
 
     @property
     def id(self) -> bytes:
-        """The number as it is written everywhere."""
         return b"r%09d" % self.number
 
     @property
     def method(self) -> str:
-        """Of HTTP."""
         return KINDS[self.kind][1]
 
     @property
     def is_watch(self) -> bool:
-        """Whether its answer has no deadline."""
         return self.kind == "watch"
 
     def expected_body(self) -> bytes:
-        """The answer's."""
         if self.kind in ("bodiless", "empty"):
             return b""
         if self.is_watch:
@@ -85,17 +81,14 @@ class Ask:
 
     @property
     def target(self) -> str:
-        """Its path."""
         name = self.id.decode()
         return f"{CONFIGMAPS}?watch=true&n={name}" if self.is_watch else f"{CONFIGMAPS}/{name}"
 
     @property
     def body(self) -> bytes | None:
-        """The request's body, if it has one."""
         return pattern(self.id, self.size) if self.kind in ("posted", "put-in-chunks") else None
 
     def lines(self, user: str, fields: str = "") -> str:
-        """The lines of the request's head but the host and what says how long its body is."""
         return (
             f"X-Remote-User: {user}\r\nX-Remote-Group: testers\r\n{fields}"
             f"X-Request-Id: {self.id.decode()}\r\nX-Answer: {self.kind} {self.size}\r\n"
@@ -137,12 +130,10 @@ def pattern(name: bytes, size: int) -> bytes:
 
 
 def event(name: bytes) -> bytes:
-    """An event of a watch."""
     return b'{"type":"ADDED","object":{"metadata":{"name":"%b"}}}\n' % name
 
 
 def in_chunks(body: bytes) -> bytes:
-    """A body as chunks, the last one included."""
     chunks = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
     return b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in chunks) + b"0\r\n\r\n"
 
@@ -164,7 +155,6 @@ class Seen:
     busy: int = 0
 
     def complain(self, text: str) -> None:
-        """Note what went wrong."""
         if len(self.wrong) < 20:
             self.wrong.append(text)
 
@@ -187,11 +177,9 @@ class EchoOrigin(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take requests apart; after an upgrade, give back what comes."""
         if self._is_tunnel:
             self._transport.write(data)
             return
@@ -205,29 +193,24 @@ class EchoOrigin(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End what is under way."""
         del exc
         if self._timer is not None:
             self._timer.cancel()
         self._set_busy(is_busy=False)
 
     def on_message_begin(self) -> None:
-        """A request starts."""
         self._fields = {}
         self._body.clear()
         if self._is_busy:
             self._seen.complain("the origin got a request before it had answered another")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header field."""
         self._fields[name.lower()] = value
 
     def on_body(self, data: bytes) -> None:
-        """Some of the body."""
         self._body += data
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
         seen = self._seen
         seen.requests += 1
         if b"upgrade" in self._fields:
@@ -274,7 +257,6 @@ class EchoOrigin(asyncio.Protocol):
                 )
 
     def _send_event(self, name: bytes, left: int) -> None:
-        """Send an event and then the next one, without end if `left` is negative."""
         if left == 0:
             self._set_busy(is_busy=False)
             self._transport.write(b"0\r\n\r\n")

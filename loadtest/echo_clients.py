@@ -55,13 +55,11 @@ class EchoClient(asyncio.Protocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send the first requests."""
         self._transport = cast("asyncio.Transport", transport)
         self._crowd.clients.add(self)
         self._ask()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Account for what is not answered."""
         del exc
         crowd, tally = self._crowd, self._tally
         crowd.clients.discard(self)
@@ -76,13 +74,11 @@ class EchoClient(asyncio.Protocol):
         self.closed.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """Take answers."""
         self._pending += data
         while self._pending and not self._has_left and self._take():
             pass
 
     def sweep(self, now_s: float) -> None:
-        """Give up what takes too long."""
         if self._closing_s and now_s - self._closing_s > self._crowd.habits.patience_s:
             # It may have more to send than the proxy takes.
             self._closing_s = now_s
@@ -102,7 +98,6 @@ class EchoClient(asyncio.Protocol):
             self.leave(is_reset=True)
 
     def leave(self, *, is_reset: bool) -> None:
-        """Be gone."""
         if self._has_left or self._transport.is_closing():
             return
         self._has_left = True
@@ -112,7 +107,6 @@ class EchoClient(asyncio.Protocol):
         self._transport.abort()
 
     def _ask(self) -> None:
-        """Have as many requests on their way as this connection shall."""
         crowd = self._crowd
         while len(self.waiting) < self._depth and not self._transport.is_closing():
             due_s = crowd.due_s()
@@ -150,7 +144,6 @@ class EchoClient(asyncio.Protocol):
         self._transport.write(data)
 
     def _take(self) -> bool:
-        """Take the next part of an answer; whether there was one."""
         if self._answer is None:
             return self._take_head()
         answer, pending = self._answer, self._pending
@@ -221,7 +214,6 @@ class EchoClient(asyncio.Protocol):
         return True
 
     def _end(self) -> None:
-        """An answer is whole."""
         answer = self._answer
         assert answer is not None
         self._answer = None
@@ -263,18 +255,15 @@ class EchoClients:
         return f"<EchoClients: {self.tally}>"
 
     def next_ask(self) -> Ask | None:
-        """The next request to send, or None."""
         if self.next_number >= self._end:
             return None
         self.next_number += 1
         return draw(self.next_number, self.random, self.habits.kinds)
 
     def next_fields(self) -> str:
-        """More lines for its head."""
         return self.random.choice(self.habits.fields)
 
     def due_s(self) -> float:
-        """How long until the next request may be sent, which is taken to be then."""
         rate = self.habits.requests_per_s
         if not rate:
             return 0.0
@@ -286,11 +275,7 @@ class EchoClients:
         return 0.0
 
     async def run(self, count: int, connections: int) -> None:
-        """Send so many requests on so many connections at once, until each has an end.
-
-        Raises:
-            OSError: The proxy takes no connections.
-        """
+        """Send so many requests on so many connections at once, until each has an end."""
         self._end = self.next_number + count
         sweeping = asyncio.create_task(self._sweep())
         try:
@@ -303,7 +288,6 @@ class EchoClients:
                 await sweeping
 
     def stop(self) -> None:
-        """Send no more; what is under way ends by itself."""
         self._end = self.next_number
 
     async def _work(self) -> None:

@@ -99,7 +99,6 @@ class Http2EchoClient(asyncio.Protocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send the first requests."""
         self._transport = cast("asyncio.Transport", transport)
         self._crowd.clients.add(self)
         settings = struct.pack(">HL", INITIAL_WINDOW_SIZE, self._window)
@@ -107,7 +106,6 @@ class Http2EchoClient(asyncio.Protocol):
         self._ask()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Account for what is not answered."""
         del exc
         self._crowd.clients.discard(self)
         for each in self.waiting.values():
@@ -116,16 +114,13 @@ class Http2EchoClient(asyncio.Protocol):
         self.closed.set_result(None)
 
     def pause_writing(self) -> None:
-        """Send no more bodies for now."""
         self._is_writable = False
 
     def resume_writing(self) -> None:
-        """Send bodies again."""
         self._is_writable = True
         self._send_bodies()
 
     def data_received(self, data: bytes) -> None:
-        """Take answers."""
         for kind, flags, stream, payload in self._reader.read(data):
             if self._has_left:
                 return
@@ -133,7 +128,6 @@ class Http2EchoClient(asyncio.Protocol):
         self._ask()
 
     def sweep(self, now_s: float) -> None:
-        """Give up what takes too long."""
         patience_s = self._crowd.habits.patience_s
         if self._closing_s:
             if now_s - self._closing_s > patience_s:
@@ -152,7 +146,6 @@ class Http2EchoClient(asyncio.Protocol):
         self._ask()
 
     def _ask(self) -> None:
-        """Have as many requests on their way as this connection shall."""
         crowd = self._crowd
         while len(self.waiting) < self._depth and not self._transport.is_closing():
             due_s = crowd.due_s()
@@ -229,13 +222,11 @@ class Http2EchoClient(asyncio.Protocol):
             self._transport.write(frame(DATA, flags, stream, data))
 
     def _leave(self, stream: int) -> None:
-        """Want an answer no more."""
         if not self._transport.is_closing() and self.waiting.pop(stream, None) is not None:
             self._tally.left += 1
             self._reset(stream)
 
     def _leave_all(self) -> None:
-        """Be gone."""
         if not self._transport.is_closing():
             self._has_left = True
             self._transport.abort()

@@ -64,7 +64,6 @@ class Tally:
 
     @property
     def ended(self) -> int:
-        """Requests of which it is known what became of them."""
         return (
             self.answered
             + sum(self.by_status.values())
@@ -77,17 +76,14 @@ class Tally:
         )
 
     def on_mispaired(self, text: str) -> None:
-        """Note a wrong answer."""
         self.mispaired += 1
         self.complain(text)
 
     def complain(self, text: str) -> None:
-        """Note what went wrong."""
         if len(self.wrong) < 20:
             self.wrong.append(text)
 
     def judge(self, ask: Ask, answer: Answer) -> None:
-        """Hold a whole answer against its request."""
         if answer.name is None:
             if answer.status in OWN_ANSWERS:
                 self.by_status[answer.status] = self.by_status.get(answer.status, 0) + 1
@@ -105,7 +101,6 @@ class Tally:
             self.on_mispaired(f"{answer.name!r}, {len(body)} bytes {body[:100]!r} for {ask}")
 
     def judge_broken(self, ask: Ask, answer: Answer) -> None:
-        """Hold an answer without an end against its request: what has come must be its own, too."""
         if answer.name is not None and ask.is_watch:
             if not self.judge_watch(ask, answer):
                 return
@@ -117,7 +112,6 @@ class Tally:
         self.broken += 1
 
     def judge_watch(self, ask: Ask, answer: Answer) -> bool:
-        """Whether the events so far are the watch's own."""
         one = event(ask.id)
         events = one * (len(answer.body) // len(one) + 1)
         is_right = answer.name == ask.id and events.startswith(bytes(answer.body))

@@ -107,13 +107,11 @@ class Faults:
         }
 
     def ending(self, ending: Ending) -> Fault:
-        """An ending at some byte: often the first, rarely after a megabyte."""
         dice = self._dice
         after = 0 if dice.random() < 0.1 else int(math.exp(dice.uniform(0, math.log(1e6))))
         return Fault(ending=ending, after_bytes=after, is_towards_origin=dice.random() < 0.4)
 
     def anything(self) -> Fault:
-        """Any fault, with an ending always, so that no connection is good for long."""
         dice = self._dice
         chance = dice.random()
         end = self.ending(
@@ -160,7 +158,6 @@ class Findings:
     wrong: list[str] = field(default_factory=list)
 
     def judge(self, seen: Seen, *, is_harmless: bool) -> None:
-        """Say what did not hold."""
         tally, wrong = self.tally, self.wrong
         wrong += [f"mispaired: {text}" for text in tally.wrong]
         wrong += seen.wrong
@@ -231,7 +228,6 @@ class Scene:
             link.choose = choose
 
     async def _episodes(self, fault: str) -> None:
-        """What happens to a listener meanwhile."""
         dice = self.links[0].random
         link = dice.choice(self.links)
         if fault == "refuse":
@@ -268,7 +264,6 @@ class Scene:
         return first_s
 
     async def _probe(self, *, watch: bool = False) -> bool:
-        """Whether a request on a connection of its own is answered."""
         answer = "watch 1" if watch else "sized 100"
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
@@ -335,7 +330,6 @@ async def measure(options: argparse.Namespace, directory: Path) -> list[Findings
 
 
 def log_problem(log: Path) -> str | None:
-    """Say which exception nobody expected is in a log."""
     lines = log.read_text(errors="replace").splitlines()
     for at, line in enumerate(lines):
         if line.startswith("Traceback"):
@@ -344,7 +338,6 @@ def log_problem(log: Path) -> str | None:
 
 
 def print_heading() -> None:
-    """Print the names of the columns."""
     print(
         f"{'fault':<11}{'requests':>9}{'answered':>9}{'502':>7}{'504':>7}{'429':>6}{'other':>6}"
         f"{'broken':>8}{'lost':>7}{'left':>6}{'cut':>5}{'mispaired':>10}{'hung':>5}"
@@ -354,7 +347,6 @@ def print_heading() -> None:
 
 
 def print_row(findings: Findings) -> None:
-    """Print what came of one fault."""
     tally, state = findings.tally, findings.state
     statuses = tally.by_status
     known = [statuses.get(code, 0) for code in (502, 504, 429)]
@@ -371,7 +363,6 @@ def print_row(findings: Findings) -> None:
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; wrong input ends the program with one line."""
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--requests", type=count_up_to(10**8), default=200_000, help="at random (200000)")
@@ -385,7 +376,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load test; the result is the exit status."""
     options = parse_arguments(arguments)
 
     def run(directory: Path) -> tuple[list[dict[str, Any]], list[str]]:

@@ -96,7 +96,6 @@ class FaultyLink:
         return f"<FaultyLink on {self.port}, {len(self.wires)} open>"
 
     async def listen(self) -> None:
-        """Accept connections, from now on or again; the port stays the same."""
         self._fill_hole()
         if self._server is None:
             self._server = await asyncio.get_running_loop().create_server(
@@ -105,14 +104,12 @@ class FaultyLink:
             self.port = self._server.sockets[0].getsockname()[1]
 
     def refuse(self) -> None:
-        """Refuse every connection until `listen`; those that are open go on."""
         self._fill_hole()
         if self._server is not None:
             self._server.close()
             self._server = None
 
     def swallow(self) -> None:
-        """Let every attempt to connect wait in vain until `listen`."""
         self.refuse()
         listener = socket.socket()
         self._hole.append(listener)
@@ -127,17 +124,14 @@ class FaultyLink:
             filler.connect_ex((HOST, self.port))
 
     def strike(self, ending: Ending) -> None:
-        """End the connections that are open."""
         for wire in list(self.wires):
             wire.end(ending)
 
     def stop(self) -> None:
-        """Close everything."""
         self.refuse()
         self.drop()
 
     def drop(self) -> None:
-        """Reset the connections that are open, those whose peers vanished too."""
         for wire in list(self.wires):
             wire.drop()
 
@@ -164,7 +158,6 @@ class Wire:
         return f"<Wire {self.fault}, {self.ended}>"
 
     def on_side(self, side: _Side) -> None:
-        """The proxy has connected, or then the connection to the origin is made."""
         self._sides.append(side)
         if len(self._sides) == 2:
             proxy, origin = self._sides
@@ -184,7 +177,6 @@ class Wire:
         return self.to_proxy if side is self._sides[0] else self.to_origin
 
     def on_lost(self, side: _Side) -> None:
-        """One side has closed: so does the other, once it has what was on its way to it."""
         self._lost += 1
         if self._lost == 2:
             self.link.wires.discard(self)
@@ -195,7 +187,6 @@ class Wire:
             self.direction_from(side).close()
 
     def end(self, ending: Ending) -> None:
-        """Let the ending happen."""
         if self.ended is not Ending.NEVER:
             return
         self.ended = ending
@@ -215,7 +206,6 @@ class Wire:
                 pass
 
     def drop(self) -> None:
-        """Reset both connections."""
         self._is_dropped = True
         for side in self._sides:
             side.reset()
@@ -288,7 +278,6 @@ class _Direction:
         self._early = b""
 
     def connect(self, source: asyncio.Transport, target: asyncio.Transport) -> None:
-        """Both sides are there."""
         self._source, self._target = source, target
         early, self._early = self._early, b""
         if early:
@@ -321,12 +310,10 @@ class _Direction:
             wire.end(fault.ending)
 
     def set_full(self, *, is_full: bool) -> None:
-        """The target takes no more, or does again."""
         self._is_full = is_full
         self._hold()
 
     def close(self) -> None:
-        """The source has ended."""
         self._is_closing = True
         if not self._queue or self._wire.ended is not Ending.NEVER:
             self._target.close()
@@ -342,7 +329,6 @@ class _Direction:
             self._target.write(data)
 
     def _hold(self) -> None:
-        """Let the source wait while enough is on its way."""
         is_held = self._is_full or self._queued_bytes > HELD_BYTES
         source = self._source
         if is_held != self._is_held and source is not None and not source.is_closing():

@@ -55,7 +55,6 @@ COLUMNS = (
 
 
 def print_step(step: Step) -> None:
-    """Print a line of the table."""
     after = f"{step.after_s:.2f}" if step.after_s is not None else "never" * step.is_awaited
     costs = [
         "" if each is None else f"{100 * each / step.seconds:.1f}"
@@ -97,7 +96,6 @@ async def measure(
 async def measure_far(
     directory: Path, fleet: Fleet, round_trips_ms: Sequence[int], seconds: float
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Load a fleet whose store is far away: the results, and what is wrong with them."""
     results: list[dict[str, Any]] = []
     print(f"{'ms':>5}  {'load':<8}{'seats':>7}{'peak':>6}  commands a second")
     for round_trip_ms in round_trips_ms:
@@ -137,7 +135,6 @@ async def measure_far(
 
 
 def aims(site: Site, crowd: int, load: str, turn: int) -> dict[int, int]:
-    """How many clients each member has in a turn of a load."""
     members = range(site.fleet.members)
     if load == "even":
         return site.everywhere(crowd)
@@ -148,7 +145,6 @@ def aims(site: Site, crowd: int, load: str, turn: int) -> dict[int, int]:
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; wrong input ends the program with one line."""
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--store", choices=tuple(STORES), default="redis", help="where the record lives (redis)")
@@ -165,7 +161,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load test; the result is the exit status."""
     options = parse_arguments(arguments)
 
     def run(directory: Path) -> tuple[object, Sequence[str]]:

@@ -112,7 +112,6 @@ class FleetOrigin(Origin):
         self._awaited: dict[asyncio.Future[None], Callable[[], bool]] = {}
 
     def begin(self) -> None:
-        """Forget what was counted."""
         self._account()
         self._begun_s = self._counted_s
         self._seat_s = self._over_s = 0.0
@@ -125,16 +124,11 @@ class FleetOrigin(Origin):
         return self._seat_s / max(self._counted_s - self._begun_s, 1e-9)
 
     def over_s(self) -> float:
-        """Give for how long it had more than the limit since `begin`."""
         self._account()
         return self._over_s
 
     async def until(self, is_so: Callable[[], bool], within_s: float) -> float | None:
-        """Wait until something is so, which is asked at each change.
-
-        Returns:
-            How long that took; None if it was not so in time.
-        """
+        """Wait until something is so, which is asked at each change."""
         begun_s = monotonic()
         future = asyncio.get_running_loop().create_future()
         self._awaited[future] = is_so
@@ -194,7 +188,6 @@ class FleetClients:
         self._clients: list[list[asyncio.Task[None]]] = [[] for _ in ports]
 
     def aim(self, counts: Mapping[int, int]) -> None:
-        """Have so many clients of each member; the others end with their next response."""
         for member, clients in enumerate(self._clients):
             self._wanted[member] = counts.get(member, 0)
             clients[:] = [each for each in clients if not each.done()]
@@ -207,7 +200,6 @@ class FleetClients:
             each.cancel()
 
     async def _ask(self, member: int, place: int) -> None:
-        """Send one request after another while so many clients are wanted."""
         request = (
             f"GET /members/{member}/x HTTP/1.1\r\nHost: fleet\r\n"
             f"X-Remote-User: user-{place % self._users}\r\n\r\n"
@@ -247,11 +239,9 @@ class StoreProcess:
         self._process: Process | None = None
 
     def command(self) -> list[str]:
-        """The program and its arguments."""
         raise NotImplementedError
 
     async def start(self) -> None:
-        """Have it run, with nothing in it."""
         self._process = await asyncio.to_thread(
             Process, "store", self.command(), port=self.port, directory=self.directory
         )
@@ -264,7 +254,6 @@ class StoreProcess:
         await asyncio.to_thread(process.stop)
 
     def hang(self) -> None:
-        """Have it do nothing more; its connections stay."""
         self.is_well = False
         os.kill(self.process.pid, signal.SIGSTOP)
 
@@ -288,7 +277,6 @@ class StoreProcess:
         return self._process
 
     def cpu_ns(self) -> int:
-        """What it has cost."""
         return self.process.cpu_ns()
 
     async def ask(self, text: str, read: Reading) -> str:
@@ -305,12 +293,10 @@ class StoreProcess:
 
 
 async def read_bulk(reader: asyncio.StreamReader) -> bytes:
-    """A bulk string of Redis' protocol."""
     return await reader.readexactly(int((await reader.readline())[1:]))
 
 
 async def read_all(reader: asyncio.StreamReader) -> bytes:
-    """All that comes."""
     return await reader.read()
 
 
@@ -318,14 +304,12 @@ class RedisServer(StoreProcess):
     """A redis-server that keeps nothing on the disk."""
 
     def command(self) -> list[str]:
-        """The program and its arguments."""
         return [
             *("redis-server", "--port", str(self.port), "--bind", "127.0.0.1"),
             *("--save", "", "--appendonly", "no", "--dir", str(self.directory)),
         ]
 
     async def commands(self) -> Counter[str]:
-        """How often it was asked by a script, and how often that wrote or told the others."""
         found: Counter[str] = Counter()
         for line in (await self.ask("INFO commandstats\r\n", read_bulk)).splitlines():
             name, _, text = line.removeprefix("cmdstat_").partition(":calls=")
@@ -334,7 +318,6 @@ class RedisServer(StoreProcess):
         return found
 
     def settings(self, port: int, directory: Path) -> str:
-        """A URL."""
         del directory
         return f"store: 'redis://127.0.0.1:{port}/0'"
 
@@ -343,13 +326,11 @@ class KubernetesApi(StoreProcess):
     """`apfproxy apiserver`, which has one ConfigMap for the fleet."""
 
     def command(self) -> list[str]:
-        """The program and its arguments."""
         listen = f"127.0.0.1:{self.port}"
         arguments = ["apiserver", "--listen", listen, "--controllers", "-*"]
         return [*python_module("apfproxy"), *arguments, "--log-level", "error"]
 
     async def start(self) -> None:
-        """Have it run, with nothing in it but a namespace."""
         await super().start()
         head = (
             f"POST /api/v1/namespaces HTTP/1.1\r\nHost: fleet\r\nContent-Length: {len(NAMESPACE)}"
@@ -360,7 +341,6 @@ class KubernetesApi(StoreProcess):
             raise LoadTestError(f"the API server does not create a namespace: {answer[:200]!r}")
 
     async def commands(self) -> Counter[str]:
-        """How often there was which request for ConfigMaps."""
         found: Counter[str] = Counter()
         for line in (await fetch(self.port, "/metrics")).splitlines():
             verb = REQUESTS.match(line)
@@ -369,7 +349,6 @@ class KubernetesApi(StoreProcess):
         return found
 
     def settings(self, port: int, directory: Path) -> str:
-        """A ConfigMap, and how to reach its server."""
         path = directory / f"kubeconfig-{port}"
         path.write_text(KUBECONFIG.format(port=port))
         return f"store: 'kubernetes:default/fleet'\n  kubeconfig: {path}"
@@ -430,7 +409,6 @@ class Site:
         self._running = ExitStack()
 
     async def start(self) -> None:
-        """Start all of it, one member after the other."""
         levels = []
         for number, name in enumerate(("odd", "even")):
             users = ", ".join(
@@ -445,7 +423,6 @@ class Site:
             await self.start_member(at)
 
     async def start_member(self, at: int) -> None:
-        """Start a member, which is not running."""
         settings = self._directory / f"member-{at}.yaml"
         settings.write_text(
             SETTINGS.format(
@@ -466,7 +443,6 @@ class Site:
         self.ports[at], self.admin_ports[at] = process.port, admin_port
 
     def member(self, at: int) -> Process:
-        """The process of a member that was started."""
         process = self._processes[at]
         assert process is not None
         return process
@@ -477,28 +453,22 @@ class Site:
         await self.end_member(at)
 
     async def end_member(self, at: int) -> None:
-        """Have a member leave in order."""
         await asyncio.to_thread(self.member(at).stop)
 
     def pause_member(self, at: int) -> None:
-        """Have a member do nothing more, as on a machine that hangs."""
         self._paused.add(at)
         os.kill(self.member(at).pid, signal.SIGSTOP)
 
     def resume_member(self, at: int) -> None:
-        """The end of that."""
         self._paused.discard(at)
         os.kill(self.member(at).pid, signal.SIGCONT)
 
     def cut_off(self, members: Iterable[int]) -> None:
-        """Have nothing come through between some members and the store."""
         for at in members:
             self.links[at].strike(Ending.VANISH)
             self.links[at].swallow()
 
     def delay(self, most_s: float, least_s: float = 0.0) -> None:
-        """Have each new connection to the store be late by so much, and no others remain."""
-
         def late() -> Fault:
             return Fault(delay_s=self.chance.uniform(least_s, most_s))
 
@@ -507,20 +477,17 @@ class Site:
             link.strike(Ending.RESET)
 
     async def heal(self) -> None:
-        """Have all links be good, on new connections."""
         for link in self.links:
             link.choose = lambda: GOOD
             link.drop()
             await link.listen()
 
     def everywhere(self, requests: int, without: Iterable[int] = ()) -> dict[int, int]:
-        """So many clients, evenly on all members but some; each of the others has one."""
         members = [at for at in range(self.fleet.members) if at not in set(without)]
         every, rest = divmod(requests, len(members))
         return {at: max(1, every + (place < rest)) for place, at in enumerate(members)}
 
     def cpu_ns(self) -> int:
-        """What all members have cost that run."""
         processes = [each for each in self._processes if each is not None and each.is_running]
         return sum(each.cpu_ns() for each in processes)
 

@@ -68,7 +68,6 @@ class Step:
 
     @property
     def bad(self) -> int:
-        """Requests that were not answered well."""
         return self.results.total() - self.results[OK]
 
 
@@ -96,21 +95,17 @@ class Course:
     # What is waited for
 
     def is_whole(self) -> bool:
-        """Whether nearly all of the limit is used."""
         return self._site.origin.running >= NEARLY_ALL * self._site.fleet.limit
 
     def is_spread(self) -> bool:
-        """Whether nearly all of it is used, and each member has a good part of its part."""
         fleet, by_member = self._site.fleet, self._site.origin.by_member
         least = GOOD_PART * fleet.limit / fleet.members
         return self.is_whole() and all(by_member[at] >= least for at in range(fleet.members))
 
     def has_moved(self, member: int) -> bool:
-        """Whether nearly all of the limit is used by one member."""
         return self._site.origin.by_member[member] >= NEARLY_ALL * self._site.fleet.limit
 
     def all_serve(self) -> bool:
-        """Whether each member has served a request since the step began."""
         answered = self._site.origin.answered
         return all(answered[member] for member in range(self._site.fleet.members))
 
@@ -166,7 +161,6 @@ class Course:
         return step
 
     async def _costs(self) -> tuple[Counter[str], int, int] | None:
-        """What the store was asked, and what it and the members cost; None while it is away."""
         store = self._site.store
         if not store.is_well:
             return None
@@ -176,7 +170,6 @@ class Course:
             return None
 
     async def move(self, name: str, member: int) -> None:
-        """Move all load to one member."""
         moved = partial(self.has_moved, member)
         await self.step(name, aim={member: self._crowd}, until=moved)
 
@@ -199,7 +192,6 @@ class Course:
         return self.steps
 
     async def steady(self, lasts_s: float) -> None:
-        """Load on all members, and none at all."""
         everyone = self._site.everywhere(self._crowd)
         await self.step("all members", aim=everyone, until=self.is_spread)
         await self.step("steady", lasts_s=lasts_s)
@@ -207,7 +199,6 @@ class Course:
         await self.step("idle", lasts_s=lasts_s)
 
     async def lose_store(self) -> None:
-        """The store is killed, and comes back with nothing in it."""
         site = self._site
         away_s = AFTER_LEASES * site.fleet.lease_s
         everyone = site.everywhere(self._crowd)
@@ -219,7 +210,6 @@ class Course:
         await self.move(f"{MOVED} to 1", 1)
 
     async def hang_store(self) -> None:
-        """The store does not answer for a while, and has all it had when it does."""
         site = self._site
         away_s = AFTER_LEASES * site.fleet.lease_s
         await self.step("hangs", site.store.hang, aim={0: self._crowd}, lasts_s=away_s)
@@ -229,7 +219,6 @@ class Course:
         await self.move(f"{MOVED} to 1", 1)
 
     async def part(self) -> None:
-        """Some members are cut off from the store, and the others are not."""
         site = self._site
         everyone = site.everywhere(self._crowd)
         away = range(max(1, site.fleet.members // 3))
@@ -272,7 +261,6 @@ class Course:
         await self.move(f"{MOVED} to 0", 0)
 
     async def lose_members(self) -> None:
-        """A member is killed, comes back, leaves, comes back, and stands still for a while."""
         site = self._site
         last = site.fleet.members - 1
         everyone = site.everywhere(self._crowd)
@@ -298,7 +286,6 @@ class Course:
 
 
 def judge(steps: list[Step], site_limit: int) -> list[str]:
-    """What is wrong."""
     wrong = []
     for number, step in enumerate(steps, 1):
         if step.peak > step.permitted:
@@ -312,14 +299,12 @@ def judge(steps: list[Step], site_limit: int) -> list[str]:
 
 
 def follows_s(steps: list[Step]) -> list[float]:
-    """How long each move of all load took until the seats followed."""
     return [
         step.after_s for step in steps if step.name.startswith(MOVED) and step.after_s is not None
     ]
 
 
 def totals(steps: list[Step]) -> dict[str, Any]:
-    """All steps together."""
     moved = follows_s(steps)
     results: Counter[str] = Counter()
     for step in steps:

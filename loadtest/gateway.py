@@ -99,7 +99,6 @@ class Clients:
         await self._loop.run(count)
 
     async def watch(self) -> None:
-        """Watch, again and again."""
         notes = self.notes
         head = self._head("GET", f"{PATH}?watch=true", 0) + b"\r\n"
         while True:
@@ -134,7 +133,6 @@ class Clients:
 
 
 def check(connection: Connection, outcome: Outcome) -> None:
-    """See that a response is that of the request."""
     fields, size = connection.fields, len(connection.body)
     outcome.origin = fields.get(b"x-origin", b"").decode()
     expected = len(ITEM) * (LIST_ITEMS if outcome.kind == "LIST" else 1)
@@ -167,7 +165,6 @@ class Watch(Connection):
 
 
 async def strike(servers: Servers, phase: Phase) -> None:
-    """Have happen what a phase begins with."""
     phase.begun_s = monotonic()
     at = phase.victim
     if at is not None:
@@ -188,7 +185,6 @@ async def strike(servers: Servers, phase: Phase) -> None:
 
 
 async def follow_limit(admin_port: int, phase: Phase, end_s: float) -> None:
-    """Find when the limit is that of the phase."""
     while monotonic() < min(end_s, phase.begun_s + DETECTED_WITHIN_S):
         limit = json.loads(await fetch(admin_port, "/debug/limits"))["serverConcurrencyLimit"]
         if limit == phase.limit:
@@ -200,7 +196,6 @@ async def follow_limit(admin_port: int, phase: Phase, end_s: float) -> None:
 async def run_phases(
     servers: Servers, notes: Notes, admin_port: int | None, phase_s: float
 ) -> list[Phase]:
-    """Go through all phases."""
     phases = schedule(servers.count)
     for phase in phases:
         is_less = phase.event in FAULTS and phase.event is not Event.SLOW
@@ -220,7 +215,6 @@ async def run_phases(
 
 
 async def rest(notes: Notes, names: Sequence[str], seconds: float) -> list[str]:
-    """Hold watches until they are in balance: what is wrong if they are not in time."""
     begun_s = monotonic()
     watching = notes.watching
     while monotonic() < begun_s + seconds:
@@ -233,7 +227,6 @@ async def rest(notes: Notes, names: Sequence[str], seconds: float) -> list[str]:
 
 
 def print_phases(phases: Sequence[Phase], names: Sequence[str], *, has_limit: bool) -> None:
-    """Print a table with a line for each phase."""
     servers = "/".join(names)
     print(
         f"{'phase':<11}{'requests':>9}{'good':>8}{'own':>6}{'bad':>6}{'p99 ms':>8}"
@@ -312,7 +305,6 @@ async def measure(
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; wrong input ends the program with one line."""
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--by", choices=("apfproxy", "haproxy"), default="apfproxy", help="the gateway (apfproxy)")
@@ -325,7 +317,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load test; the result is the exit status."""
     options = parse_arguments(arguments)
 
     def run(directory: Path) -> tuple[object, Sequence[str]]:

@@ -103,7 +103,6 @@ class Phase:
 
     @property
     def label(self) -> str:
-        """What happens, and to whom."""
         return self.event if self.victim is None else f"{self.event} {NAMES[self.victim]}"
 
     def excuses(self, outcome: Outcome, seen_by: set[int]) -> bool:
@@ -128,7 +127,6 @@ class Phase:
         return False
 
     def ends_watch(self, end: WatchEnd) -> bool:
-        """Whether a watch ended with its server, or found none."""
         return (
             self.event in (Event.KILLED, Event.HUNG)
             and self.victim is not None
@@ -138,7 +136,6 @@ class Phase:
 
 
 def schedule(servers: int) -> list[Phase]:
-    """The phases of a run: each fault, then the server's return."""
     phases = [Phase(Event.ALL)]
     for at, fault in enumerate(FAULTS):
         phases += [Phase(fault, at % servers), Phase(Event.BACK, at % servers)]
@@ -148,7 +145,6 @@ def schedule(servers: int) -> list[Phase]:
 def judge(
     phases: Sequence[Phase], notes: Notes, journals: Sequence[Sequence[Entry]]
 ) -> tuple[list[str], dict[str, int]]:
-    """Fill in what became of the requests of each phase: what is wrong, and totals."""
     wrong: list[str] = []
     seen: dict[int, list[int]] = {}
     for at, journal in enumerate(journals):
@@ -210,7 +206,6 @@ def judge(
 
 
 def judge_phase(phase: Phase, wrong: list[str]) -> None:
-    """See what a phase has promised."""
     label = phase.label
     if phase.bad:
         wrong.append(f"{label}: bad answers that were not the server's own: {dict(phase.bad)}")
@@ -227,7 +222,6 @@ def judge_phase(phase: Phase, wrong: list[str]) -> None:
 
 
 def judge_limits(phases: Sequence[Phase]) -> list[str]:
-    """See whether the limit followed in time."""
     wrong = []
     for phase in phases:
         within_s = FOLLOWS_WITHIN_S.get(phase.event, DETECTED_WITHIN_S)

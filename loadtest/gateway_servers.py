@@ -89,22 +89,18 @@ class Servers:
         await asyncio.to_thread(process.stop)
 
     def hang(self, at: int) -> None:
-        """Have a server do nothing more; the kernel still takes connections for it."""
         os.kill(self._processes[at].pid, signal.SIGSTOP)
         self._is_hung[at] = True
 
     async def be(self, at: int, manner: str) -> None:
-        """Have a server behave in a manner."""
         await fetch(self.ports[at], f"/-/be/{manner}")
 
     async def drain(self, at: int) -> None:
-        """Have a server leave in order: it says that it is not ready, then ends."""
         await self.be(at, "unready")
         await asyncio.sleep(NOTICED_S)
         await asyncio.to_thread(self._processes[at].stop)
 
     async def be_well(self, at: int) -> None:
-        """Have a server back, whatever happened to it."""
         self._go_on(at)
         if self._processes[at].is_running:
             await self.be(at, "well")
@@ -112,11 +108,9 @@ class Servers:
             await self.start(at, "well")
 
     async def start(self, at: int, manner: str) -> None:
-        """Start a server that was killed."""
         self._processes[at] = await asyncio.to_thread(self._start, at, manner)
 
     def journals(self) -> list[list[Entry]]:
-        """What each server got."""
         return [read_journal(self._journal(at)) for at in range(self.count)]
 
     def _go_on(self, at: int) -> None:
@@ -145,9 +139,6 @@ def start_gateway(by: str, ports: Sequence[int], directory: Path) -> tuple[Proce
         by: `apfproxy`, with `settings.yaml` of the directory, or `haproxy`.
         ports: Of the servers.
         directory: An existing directory for its files.
-
-    Returns:
-        It, and the port of its admin listener, if it has one.
     """
     if by == "apfproxy":
         return start_apfproxy(

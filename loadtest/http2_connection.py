@@ -65,9 +65,6 @@ class Http2Connection:
             target: Its path.
             fields: Of the request, `Host` among them.
             until: Bytes of the answer's body.
-
-        Raises:
-            LoadTestError: The answer is no success, or has an end without these bytes.
         """
         stream, self._next = self._next, self._next + 2
         lines = {name.lower().encode(): text.encode() for name, text in fields.items()}

@@ -50,7 +50,6 @@ STATUS = STATIC_NAMES[b":status"]
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """A frame."""
     return frame_head(len(payload), kind, flags, stream) + payload
 
 
@@ -60,7 +59,6 @@ def frame_head(size: int, kind: int, flags: int, stream: int) -> bytes:
 
 
 def window_update(stream: int, size: int) -> bytes:
-    """More room for a stream, or for the connection as stream 0."""
     return frame(WINDOW_UPDATE, 0, stream, struct.pack(">L", size))
 
 
@@ -82,7 +80,6 @@ class FrameReader:
         self._pending = b""
 
     def read(self, data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-        """Give kind, flags, stream and payload of each frame that is whole."""
         self._pending += data
         at = 0
         while len(self._pending) - at >= FRAME_BYTES:
@@ -100,9 +97,6 @@ def first_status(block: bytes) -> int:
 
     Args:
         block: The fields; `:status` comes first, as a pseudo field has to.
-
-    Raises:
-        ValueError: It begins with something else.
     """
     at = 0
     while block[at] & 0xE0 == 0x20:  # the size of the table
@@ -137,7 +131,6 @@ class FieldEncoder:
         self._names: dict[bytes, int] = {}
 
     def encode(self, fields: Iterable[Field]) -> bytes:
-        """Give the block of a request's fields, pseudo fields first."""
         return b"".join([self._encode(field) for field in fields])
 
     def _encode(self, field: Field) -> bytes:
@@ -156,7 +149,6 @@ class FieldEncoder:
         return len(HeaderTable.STATIC_TABLE) + self._added - number
 
     def _add(self, field: Field) -> bool:
-        """Add a field to the table; whether it can be there."""
         size = len(field[0]) + len(field[1]) + ENTRY_BYTES
         if size > TABLE_BYTES:
             return False

@@ -79,12 +79,10 @@ class Scenario(NamedTuple):
     objects: Path | None
 
     def settings(self) -> str:
-        """Give the settings file of the proxy."""
         suggested = "false" if self.objects else "true"
         return f"flowControl:\n  hashSeed: {HASH_SEED}\n  suggestedObjects: {suggested}\n"
 
     def arguments(self, settings: Path) -> list[str]:
-        """Give the arguments of `apfproxy serve`, once `settings` is written to that path."""
         objects = ["--objects", str(self.objects)] if self.objects else []
         limit = ["--server-concurrency-limit", str(self.slots)]
         return [*limit, "--settings", str(settings), *objects]
@@ -97,12 +95,6 @@ class Scenario(NamedTuple):
 
         Args:
             count: How many.
-
-        Returns:
-            Their names.
-
-        Raises:
-            LoadTestError: There are not so many.
         """
         dealer = Dealer(self.queues, self.hand_size)
         taken: set[int] = set()
@@ -177,34 +169,28 @@ class Findings:
     watches: list[SeatWatch] = field(default_factory=list)
 
     def modest_ms(self, run: str) -> list[float]:
-        """Give all latencies of the modest flows of a run."""
         flows: list[Flow] = getattr(self, run)
         return [ms for flow in flows if MODEST in flow.user for ms in flow.latencies_ms]
 
     def ratio(self, run: str) -> float:
-        """Give a modest flow's p99 beside the greedy one in a run, relative to alone."""
         return percentile(self.modest_ms(run), 99) / percentile(self.modest_ms("alone"), 99)
 
     @property
     def ratios(self) -> dict[str, float]:
-        """That ratio in each run that took place."""
         return {run: self.ratio(run) for run in ("beside", "settled") if getattr(self, run)}
 
     @property
     def spread(self) -> float:
-        """How far the throughput of any equal flow is from their mean, relative to it."""
         each = [flow.per_s(self.seconds) for flow in self.equal]
         mean = sum(each) / len(each)
         return max(abs(one - mean) for one in each) / mean
 
     @property
     def idle_samples(self) -> int:
-        """Samples in which a seat was free while a request waited."""
         return sum(watch.samples_with_idle_seats for watch in self.watches)
 
     @property
     def waiting_samples(self) -> int:
-        """Samples in which a request waited."""
         return sum(watch.samples_with_waiting for watch in self.watches)
 
 
@@ -215,12 +201,6 @@ async def measure(scenario: Scenario, options: argparse.Namespace, directory: Pa
         scenario: The setting.
         options: The command line.
         directory: An existing directory for configurations and output.
-
-    Returns:
-        What they showed.
-
-    Raises:
-        LoadTestError: A program does not start or a flow got no answers.
     """
     findings = Findings(scenario, options.seconds)
     settings = directory / f"{scenario.name}.yaml"
@@ -287,7 +267,6 @@ async def check_seats(scenario: Scenario, admin_port: int) -> None:
 
 
 def flows_of(scenario: Scenario, *, modest: int, in_flight: int = 0) -> list[Flow]:
-    """Make modest flows, and a greedy one if it is to have anything in flight."""
     greedy = [Flow(f"{scenario.user_prefix}{GREEDY}", in_flight)] if in_flight else []
     return greedy + [Flow(f"{scenario.user_prefix}{MODEST}-{n}", 1) for n in range(modest)]
 
@@ -299,7 +278,6 @@ async def load(
     watch: SeatWatch | None = None,
     lead_in_s: float = LEAD_IN_S,
 ) -> None:
-    """Drive the flows, with the samples of `watch` beside if there is one."""
     sampling = asyncio.create_task(watch.run(), name="sample") if watch else None
     try:
         await drive(flows, port=port, lead_in_s=lead_in_s, seconds=options.seconds)
@@ -314,13 +292,11 @@ async def load(
 
 
 def mean_busy(report: str) -> float:
-    """Give the mean number of busy slots from the origin's report."""
     seconds_at = {int(busy): float(seconds) for busy, seconds in json.loads(report).items()}
     return sum(busy * s for busy, s in seconds_at.items()) / sum(seconds_at.values())
 
 
 def print_findings(findings: Findings) -> None:
-    """Print the table of one setting, and what it says of the targets."""
     scenario = findings.scenario
     print(f"\n{scenario.name}: {scenario.title}")
     print(
@@ -356,7 +332,6 @@ def print_findings(findings: Findings) -> None:
 
 
 def print_row(run: str, label: str, flows: Sequence[Flow], seconds: float) -> None:
-    """Print one line: flows alike, with the throughput of all of them together."""
     latencies_ms = [ms for flow in flows for ms in flow.latencies_ms]
     print(
         f"{run:<10}{label:<16}{sum(flow.in_flight for flow in flows):>9}"
@@ -367,12 +342,10 @@ def print_row(run: str, label: str, flows: Sequence[Flow], seconds: float) -> No
 
 
 def verdict(is_met: bool) -> str:
-    """Say whether a target is met."""
     return "target met" if is_met else "target MISSED"
 
 
 def as_json(findings: Findings) -> dict[str, object]:
-    """Give one setting's results, latencies as percentiles."""
     return {
         "scenario": findings.scenario.name,
         "title": findings.scenario.title,
@@ -398,7 +371,6 @@ def as_json(findings: Findings) -> dict[str, object]:
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; wrong input ends the program with one line."""
     parser = Parser(__doc__)
     add = parser.add_argument
     known = list(SCENARIOS)
@@ -417,7 +389,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run what the command line asks for and write the files."""
     raise_descriptor_limit(2 * options.greedy + 2 * options.modest + 500)
     if not options.no_pin:
         pin(0, 1)
@@ -432,7 +403,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load test; the result is the exit status."""
     options = parse_arguments(arguments)
     return exit_status("isolation", lambda: run(options))
 

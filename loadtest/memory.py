@@ -59,12 +59,6 @@ def bytes_each(proxy: Process, held: Held, tls: ssl.SSLContext | None = None) ->
         proxy: A proxy that is new, before an origin that answers at once or holds watches open.
         held: What to hold open.
         tls: What to speak TLS with.
-
-    Returns:
-        Bytes of the proxy's resident set for each.
-
-    Raises:
-        LoadTestError: An answer did not come or was no success.
     """
     with ExitStack() as warm:
         _open(proxy, held._replace(number=min(held.number, WARM_UP)), tls, warm)
@@ -128,9 +122,6 @@ def weigh(
         connections: How many idle ones; 0 leaves them out.
         watches: How many open ones; 0 leaves them out.
         streams: How many watches share a connection over HTTP/2; 0 speaks HTTP/1.1.
-
-    Returns:
-        Proxy to `idle_bytes` and `watch_bytes`.
     """
     weights: dict[str, dict[str, float]] = {}
     how = f"HTTP/2, {streams} watches a connection" if streams else "HTTP/1.1"

@@ -108,12 +108,6 @@ def start_nginx_origin(site: Site, mix: str = "same") -> Process:
     Args:
         site: Where to run it.
         mix: The mix that it answers.
-
-    Returns:
-        The running origin.
-
-    Raises:
-        LoadTestError: It is not installed or does not start.
     """
     name = f"nginx-origin-{mix}"
     if mix != "cluster":
@@ -149,9 +143,6 @@ def start_nginx(
         tls: What it speaks TLS with to those who connect.
         http2: Whether those who connect speak HTTP/2.
         texts: What else the template takes.
-
-    Returns:
-        The running program.
     """
     (port,) = free_ports(1)
     config = site.directory / f"{name}.conf"

@@ -28,12 +28,10 @@ EVERY_URL = NonResourcePolicyRule(verbs=("*",), non_resource_urls=("*",))
 
 
 def user_subject(name: str) -> Subject:
-    """A subject that is a user."""
     return Subject(kind="User", user=UserSubject(name=name))
 
 
 def group_subject(name: str) -> Subject:
-    """A subject that is a group."""
     return Subject(kind="Group", group=GroupSubject(name=name))
 
 
@@ -45,7 +43,6 @@ def priority_level(
     lendable_percent: int = 0,
     borrowing_limit_percent: int | None = 0,
 ) -> PriorityLevelConfiguration:
-    """A limited level that queues, or rejects without `queuing`."""
     return PriorityLevelConfiguration(
         metadata=ObjectMeta(name=name),
         spec=PriorityLevelConfigurationSpec(
@@ -73,7 +70,6 @@ def flow_schema(
     resource_rule: ResourcePolicyRule = EVERY_RESOURCE,
     non_resource_rule: NonResourcePolicyRule = EVERY_URL,
 ) -> FlowSchema:
-    """A FlowSchema with one rule, which matches all that the subject asks for."""
     return FlowSchema(
         metadata=ObjectMeta(name=name, uid=uid),
         spec=FlowSchemaSpec(

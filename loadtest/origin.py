@@ -52,7 +52,6 @@ END_WITHIN_S = 3.0
 
 
 def in_chunks(body: bytes) -> bytes:
-    """Encode a body in chunks, the last one included."""
     pieces = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
     return b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in pieces) + b"0\r\n\r\n"
 
@@ -69,7 +68,6 @@ class Entry(NamedTuple):
 
 
 def read_journal(path: Path) -> list[Entry]:
-    """Read all requests that an origin got, in all of its lives."""
     data = path.read_bytes() if path.exists() else b""
     whole = len(data) - len(data) % ENTRY.size
     return [Entry(*each) for each in ENTRY.iter_unpack(data[:whole])]
@@ -117,7 +115,6 @@ class Origin:
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int = 0) -> None:
-        """Listen on 127.0.0.1."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: _Connection(self), "127.0.0.1", port, backlog=4096
         )
@@ -131,7 +128,6 @@ class Origin:
             connection.transport.abort()
 
     async def end(self) -> None:
-        """Listen no more, and close each connection when its request has its response."""
         if self._server is not None:
             self._server.close()
         self.is_ending = True
@@ -142,7 +138,6 @@ class Origin:
             await asyncio.sleep(0.01)
 
     def take(self, connection: _Connection) -> None:
-        """Serve a request now, or when its turn comes."""
         if connection.number and self._journal is not None:
             is_write = connection.method in WRITES
             os.write(self._journal, ENTRY.pack(monotonic(), connection.number, is_write))
@@ -254,7 +249,6 @@ class _Connection(asyncio.Protocol):
             origin.take(self)
 
     def end(self) -> None:
-        """Close the connection unless a request is under way; a watch ends with its last chunk."""
         if self._timer is not None:
             self._timer.cancel()
             self.transport.write(b"0\r\n\r\n")
@@ -262,7 +256,6 @@ class _Connection(asyncio.Protocol):
             self.transport.close()
 
     def respond(self) -> None:
-        """Send the response to the request that is under way."""
         self._is_busy = False
         if self.is_gone:
             return
@@ -304,7 +297,6 @@ class _Connection(asyncio.Protocol):
 
 
 async def serve(port: int, origin: Origin) -> None:
-    """Serve until the process is told to end."""
     end = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.set)
     await origin.start(port)

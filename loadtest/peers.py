@@ -91,7 +91,6 @@ class Load(NamedTuple):
 
 
 def loads_of(options: argparse.Namespace) -> dict[str, Load]:
-    """The loads that the command line asks for, each by the name that the tables have."""
     loads = {}
     for mix in options.mix:
         for protocol in options.protocol:
@@ -109,9 +108,6 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
     Args:
         options: The command line.
         site: Where the programs run.
-
-    Returns:
-        The results, in the order measured.
     """
     rng = random.Random(options.seed)  # noqa: S311 - an order and a mix, no secrets
     token_file = site.directory / "tokens.csv"
@@ -157,7 +153,6 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; wrong input ends the program with one line."""
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--rounds", type=count_up_to(1000), default=5, help="rounds of each mix (5)")
@@ -240,7 +235,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> bool:
-    """Run what the command line asks for and write the files; whether a ratio is too bad."""
     committed = committed_ratios(options)
     if options.write and options.write.exists():
         read_ratios(options.write)
@@ -290,11 +284,7 @@ def run(options: argparse.Namespace) -> bool:
 
 
 def committed_ratios(options: argparse.Namespace) -> Ratios | None:
-    """The ratios to compare with; None if that is not asked for.
-
-    Raises:
-        LoadTestError: The file is none, or has nothing that this run measures.
-    """
+    """The ratios to compare with; None if that is not asked for."""
     if options.check is None:
         return None
     ratios = read_ratios(options.check)
@@ -308,12 +298,10 @@ def committed_ratios(options: argparse.Namespace) -> Ratios | None:
 
 
 def name_in_file(load: str, options: argparse.Namespace) -> str:
-    """What a file of ratios calls a load of this run."""
     return mix_name(load, tls=options.tls, upstream_tls=options.upstream_tls)
 
 
 def judge(medians: Sequence[Result], committed: Ratios | None, options: argparse.Namespace) -> bool:
-    """Compare the ratios with committed ones and write them, as asked; whether one is too bad."""
     ratios: Ratios = {}
     for each in medians:
         if each.proxy in options.builds and each.ratio is not None:
@@ -336,7 +324,6 @@ def _as_json(result: Result) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the comparison; the result is the exit status."""
     options = parse_arguments(arguments)
     is_worse: list[bool] = []
     status = exit_status("peers", lambda: is_worse.append(run(options)))

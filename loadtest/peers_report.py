@@ -35,7 +35,6 @@ class Result(NamedTuple):
 
 
 def print_heading() -> None:
-    """Print the names of the columns that `print_row` fills."""
     print(
         f"{'round':<7}{'mix':<16}{'proxy':<12}{'CPU us/req':>11}{'req/s':>9}"
         f"{'p50 ms':>9}{'p99 ms':>9}{'x HAProxy':>11}"
@@ -45,7 +44,6 @@ def print_heading() -> None:
 def print_row(
     label: str, mix: str, name: str, measurement: Measurement, ratio: float | None
 ) -> None:
-    """Print one line of the table."""
     print(
         f"{label:<7}{mix:<16}{name:<12}{measurement.cpu_us_per_request:>11.1f}"
         f"{measurement.requests_per_s:>9.0f}{measurement.p50_ms:>9.2f}{measurement.p99_ms:>9.2f}"
@@ -57,7 +55,6 @@ def print_row(
 def print_round(
     number: int, mix: str, measured: dict[str, Measurement], names: Sequence[str]
 ) -> list[Result]:
-    """Print one round of one mix and relate each proxy's CPU to HAProxy's in the same round."""
     results = []
     for name in names:
         ratio = None
@@ -75,9 +72,6 @@ def print_medians(results: Sequence[Result], options: argparse.Namespace) -> lis
     Args:
         results: All results.
         options: The command line.
-
-    Returns:
-        The medians, as results of round 0.
     """
     medians = []
     for mix in options.loads:
@@ -103,7 +97,6 @@ def print_medians(results: Sequence[Result], options: argparse.Namespace) -> lis
 def print_relations(
     results: Sequence[Result], mix: str, name: str, options: argparse.Namespace
 ) -> None:
-    """Print whether a build meets its target, and how it relates to this checkout's."""
     ratio = median_ratio(results, mix, name, BASELINE)
     known_as = mix_name(mix, tls=options.tls, upstream_tls=options.upstream_tls)
     target = TARGETS[kind_of(options.versions[name])].get(known_as)
@@ -134,7 +127,6 @@ def median_ratio(results: Sequence[Result], mix: str, name: str, to: str) -> flo
 
 
 def print_growth(results: Sequence[Result], name: str, options: argparse.Namespace) -> None:
-    """Print how a proxy's CPU per request relates to that with the first number of connections."""
     cpu = {
         (each.round, each.mix): each.measurement.cpu_us_per_request
         for each in results
@@ -156,7 +148,6 @@ def print_growth(results: Sequence[Result], name: str, options: argparse.Namespa
 
 
 def print_features(results: Sequence[Result], options: argparse.Namespace) -> None:
-    """Print what the features cost: the median over the rounds of the ratio within each."""
     for mix in options.loads:
         name = list(options.builds)[-1]
         ratio = median_ratio(results, mix, WITH, name)

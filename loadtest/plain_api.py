@@ -152,7 +152,6 @@ def start(
 
 
 def loaded(port: int, seconds: float) -> dict[str, dict[str, float]]:
-    """Load a proxy: client to part of the time to answers a second."""
     flows = [Flow(*GREEDY), Flow(*MODEST)]
     begun_s = monotonic()
     uvloop.run(drive(flows, port=port, lead_in_s=0, seconds=1 + seconds))
@@ -168,7 +167,6 @@ def loaded(port: int, seconds: float) -> dict[str, dict[str, float]]:
 def measure(
     options: argparse.Namespace, directory: Path
 ) -> tuple[dict[str, dict[str, dict[str, float]]], list[str]]:
-    """Medians by proxy, client and part of the time, and what is below its limit."""
     rounds: dict[str, list[dict[str, dict[str, float]]]] = {name: [] for name in PROXIES}
     arguments = ["--delay-ms", str(DELAY_MS), "--jitter-percent", str(JITTER_PERCENT)]
     arguments += ["--slots", str(SEATS)]
@@ -206,7 +204,6 @@ def measure(
 def measure_levels(
     options: argparse.Namespace, directory: Path
 ) -> tuple[dict[str, dict[str, dict[str, float]]], list[str]]:
-    """Medians by seats and scene, by user, and by proxy, and what is below its limit."""
     objects = "".join(
         LEVEL_OF_USERS.format(
             level=level,
@@ -249,7 +246,6 @@ def measure_levels(
 
 
 def rates_of(users: dict[str, int], port: int, seconds: float) -> dict[str, float]:
-    """Answers a second of users with so many requests in flight."""
     flows = [Flow(user, count) for user, count in users.items()]
     uvloop.run(
         drive(flows, port=port, lead_in_s=LEVELS_LEAD_IN_S, seconds=seconds, may_starve=True)
@@ -258,7 +254,6 @@ def rates_of(users: dict[str, int], port: int, seconds: float) -> dict[str, floa
 
 
 def judged(scene: str, rates: dict[str, dict[str, float]]) -> list[str]:
-    """What is below its limit, by user and proxy."""
     total = sum(rate[LEVELS] for rate in rates.values())
     wrong = []
     for user, rate in rates.items():
@@ -280,7 +275,6 @@ def judged(scene: str, rates: dict[str, dict[str, float]]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the comparison; the exit status, 2 if a limit is not met."""
     parser = Parser(__doc__)
     parser.add_argument("--rounds", type=count_up_to(100), default=5, help="of each proxy")
     parser.add_argument("--seconds", type=count_up_to(3600), default=5, help="after the first")

@@ -78,7 +78,6 @@ def plot_isolation(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
 
 
 def plot_gateway(path: Path, results: Mapping[str, Any]) -> None:
-    """Draw requests a second to each server, with the phases."""
     phases = results["phases"]
     from_s, to_s = phases[0]["begun_s"], phases[-1]["end_s"]
     figure, axes = plt.subplots(figsize=(11, 4.5), layout="constrained")
@@ -109,7 +108,6 @@ def plot_gateway(path: Path, results: Mapping[str, Any]) -> None:
 
 
 def plot_soak(path: Path, results: Mapping[str, Any]) -> None:
-    """Draw memory, descriptors and seats, one line for each proxy."""
     figure, rows = plt.subplots(len(PANELS), 1, figsize=(7, 7), sharex=True, layout="constrained")
     for axes, (label, value) in zip(rows, PANELS, strict=True):
         for name, proxy in results["proxies"].items():

@@ -80,9 +80,6 @@ class Process:
             core: The CPU that it is confined to; None leaves it to the scheduler.
             directory: An existing directory for its output.
             environment: Variables to add to the current ones.
-
-        Raises:
-            LoadTestError: It is not installed, ended at once, or did not listen in time.
         """
         self.name = name
         self.port = port
@@ -111,12 +108,10 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._popen.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
         return self._popen.poll() is None
 
     def __enter__(self) -> Self:
@@ -144,7 +139,6 @@ class Process:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
     def stop(self) -> None:
-        """End it: SIGTERM, and SIGKILL if that did not do; twice does no harm."""
         if self._popen.poll() is not None:
             return
         self._popen.send_signal(signal.SIGTERM)
@@ -155,11 +149,7 @@ class Process:
             self._popen.wait()
 
     def wait_for_port(self, port: int) -> None:
-        """Return once it listens there.
-
-        Raises:
-            LoadTestError: It ended, or did not listen in time.
-        """
+        """Return once it listens there."""
         end = time.monotonic() + READY_WITHIN_S
         while time.monotonic() < end:
             self._check_alive()
@@ -182,11 +172,7 @@ class Process:
 
 
 def installed(name: str) -> str:
-    """The path of a program.
-
-    Raises:
-        LoadTestError: It is not installed.
-    """
+    """The path of a program."""
     program = shutil.which(name, path=SEARCH_PATH)
     if program is None:
         raise LoadTestError(f"no program {name!r}; install it and try again")
@@ -194,7 +180,6 @@ def installed(name: str) -> str:
 
 
 def python_module(name: str) -> list[str]:
-    """The start of a command that runs a module of this checkout, such as `loadtest.origin`."""
     return [sys.executable, "-m", name]
 
 
@@ -214,12 +199,6 @@ def free_ports(count: int) -> list[int]:
 
     Args:
         count: How many.
-
-    Returns:
-        The ports; nothing holds them, so use them soon.
-
-    Raises:
-        LoadTestError: There are not so many.
     """
     found: list[int] = []
     # Start where another load test at the same time most likely does not.
@@ -247,9 +226,6 @@ def raise_descriptor_limit(needed: int) -> None:
 
     Args:
         needed: How many one of them will hold at once.
-
-    Raises:
-        LoadTestError: The system permits fewer.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard not in (-1, resource.RLIM_INFINITY) and hard < needed:
@@ -282,12 +258,6 @@ def start_apfproxy(
         arguments: More arguments of `apfproxy serve`.
         name: What messages call it.
         build: Which apfproxy; None for that of this checkout.
-
-    Returns:
-        The process, and the port of its admin listener.
-
-    Raises:
-        LoadTestError: It failed.
     """
     port, admin_port = free_ports(2)
     # The name is for its certificate; without one, no name is to be looked up.
@@ -328,9 +298,6 @@ def start_origin(
         directory: An existing directory for its output.
         core: The CPU that it is confined to.
         arguments: More arguments of `origin.py`.
-
-    Returns:
-        The process.
     """
     (port,) = free_ports(1)
     return Process(
@@ -353,9 +320,6 @@ def exit_status(name: str, run: Callable[[], None]) -> int:
     Args:
         name: What messages call it.
         run: The load test.
-
-    Returns:
-        The exit status: 1 if it could not run, which is said in one line, 130 if interrupted.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -30,16 +30,11 @@ WORSE_BY = 0.10
 
 
 def mix_name(mix: str, *, tls: bool, upstream_tls: bool) -> str:
-    """What the file calls a mix."""
     return mix + "+tls" * tls + "+upstream-tls" * upstream_tls
 
 
 def read_ratios(path: Path) -> Ratios:
-    """Read the committed ratios.
-
-    Raises:
-        LoadTestError: The file is missing or is none of `write_ratios`.
-    """
+    """Read the committed ratios."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Ratios)
     except OSError as error:
@@ -51,7 +46,6 @@ def read_ratios(path: Path) -> Ratios:
 
 
 def write_ratios(path: Path, measured: Ratios) -> None:
-    """Write ratios, and keep those in the file that were not measured."""
     kept = read_ratios(path) if path.exists() else {}
     merged = {mix: {**kept.get(mix, {}), **measured.get(mix, {})} for mix in {**kept, **measured}}
     rounded = {
@@ -66,9 +60,6 @@ def compare_ratios(measured: Ratios, committed: Ratios) -> tuple[list[str], bool
     Args:
         measured: Those of this run.
         committed: Those of the file.
-
-    Returns:
-        A line for each, and whether any is worse by more than `WORSE_BY`.
     """
     lines, is_worse = [], False
     for mix, of in measured.items():

@@ -61,7 +61,6 @@ class Files:
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Be the server behind: answer each head."""
     try:
         while True:
             await reader.readuntil(b"\r\n\r\n")
@@ -95,7 +94,6 @@ async def connect_and_ask(port: int, agent: str, count: int, last: Files | None 
 
 
 def write_settings(path: Path, port: int, head_timeout_s: int) -> None:
-    """Write a settings file of a proxy before the server at a port."""
     path.write_text(
         "admin: '127.0.0.1:0'\n"
         f"downstream: {{listen: '127.0.0.1:0', headTimeout: {head_timeout_s}s}}\n"
@@ -104,7 +102,6 @@ def write_settings(path: Path, port: int, head_timeout_s: int) -> None:
 
 
 async def measured(path: Path) -> dict[str, Files]:
-    """The files of both requests and of the change."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     write_settings(path, port, 9)
@@ -130,7 +127,6 @@ async def measured(path: Path) -> dict[str, Files]:
 
 
 def main() -> None:
-    """Measure and print."""
     Parser(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = uvloop.run(measured(Path(folder) / "settings.yaml"))

@@ -128,7 +128,6 @@ class Findings:
     wrong: list[str] = field(default_factory=list)
 
     def judge(self) -> None:
-        """Say what is beyond its limit."""
         wrong, state = self.wrong, self.state
         for name, other in self.others.items():
             if other.answered != other.asked:
@@ -162,7 +161,6 @@ class OtherClient:
         self.refusals: list[str] = []
 
     async def run(self) -> None:
-        """Ask until cancelled; what is under way then still comes to its end."""
         start_s = monotonic()
         try:
             while True:
@@ -195,7 +193,6 @@ class OtherClient:
             writer.close()
 
     def answers(self) -> Answers:
-        """What it got."""
         took_ms = self.took_ms or [0.0]
         answered = len(self.took_ms) - sum(text.startswith("HTTP") for text in self.refusals)
         worst_ms, p99_ms = round(max(took_ms), 1), round(percentile(took_ms, 99), 1)
@@ -214,7 +211,6 @@ class Watch:
         self.connections = 0
 
     async def run(self) -> None:
-        """Look until cancelled."""
         while True:
             for name, number in numbers_of(self._proxy).items():
                 self.most[name] = max(self.most[name], number)
@@ -225,7 +221,6 @@ class Watch:
 
 
 def numbers_of(proxy: Process, state: ProxyState | None = None) -> Numbers:
-    """What the process holds now, without idle connections to the origin if the state is given."""
     descriptors = len(list(Path(f"/proc/{proxy.pid}/fd").iterdir()))
     if state is not None:
         descriptors -= state.upstream_idle
@@ -233,11 +228,7 @@ def numbers_of(proxy: Process, state: ProxyState | None = None) -> Numbers:
 
 
 async def attack(mode: str, port: int, options: argparse.Namespace, directory: Path) -> None:
-    """Run slowhttptest to its end, at a low priority.
-
-    Raises:
-        LoadTestError: It is not installed, or could not run.
-    """
+    """Run slowhttptest to its end, at a low priority."""
     program = shutil.which("slowhttptest")
     if program is None:
         raise LoadTestError("slowhttptest is not installed; `apt-get install slowhttptest`")
@@ -300,7 +291,6 @@ async def suffer(
 
 
 async def wait_until_left(admin_port: int) -> ProxyState:
-    """Give the state once no client is connected, or that after a while in which some still is."""
     end_s = monotonic() + QUIET_WITHIN_S
     state = await read_state(admin_port)
     while (state.downstream or not state.is_quiet) and monotonic() < end_s:
@@ -310,7 +300,6 @@ async def wait_until_left(admin_port: int) -> ProxyState:
 
 
 async def warm_up(port: int) -> None:
-    """Ask a little, so that caches and pools are there before anything is measured."""
     client = OtherClient(port, FIELDS[APART])
     run = asyncio.create_task(client.run())
     await asyncio.sleep(1.5)
@@ -319,7 +308,6 @@ async def warm_up(port: int) -> None:
 
 
 def measure(options: argparse.Namespace, directory: Path) -> list[Findings]:
-    """Run all modes, one after the other, against one proxy."""
     (port,) = free_ports(1)
     command = [*python_module("loadtest.origin"), "--port", str(port)]
     origin = Process("origin", command, port=port, directory=directory)
@@ -350,7 +338,6 @@ COLUMNS = "{:6} {:>6}  {:>9} {:>9} {:>9} {:>9}   {:>19}   {:>19}"
 
 
 def print_heading() -> None:
-    """Print the names of the columns."""
     print(
         COLUMNS.format("", "slow", "apart", "worst", "beside", "worst", "RSS, MiB", "descriptors")
     )
@@ -359,7 +346,6 @@ def print_heading() -> None:
 
 
 def print_row(findings: Findings) -> None:
-    """Print one mode's figures, and what is wrong with them."""
     moments = (findings.before, findings.during, findings.after)
     cells = []
     for other in findings.others.values():
@@ -379,7 +365,6 @@ def print_row(findings: Findings) -> None:
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--connections", type=count_up_to(20000), default=4000, help="slow ones at once")
@@ -392,7 +377,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load test; the result is the exit status."""
     options = parse_arguments(arguments)
 
     def run(directory: Path) -> tuple[list[dict[str, Any]], list[str]]:

@@ -89,7 +89,6 @@ class Subject:
     after: Sample | None = None
 
     async def sample(self, began_s: float) -> Sample:
-        """Take a sample."""
         state = await read_state(self.admin_port)
         folder = Path(f"/proc/{self.process.pid}")
         return Sample(
@@ -101,7 +100,6 @@ class Subject:
         )
 
     def growth_bytes(self) -> float:
-        """What memory grew by in the second half, by the slope of a line through its samples."""
         half = self.samples[len(self.samples) // 2 :]
         if len(half) < 2:
             return 0.0
@@ -110,7 +108,6 @@ class Subject:
         return slope * (times[-1] - times[0])
 
     def wrong(self) -> list[str]:
-        """What is not flat."""
         before, after = self.before, self.after
         assert before is not None
         assert after is not None
@@ -197,7 +194,6 @@ class Soak:
         return rate
 
     async def live(self, seconds: float, requests_per_s: float, period_s: float) -> None:
-        """Have all of it go on for a while, and take samples."""
         began_s = monotonic()
         beside = [asyncio.create_task(self._change()), self._begin_samples(began_s, period_s)]
         if len(self.endpoints.ports) > 1:
@@ -217,7 +213,6 @@ class Soak:
                     raise result
 
     def tally(self) -> dict[str, Any]:
-        """What became of all requests."""
         total: dict[str, Any] = {"by_status": {}}
         for group in self._groups:
             for name, value in asdict(group.tally).items():
@@ -257,14 +252,12 @@ class Soak:
                 await asyncio.sleep(1)
 
     def complain(self, text: str) -> None:
-        """Note what went wrong."""
         if len(self.wrong) < 20:
             self.wrong.append(text)
 
     async def _connect(
         self, subject: Subject
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
-        """Connect with a credential of some kind; the last is the head's lines for it."""
         dice, site = self._random, self.site
         by_certificate = dice.random() < 0.5
         context = None
@@ -331,7 +324,6 @@ class Soak:
 
 
 def print_sample(name: str, sample: Sample) -> None:
-    """Print one line of the table."""
     state = sample.state
     print(
         f"{sample.at_s:>7.0f}{name:>7}{sample.rss_bytes / MIB:>9.1f}{sample.descriptors:>7}"
@@ -342,7 +334,6 @@ def print_sample(name: str, sample: Sample) -> None:
 
 
 def print_heading() -> None:
-    """Print the names of the columns."""
     print(
         f"{'s':>7}{'proxy':>7}{'RSS MiB':>9}{'files':>7}{'threads':>9}{'seats':>7}"
         f"{'executing':>11}{'waiting':>9}{'active':>8}{'idle':>6}{'clients':>9}"
@@ -427,7 +418,6 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; wrong input ends the program with one line."""
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--minutes", type=count_up_to(10_000), default=20, help="of half load (20)")
@@ -441,7 +431,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the soak; the result is the exit status."""
     options = parse_arguments(arguments)
 
     def run(directory: Path) -> tuple[dict[str, Any], list[str]]:

@@ -87,15 +87,12 @@ class Site:
 
     @property
     def token_fields(self) -> Sequence[str]:
-        """Header lines with tokens."""
         return [f"Authorization: Bearer {token}\r\n" for token in self._tokens]
 
     def renew_certificate(self) -> None:
-        """Replace the server's certificate and key."""
         self._authority.issue("localhost", usage="server").write(self.directory, "server")
 
     def change_tokens(self) -> None:
-        """Replace the tokens' file: those in use stay, and one that nobody uses is another."""
         lines = [
             f'{token},{user},{at},"{GROUP}"\n'
             for at, (user, token) in enumerate(zip(USERS, self._tokens, strict=True))
@@ -104,7 +101,6 @@ class Site:
         self._replace("tokens.csv", "".join(lines))
 
     def change_objects(self) -> None:
-        """Replace the objects: another number of queues, and a level that comes and goes."""
         self._changes += 1
         text = OBJECTS
         if self._changes % 2:
@@ -134,13 +130,11 @@ class Endpoints:
         return f"<Endpoints: {self.ports}>"
 
     async def open(self, count: int) -> None:
-        """Listen on so many ports."""
         for _ in range(count):
             self._servers.append(await self._listen(0))
             self.ports.append(self._servers[-1].sockets[0].getsockname()[1])
 
     async def shut_one_after_the_other(self) -> None:
-        """Shut a port for a while, then the next one, until cancelled."""
         while True:
             for at, port in enumerate(self.ports):
                 await asyncio.sleep(SHUT_PERIOD_S - SHUT_S)
@@ -149,7 +143,6 @@ class Endpoints:
                 self._servers[at] = await self._listen(port)
 
     def close(self) -> None:
-        """Listen no more."""
         for server in self._servers:
             server.close()
 

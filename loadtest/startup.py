@@ -34,13 +34,11 @@ POLL_S = 0.02
 
 
 def children_cpu_s() -> float:
-    """Processor time of all children that have ended, user and system."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def version_cost() -> float:
-    """Processor time of `apfproxy --version`."""
     before = children_cpu_s()
     subprocess.run(
         [sys.executable, "-m", "apfproxy", "--version"], check=True, stdout=subprocess.DEVNULL
@@ -49,7 +47,6 @@ def version_cost() -> float:
 
 
 def status_of(port: int, path: str) -> int:
-    """The status of a page of the admin listener; 0 while there is no listener."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", path)
@@ -81,7 +78,6 @@ def serve_cost(idle_s: int, directory: Path) -> tuple[float, float]:
 
 
 def modules_of(module: str) -> str:
-    """How many modules a command imports, and how many of them are the API server's."""
     result = subprocess.run(
         [sys.executable, "-c", COUNTING.format(module=module)],
         check=True,
@@ -93,7 +89,6 @@ def modules_of(module: str) -> str:
 
 
 def main() -> int:
-    """Measure, print a table, and fail if a figure is above its limit."""
     parser = argparse.ArgumentParser(prog="python -m loadtest.startup", description=__doc__)
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="runs of each")
     parser.add_argument("--idle", type=int, default=5, metavar="SECONDS", help="before memory")

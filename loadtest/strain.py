@@ -107,13 +107,11 @@ class Site:
         return f"<Site in {self._directory}>"
 
     def new_token(self, expires_s: int) -> str:
-        """Sign a token; no two are equal."""
         self._changes += 1
         claims = {"iss": ISSUER, "sub": "bearer", "aud": "soak", "exp": expires_s}
         return jwt.encode({**claims, "jti": str(self._changes)}, self._key, algorithm="ES256")
 
     def change_objects(self) -> None:
-        """Replace the objects: another number of queues each time."""
         self._changes += 1
         text = OBJECTS.replace("queues: 32", f"queues: {32 + self._changes % 16}") + NARROW
         new = self._directory / ".objects.yaml.new"
@@ -122,7 +120,6 @@ class Site:
 
 
 async def careless(port: int, dice: random.Random, numbers: Iterator[int]) -> None:
-    """Send requests through a link that fails, take what comes, and leave, until cancelled."""
     while True:
         with contextlib.suppress(TimeoutError, OSError, EOFError):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -163,13 +160,11 @@ class Strain:
         return f"<Strain, wrong: {self.wrong}>"
 
     async def change(self) -> None:
-        """Change the objects again and again."""
         while True:
             await asyncio.sleep(CHANGE_PERIOD_S)
             self._site.change_objects()
 
     async def look(self) -> None:
-        """See that the process says that it lives."""
         while True:
             await asyncio.sleep(LIVEZ_PERIOD_S)
             text = await fetch(self._admin_port, "/livez")
@@ -178,7 +173,6 @@ class Strain:
 
 
 def random_fault(dice: random.Random, faults: Faults, share: float) -> Fault:
-    """A good connection, or, of a share of them, one that fails in any way."""
     return faults.anything() if dice.random() < share else GOOD
 
 
@@ -267,7 +261,6 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
 
 
 def judged(stalling: StrainedClients) -> tuple[dict[str, Any], list[str]]:
-    """Print how each kind of deadline was kept: the figures, and what was wrong."""
     results: dict[str, Any] = {}
     wrong = []
     print(f"{'deadline':>12}{'ends':>8}{'cut':>6}{'median s':>10}{'p99 s':>8}{'latest s':>10}")
@@ -285,7 +278,6 @@ def judged(stalling: StrainedClients) -> tuple[dict[str, Any], list[str]]:
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; wrong input ends the program with one line."""
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--minutes", type=count_up_to(10_000), default=20, help="how long (20)")
@@ -296,7 +288,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; the result is the exit status."""
     options = parse_arguments(arguments)
 
     def run(directory: Path) -> tuple[dict[str, Any], list[str]]:

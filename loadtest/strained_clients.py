@@ -72,7 +72,6 @@ class Kept:
             self.complain(f"{late_s:+.3f} s: {got[:200]!r}")
 
     def complain(self, text: str) -> None:
-        """Note what went wrong."""
         if len(self.wrong) < 20:
             self.wrong.append(text)
 
@@ -178,7 +177,6 @@ class StrainedClients:
             kept.judge(got, b"", monotonic() - began_s - self._deadlines.idle_s)
 
     async def _body(self, kept: Kept) -> None:
-        """Stall in a body, after whole requests with the same head: its identity is known then."""
         request = self._request(
             "put-in-chunks 3", fields=f"{NAMED}Content-Length: 3\r\n", method="PUT"
         )
@@ -192,7 +190,6 @@ class StrainedClients:
             kept.judge(got, b"HTTP/1.1 408 ", monotonic() - began_s - self._deadlines.request_s)
 
     async def _slow_body(self, kept: Kept) -> None:
-        """One that is larger than what is gathered, so that its request has seats."""
         fields = f"{NAMED}Content-Length: 1000000\r\n"
         async with self._connection() as (reader, writer):
             writer.write(
@@ -211,7 +208,6 @@ class StrainedClients:
             kept.judge(got, b"HTTP/1.1 504 ", monotonic() - began_s - self._deadlines.answer_s)
 
     async def _seat(self, kept: Kept) -> None:
-        """Wait behind a request that takes the only seat of a level and is never answered."""
         fields = "X-Remote-User: waiter\r\nX-Remote-Group: waiters\r\n"
         async with (
             self._seat_lock,
@@ -235,7 +231,6 @@ class StrainedClients:
             holding.cancel()
 
     async def _token(self, kept: Kept) -> None:
-        """Ask with one head again and again, until the token has expired and some time after."""
         expires_s = int(time()) + self._dice.randint(2, 5)
         token = self._new_token(expires_s)
         fields = f"Authorization: Bearer {token}\r\n"
@@ -269,11 +264,7 @@ NAMED = "X-Remote-User: staller\r\nX-Remote-Group: testers\r\n"
 
 
 async def read_answer(reader: asyncio.StreamReader) -> int:
-    """Read one answer with a length: its status.
-
-    Raises:
-        EOFError: The connection ended before.
-    """
+    """Read one answer with a length: its status."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = 0
     for line in head.split(b"\r\n"):

@@ -47,15 +47,12 @@ class TlsSite(NamedTuple):
     """For OPENSSL_CONF of a client."""
 
     def names(self) -> dict[str, str]:
-        """What templates of configurations call the certificate, its key and the curve."""
         return {"certificate": str(self.certificate), "key": str(self.key), "curve": CURVE}
 
     def as_settings(self) -> dict[str, str]:
-        """The certificate and its key in settings of apfproxy."""
         return {"certificateFile": str(self.certificate), "keyFile": str(self.key)}
 
     def client_context(self) -> ssl.SSLContext:
-        """Make what clients in this process use."""
         context = ssl.create_default_context(cafile=str(self.authority))
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.set_ecdh_curve(CURVE)

@@ -92,12 +92,10 @@ class Kind(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For the table."""
         return f"{self.processes:>7} {'apart' if self.is_apart else '':5}{self.loads:>6}"
 
 
 def kinds_of(counts: Sequence[int]) -> list[Kind]:
-    """What is measured of some numbers of processes."""
     most = max(counts)
     found: list[Kind] = []
     for count in counts:
@@ -110,7 +108,6 @@ def kinds_of(counts: Sequence[int]) -> list[Kind]:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that a process has started."""
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
     return [int(each) for each in text.split()]
 
@@ -124,12 +121,10 @@ def cpu_ns(pid: int) -> int:
 
 
 def cpu_of(pids: Sequence[int]) -> int:
-    """The same of several."""
     return sum(map(cpu_ns, pids))
 
 
 def start(site: Site, upstream_port: int, workers: int) -> Process:
-    """Start a proxy of so many workers; with one, a process without a parent."""
     proxy, _ = start_apfproxy(
         upstream_port=upstream_port,
         directory=site.directory,
@@ -179,7 +174,6 @@ def wrk(ports: Sequence[int], seconds: int, directory: Path) -> tuple[int, float
 
 
 def cost(site: Site, origin: Process, kind: Kind, seconds: int) -> dict[str, float]:
-    """What processes cost, busy and idle: workers, or proxies that share nothing."""
     with contextlib.ExitStack() as stack:
         proxies = [
             stack.enter_context(start(site, origin.port, 1 if kind.is_apart else kind.processes))
@@ -220,7 +214,6 @@ def cost(site: Site, origin: Process, kind: Kind, seconds: int) -> dict[str, flo
 def costs(
     site: Site, origin: Process, kinds: Sequence[Kind], seconds: int, rounds: int
 ) -> list[dict[str, Any]]:
-    """What each kind costs: the medians of some rounds."""
     found: dict[Kind, list[dict[str, float]]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
         for kind in kinds:
@@ -238,7 +231,6 @@ def costs(
 
 
 def print_cost(kind: Kind, found: dict[str, Any]) -> None:
-    """Print a line of the table."""
     print(
         f"{kind.name}{found['requests_per_s']:>10.0f}"
         f"{found['workers_us_per_request']:>12.1f}{found['parent_us_per_request']:>11.2f}"
@@ -251,7 +243,6 @@ def print_cost(kind: Kind, found: dict[str, Any]) -> None:
 
 
 def print_throughput(results: Sequence[dict[str, Any]]) -> None:
-    """Print what so many processes would serve, each on a processor of its own."""
     several = [each for each in results if each["processes"] > 1]
     for one in (each for each in results if each["processes"] == each["loads"] == 1):
         for each in several:
@@ -274,7 +265,6 @@ class Log:
         self._seen = path.stat().st_size if seen is None else seen
 
     async def says(self, text: bytes) -> None:
-        """Wait until it says something that it has not said before."""
         end_s = time.monotonic() + SAYS_WITHIN_S
         while (found := self._path.read_bytes().find(text, self._seen)) < 0:
             if time.monotonic() > end_s:
@@ -302,7 +292,6 @@ class Activated:
         self._starts = 0
 
     async def restart(self) -> None:
-        """End the process in order, then start another one; it serves then."""
         await asyncio.to_thread(self.stop)
         self._starts += 1
         path = self._directory / f"activated-{self._starts}.log"
@@ -329,7 +318,6 @@ class Activated:
 
 
 async def disturbed(port: int, options: dict[str, int], disturb: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Ask at a rate while something happens again and again: what came of the requests."""
     clients = OpenLoop(port, options["rate"], new_percent=10)
     done: list[float] = []
 

@@ -131,12 +131,6 @@ def drive(
         core: The CPU of what drives it.
         directory: An existing directory for wrk's script.
         tls: What to speak TLS with; None speaks plain HTTP.
-
-    Returns:
-        What came out.
-
-    Raises:
-        LoadTestError: wrk is not installed or failed, or any answer was not a success.
     """
     if mix == "cluster":
         arguments = {
@@ -188,7 +182,6 @@ def drive(
 def _drive_cluster(
     proxy: Process, arguments: Mapping[str, object], core: int | None, tls: TlsSite | None
 ) -> Measurement:
-    """What the connections' own start costs, with their handshakes, is not in the figures."""
     driver = subprocess.Popen(
         [
             *python_module("loadtest.cluster_driver"),
