@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from loadtest.nginx_origin import ENDPOINTS, MAX_CONNECTIONS, PREAMBLE, start_nginx
 from loadtest.processes import Process, free_ports, start_apfproxy
-from loadtest.tls_site import CIPHER, CURVE, SERVER_NAME
+from loadtest.site import CIPHER, CURVE, SERVER_NAME
 
 if TYPE_CHECKING:
     from loadtest.site import Site

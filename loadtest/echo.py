@@ -15,6 +15,8 @@ import httptools
 
 if TYPE_CHECKING:
     import random
+    import ssl
+    from collections.abc import Sequence
 
 ID = b"x-request-id"
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -44,6 +46,18 @@ KINDS = {
     "posted": (10, "POST"),
     "put-in-chunks": (5, "PUT"),
 }
+
+
+DEPTHS = (1, 1, 1, 2, 8)
+"""Requests on their way at once on one connection."""
+LONGEST_LIFE = 300
+"""Requests on one connection."""
+ENDLESS_EVENTS = 6
+"""After which a client has enough of a watch that does not end."""
+WATCH_PATIENCE_S = 2.0
+"""After which a client has enough of a watch that is quiet."""
+OWN_ANSWERS = frozenset((408, 429, 502, 503, 504))
+"""Statuses that a proxy may answer by itself to requests that are all right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,3 +283,136 @@ class EchoOrigin(asyncio.Protocol):
     def _set_busy(self, *, is_busy: bool) -> None:
         self._seen.busy += is_busy - self._is_busy
         self._is_busy = is_busy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Habits:
+    """How clients behave.
+
+    Attributes:
+        kinds: Kind of request to weight.
+        abort_share: Share of requests in the middle of which the client leaves.
+        patience_s: After which a request without an end counts as hung.
+        users: Different ones.
+        fields: Lines of the head to choose from, such as credentials.
+        tls: For connections, one of these; none without TLS.
+        requests_per_s: Of all connections; 0 for as fast as answers come.
+        http2: Whether they speak HTTP/2.
+    """
+
+    kinds: dict[str, int] = field(
+        default_factory=lambda: {kind: weight for kind, (weight, _) in KINDS.items()}
+    )
+    abort_share: float = 0.01
+    patience_s: float = 12.0
+    users: int = 20
+    fields: Sequence[str] = ("",)
+    tls: Sequence[ssl.SSLContext] = ()
+    requests_per_s: float = 0.0
+    http2: bool = False
+
+
+@dataclass(slots=True)
+class Answer:
+    """What has come of an answer.
+
+    Attributes:
+        status: Its code.
+        name: Of the request that it says it is for; none if the proxy made it.
+        left: Bytes of its body to come; -1 for chunks, -2 for all until the connection ends.
+        body: So far.
+    """
+
+    status: int
+    name: bytes | None
+    left: int
+    body: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of requests.
+
+    Attributes:
+        asked: Sent, or begun to be.
+        answered: Right and whole, from the origin.
+        by_status: The proxy's own answers.
+        broken: The answer began, and its connection ended before its end.
+        lost: The connection ended before the answer began.
+        left: The client did.
+        cut: Right and apparently whole, but short: the origin's connection marked its end and was
+            closed early, which nobody can tell from the real end.
+        mispaired: The answer is, in part or whole, not that of the request.
+        hung: Neither an answer nor an end came.
+        refused: Connections that were not made.
+        wrong: The first few of the last two kinds.
+    """
+
+    asked: int = 0
+    answered: int = 0
+    by_status: dict[int, int] = field(default_factory=dict)
+    broken: int = 0
+    lost: int = 0
+    left: int = 0
+    cut: int = 0
+    mispaired: int = 0
+    hung: int = 0
+    refused: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def ended(self) -> int:
+        return (
+            self.answered
+            + sum(self.by_status.values())
+            + self.broken
+            + self.lost
+            + self.left
+            + self.cut
+            + self.mispaired
+            + self.hung
+        )
+
+    def on_mispaired(self, text: str) -> None:
+        self.mispaired += 1
+        self.complain(text)
+
+    def complain(self, text: str) -> None:
+        if len(self.wrong) < 20:
+            self.wrong.append(text)
+
+    def judge(self, ask: Ask, answer: Answer) -> None:
+        if answer.name is None:
+            if answer.status in OWN_ANSWERS:
+                self.by_status[answer.status] = self.by_status.get(answer.status, 0) + 1
+            else:
+                text = bytes(answer.body[:200])
+                self.on_mispaired(f"{answer.status} for {ask}: {text!r}")
+            return
+        expected = ask.expected_body()
+        body = bytes(answer.body)
+        if answer.name == ask.id and body == expected:
+            self.answered += 1
+        elif answer.name == ask.id and ask.kind == "until-close" and expected.startswith(body):
+            self.cut += 1
+        else:
+            self.on_mispaired(f"{answer.name!r}, {len(body)} bytes {body[:100]!r} for {ask}")
+
+    def judge_broken(self, ask: Ask, answer: Answer) -> None:
+        if answer.name is not None and ask.is_watch:
+            if not self.judge_watch(ask, answer):
+                return
+        elif answer.name is not None and not (
+            answer.name == ask.id and ask.expected_body().startswith(bytes(answer.body))
+        ):
+            self.on_mispaired(f"{answer.name!r}, {bytes(answer.body[:100])!r} for {ask}")
+            return
+        self.broken += 1
+
+    def judge_watch(self, ask: Ask, answer: Answer) -> bool:
+        one = event(ask.id)
+        events = one * (len(answer.body) // len(one) + 1)
+        is_right = answer.name == ask.id and events.startswith(bytes(answer.body))
+        if not is_right:
+            self.on_mispaired(f"{answer.name!r}, {bytes(answer.body[:100])!r} for {ask}")
+        return is_right

@@ -14,16 +14,20 @@ import struct
 from collections import deque
 from typing import cast
 
-from loadtest.echo import ID, Ask, draw, event
-from loadtest.echo_habits import (
+from loadtest.echo import (
     DEPTHS,
     ENDLESS_EVENTS,
+    ID,
     LONGEST_LIFE,
     WATCH_PATIENCE_S,
+    Answer,
+    Ask,
     Habits,
+    Tally,
+    draw,
+    event,
 )
 from loadtest.echo_http2_client import Http2EchoClient
-from loadtest.echo_tally import Answer, Tally
 
 LINGER_NOT = struct.pack("ii", 1, 0)
 SWEEP_S = 0.25

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from hpack import Decoder
 
-from loadtest.echo import ID, Ask, event
-from loadtest.echo_habits import ENDLESS_EVENTS, WATCH_PATIENCE_S
-from loadtest.echo_tally import Answer
+from loadtest.echo import ENDLESS_EVENTS, ID, WATCH_PATIENCE_S, Answer, Ask, event
 from loadtest.http2_frames import (
     ACK,
     DATA,

@@ -1,50 +1,31 @@
-"""What failing connections to the origin do to apfproxy's clients: nobody gets another's answer.
-
-A TCP link between proxy and origin treats connections badly, one way after the other and then all
-ways at random, while clients pipeline, upload, watch and leave.  Every answer is held against its
-request.  After each fault the link is good again; what counts is that all seats come back, that no
-request to the origin stays open, and how soon answers are good again.  Exit status 2 says that
-something of that did not hold.
-
-With several endpoints each has a link of its own.  All treat connections badly, but only one at a
-time refuses them; then nobody may notice.
-
-    python -m loadtest.faults --requests 200000 --seed 1 --json faults.json
-    python -m loadtest.faults --only reset,vanish --per-fault 5000
-    python -m loadtest.faults --endpoints 3 --protocol h2
-"""
+"""Failing connections to the origin, for `soak --faults`: each response is its own request's."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import random
-import sys
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import uvloop
-
 from loadtest.admin_pages import ProxyState, read_state, wait_until_quiet
-from loadtest.arguments import Parser, count_up_to, names_from, output_file
-from loadtest.echo import CONFIGMAPS, EchoOrigin, Seen
+from loadtest.clients import Connection
+from loadtest.echo import CONFIGMAPS, Habits, Seen, Tally
 from loadtest.echo_clients import EchoClients
-from loadtest.echo_habits import Habits
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
-from loadtest.processes import LoadTestError, measured, start_apfproxy
+from loadtest.soak_site import OBJECTS, Endpoints, log_problem, start_proxy
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from loadtest.echo_tally import Tally
-
 CONNECTIONS, HTTP2_CONNECTIONS = 100, 16
 RECOVERS_WITHIN_S = 5.0
 GOOD_IN_A_ROW = 50
-"""Answers that have to be good one after the other before all is well again."""
+"""Responses that have to be good one after the other before all is well again."""
 PROBE_S = 20.0
 WARM = 40
 """Connections to the origin that are idle when their peers vanish all at once."""
@@ -57,30 +38,6 @@ flowControl: {{serverConcurrencyLimit: 120, objects: [objects.yaml]}}
 logLevel: warning
 """
 HTTP2 = ", http2: {cleartext: true}"
-OBJECTS = """
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: PriorityLevelConfiguration
-metadata: {name: testers}
-spec:
-  type: Limited
-  limited:
-    nominalConcurrencyShares: 300
-    limitResponse:
-      type: Queue
-      queuing: {queues: 32, handSize: 4, queueLengthLimit: 200}
----
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: FlowSchema
-metadata: {name: testers}
-spec:
-  matchingPrecedence: 100
-  priorityLevelConfiguration: {name: testers}
-  distinguisherMethod: {type: ByUser}
-  rules:
-  - subjects: [{kind: Group, group: {name: testers}}]
-    resourceRules:
-    - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}
-"""
 
 
 class Faults:
@@ -264,55 +221,46 @@ class Scene:
         return first_s
 
     async def _probe(self, *, watch: bool = False) -> bool:
-        answer = "watch 1" if watch else "sized 100"
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        """Whether a request on a connection of its own gets its response."""
+        target = "?watch=true" if watch else "/probe"
         try:
-            writer.write(
-                f"GET {CONFIGMAPS}{'?watch=true' if watch else '/probe'} HTTP/1.1\r\n"
-                f"Host: a.test\r\nX-Remote-User: prober\r\nX-Remote-Group: testers\r\n"
-                f"X-Request-Id: probe\r\nX-Answer: {answer}\r\nConnection: close\r\n\r\n".encode()
-            )
+            connection = await Connection.open(self.port)
+        except OSError:
+            return False
+        try:
             async with asyncio.timeout(10):
-                return (await reader.read(-1)).startswith(b"HTTP/1.1 200 ")
-        except (TimeoutError, ConnectionError):
+                status = await connection.ask(
+                    f"GET {CONFIGMAPS}{target} HTTP/1.1\r\nHost: a.test\r\n"
+                    f"X-Remote-User: prober\r\nX-Remote-Group: testers\r\nX-Request-Id: probe\r\n"
+                    f"X-Answer: {'watch 1' if watch else 'sized 100'}\r\n\r\n".encode()
+                )
+        except TimeoutError:
             return False
         finally:
-            writer.close()
+            connection.close()
+        return status == 200
 
 
-async def measure(options: argparse.Namespace, directory: Path) -> list[Findings]:
-    """Run all that the command line asks for, and print each line as it is known.
-
-    Args:
-        options: The command line.
-        directory: An existing directory for the proxy's files.
-    """
+async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
+    """Go through all faults that the command line asks for: the findings, and what did not hold."""
     (directory / "objects.yaml").write_text(OBJECTS)
     habits = Habits(http2=options.protocol == "h2")
-    (directory / "settings.yaml").write_text(SETTINGS.format(http2=HTTP2 * habits.http2))
+    (directory / "faults.yaml").write_text(SETTINGS.format(http2=HTTP2 * habits.http2))
     dice = random.Random(options.seed)  # noqa: S311 - no secret
     seen = Seen()
-    loop = asyncio.get_running_loop()
-    origin = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0, backlog=1024)
-    origin_port = origin.sockets[0].getsockname()[1]
-    links = [FaultyLink(origin_port, dice) for _ in range(options.endpoints)]
-    for link in links:
-        await link.listen()
     results = []
     first = 0
-    process, admin_port = await asyncio.to_thread(
-        start_apfproxy,
-        upstream_port=links[0].port,
-        directory=directory,
-        arguments=[
-            *("--settings", str(directory / "settings.yaml")),
-            *(f"--upstream=http://127.0.0.1:{link.port}" for link in links[1:]),
-        ],
-    )
-    with process:
+    async with Endpoints.opened(seen, 1) as origin, AsyncExitStack() as running:
+        links = [FaultyLink(origin.ports[0], dice) for _ in range(options.endpoints)]
+        for link in links:
+            running.callback(link.stop)
+            await link.listen()
+        ports = [link.port for link in links]
+        process, admin_port = await start_proxy(directory, "faults", ports)
+        running.enter_context(process)
         scene = Scene(links, Faults(dice), seen, (process.port, admin_port), habits)
         print_heading()
-        for fault in options.only:
+        for fault in options.only or FAULTS:
             count = options.requests if fault == RANDOM else options.per_fault
             findings = await scene.suffer(fault, count, options.seed + first, first)
             first += count
@@ -320,26 +268,15 @@ async def measure(options: argparse.Namespace, directory: Path) -> list[Findings
             results.append(findings)
             if problem := log_problem(process.log):
                 findings.wrong.append(problem)
-                print(f"    {problem}")
         state = await read_state(admin_port)
         print(f"{process.rss_bytes() / (1 << 20):.0f} MiB resident at the end; {state}")
-    for link in links:
-        link.stop()
-    origin.close()
-    return results
-
-
-def log_problem(log: Path) -> str | None:
-    lines = log.read_text(errors="replace").splitlines()
-    for at, line in enumerate(lines):
-        if line.startswith("Traceback"):
-            return "the proxy logged: " + " | ".join(lines[max(0, at - 2) : at + 40])
-    return None
+    wrong = [f"{each.fault}: {text}" for each in results for text in each.wrong]
+    return {"faults": [asdict(each) for each in results]}, wrong
 
 
 def print_heading() -> None:
     print(
-        f"{'fault':<11}{'requests':>9}{'answered':>9}{'502':>7}{'504':>7}{'429':>6}{'other':>6}"
+        f"{'fault':<11}{'requests':>9}{'good':>9}{'502':>7}{'504':>7}{'429':>6}{'other':>6}"
         f"{'broken':>8}{'lost':>7}{'left':>6}{'cut':>5}{'mispaired':>10}{'hung':>5}"
         f"{'seats':>6}{'open':>5}{'recovery s':>11}{'s':>7}",
         flush=True,
@@ -358,34 +295,3 @@ def print_row(findings: Findings) -> None:
         f"{state.seats:>6}{state.upstream_active:>5}{recovery:>11}{findings.seconds:>7.1f}",
         flush=True,
     )
-    for text in findings.wrong:
-        print(f"    {text}", flush=True)
-
-
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(__doc__)
-    add = parser.add_argument
-    add("--requests", type=count_up_to(10**8), default=200_000, help="at random (200000)")
-    add("--per-fault", type=count_up_to(10**7), default=2000, help="of each other fault (2000)")
-    add("--endpoints", type=count_up_to(9), default=1, help="each with a link of its own (1)")
-    add("--protocol", choices=("h1", "h2"), default="h1", help="of clients: h1 or h2 (h1)")
-    add("--seed", type=int, default=1, help="of all that is drawn (1)")
-    add("--only", type=names_from(FAULTS, "fault"), default=list(FAULTS), help=",".join(FAULTS))
-    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
-
-    def run(directory: Path) -> tuple[list[dict[str, Any]], list[str]]:
-        results = uvloop.run(measure(options, directory))
-        if not results:
-            raise LoadTestError("nothing was measured")
-        return [asdict(each) for each in results], [text for each in results for text in each.wrong]
-
-    return measured("faults", run, descriptors=4000, json_file=options.json)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,12 +1,17 @@
 """What an open connection costs a proxy in memory: idle after one request, or carrying a watch.
 
 Connections are opened one after the other, each by blocking calls, so nothing else grows
-meanwhile: no burst, no queue, one busy upstream connection while idle ones are opened.
+meanwhile: no burst, no queue, one busy upstream connection while idle ones are opened.  Options are
+those of `peers`, which weighs them without `--memory-only` as well.
+
+    python -m loadtest.memory --idle 8000 --watches 8000
+    python -m loadtest.memory --tls --protocol h1,h2 --streams 100 --watches 2000
 """
 
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
@@ -163,3 +168,15 @@ def _weigh_one(name: str, site: Site, origin: Process, held: Held) -> float:
         context.set_alpn_protocols(["h2" if held.streams else "http/1.1"])
     with start_contender(name, site, origin.port) as proxy:
         return bytes_each(proxy, held, context)
+
+
+def main() -> int:
+    from loadtest import peers  # noqa: PLC0415 - it weighs by this module
+
+    if {"-h", "--help"} & set(sys.argv):
+        print(__doc__)
+    return peers.main(["--memory-only", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

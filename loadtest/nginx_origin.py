@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from loadtest.processes import Process, free_ports
 
 if TYPE_CHECKING:
-    from loadtest.site import Site
-    from loadtest.tls_site import TlsSite
+    from loadtest.site import Site, TlsSite
 
 ENDPOINTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 """Where an origin listens, always on the same port."""

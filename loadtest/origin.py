@@ -105,6 +105,7 @@ class Origin:
         self.connections: set[_Connection] = set()
         self.is_ending = False
         self.large = b"0123456789abcde\n" * (kib * 64)
+        self.chunked = in_chunks(self.large)
         self.port = 0
         self._delay_s, self._jitter, self._slots = delay_s, jitter, slots
         self._journal = journal
@@ -269,7 +270,7 @@ class _Connection(asyncio.Protocol):
         elif "limit=" in self.target or self.target.startswith("/chunked"):
             is_list = "limit=" in self.target
             head = self._head(b"200 OK") + b"Transfer-Encoding: chunked\r\n\r\n"
-            self.transport.write(head + (LIST if is_list else in_chunks(origin.large)))
+            self.transport.write(head + (LIST if is_list else origin.chunked))
             if origin.is_ending:
                 self.transport.close()
         else:

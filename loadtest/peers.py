@@ -2,45 +2,41 @@
 
 The mix `cluster` is what clients of a Kubernetes cluster send, one user a connection, with bearer
 tokens from a token file.  In `varied` and `same` a small GET carries identity headers, which are
-believed; `varied` draws target and user anew for each, `same` repeats one.
+believed; `varied` draws target and user anew for each, `same` repeats one.  `length`, `chunked` and
+`upload` have large bodies of `--kib`; `new` has a connection for each request.
 
-Each proxy runs as one thread on one core before one nginx origin; clients and the origin have the
-other core.  In each round every proxy is driven in turn, in an order drawn anew, so a machine that
-slows down or speeds up hits all of them; compare ratios within a round, not figures of different
-rounds.
+Each proxy runs as one thread on one core before one origin; clients and the origin have the other
+core.  In each round every proxy is driven in turn, in an order drawn anew, so a machine that slows
+down or speeds up hits all of them; compare ratios within a round, not figures of different rounds.
 apfproxy runs with its default objects and metrics, and each mix has its own processes.
 CPU time is what the kernel says the proxy process used, the kernel's work for it included.
 
-With --tls clients speak TLS 1.3 to each proxy, and the mix `new`, with a connection for each
-request, says what handshakes cost.  With --upstream-tls the proxies speak it to the origin.
-
     python -m loadtest.peers --rounds 5 --seconds 4 --mix cluster,varied --json peers.json
+    python -m loadtest.peers --mix length,chunked,upload --kib 64 --idle 0 --watches 0
+
+With --tls clients speak TLS 1.3 to each proxy, and `new` says what handshakes cost.  With
+--upstream-tls the proxies speak it to the origin.  With --protocol the mix `cluster` goes over
+HTTP/2 as well, or instead, with several requests in flight on each connection.
+
     python -m loadtest.peers --tls --upstream-tls --idle 1000 --watches 0
+    python -m loadtest.peers --tls --mix cluster --protocol h1,h2 --idle 0 --watches 0
 
 With --with a second apfproxy, `apf+with`, has features on that the first has off, in the same
-rounds, and the ratio of the two says what they cost.  `endpoints` is three of them before the same
-origin.  Where --interpreter names builds, it is the last of them that is tried with and without.
+rounds.  `endpoints` is three of them before the same origin.  With --interpreter more builds of
+apfproxy take part: what a virtual environment has installed, or another checkout; it is the last of
+them that is tried with and without.
 
     python -m loadtest.peers --proxies apfproxy --with access-log,top-flows --idle 0 --watches 0
-    python -m loadtest.peers --proxies apfproxy --with endpoints --mix cluster --idle 0 --watches 0
-
-With --interpreter more builds of apfproxy take part: what a virtual environment has installed, or
-another checkout.  --check compares the ratios to HAProxy with those in a file, which --write makes,
-and fails if one is more than 10 % worse.
-
-    python -m loadtest.peers --interpreter compiled=wheel/bin/python --check loadtest/ratios.json
     python -m loadtest.peers --interpreter before=../other-checkout --proxies haproxy,apfproxy
 
-Several numbers of connections are compared with the first.
+--check compares the ratios to HAProxy with those in a file, which --write makes, and fails if one
+is more than 10 % worse.  Several numbers of connections are compared with the first.  With --rate
+so many requests of `cluster` are sent a second, in turn to the origin and through each proxy, and
+the median of a proxy less that of the origin is what the proxy adds.
 
-    python -m loadtest.peers --mix cluster --connections 8,64,512,2000 --proxies haproxy,apfproxy
-
-With --protocol the mix `cluster` goes over HTTP/2 as well, or instead, with several requests in
-flight on each connection; to the origin all proxies speak HTTP/1.1.  Each protocol has its own
-processes.
-
-    python -m loadtest.peers --tls --mix cluster --protocol h1,h2 --idle 0 --watches 0
-    python -m loadtest.peers --tls --protocol h1,h2 --streams 100 --memory-only --watches 2000
+    python -m loadtest.peers --interpreter compiled=wheel/bin/python --check loadtest/ratios.json
+    python -m loadtest.peers --mix cluster --connections 8,64,512,2000 --idle 0 --watches 0
+    python -m loadtest.peers --mix cluster --rate 5000 --idle 0 --watches 0
 """
 
 from __future__ import annotations
@@ -54,23 +50,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadtest.arguments import Parser, count_up_to, counts_up_to, names_from, output_file
-from loadtest.builds import THIS, named_build
 from loadtest.cluster import users, write_token_file
 from loadtest.contenders import CONTENDERS, FEATURES, WITH, start_contender
 from loadtest.memory import weigh
 from loadtest.nginx_origin import MAX_CONNECTIONS, start_nginx_origin
-from loadtest.peers_report import BASELINE, Result, print_heading, print_medians, print_round
+from loadtest.peers_report import (
+    BASELINE,
+    DIRECT,
+    Result,
+    print_heading,
+    print_medians,
+    print_round,
+)
 from loadtest.processes import (
     BEYOND_A_LIMIT,
     LoadTestError,
     Process,
     exit_status,
     raise_descriptor_limit,
+    start_origin,
 )
 from loadtest.ratios import Ratios, compare_ratios, mix_name, read_ratios, write_ratios
-from loadtest.site import Site
-from loadtest.tls_site import make_tls
-from loadtest.wrk import DEFAULT_CONNECTIONS, KEPT_MIXES, MIXES, Measurement, Variety, drive
+from loadtest.site import THIS, Site, make_tls, named_build
+from loadtest.wrk import (
+    DEFAULT_CONNECTIONS,
+    KEPT_MIXES,
+    LARGE,
+    MIXES,
+    Measurement,
+    Variety,
+    drive,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -116,21 +126,36 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
     with ExitStack() as running:
         proxies: dict[tuple[str, str, str], Process] = {}
         for mix in options.mix:
-            origin = running.enter_context(start_nginx_origin(site, mix))
+            kib = ["--kib", str(options.kib)]
+            origin = running.enter_context(
+                start_origin(directory=site.directory, core=site.load_core, arguments=kib)
+                if mix in LARGE
+                else start_nginx_origin(site, mix)
+            )
             for protocol in options.protocol:
                 of_mix = site._replace(
                     token_file=token_file if mix == "cluster" else None, http2=protocol == "h2"
                 )
                 for name in options.proxies:
-                    proxy = running.enter_context(start_contender(name, of_mix, origin.port))
-                    proxies[mix, protocol, name] = proxy
+                    proxies[mix, protocol, name] = (
+                        origin
+                        if name == DIRECT
+                        else running.enter_context(start_contender(name, of_mix, origin.port))
+                    )
 
         def measure(name: str, of: str, seconds: int, seed: int) -> Measurement:
             load = options.loads[of]
             return drive(
                 proxies[load.mix, "h2" if load.streams else "h1", name],
                 mix=load.mix,
-                variety=Variety(options.names, options.users, seed, streams=load.streams),
+                variety=Variety(
+                    options.names,
+                    options.users,
+                    seed,
+                    rate=options.rate,
+                    kib=options.kib,
+                    streams=load.streams,
+                ),
                 seconds=seconds,
                 connections=load.connections,
                 core=site.load_core,
@@ -171,7 +196,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="h1,h2: what clients speak to the proxies, HTTP/2 on the mix cluster only (h1)",
     )
     add("--streams", type=count_up_to(100), default=8, help="at once on a connection of h2 (8)")
-    add("--mix", type=names_from(MIXES, "mix"), help="cluster,varied,same; with --tls new, too")
+    add("--mix", type=names_from(MIXES, "mix"), help=f"{','.join(MIXES)} (cluster,varied,same)")
+    add("--kib", type=count_up_to(1 << 18), default=1024, help="of large bodies (1024)")
+    add("--rate", type=count_up_to(100_000, 0), default=0, help="of cluster, requests a second")
     add("--names", type=count_up_to(10**9), default=Variety().names, help="in varied (1000000)")
     add("--users", type=count_up_to(10**9), default=Variety().users, help="in varied (10000)")
     add(
@@ -210,11 +237,19 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--json", type=output_file, metavar="FILE", help="write all results there as well")
     options = parser.parse_args(arguments)
     if options.mix is None:
-        options.mix = list(MIXES if options.tls else KEPT_MIXES)
-        if "h2" in options.protocol:
+        options.mix = [*KEPT_MIXES, "new"] if options.tls else list(KEPT_MIXES)
+        if "h2" in options.protocol or options.rate:
             options.mix = ["cluster"]
     if "h2" in options.protocol and options.mix != ["cluster"]:
         parser.error("--protocol h2 drives the mix cluster only: say --mix cluster")
+    if options.rate and (options.tls or options.mix != ["cluster"]):
+        parser.error("--rate drives the mix cluster only, without TLS: say --mix cluster")
+    complete(parser, options)
+    return options
+
+
+def complete(parser: Parser, options: argparse.Namespace) -> None:
+    """Add what follows from the options: loads, builds and all proxies."""
     options.loads = loads_of(options)
     if options.check or options.write:
         if BASELINE not in options.proxies:
@@ -231,7 +266,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         if not options.builds:
             parser.error("--with compares with apfproxy: name it in --proxies")
         options.proxies.append(WITH)
-    return options
+    if options.rate:
+        options.proxies.insert(0, DIRECT)
+        options.idle = options.watches = 0
 
 
 def run(options: argparse.Namespace) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
-from loadtest.builds import kind_of
 from loadtest.contenders import WITH
 from loadtest.ratios import TARGETS, mix_name
+from loadtest.site import COMPILED, kind_of
 from loadtest.wrk import Measurement
 
 if TYPE_CHECKING:
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 BASELINE = "haproxy"
 """What others are related to."""
+
+DIRECT = "direct"
+"""The origin itself, which a rate of requests is sent to as well."""
+
+MAX_ADDED_MS = 0.2
+"""What apfproxy's compiled build may add to the median at a rate."""
 
 MAX_FEATURES_RATIO = 1.1
 """What features that are on may make of the CPU per request."""
@@ -91,6 +97,8 @@ def print_medians(results: Sequence[Result], options: argparse.Namespace) -> lis
         print_growth(results, name, options)
     if WITH in options.proxies:
         print_features(results, options)
+    if DIRECT in options.proxies:
+        print_added(results, options)
     return medians
 
 
@@ -159,3 +167,24 @@ def print_features(results: Sequence[Result], options: argparse.Namespace) -> No
             f"{name} with {', '.join(options.features)}, {mix}: {ratio:.3f} times the CPU per "
             f"request without, {verdict} the target of {limit}"
         )
+
+
+def print_added(results: Sequence[Result], options: argparse.Namespace) -> None:
+    """Print what each proxy adds to the median of the origin in the same round."""
+    for load in options.loads:
+        p50_ms = {
+            (each.round, each.proxy): each.measurement.p50_ms
+            for each in results
+            if each.mix == load
+        }
+        for name in options.proxies[1:]:
+            added_ms = statistics.median(
+                p50_ms[number, name] - p50_ms[number, DIRECT]
+                for number in range(1, options.rounds + 1)
+            )
+            version = options.versions.get(name)
+            verdict = ""
+            if version is not None and kind_of(version) == COMPILED:
+                met = "within" if added_ms <= MAX_ADDED_MS else "ABOVE"
+                verdict = f", {met} the target of {MAX_ADDED_MS}"
+            print(f"{name}, {load}: adds {added_ms:.3f} ms to the median{verdict}")

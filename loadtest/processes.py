@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from loadtest.builds import Build
+    from loadtest.site import Build
 
 READY_WITHIN_S = 15.0
 """How long until a program's port has to answer; an interpreter on a busy core needs seconds."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from loadtest.builds import COMPILED, INTERPRETED
 from loadtest.processes import LoadTestError
+from loadtest.site import COMPILED, INTERPRETED
 
 if TYPE_CHECKING:
     from pathlib import Path

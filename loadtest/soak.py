@@ -3,17 +3,32 @@
 Two proxies, one of them with TLS, stand before one origin.  Clients have tokens or certificates;
 they pipeline, upload, watch, open tunnels and leave in the middle.  Meanwhile objects, tokens and
 the server's certificate are replaced again and again.  At the end all is quiet, and what is held
-then is compared with what was held at first.  Exit status 2 says that something was not flat.
+then is compared with what was held at first.  With several endpoints the origin has as many ports,
+which in turn take no connections for a while.  With --protocol h2 the clients speak HTTP/2, watches
+among their requests; tunnels, and the watches that are held for long, speak HTTP/1.1 beside them.
 
-With several endpoints the origin has as many ports, which in turn take no connections for a while.
+    python -m loadtest.soak --minutes 20 --json soak.json
+    python -m loadtest.soak --minutes 20 --endpoints 3 --protocol h2
 
-    python -m loadtest.soak --minutes 20 --json soak.json --plot soak.png
-    python -m loadtest.soak --minutes 20 --endpoints 3
+With --faults a TCP link between proxy and origin treats connections badly, one way after the other
+and then all ways at random.  Every response is held against its request; after each fault the link
+is good again, all seats have to come back, and responses have to be good soon.  With several
+endpoints each has a link of its own, and only one at a time refuses connections.
 
-With --protocol h2 the clients speak HTTP/2, watches among their requests; tunnels, and the watches
-that are held for long, speak HTTP/1.1 beside them.
+    python -m loadtest.soak --faults --requests 200000 --seed 1
+    python -m loadtest.soak --faults --only reset,vanish --per-fault 5000 --endpoints 3
 
-    python -m loadtest.soak --minutes 20 --protocol h2
+With --strain clients that stall on purpose measure how late each deadline is kept, while links on
+both sides fail at random: heads, bodies, idle connections, responses, waits for a seat, tokens.
+
+    python -m loadtest.soak --strain --minutes 20
+
+With --slow slowhttptest (a Debian package) has thousands of clients send heads or bodies, or read
+responses, slowly, beside two other clients.
+
+    python -m loadtest.soak --slow --connections 4000 --seconds 40
+
+The exit status is 2 if something of that did not hold.
 """
 
 from __future__ import annotations
@@ -32,19 +47,13 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from loadtest import faults, slow, strain
 from loadtest.admin_pages import ProxyState, read_state, wait_until_quiet
-from loadtest.arguments import Parser, count_up_to, output_file
-from loadtest.echo import CONFIGMAPS, Seen
+from loadtest.arguments import Parser, count_up_to, names_from, output_file
+from loadtest.echo import CONFIGMAPS, Habits, Seen
 from loadtest.echo_clients import EchoClients
-from loadtest.echo_habits import Habits
-from loadtest.processes import (
-    LoadTestError,
-    Process,
-    measured,
-    start_apfproxy,
-)
-from loadtest.soak_plots import plot_soak
-from loadtest.soak_site import Endpoints, Site
+from loadtest.processes import LoadTestError, Process, measured
+from loadtest.soak_site import Endpoints, Site, log_problem, start_proxy
 
 if TYPE_CHECKING:
     import argparse
@@ -144,9 +153,6 @@ class Soak:
         self._groups: list[EchoClients] = []
         self._seed = seed
         self._next = 0
-
-    def __repr__(self) -> str:
-        return f"<Soak: {self.counts}>"
 
     async def load(self, seconds: float, requests_per_s: float) -> float:
         """Send requests for a while: how many were answered in a second.
@@ -341,36 +347,21 @@ def print_heading() -> None:
 
 
 async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
-    """Run the soak: its results, and what was not flat.
-
-    Args:
-        options: The command line.
-        directory: An existing directory for all files.
-    """
+    """Run the soak: its results, and what was not flat."""
     site = await asyncio.to_thread(Site, directory, http2=options.protocol == "h2")
     seen = Seen()
-    endpoints = Endpoints(seen)
-    await endpoints.open(options.endpoints)
     subjects: list[Subject] = []
-    with contextlib.ExitStack() as running:
+    async with (
+        Endpoints.opened(seen, options.endpoints) as endpoints,
+        contextlib.AsyncExitStack() as running,
+    ):
         for name in ("plain", "tls"):
-            process, admin_port = await asyncio.to_thread(
-                partial(
-                    start_apfproxy,
-                    upstream_port=endpoints.ports[0],
-                    directory=directory,
-                    arguments=[
-                        *("--settings", str(directory / f"{name}.yaml")),
-                        *(f"--upstream=http://127.0.0.1:{port}" for port in endpoints.ports[1:]),
-                    ],
-                    name=name,
-                )
-            )
+            process, admin_port = await start_proxy(directory, name, endpoints.ports)
             running.enter_context(process)
             subjects.append(Subject(name, process, admin_port))
         soak = Soak(site, subjects, endpoints, options.seed)
         full = await soak.load(CALIBRATION_S, 0)
-        print(f"at most {full:.0f} answers/s; half of that for {options.minutes} minutes")
+        print(f"at most {full:.0f} responses/s; half of that for {options.minutes} minutes")
         print_heading()
         began_s = monotonic()
         for subject in subjects:
@@ -385,63 +376,65 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
             await wait_until_quiet(subject.admin_port)
             subject.after = await subject.sample(began_s)
             print_sample(subject.name, subject.after)
-        logs = {subject.name: subject.process.log.read_text() for subject in subjects}
-    endpoints.close()
     tally = soak.tally()
     wrong = soak.wrong + seen.wrong
     for subject in subjects:
         wrong += subject.wrong()
-        if "Traceback" in logs[subject.name]:
-            wrong.append(f"{subject.name}: an exception in its log: {logs[subject.name][-2000:]}")
-    results = {
-        "full_per_s": full,
-        "tally": tally,
-        "counts": soak.counts,
-        "wrong": wrong,
-        "proxies": {
-            subject.name: {
-                "before": asdict(subject.before) if subject.before else None,
-                "after": asdict(subject.after) if subject.after else None,
-                "growth_bytes": subject.growth_bytes(),
-                "samples": [asdict(sample) for sample in subject.samples],
-            }
-            for subject in subjects
-        },
-    }
-    for subject in subjects:
+        if problem := log_problem(subject.process.log):
+            wrong.append(f"{subject.name}: {problem}")
         growth = subject.growth_bytes() / MIB
         print(f"{subject.name}: memory {growth:+.1f} MiB in the second half, by its slope")
     print(f"{tally}\n{soak.counts}")
-    for text in wrong:
-        print(f"WRONG: {text}")
-    return results, wrong
+    if not tally.get("answered"):
+        raise LoadTestError("there was no response")
+    proxies = {
+        subject.name: {
+            "before": asdict(subject.before) if subject.before else None,
+            "after": asdict(subject.after) if subject.after else None,
+            "growth_bytes": subject.growth_bytes(),
+            "samples": [asdict(sample) for sample in subject.samples],
+        }
+        for subject in subjects
+    }
+    counts = soak.counts
+    return {"full_per_s": full, "tally": tally, "counts": counts, "proxies": proxies}, wrong
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line; wrong input ends the program with one line."""
     parser = Parser(__doc__)
+    kind = partial(parser.add_mutually_exclusive_group().add_argument, action="store_const")
+    kind("--faults", dest="kind", const=faults, help="failing connections instead of a soak")
+    kind("--strain", dest="kind", const=strain, help="stalling clients instead of a soak")
+    kind("--slow", dest="kind", const=slow, help="slowhttptest instead of a soak")
     add = parser.add_argument
-    add("--minutes", type=count_up_to(10_000), default=20, help="of half load (20)")
-    add("--endpoints", type=count_up_to(9), default=1, help="ports of the origin (1)")
+    known = (*faults.FAULTS, *slow.MODES)
+    add("--minutes", type=count_up_to(10_000), default=20, help="of half load, or of strain (20)")
+    add("--endpoints", type=count_up_to(9), default=1, help="of the origin (1)")
     add("--protocol", choices=("h1", "h2"), default="h1", help="of most clients: h1 or h2 (h1)")
     add("--sample-s", type=count_up_to(600), default=10, help="between samples (10)")
+    add("--requests", type=count_up_to(10**8), default=200_000, help="under random faults (200000)")
+    add("--per-fault", type=count_up_to(10**7), default=2000, help="of each other fault (2000)")
+    add("--only", type=names_from(known, "fault"), help=f"of {','.join(known)} (all)")
+    add("--connections", type=count_up_to(20_000), default=4000, help="slow ones at once (4000)")
+    add("--seconds", type=count_up_to(3600), default=40, help="of each kind of slow ones (40)")
+    add("--rate", type=count_up_to(100_000), default=300, help="of other clients, or opened (300)")
     add("--seed", type=int, default=1, help="of all that is drawn (1)")
     add("--json", type=output_file, metavar="FILE", help="write all results there as well")
-    add("--plot", type=output_file, metavar="FILE", help="write a PNG of the samples there")
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
 
-    def run(directory: Path) -> tuple[dict[str, Any], list[str]]:
-        results, wrong = uvloop.run(measure(options, directory))
-        if options.plot:
-            plot_soak(options.plot, results["proxies"])
-        if not results["tally"].get("answered"):
-            raise LoadTestError("nothing was answered")
-        return results, wrong
+    def run(directory: Path) -> tuple[object, list[str]]:
+        measuring = measure if options.kind is None else options.kind.measure
+        results, wrong = uvloop.run(measuring(options, directory))
+        for text in wrong:
+            print(f"WRONG: {text}")
+        return {**results, "wrong": wrong}, wrong
 
-    return measured("soak", run, descriptors=4000, json_file=options.json)
+    return measured("soak", run, descriptors=2 * options.connections + 4000, json_file=options.json)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,45 @@
-"""What a soak runs on: ports, settings, certificates, tokens, objects, which change meanwhile."""
+"""Files and processes of a soak: the origin's ports, objects, certificates, tokens."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import ssl
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from loadtest.certificates import Authority
 from loadtest.echo import EchoOrigin, Seen
-from loadtest.faults import OBJECTS
+from loadtest.processes import Process, start_apfproxy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+OBJECTS = """
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: testers}
+spec:
+  type: Limited
+  limited:
+    nominalConcurrencyShares: 300
+    limitResponse:
+      type: Queue
+      queuing: {queues: 32, handSize: 4, queueLengthLimit: 200}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: testers}
+spec:
+  matchingPrecedence: 100
+  priorityLevelConfiguration: {name: testers}
+  distinguisherMethod: {type: ByUser}
+  rules:
+  - subjects: [{kind: Group, group: {name: testers}}]
+    resourceRules:
+    - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}
+"""
 SETTINGS = """
 downstream:
   requestTimeout: 20s
@@ -33,17 +58,47 @@ SHUT_S = 3.0
 """How often an endpoint takes no connections, and for how long; open ones go on."""
 
 
+async def start_proxy(directory: Path, name: str, ports: Sequence[int]) -> tuple[Process, int]:
+    """Start a proxy with `NAME.yaml` of a directory before ports: it, and its admin port."""
+    return await asyncio.to_thread(
+        start_apfproxy,
+        upstream_port=ports[0],
+        directory=directory,
+        arguments=[
+            *("--settings", str(directory / f"{name}.yaml")),
+            *(f"--upstream=http://127.0.0.1:{port}" for port in ports[1:]),
+        ],
+        name=name,
+    )
+
+
+def log_problem(log: Path) -> str | None:
+    """Say which exception that was not expected is in a log."""
+    lines = log.read_text(errors="replace").splitlines()
+    for at, line in enumerate(lines):
+        if line.startswith("Traceback"):
+            return "the proxy logged: " + " | ".join(lines[max(0, at - 2) : at + 40])
+    return None
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file in one step, as one that is watched has to be."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
 class Site:
-    """The files of a plain proxy and of one with TLS.
+    """The files of a plain proxy and of one with TLS, which change meanwhile.
 
     Args:
         directory: An existing directory for them.
         http2: Whether most clients speak HTTP/2.
     """
 
-    def __init__(self, directory: Path, *, http2: bool = False) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, *, http2: bool) -> None:
         self.http2 = http2
+        self._directory = directory
         self._authority = Authority("soak")
         self._tokens = [secrets.token_hex(16) for _ in USERS]
         self._contexts: dict[tuple[bool, bool], list[ssl.SSLContext]] = {}
@@ -52,13 +107,10 @@ class Site:
         self.renew_certificate()
         self.change_tokens()
         self.change_objects()
+        certificate = "{certificateFile: server.crt, keyFile: server.key}"
         for name, tls, authentication in (
             ("plain", "{}", "{tokenFile: tokens.csv}"),
-            (
-                "tls",
-                "{certificateFile: server.crt, keyFile: server.key}",
-                "{tokenFile: tokens.csv, clientCaFile: ca.crt}",
-            ),
+            ("tls", certificate, "{tokenFile: tokens.csv, clientCaFile: ca.crt}"),
         ):
             clear = HTTP2 if http2 and name == "plain" else ""
             text = SETTINGS.format(tls=tls, authentication=authentication, http2=clear)
@@ -73,16 +125,8 @@ class Site:
             self._contexts[is_http2, True] = contexts[:-1]
             self._contexts[is_http2, False] = contexts[-1:]
 
-    def __repr__(self) -> str:
-        return f"<Site in {self.directory}>"
-
     def contexts(self, *, http2: bool, has_certificates: bool) -> Sequence[ssl.SSLContext]:
-        """TLS of clients: those with certificates, or the one for clients without.
-
-        Args:
-            http2: Whether they ask for HTTP/2; otherwise for HTTP/1.1.
-            has_certificates: Which of them.
-        """
+        """TLS of clients: those with certificates, or the one for clients without."""
         return self._contexts[http2, has_certificates]
 
     @property
@@ -90,51 +134,37 @@ class Site:
         return [f"Authorization: Bearer {token}\r\n" for token in self._tokens]
 
     def renew_certificate(self) -> None:
-        self._authority.issue("localhost", usage="server").write(self.directory, "server")
+        self._authority.issue("localhost", usage="server").write(self._directory, "server")
 
     def change_tokens(self) -> None:
+        """Replace the tokens' file: those in use stay, and an unused one is another."""
         lines = [
             f'{token},{user},{at},"{GROUP}"\n'
             for at, (user, token) in enumerate(zip(USERS, self._tokens, strict=True))
         ]
         lines.append(f'{secrets.token_hex(16)},eve,9,"{GROUP}"\n')
-        self._replace("tokens.csv", "".join(lines))
+        replace_file(self._directory / "tokens.csv", "".join(lines))
 
     def change_objects(self) -> None:
+        """Replace the objects: another number of queues, and a level that comes and goes."""
         self._changes += 1
         text = OBJECTS
         if self._changes % 2:
             other = OBJECTS.replace("testers", "others")
             text = text.replace("queues: 32", "queues: 48") + "---" + other
-        self._replace("objects.yaml", text)
-
-    def _replace(self, name: str, text: str) -> None:
-        new = self.directory / f".{name}.new"
-        new.write_text(text)
-        new.replace(self.directory / name)
+        replace_file(self._directory / "objects.yaml", text)
 
 
 class Endpoints:
-    """The origin's ports.
-
-    Args:
-        seen: Notes of all connections.
-    """
+    """The origin's ports."""
 
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
         self._servers: list[asyncio.Server] = []
         self.ports: list[int] = []
 
-    def __repr__(self) -> str:
-        return f"<Endpoints: {self.ports}>"
-
-    async def open(self, count: int) -> None:
-        for _ in range(count):
-            self._servers.append(await self._listen(0))
-            self.ports.append(self._servers[-1].sockets[0].getsockname()[1])
-
     async def shut_one_after_the_other(self) -> None:
+        """Shut a port for a while, then the next one, until cancelled."""
         while True:
             for at, port in enumerate(self.ports):
                 await asyncio.sleep(SHUT_PERIOD_S - SHUT_S)
@@ -142,9 +172,20 @@ class Endpoints:
                 await asyncio.sleep(SHUT_S)
                 self._servers[at] = await self._listen(port)
 
-    def close(self) -> None:
-        for server in self._servers:
-            server.close()
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, seen: Seen, count: int) -> AsyncIterator[Endpoints]:
+        """Listen on so many ports within the block."""
+        endpoints = cls(seen)
+        try:
+            for _ in range(count):
+                server = await endpoints._listen(0)
+                endpoints._servers.append(server)
+                endpoints.ports.append(server.sockets[0].getsockname()[1])
+            yield endpoints
+        finally:
+            for server in endpoints._servers:
+                server.close()
 
     async def _listen(self, port: int) -> asyncio.Server:
         return await asyncio.get_running_loop().create_server(

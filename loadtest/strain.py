@@ -1,13 +1,10 @@
-"""Deadlines under strain: are they kept while clients stall, links fail and tokens expire?
+"""Deadlines under strain, for `soak --strain`: are they kept while clients stall and links fail?
 
 A proxy stands between two links that fail at random.  Through the one, careless clients stall,
-vanish and come back; through the other, it reaches its origin.  Meanwhile other clients ask as
-they should, objects change, and clients that stall on purpose measure how late each deadline is
-kept: heads, bodies, idle connections, answers, waits for a seat, tokens.  At the end all seats have
-to be back.  Exit status 2 says that a deadline was missed by more than a second, or a seat was not
-given back.
-
-    python -m loadtest.strain --minutes 20 --json strain.json
+vanish and come back; through the other, it reaches its origin.  Meanwhile other clients send
+requests as they should, objects change, and clients that stall on purpose measure how late each
+deadline is kept.  None of these goes through a faulty link itself, so a deadline that is missed is
+the proxy's fault.
 """
 
 from __future__ import annotations
@@ -17,32 +14,39 @@ import contextlib
 import itertools
 import random
 import statistics
-import sys
+from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any
 
 import jwt
-import uvloop
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from loadtest.admin_pages import fetch, wait_until_quiet
-from loadtest.arguments import Parser, count_up_to, output_file
-from loadtest.echo import KINDS, EchoOrigin, Seen, draw
+from loadtest.clients import percentile
+from loadtest.echo import CONFIGMAPS, KINDS, NEVER, Habits, Seen, draw
 from loadtest.echo_clients import EchoClients
-from loadtest.echo_habits import Habits
-from loadtest.faults import OBJECTS, Faults
+from loadtest.faults import Faults
 from loadtest.faulty_link import GOOD, Fault, FaultyLink
-from loadtest.processes import measured, start_apfproxy
-from loadtest.strained_clients import LATE_S, Deadlines, StrainedClients
+from loadtest.soak_site import OBJECTS, Endpoints, log_problem, replace_file, start_proxy
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
-DEADLINES = Deadlines(head_s=4.0, idle_s=6.0, request_s=8.0, answer_s=3.0, body_grace_s=2.0)
+    Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+LATE_S = 1.0
+"""How late a deadline may be kept."""
+EARLY_S = 0.3
+"""How early: the proxy's clock starts before the client knows that its bytes are there."""
+PATIENCE_S = 30.0
+"""After which a deadline counts as not kept at all."""
+ASK_PERIOD_S = 0.05
+"""Between two requests with a token that is about to expire."""
+HEAD_S, IDLE_S, REQUEST_S, RESPONSE_S, BODY_GRACE_S = 4.0, 6.0, 8.0, 3.0, 2.0
 ISSUER = "https://issuer.test"
 STALLING_OF_EACH = 4
 CONNECTIONS = 40
@@ -50,14 +54,16 @@ CARELESS = 40
 CHANGE_PERIOD_S = 3.0
 LIVEZ_PERIOD_S = 1.0
 ROUND_S = 10.0
+NAMED = "X-Remote-User: staller\r\nX-Remote-Group: testers\r\n"
+WAITING = "X-Remote-User: waiter\r\nX-Remote-Group: waiters\r\n"
 
 SETTINGS = f"""
 downstream:
-  headTimeout: {DEADLINES.head_s:g}s
-  idleTimeout: {DEADLINES.idle_s:g}s
-  requestTimeout: {DEADLINES.request_s:g}s
-  limits: {{minBodyRateBytes: 1000000, bodyRateGrace: {DEADLINES.body_grace_s:g}s}}
-upstream: {{connectTimeout: 500ms, answerTimeout: {DEADLINES.answer_s:g}s, maxConnections: 256}}
+  headTimeout: {HEAD_S:g}s
+  idleTimeout: {IDLE_S:g}s
+  requestTimeout: {REQUEST_S:g}s
+  limits: {{minBodyRateBytes: 1000000, bodyRateGrace: {BODY_GRACE_S:g}s}}
+upstream: {{connectTimeout: 500ms, answerTimeout: {RESPONSE_S:g}s, maxConnections: 256}}
 watch: {{silence: 100ms, limit: 1s}}
 authentication:
   jwt: [{{issuer: "{ISSUER}", audiences: [soak], keysFile: keys.pem}}]
@@ -100,13 +106,11 @@ class Site:
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         (directory / "keys.pem").write_bytes(public)
-        (directory / "settings.yaml").write_text(SETTINGS)
+        (directory / "strain.yaml").write_text(SETTINGS)
         self.change_objects()
 
-    def __repr__(self) -> str:
-        return f"<Site in {self._directory}>"
-
     def new_token(self, expires_s: int) -> str:
+        """Sign a token; no two are equal."""
         self._changes += 1
         claims = {"iss": ISSUER, "sub": "bearer", "aud": "soak", "exp": expires_s}
         return jwt.encode({**claims, "jti": str(self._changes)}, self._key, algorithm="ES256")
@@ -114,12 +118,188 @@ class Site:
     def change_objects(self) -> None:
         self._changes += 1
         text = OBJECTS.replace("queues: 32", f"queues: {32 + self._changes % 16}") + NARROW
-        new = self._directory / ".objects.yaml.new"
-        new.write_text(text)
-        new.replace(self._directory / "objects.yaml")
+        replace_file(self._directory / "objects.yaml", text)
+
+    async def change(self) -> None:
+        while True:
+            await asyncio.sleep(CHANGE_PERIOD_S)
+            self.change_objects()
+
+
+@dataclass(slots=True)
+class Kept:
+    """How one kind of deadline was kept.
+
+    Attributes:
+        late_s: How much later than the deadline each end came.
+        cut: Ends other than by the deadline that a failure of the origin's link explains.
+        wrong: Ends that nothing explains; the first few.
+    """
+
+    late_s: list[float] = field(default_factory=list)
+    cut: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def judge(self, got: bytes, expected: bytes, late_s: float) -> None:
+        """Note an end: the bytes before it have to begin as expected, or to be none."""
+        if got.startswith(b"HTTP/1.1 502 ") and late_s < LATE_S:
+            self.cut += 1
+            return
+        self.late_s.append(late_s)
+        is_right = got.startswith(expected) if expected else not got
+        if not is_right or not -EARLY_S <= late_s <= LATE_S:
+            self.complain(f"{late_s:+.3f} s: {got[:200]!r}")
+
+    def complain(self, text: str) -> None:
+        if len(self.wrong) < 20:
+            self.wrong.append(text)
+
+
+class StallingClients:
+    """Clients that do one thing for which the proxy has a deadline, again and again.
+
+    Args:
+        port: The proxy's.
+        dice: Draws what varies.
+        new_token: Makes a token that expires at the given time of day, in whole seconds.
+
+    Attributes:
+        kept: Kind to what came of it.
+    """
+
+    def __init__(self, port: int, dice: random.Random, new_token: Callable[[int], str]) -> None:
+        self._port = port
+        self._dice = dice
+        self._new_token = new_token
+        self._seat_lock = asyncio.Lock()
+        head, sized = b"GET / HTTP/1.1\r\nHost: a.test\r\nX-A: ", request("sized 3", NAMED)
+        put = request("put-in-chunks 3", f"{NAMED}Content-Length: 3\r\n", "PUT")
+        slow = request("put-in-chunks 3", f"{NAMED}Content-Length: 1000000\r\n", "PUT")
+        never = request(f"{NEVER} 0", NAMED)
+        stall, late = self._stall, b"HTTP/1.1 408 "
+        self._kinds: dict[str, Callable[[Kept], Awaitable[None]]] = {
+            "silence": lambda kept: stall(kept, b"", b"", HEAD_S),
+            "half a head": lambda kept: stall(kept, head, late, HEAD_S),
+            "idle": lambda kept: stall(kept, b"", b"", IDLE_S, [sized]),
+            # A body that is gathered, after whole requests of the same user.
+            "body": lambda kept: stall(kept, put + b"s", late, BODY_GRACE_S, [put + b"s|s"] * 2),
+            # Larger than what is gathered, so that its request has seats.
+            "slow body": lambda kept: stall(kept, slow + bytes(40_000), late, BODY_GRACE_S),
+            "response": lambda kept: stall(kept, never, b"HTTP/1.1 504 ", RESPONSE_S),
+            "seat": self._seat,
+            "token": self._token,
+        }
+        self.kept = {kind: Kept() for kind in self._kinds}
+
+    async def run(self, of_each: int) -> None:
+        """Stall until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for kind in self._kinds:
+                for _ in range(of_each):
+                    group.create_task(self._again_and_again(kind))
+
+    async def _again_and_again(self, kind: str) -> None:
+        once, kept = self._kinds[kind], self.kept[kind]
+        while True:
+            await asyncio.sleep(self._dice.uniform(0, 0.5))
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await once(kept)
+            except TimeoutError:
+                kept.complain(f"no end within {PATIENCE_S:g} s")
+            except (OSError, EOFError) as error:
+                kept.complain(repr(error))
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Stream]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+
+    async def _stall(
+        self,
+        kept: Kept,
+        data: bytes,
+        expected: bytes,
+        deadline_s: float,
+        before: list[bytes] | None = None,
+    ) -> None:
+        async with self._connection() as (reader, writer):
+            for each in before or ():
+                writer.write(each)
+                await read_response(reader)
+            writer.write(data)
+            began_s = monotonic()
+            got = await reader.read(4096)
+            kept.judge(got, expected, monotonic() - began_s - deadline_s)
+
+    async def _seat(self, kept: Kept) -> None:
+        """Wait behind a request that has the only seat of a level and never gets its response."""
+        async with (
+            self._seat_lock,
+            self._connection() as (reader, writer),
+            self._connection() as (held, holder),
+        ):
+            holder.write(request(f"{NEVER} 0", WAITING))
+            holding = asyncio.create_task(held.read(1))
+            await asyncio.sleep(0.2)
+            # A quarter of its time is what it may wait.
+            wait_s = self._dice.choice((1.0, 1.5))
+            data = request(f"{NEVER} 0", WAITING)
+            writer.write(data.replace(b" HTTP/1.1", b"?timeout=%gs HTTP/1.1" % (4 * wait_s), 1))
+            began_s = monotonic()
+            got = await reader.read(4096)
+            if holding.done():
+                kept.cut += 1  # its link failed, so that the seat came free
+            else:
+                kept.judge(got, b"HTTP/1.1 429 ", monotonic() - began_s - wait_s)
+            holding.cancel()
+
+    async def _token(self, kept: Kept) -> None:
+        """Send one head again and again, until its token has expired and some time after."""
+        expires_s = int(time()) + self._dice.randint(2, 5)
+        data = request("sized 3", f"Authorization: Bearer {self._new_token(expires_s)}\r\n")
+        served_s, status = 0.0, 0
+        while status != 401:
+            # Another connection when the origin's link fails in the middle of a response.
+            with contextlib.suppress(OSError, EOFError):
+                async with self._connection() as (reader, writer):
+                    while status != 401:
+                        sent_s = time()
+                        writer.write(data)
+                        status = await read_response(reader)
+                        if status != 401:
+                            served_s = sent_s
+                            await asyncio.sleep(ASK_PERIOD_S)
+        late_s = max(0.0, served_s - expires_s)
+        kept.late_s.append(late_s)
+        if late_s > LATE_S or sent_s + EARLY_S < expires_s:
+            kept.complain(f"served until {late_s:.3f} s, refused {sent_s - expires_s:+.3f} s after")
+
+
+def request(answer: str, fields: str, method: str = "GET") -> bytes:
+    return (
+        f"{method} {CONFIGMAPS}/x HTTP/1.1\r\nHost: a.test\r\nX-Request-Id: s\r\n"
+        f"X-Answer: {answer}\r\n{fields}\r\n"
+    ).encode()
+
+
+async def read_response(reader: asyncio.StreamReader) -> int:
+    """Read one response with a length: its status; EOFError if the connection ended before."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = 0
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+    await reader.readexactly(length)
+    return int(head.split(b" ", 2)[1])
 
 
 async def careless(port: int, dice: random.Random, numbers: Iterator[int]) -> None:
+    """Send requests through a link that fails, take what comes, and leave, until cancelled."""
     while True:
         with contextlib.suppress(TimeoutError, OSError, EOFError):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -140,127 +320,88 @@ async def careless(port: int, dice: random.Random, numbers: Iterator[int]) -> No
         await asyncio.sleep(dice.uniform(0, 0.2))
 
 
-class Strain:
-    """All that goes on at the same time.
-
-    Args:
-        site: The proxy's files.
-        admin_port: Of the proxy.
-
-    Attributes:
-        wrong: What was wrong with the process as a whole.
-    """
-
-    def __init__(self, site: Site, admin_port: int) -> None:
-        self._site = site
-        self._admin_port = admin_port
-        self.wrong: list[str] = []
-
-    def __repr__(self) -> str:
-        return f"<Strain, wrong: {self.wrong}>"
-
-    async def change(self) -> None:
-        while True:
-            await asyncio.sleep(CHANGE_PERIOD_S)
-            self._site.change_objects()
-
-    async def look(self) -> None:
-        while True:
-            await asyncio.sleep(LIVEZ_PERIOD_S)
-            text = await fetch(self._admin_port, "/livez")
-            if text != "ok" and len(self.wrong) < 20:
-                self.wrong.append(f"/livez: {text!r}")
+async def look(admin_port: int, wrong: list[str]) -> None:
+    """See that the process says that it lives, until cancelled."""
+    while True:
+        await asyncio.sleep(LIVEZ_PERIOD_S)
+        text = await fetch(admin_port, "/livez")
+        if text != "ok" and len(wrong) < 20:
+            wrong.append(f"/livez: {text!r}")
 
 
 def random_fault(dice: random.Random, faults: Faults, share: float) -> Fault:
+    """A good connection, or, of a share of them, one that fails in any way."""
     return faults.anything() if dice.random() < share else GOOD
 
 
 async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
-    """Strain the proxy: the results, and what was wrong.
-
-    Args:
-        options: The command line.
-        directory: An existing directory for all files.
-    """
+    """Strain the proxy: the results, and what was wrong."""
     dice = random.Random(options.seed)  # noqa: S311 - no secret
-    faults = Faults(dice)
-    site = Site(directory)
-    seen = Seen()
-    loop = asyncio.get_running_loop()
-    origin = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0, backlog=1024)
-    behind = FaultyLink(origin.sockets[0].getsockname()[1], dice)
-    behind.choose = partial(random_fault, dice, faults, 0.3)
-    await behind.listen()
-    process, admin_port = await asyncio.to_thread(
-        partial(
-            start_apfproxy,
-            upstream_port=behind.port,
-            directory=directory,
-            arguments=["--settings", str(directory / "settings.yaml")],
-        )
-    )
-    with process:
+    faults, site, seen = Faults(dice), Site(directory), Seen()
+    wrong: list[str] = []
+    async with Endpoints.opened(seen, 1) as origin, contextlib.AsyncExitStack() as running:
+        behind = FaultyLink(origin.ports[0], dice)
+        behind.choose = partial(random_fault, dice, faults, 0.3)
+        running.callback(behind.stop)
+        await behind.listen()
+        process, admin_port = await start_proxy(directory, "strain", [behind.port])
+        running.enter_context(process)
         before = FaultyLink(process.port, dice)
         before.choose = partial(random_fault, dice, faults, 0.7)
+        running.callback(before.stop)
         await before.listen()
-        stalling = StrainedClients(process.port, DEADLINES, dice, site.new_token)
-        crowd = EchoClients(
-            process.port, options.seed, Habits(requests_per_s=options.rate, patience_s=25.0), 10**8
-        )
-        strain = Strain(site, admin_port)
+        stalling = StallingClients(process.port, dice, site.new_token)
+        habits = Habits(requests_per_s=options.rate, patience_s=25.0)
+        crowd = EchoClients(process.port, options.seed, habits, 10**8)
         numbers = itertools.count(2 * 10**8)
         asked = asyncio.create_task(crowd.run(10**8, CONNECTIONS))
-        running = [asked] + [
+        tasks = [asked] + [
             asyncio.create_task(each)
             for each in (
-                strain.change(),
-                strain.look(),
+                site.change(),
+                look(admin_port, wrong),
                 stalling.run(STALLING_OF_EACH),
                 *(careless(before.port, dice, numbers) for _ in range(CARELESS)),
             )
         ]
         end_s = monotonic() + options.minutes * 60
-        while monotonic() < end_s and not any(task.done() for task in running):
+        while monotonic() < end_s and not any(task.done() for task in tasks):
             await asyncio.sleep(min(ROUND_S, max(0.1, end_s - monotonic())))
             late = {kind: max(kept.late_s, default=0.0) for kind, kept in stalling.kept.items()}
             print(
-                f"{max(0.0, end_s - monotonic()):>7.0f} s to go,"
-                f" {crowd.tally.answered} answered; latest: "
-                + ", ".join(f"{kind} {worst:+.2f}" for kind, worst in late.items()),
+                f"{max(0.0, end_s - monotonic()):>7.0f} s to go, {crowd.tally.answered} responses;"
+                f" latest: {', '.join(f'{kind} {worst:+.2f}' for kind, worst in late.items())}",
                 flush=True,
             )
-        for task in running:
+        for task in tasks:
             if task.done():
                 task.result()
         crowd.stop()
         await asked
-        for task in running:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         before.stop()
         behind.choose = lambda: GOOD
         state = await wait_until_quiet(admin_port)
-        log = process.log.read_text()
-    behind.stop()
-    origin.close()
-    wrong = [*strain.wrong, *crowd.tally.wrong, *seen.wrong]
+    wrong += [*crowd.tally.wrong, *seen.wrong]
     if not state.is_quiet:
         wrong.append(f"not quiet: {state}")
-    if "Traceback" in log:
-        wrong.append(f"an exception in the log: {log[-3000:]}")
+    if problem := log_problem(process.log):
+        wrong.append(problem)
     results, missed = judged(stalling)
     tally = crowd.tally
-    print(f"{tally.answered} answered; answers of the proxy itself, by status: {tally.by_status}")
+    print(f"{tally.answered} responses; those of the proxy itself, by status: {tally.by_status}")
     for name, link in (("clients", before), ("the origin", behind)):
         struck = ", ".join(f"{number} {ending}" for ending, number in link.struck.items())
         print(f"faults of the link to {name}: {struck}")
     print(f"at the end: {state}")
-    results |= {"answered": tally.answered, "by_status": tally.by_status}
-    return results, wrong + missed
+    print(f"deadlines kept within {LATE_S:g} s, seats back: {'no' if wrong + missed else 'yes'}")
+    return {**results, "answered": tally.answered, "by_status": tally.by_status}, wrong + missed
 
 
-def judged(stalling: StrainedClients) -> tuple[dict[str, Any], list[str]]:
+def judged(stalling: StallingClients) -> tuple[dict[str, Any], list[str]]:
+    """Print how each kind of deadline was kept: the figures, and what was wrong."""
     results: dict[str, Any] = {}
     wrong = []
     print(f"{'deadline':>12}{'ends':>8}{'cut':>6}{'median s':>10}{'p99 s':>8}{'latest s':>10}")
@@ -269,36 +410,8 @@ def judged(stalling: StrainedClients) -> tuple[dict[str, Any], list[str]]:
         if not kept.late_s:
             wrong.append(f"{kind}: never measured")
             continue
-        ends = sorted(kept.late_s)
-        row = (statistics.median(ends), ends[len(ends) * 99 // 100], ends[-1])
-        results[kind] = {"ends": len(ends), "cut": kept.cut, "late_s": row}
-        median, p99, latest = row
-        print(f"{kind:>12}{len(ends):>8}{kept.cut:>6}{median:>+10.3f}{p99:>+8.3f}{latest:>+10.3f}")
+        row = statistics.median(kept.late_s), percentile(kept.late_s, 99), max(kept.late_s)
+        ends = len(kept.late_s)
+        results[kind] = {"ends": ends, "cut": kept.cut, "late_s": row}
+        print(f"{kind:>12}{ends:>8}{kept.cut:>6}{row[0]:>+10.3f}{row[1]:>+8.3f}{row[2]:>+10.3f}")
     return results, wrong
-
-
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(__doc__)
-    add = parser.add_argument
-    add("--minutes", type=count_up_to(10_000), default=20, help="how long (20)")
-    add("--rate", type=count_up_to(100_000), default=300, help="requests a second beside it (300)")
-    add("--seed", type=int, default=1, help="of all that is drawn (1)")
-    add("--json", type=output_file, metavar="FILE", help="write all results there as well")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
-
-    def run(directory: Path) -> tuple[dict[str, Any], list[str]]:
-        results, wrong = uvloop.run(measure(options, directory))
-        for text in wrong:
-            print(f"WRONG: {text}")
-        print(f"deadlines kept within {LATE_S:g} s, seats back: {'no' if wrong else 'yes'}")
-        return {**results, "wrong": wrong}, wrong
-
-    return measured("strain", run, descriptors=4000, json_file=options.json)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

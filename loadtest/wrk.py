@@ -4,31 +4,35 @@ The mixes of requests: `cluster` is what the clients of a Kubernetes cluster sen
 a driver of its own (`cluster_driver.py`); `varied` draws namespace, name and user anew for each
 request, from so many that what is cached of targets or users helps little; `same` sends one request
 over and over, which favours whoever remembers the last head; `new` sends that one on a connection
-of its own each time.
+of its own each time; `length` and `chunked` get large responses, with a Content-Length or in
+chunks, and `upload` sends a request of that size.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadtest.cluster import CONNECTIONS
-from loadtest.processes import ROOT, LoadTestError, Process, pin, python_module
+from loadtest.processes import ROOT, LoadTestError, Process, installed, pin, python_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from loadtest.tls_site import TlsSite
+    from loadtest.site import TlsSite
 
 KEPT_MIXES = ("cluster", "varied", "same")
 """Those whose connections are kept."""
 
-MIXES = (*KEPT_MIXES, "new")
-DEFAULT_CONNECTIONS = {"cluster": CONNECTIONS, "varied": 64, "same": 64, "new": 64}
+LARGE = {"length": "/large", "chunked": "/chunked", "upload": "/upload"}
+"""Those of large bodies, and their targets."""
+MIXES = (*KEPT_MIXES, "new", *LARGE)
+DEFAULT_CONNECTIONS = {"cluster": CONNECTIONS, "varied": 64, "same": 64, "new": 64} | dict.fromkeys(
+    LARGE, 32
+)
 
 TARGET = "/api/v1/namespaces/default/configmaps/x"
 FIELDS = {
@@ -78,6 +82,9 @@ class Variety(NamedTuple):
     rate: int = 0
     """Requests a second of the mix `cluster`; 0 for as many as there can be."""
 
+    kib: int = 1024
+    """Of bodies in the mixes `LARGE`."""
+
     streams: int = 0
     """At once on each connection of the mix `cluster` over HTTP/2; 0 speaks HTTP/1.1."""
 
@@ -102,6 +109,8 @@ def script_text(mix: str, variety: Variety) -> str:
     if mix != "varied":
         sent = {**FIELDS, "Connection": "close"} if mix == "new" else FIELDS
         fields = "".join(f'wrk.headers["{name}"] = "{text}"\n' for name, text in sent.items())
+        if mix == "upload":
+            fields += f'wrk.method = "PUT"\nwrk.body = string.rep("x", {variety.kib * 1024})\n'
         return fields + REPORT_LUA
     fields = "".join(
         f"{name}: {text}\\r\\n" for name, text in FIELDS.items() if name != "X-Remote-User"
@@ -143,21 +152,19 @@ def drive(
             **({} if tls is None else {"--ca-file": tls.authority}),
         }
         return _drive_cluster(proxy, arguments, core, tls)
-    program = shutil.which("wrk")
-    if program is None:
-        raise LoadTestError("no program 'wrk'; install the Debian package wrk and try again")
     script = directory / f"{mix}.lua"
     script.write_text(script_text(mix, variety))
+    scheme = "http" if tls is None else "https"
     before_ns = proxy.cpu_ns()
     wrk = subprocess.Popen(
         [
-            program,
+            installed("wrk"),
             "--threads=1",
             f"--connections={connections}",
             f"--duration={seconds}s",
             f"--script={script}",
             "--latency",
-            f"{'http' if tls is None else 'https'}://127.0.0.1:{proxy.port}{TARGET}",
+            f"{scheme}://127.0.0.1:{proxy.port}{LARGE.get(mix, TARGET)}",
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -15,7 +15,7 @@ import pytest
 from loadtest.scenarios import SCENARIOS
 
 from loadtest.cluster import draw_heads, users
-from loadtest.isolation import check_seats
+from loadtest.isolation import SCENARIOS, check_seats
 from loadtest.peers import committed_ratios, parse_arguments
 from loadtest.processes import ROOT, LoadTestError
 from loadtest.ratios import compare_ratios, read_ratios, write_ratios

@@ -25,9 +25,8 @@ from apfproxy.settings import (
     WatchSettings,
 )
 from loadtest.certificates import Authority
-from loadtest.echo import EchoOrigin, Seen
+from loadtest.echo import EchoOrigin, Habits, Seen
 from loadtest.echo_clients import EchoClients
-from loadtest.echo_habits import Habits
 from loadtest.faults import Faults
 from loadtest.faulty_link import GOOD, FaultyLink
 from tests.end_to_end.scene import EXEC, NARROW, Scene, Setup, on_uvloop, running

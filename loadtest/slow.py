@@ -1,0 +1,202 @@
+"""Thousands of slow clients beside two others, for `soak --slow`: slowhttptest, by its modes.
+
+slowhttptest opens connections that send a head a few bytes at a time, or a body, or read a large
+response as slowly.  Meanwhile two other clients send 20 requests a second each, every other one on
+a connection of its own: a service account, whose priority level is apart from that of the slow
+clients, and a user who shares theirs.
+
+Slow bodies hold seats of their level until `downstream.limits.bodyRateGrace` is over, and slow
+readers, by the settings here, until `slowReaderGrace` is, so for that long the user in the same
+level may have to wait.  (By default slow readers hold theirs for as long as their requests may
+take, as in kube-apiserver.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from loadtest.admin_pages import ProxyState, read_state
+from loadtest.clients import OpenLoop
+from loadtest.processes import LoadTestError, Process, installed, start_origin
+from loadtest.soak_site import start_proxy
+
+if TYPE_CHECKING:
+    import argparse
+
+MODES = {
+    "head": ("-H", "-i", "2", "-x", "24"),
+    "body": ("-B", "-i", "2", "-x", "10", "-s", "8192", "-t", "POST"),
+    "read": ("-X", "-w", "512", "-y", "1024", "-n", "1", "-z", "32", "-k", "1"),
+}
+"""Of slowhttptest; a piece every two seconds, or a read of 32 bytes every second."""
+REQUESTS_PER_S = 20
+WORST_MS = 1000.0
+GRACE_MS = {"head": 0.0, "body": 5000.0, "read": 1000.0}
+"""For which slow clients hold seats: `bodyRateGrace`'s default, and `slowReaderGrace` as below."""
+SETTINGS = """
+downstream: {limits: {slowReaderGrace: 1s, slowReadersPerLevel: 100000}}
+"""
+GROWTH_MIB = 48.0
+"""Of memory that may stay after a mode: what the allocator keeps for the next one."""
+SPARE_DESCRIPTORS = 8
+PERIOD_S = 0.5
+QUIET_WITHIN_S = 60.0
+NICE = 10
+FIELDS = {
+    "apart": b"X-Remote-User: system:serviceaccount:kube-system:worker\r\n"
+    b"X-Remote-Group: system:serviceaccounts\r\n"
+    b"X-Remote-Group: system:serviceaccounts:kube-system\r\n",
+    "beside": b"X-Remote-User: alice\r\n",
+}
+"""Of a user in the level workload-high, and of one in global-default, as the slow clients are."""
+COLUMNS = "{:6} {:>6}  {:>9} {:>9} {:>9} {:>9}   {:>19}   {:>19}"
+
+Numbers = dict[str, float]
+
+
+def other_client(port: int, fields: bytes) -> OpenLoop:
+    target = b"GET /api/v1/namespaces/default/configmaps/x HTTP/1.1\r\nHost: localhost\r\n"
+    request = "GET", target + fields + b"\r\n"
+    return OpenLoop(port, REQUESTS_PER_S, new_percent=50, request=lambda _: request)
+
+
+def numbers_of(proxy: Process, state: ProxyState) -> Numbers:
+    """What the process holds now, without idle connections to the origin."""
+    descriptors = len(list(Path(f"/proc/{proxy.pid}/fd").iterdir())) - state.upstream_idle
+    return {"rss_mib": round(proxy.rss_bytes() / 2**20, 1), "descriptors": descriptors}
+
+
+async def attack(mode: str, port: int, options: argparse.Namespace, directory: Path) -> None:
+    """Run slowhttptest to its end, at a low priority."""
+    target = "large" if mode == "read" else "slow"
+    command = [
+        *("nice", "-n", str(NICE), installed("slowhttptest"), *MODES[mode]),
+        *("-c", str(options.connections), "-r", str(options.rate), "-l", str(options.seconds)),
+        *("-p", "5", "-u", f"http://127.0.0.1:{port}/{target}"),
+    ]
+    with (directory / f"slowhttptest-{mode}.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        async with asyncio.timeout(options.seconds + 30):
+            await process.wait()
+    except TimeoutError:
+        pass  # it waits for connections to close: it is ended below
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+
+async def suffer(
+    mode: str, proxy: Process, admin_port: int, options: argparse.Namespace, directory: Path
+) -> dict[str, Any]:
+    """Measure one mode: what came of it, and what of that is wrong."""
+    most: Numbers = {"connections": 0, "rss_mib": 0, "descriptors": 0}
+
+    async def look() -> None:
+        while True:
+            with suppress(LoadTestError, OSError):
+                state = await read_state(admin_port)
+                now = numbers_of(proxy, state) | {"connections": state.downstream}
+                most.update({name: max(most[name], now[name]) for name in most})
+            await asyncio.sleep(PERIOD_S)
+
+    before = numbers_of(proxy, await read_state(admin_port))
+    is_over = asyncio.Event()
+    others = {name: other_client(proxy.port, fields) for name, fields in FIELDS.items()}
+    runs = [asyncio.create_task(each.run(0, is_over.is_set)) for each in others.values()]
+    looking = asyncio.create_task(look())
+    try:
+        await attack(mode, proxy.port, options, directory)
+    finally:
+        is_over.set()
+        await asyncio.gather(*runs)
+        looking.cancel()
+    state = await wait_until_left(admin_port)
+    after = numbers_of(proxy, state)
+    wrong, found = [], {}
+    for name, other in others.items():
+        tally = other.tally()
+        worst_ms = max(tally.latencies_ms, default=0.0)
+        found[name] = {
+            "asked": len(other.outcomes),
+            "answered": tally.answered,
+            "worst_ms": round(worst_ms, 1),
+        }
+        if tally.answered != len(other.outcomes):
+            results = {each.result for each in other.outcomes} - {"200"}
+            missing = len(other.outcomes) - tally.answered
+            wrong.append(f"{name}: {missing} of {len(other.outcomes)} requests got {results}")
+        limit_ms = WORST_MS + (GRACE_MS[mode] if name == "beside" else 0.0)
+        if worst_ms > limit_ms:
+            wrong.append(f"{name}: a response took {worst_ms:.0f} ms, more than {limit_ms:.0f}")
+    if after["rss_mib"] - before["rss_mib"] > GROWTH_MIB:
+        wrong.append(f"memory has grown by more than {GROWTH_MIB:.0f} MiB")
+    if after["descriptors"] > before["descriptors"] + SPARE_DESCRIPTORS:
+        wrong.append("descriptors are left")
+    if not state.is_quiet or state.downstream:
+        wrong.append(f"not quiet: {state}")
+    return {
+        "mode": mode,
+        "others": found,
+        "moments": [before, most, after],
+        "state": asdict(state),
+        "wrong": [f"{mode}: {text}" for text in wrong],
+    }
+
+
+async def wait_until_left(admin_port: int) -> ProxyState:
+    """Give the state once no client is connected, or that after a while in which some still is."""
+    end_s = monotonic() + QUIET_WITHIN_S
+    state = await read_state(admin_port)
+    while (state.downstream or not state.is_quiet) and monotonic() < end_s:
+        await asyncio.sleep(0.2)
+        state = await read_state(admin_port)
+    return state
+
+
+async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
+    """Run all modes, one after the other, against one proxy."""
+    (directory / "slow.yaml").write_text(SETTINGS)
+    found = []
+    with await asyncio.to_thread(start_origin, directory=directory) as origin:
+        proxy, admin_port = await start_proxy(directory, "slow", [origin.port])
+        with proxy:
+            # Caches and pools are there before anything is measured.
+            await other_client(proxy.port, FIELDS["apart"]).run(30)
+            await wait_until_left(admin_port)
+            moments = "before/during/after"
+            columns = ("", "slow", "apart", "worst", "beside", "worst", "RSS, MiB", "descriptors")
+            print(COLUMNS.format(*columns))
+            kinds = ("mode", "ones", "200/asked", "ms", "200/asked", "ms", moments, moments)
+            print(COLUMNS.format(*kinds))
+            for mode in options.only or MODES:
+                each = await suffer(mode, proxy, admin_port, options, directory)
+                found.append(each)
+                cells = []
+                for other in each["others"].values():
+                    cells += [f"{other['answered']}/{other['asked']}", f"{other['worst_ms']:.0f}"]
+                print(
+                    COLUMNS.format(
+                        mode,
+                        each["moments"][1]["connections"],
+                        *cells,
+                        "/".join(f"{moment['rss_mib']:.1f}" for moment in each["moments"]),
+                        "/".join(f"{moment['descriptors']:.0f}" for moment in each["moments"]),
+                    ),
+                    flush=True,
+                )
+    return {"modes": found}, [text for each in found for text in each["wrong"]]
