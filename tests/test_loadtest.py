@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from loadtest.scenarios import SCENARIOS
 
 from loadtest.cluster import draw_heads, users
 from loadtest.isolation import SCENARIOS, check_seats
