@@ -125,9 +125,7 @@ def test_long_running_requests_count_whatever_comes_between(
         pytest.param(4, {"distinguisher": "user-agent"}, "user-agent!", id="user-agent"),
         pytest.param(1, {"request_rate": "5"}, "alice", id="rate-at-one-queue"),
         pytest.param(1, {"long_running_limit": "5"}, "alice", id="cap-at-one-queue"),
-        pytest.param(
-            1, {"request_rate": "5", "distinguisher": "group"}, "team-a", id="rate-of-groups"
-        ),
+        (1, {"request_rate": "5", "distinguisher": "group"}, "team-a"),
     ],
 )
 def test_flows_are_told_apart_where_that_makes_a_difference(

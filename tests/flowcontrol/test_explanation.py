@@ -471,9 +471,7 @@ TOKEN = parse_attributes("POST", b"/api/v1/namespaces/x/serviceaccounts/a/token"
     ("attributes", "known", "max_seats", "expected"),
     [
         pytest.param(get(b"/p"), Known(), 9, "'get' is no list", id="get"),
-        pytest.param(
-            get(b"?watch=1&resourceVersion=7"), Known(), 9, "begins without the objects", id="watch"
-        ),
+        (get(b"?watch=1&resourceVersion=7"), Known(), 9, "begins without the objects"),
         pytest.param(get(), Known(), 9, "nothing is known", id="unknown"),
         pytest.param(get(b"?limit=x"), Known(), 9, "cannot be decoded", id="undecodable"),
         pytest.param(
@@ -484,19 +482,11 @@ TOKEN = parse_attributes("POST", b"/api/v1/namespaces/x/serviceaccounts/a/token"
             " once, 9 at most here",
             id="known",
         ),
-        pytest.param(
-            get(), Known(ObjectStats(1, 1000)), 0, "1 object of 1000 bytes is known;", id="one"
-        ),
-        pytest.param(
-            parse_attributes("DELETE", OF_X + b"/p"), Known(watches=9), 9, "it is 9", id="few"
-        ),
-        pytest.param(
-            parse_attributes("PUT", OF_X + b"/p"), Known(watches=40), 3, "40 watches are", id="many"
-        ),
+        (get(), Known(ObjectStats(1, 1000)), 0, "1 object of 1000 bytes is known;"),
+        (parse_attributes("DELETE", OF_X + b"/p"), Known(watches=9), 9, "it is 9"),
+        (parse_attributes("PUT", OF_X + b"/p"), Known(watches=40), 3, "40 watches are"),
         pytest.param(TOKEN, Known(watches=40), 3, "no watch is told of", id="no-event"),
-        pytest.param(
-            plain_attributes("GET", OF_X), Known(), 9, "one seat (preset: http)", id="plain"
-        ),
+        (plain_attributes("GET", OF_X), Known(), 9, "one seat (preset: http)"),
     ],
 )
 def test_source(attributes: RequestAttributes, known: Known, max_seats: int, expected: str) -> None:

@@ -134,9 +134,7 @@ def test_what_is_foreseen_comes(rate: float, burst: int, asked: list[tuple[str, 
             ),
             id="long-running",
         ),
-        pytest.param(
-            FlowSchemaAdditions(long_running_limit=2), False, False, 9, None, id="short-running"
-        ),
+        (FlowSchemaAdditions(long_running_limit=2), False, False, 9, None),
         pytest.param(
             FlowSchemaAdditions(request_rate=0.3, request_burst=1),
             False,

@@ -446,9 +446,7 @@ ALL = ("rejected", "dispatched", "queued", "waited", "waiting")
         pytest.param(lambda w: w.open(200), 1000, True, ALL, id="open-even"),
         pytest.param(lambda w: w.open(100), 24, False, ALL, id="open-server-of-24"),
         # With more requests such a server takes longer over each, which enforcing would change.
-        pytest.param(
-            lambda w: w.closed(62), 12, False, ("rejected", "waiting"), id="closed-server-of-12"
-        ),
+        (lambda w: w.closed(62), 12, False, ("rejected", "waiting")),
     ],
 )
 def test_counts_are_those_of_enforcing(

@@ -233,9 +233,7 @@ LEVELS = [each for each in SUGGESTED if not isinstance(each, FlowSchema)]
         pytest.param(mandatory_objects(), [("APF301", "catch-all", CROWDED)], id="mandatory"),
         pytest.param(WITHOUT_LEASES, [], id="no-leases"),
         pytest.param([*SUGGESTED, FIRST], [], id="exempt"),
-        pytest.param(
-            [*SUGGESTED, LEASES_OF_ALL], [("APF301", "a", CROWDED_BY_LEASES)], id="leases-of-all"
-        ),
+        ([*SUGGESTED, LEASES_OF_ALL], [("APF301", "a", CROWDED_BY_LEASES)]),
         pytest.param([], [], id="nothing"),
         pytest.param([*LEVELS, SCHEDULER], [], id="others-are-not-classified"),
     ],

@@ -136,8 +136,7 @@ def rule_of(*verbs: str, namespace: str = "*", resource: str = "pods") -> Resour
             ["a, b, c and 1 more"],
             id="by-many",
         ),
-        pytest.param([schema("a", 2, rule=rule_of("get", namespace="x")), schema("b", 3)], [],
-                     id="not-in-all-namespaces"),
+        ([schema("a", 2, rule=rule_of("get", namespace="x")), schema("b", 3)], []),
         pytest.param([schema("a", 2, user_subject("bob")), schema("b", 3)], [], id="not-for-all"),
     ],
 )  # fmt: skip
@@ -178,9 +177,7 @@ def test_too_many_earlier_ones() -> None:
     [
         pytest.param(schema("a", 2), schema("b", 2), True, id="same"),
         pytest.param(schema("a", 2), schema("b", 3), False, id="another-precedence"),
-        pytest.param(
-            schema("a", 2), schema("b", 2, group_subject("devs")), True, id="user-of-a-group"
-        ),
+        (schema("a", 2), schema("b", 2, group_subject("devs")), True),
         pytest.param(schema("a", 2), schema("b", 2, user_subject("bob")), False, id="two-users"),
         pytest.param(
             schema("a", 2),

@@ -21,7 +21,7 @@ from apfproxy.objects.decode import (
     parts_of,
 )
 from apfproxy.objects.reading import read_object
-from apfproxy.objects.types import FlowSchema, kind_of
+from apfproxy.objects.types import kind_of
 from apfproxy.objects.validation import FLOW_SCHEMAS, PRIORITY_LEVELS
 from tests.conformance import vectors
 from tests.support.objects import V1, V1BETA3, as_written, flow_schema, priority_level
@@ -69,27 +69,24 @@ def listed(*items: object, kind: str = "List", version: str = "v1") -> dict[str,
 @pytest.mark.parametrize(
     ("wire", "expected"),
     [
-        pytest.param(listed(flow_schema("a"), listed(flow_schema("b"))), ["a", "b"], id="nested"),
-        pytest.param(
-            {
-                **listed(flow_schema("a"), untyped(flow_schema("b")), **SCHEMAS),
-                "metadata": {"resourceVersion": "1"},
-            },
+        (listed(flow_schema("a"), listed(flow_schema("b"))), ["a", "b"]),
+        (
+            listed(flow_schema("a"), untyped(flow_schema("b")), **SCHEMAS)
+            | {"metadata": {"resourceVersion": "1"}},
             ["a", "b"],
-            id="schemas",
         ),
-        pytest.param(
+        (
             listed(
                 untyped(priority_level("a")),
                 kind="PriorityLevelConfigurationList",
                 version=V1BETA3,
             ),
             ["a"],
-            id="levels-of-v1beta3",
         ),
-        pytest.param(listed(), [], id="empty"),
-        pytest.param({"apiVersion": "v1", "kind": "List"}, [], id="no-items"),
+        (listed(), []),
+        ({"apiVersion": "v1", "kind": "List"}, []),
     ],
+    ids=["nested", "schemas", "levels-of-v1beta3", "empty", "no-items"],
 )
 def test_lists(wire: dict[str, Any], expected: list[str]) -> None:
     decoded = decode(wire)
@@ -97,60 +94,49 @@ def test_lists(wire: dict[str, Any], expected: list[str]) -> None:
     assert (expected, []) == ([obj.metadata.name for obj in decoded.objects], decoded.problems)
 
 
-@pytest.mark.parametrize(
-    ("wire", "problem"),
-    [
-        pytest.param(
-            flow_schema("a", matchingPrecedence=10001),
-            'f.json:1: FlowSchema "a": spec.matchingPrecedence: Invalid value: 10001: must not be '
-            "greater than 10000",
-            id="invalid",
+PROBLEMS: list[tuple[object, str]] = [
+    (
+        flow_schema("a", matchingPrecedence=10001),
+        'FlowSchema "a": spec.matchingPrecedence: Invalid value: 10001: must not be greater than',
+    ),
+    (
+        flow_schema("a", matchingPrecedense=1, rules={}),
+        (
+            'FlowSchema "a": spec.rules: Invalid value: "a mapping": want a list: write it as'
+            " [...], or each item after a dash; spec.matchingPrecedense: Unknown field: did you m"
         ),
-        pytest.param(
-            flow_schema("a", matchingPrecedense=1, rules={}),
-            'f.json:1: FlowSchema "a": spec.rules: Invalid value: "a mapping": want a list: '
-            "write it as [...], or each item after a dash; "
-            'spec.matchingPrecedense: Unknown field: did you mean "matchingPrecedence"?',
-            id="several",
-        ),
-        pytest.param(
-            {**flow_schema(), "metadata": {"name": "A\n"}, "spec": None},
-            'f.json:1: FlowSchema "A\\n": metadata.name: Invalid value: "A\\n": a lowercase RFC',
-            id="name-on-one-line",
-        ),
-        pytest.param(
-            {**flow_schema(), "metadata": {"name": 7}},
-            'f.json:1: FlowSchema: metadata.name: Invalid value: "7": want a string: put it in',
-            id="name-is-a-number",
-        ),
-        pytest.param(
-            {"apiVersion": V1, "kind": "Pod"},
-            'f.json:1: Pod: kind: Unsupported value: "Pod": supported values:',
-            id="other-kind",
-        ),
-        pytest.param(
-            {"apiVersion": V1, "kind": "PodList"},
-            'f.json:1: PodList: kind: Unsupported value: "PodList": supported values:',
-            id="other-list",
-        ),
-        pytest.param(
-            listed(3),
-            'f.json:1: Invalid value: "a number": want an object with apiVersion and kind',
-            id="number-in-a-list",
-        ),
-        pytest.param(
-            {"apiVersion": "v1", "kind": "List", "items": {}},
-            'f.json:1: List: items: Invalid value: "a mapping": want a list of objects',
-            id="items",
-        ),
-    ],
-)
-def test_problems(wire: dict[str, Any], problem: str) -> None:
+    ),
+    (
+        {**flow_schema(), "metadata": {"name": "A\n"}, "spec": None},
+        'FlowSchema "A\\n": metadata.name: Invalid value: "A\\n": a lowercase RFC',
+    ),
+    (
+        {**flow_schema(), "metadata": {"name": 7}},
+        'FlowSchema: metadata.name: Invalid value: "7": want a string: put it in',
+    ),
+    *(
+        ({"apiVersion": V1, "kind": kind}, f'{kind}: kind: Unsupported value: "{kind}": supported')
+        for kind in ("Pod", "PodList", "Flow")
+    ),
+    (listed(3), 'Invalid value: "a number": want an object with apiVersion and kind'),
+    (
+        {"apiVersion": "v1", "kind": "List", "items": {}},
+        'List: items: Invalid value: "a mapping": want a list of objects',
+    ),
+    ({"apiVersion": "v1", "kind": "FlowSchema"}, 'FlowSchema: apiVersion: Unsupported value: "v1"'),
+    ({"kind": "Deployment"}, "Deployment: kind: Unsupported value"),
+]
+
+
+@pytest.mark.parametrize(("wire", "problem"), PROBLEMS)
+def test_problems(wire: object, problem: str) -> None:
     """A problem is one line with place, object, field and what to do; the others are read."""
     decoded = decode(wire, flow_schema("fine"))
+    problem = f"f.json:1: {problem}"
 
     assert names(decoded) == [("FlowSchema", "fine")]
     assert [problem] == [str(each)[: len(problem)] for each in decoded.problems]
+    assert () == decoded.left_out
 
 
 def test_lists_in_lists_end() -> None:
@@ -161,12 +147,6 @@ def test_lists_in_lists_end() -> None:
     assert [error.detail for problem in decode(wire).problems for error in problem.errors] == [
         "a List in a List in a List"
     ]
-
-
-def test_lines_of_items() -> None:
-    text = "apiVersion: v1\nkind: List\nitems:\n- kind: A\n- kind: B\n"
-
-    assert [problem.line for problem in decode_documents(text.encode(), "f").problems] == [4, 5]
 
 
 def test_second_definition() -> None:
@@ -284,37 +264,35 @@ items:
 """
 
 
-@pytest.mark.parametrize(
-    ("field", "line"),
-    [
-        pytest.param("metadata.name", 8, id="name"),
-        pytest.param("metadata.annotations[apfproxy.io/request-rate]", 10, id="annotation"),
-        pytest.param("metadata.annotations[apfproxy.io/ban]", 9, id="no-such-annotation"),
-        pytest.param("spec.matchingPrecedence", 12, id="field"),
-        pytest.param("spec.distinguisherMethod.type", 11, id="what-is-left-out"),
-        pytest.param("spec.rules[0]", 15, id="item"),
-        pytest.param("spec.rules[0].nonResourceRules[0].nonResourceURLs[1]", 21, id="plain-values"),
-        pytest.param("spec.rules[1].subjects", 14, id="no-such-item"),
-        pytest.param(f"spec.rules[{'9' * 5000}]", 14, id="no-number"),
-        pytest.param("spec[0]", 11, id="no-list"),
-        pytest.param("]..[", 5, id="no-path"),
-    ],
-)
-def test_line_of(field: str, line: int) -> None:
+LINES = {
+    "metadata.name": 8,
+    "metadata.annotations[apfproxy.io/request-rate]": 10,
+    "metadata.annotations[apfproxy.io/ban]": 9,  # where it is missing
+    "spec.matchingPrecedence": 12,
+    "spec.distinguisherMethod.type": 11,
+    "spec.rules[0]": 15,
+    "spec.rules[0].nonResourceRules[0].nonResourceURLs[1]": 21,
+    "spec.rules[1].subjects": 14,
+    f"spec.rules[{'9' * 5000}]": 14,
+    "spec[0]": 11,
+    "]..[": 5,
+}
+
+
+def test_line_of() -> None:
     (written,) = decode_documents(WRITTEN.encode(), "f.yaml").written.values()
 
-    assert line == written.line_of(field)
+    assert LINES == {field: written.line_of(field) for field in LINES}
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        pytest.param(json.dumps(flow_schema("a"), indent=2), 11, id="json"),
-        pytest.param(json.dumps(flow_schema("a"), indent=2) + "{}", 1, id="two-of-json"),
-        pytest.param(
-            WRITTEN.replace("v1\nkind: List", f"{V1}\nkind: FlowSchemaList", 1), 12, id="typed-list"
-        ),
+        (json.dumps(flow_schema("a"), indent=2), 11),
+        (json.dumps(flow_schema("a"), indent=2) + "{}", 1),
+        (WRITTEN.replace("v1\nkind: List", f"{V1}\nkind: FlowSchemaList", 1), 12),
     ],
+    ids=["json", "two-of-json", "typed-list"],
 )
 def test_line_of_precedence(text: str, line: int) -> None:
     """A document of JSON has its lines, as have the items of a list of one kind."""
@@ -349,28 +327,13 @@ def test_other_kinds_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "wire",
-    [
-        pytest.param({"apiVersion": "v1", "kind": "FlowSchema"}, id="other-group"),
-        pytest.param({"apiVersion": V1, "kind": "Flow"}, id="no-kind-of-the-group"),
-        pytest.param({"kind": "Deployment"}, id="no-version"),
-        pytest.param({"replicas": 1}, id="neither"),
-    ],
-)
-def test_what_may_be_meant_is_not_left_out(wire: object) -> None:
-    decoded = decode(wire)
-
-    assert 1 == len(decoded.problems)
-    assert () == decoded.left_out
-
-
-@pytest.mark.parametrize(
     ("text", "line"),
     [
-        pytest.param("replicas: 1\nimage: {tag: a}\n", 1, id="values"),
-        pytest.param("---\n- {op: replace, path: /spec, value: 1}\n", 2, id="patch"),
-        pytest.param('{"name": "package"}', 1, id="json"),
+        ("replicas: 1\nimage: {tag: a}\n", 1),
+        ("---\n- {op: replace, path: /spec, value: 1}\n", 2),
+        ('{"name": "package"}', 1),
     ],
+    ids=["values", "patch", "json"],
 )
 def test_found_files_may_have_no_objects(text: str, line: int) -> None:
     """A file that is in a directory for another reason is left out; a half object is not."""
@@ -492,11 +455,13 @@ def test_edited_file(tmp_path: Path) -> None:
 
 
 def test_fixed_specs_are_those_of_the_files() -> None:
-    objects = mandatory_objects()
+    found = {(kind_of(obj), obj.metadata.name): obj.spec for obj in mandatory_objects()}
 
-    assert {
-        obj.metadata.name: obj.spec for obj in objects if isinstance(obj, FlowSchema)
-    } == FLOW_SCHEMAS
-    assert {
-        obj.metadata.name: obj.spec for obj in objects if not isinstance(obj, FlowSchema)
-    } == PRIORITY_LEVELS
+    assert found == {
+        (kind, name): spec
+        for kind, specs in (
+            ("FlowSchema", FLOW_SCHEMAS),
+            ("PriorityLevelConfiguration", PRIORITY_LEVELS),
+        )
+        for name, spec in specs.items()
+    }

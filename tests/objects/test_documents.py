@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apfproxy.objects import documents
 from apfproxy.objects.documents import (
@@ -127,12 +130,19 @@ def test_encodings(encoding: str, text: str) -> None:
     assert [{"a": "\u00e9"}] == [each.content for each in documents]
 
 
-def test_documents_before_a_problem_count() -> None:
-    documents, problem = split_documents(b"a: 1\n---\n# c\n!x y\n")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufeff")),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text("ab:-#"), inner),
+    max_leaves=6,
+)  # fmt: skip
 
-    assert [Document({"a": 1}, 1)] == documents
-    assert problem is not None
-    assert ("tag !x is not supported: leave it out", 4) == (str(problem), problem.line)
+
+@given(st.dictionaries(st.text("abc", min_size=1), VALUES, min_size=1))
+def test_what_is_written_is_read(content: dict[str, object]) -> None:
+    """JSON and YAML of the same content are read alike."""
+    assert [content] == contents(json.dumps(content))
+    assert [content] == contents(yaml.safe_dump(content))
 
 
 def test_nesting_limit_is_the_same_in_both_languages() -> None:
@@ -143,22 +153,16 @@ def test_nesting_limit_is_the_same_in_both_languages() -> None:
         assert split_documents(f'{{"a": {opening}{text}{closing}}}'.encode())[1] is not None
 
 
-@pytest.mark.parametrize(
-    ("text", "is_lined"),
-    [
-        pytest.param('{"a": [1, true, null, "x"]}', True, id="the-same"),
-        pytest.param('{"a": 1}{"a": 2}', False, id="two"),
-        pytest.param('{"a": 1.0}', False, id="another-number"),
-        pytest.param('{"a\\ud800": 1, "b": "\t"}', False, id="no-json"),
-        pytest.param('{"a": "\\ud83d\\ude00"}', False, id="another-escape"),
-        pytest.param('{"a": "%s"}' % ("x" * LARGEST_LINED_BYTES), False, id="large"),
-    ],
-)
-def test_lines_of_json(text: str, is_lined: bool) -> None:
+def test_lines_of_json() -> None:
     """JSON that is the same as YAML has the lines of its fields; its content never changes."""
-    found, _ = split_documents(text.encode())
-
-    assert all(isinstance(each.content, Mapping) is is_lined for each in found)
+    for text in (
+        *('{"a": 1}{"a": 2}', '{"a": 1.0}', '{"a\\ud800": 1, "b": "\t"}'),
+        *('{"a": "\\ud83d\\ude00"}', '{"a": "%s"}' % ("x" * LARGEST_LINED_BYTES)),
+    ):
+        found, _ = split_documents(text.encode())
+        assert not any(isinstance(each.content, Mapping) for each in found)
+    (document,), _ = split_documents(b'{"a": [1, true, null, "x"]}')
+    assert isinstance(document.content, Mapping)
 
 
 @pytest.fixture(params=["libyaml", "python"])

@@ -43,31 +43,21 @@ def condition(status: str, *, time: str = BEFORE, level: str = "mine") -> Object
     }
 
 
+FOUND, LOST = condition("False"), condition("True")
+NOW_FOUND, NOW_LOST = condition("False", time=NOW), condition("True", time=NOW)
+
+
 @pytest.mark.parametrize(
     ("status", "levels", "expected"),
     [
-        pytest.param(None, {"mine"}, condition("False", time=NOW), id="no-status"),
-        pytest.param({}, set(), condition("True", time=NOW), id="empty-status"),
-        pytest.param({"conditions": [condition("False")]}, {"mine"}, None, id="right"),
-        pytest.param({"conditions": [condition("True")]}, set(), None, id="right-dangling"),
-        pytest.param(
-            {"conditions": [condition("True")]}, {"mine"}, condition("False", time=NOW), id="came"
-        ),
-        pytest.param(
-            {"conditions": [condition("False")]}, set(), condition("True", time=NOW), id="went"
-        ),
-        pytest.param(
-            {"conditions": [condition("True", level="other")]},
-            set(),
-            condition("True"),
-            id="another-level-is-missing-as-long",
-        ),
-        pytest.param(
-            {"conditions": [{"type": "Other", "status": "True"}]},
-            set(),
-            condition("True", time=NOW),
-            id="another-condition",
-        ),
+        (None, {"mine"}, NOW_FOUND),
+        ({}, set(), NOW_LOST),
+        ({"conditions": [FOUND]}, {"mine"}, None),
+        ({"conditions": [LOST]}, set(), None),
+        ({"conditions": [LOST]}, {"mine"}, NOW_FOUND),
+        ({"conditions": [FOUND]}, set(), NOW_LOST),
+        ({"conditions": [condition("True", level="other")]}, set(), LOST),  # missing as long
+        ({"conditions": [{"type": "Other", "status": "True"}]}, set(), NOW_LOST),
     ],
 )
 def test_due_condition(status: Object | None, levels: set[str], expected: Object | None) -> None:

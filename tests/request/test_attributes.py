@@ -263,16 +263,8 @@ BELOW = RequestRules(("watch",), ("log",), ["/feeds", "/api/v1/pods"], ["/cluste
             "get apps scales status n s /clusters/x x",
             id="resource",
         ),
-        pytest.param(
-            b"http://h/clusters/x/api/v1/pods?watch=1",
-            "watch - pods - - - /clusters/x x",
-            id="absolute",
-        ),
-        pytest.param(
-            b"/clusters/x/api/v1/namespaces/../pods",
-            "list - pods - .. - /clusters/x -",
-            id="may-lead-elsewhere",
-        ),
+        (b"http://h/clusters/x/api/v1/pods?watch=1", "watch - pods - - - /clusters/x x"),
+        (b"/clusters/x/api/v1/namespaces/../pods", "list - pods - .. - /clusters/x -"),
         pytest.param(b"/clusters/x", "get - - - - - /clusters/x x", id="the-prefix"),
         pytest.param(b"/y/version", "get - - - - - /y y", id="no-resource"),
         pytest.param(b"/api/v1/pods", "list - pods - - - - -", id="an-api-by-itself"),
@@ -378,9 +370,7 @@ def calls_for(target: bytes) -> int:
         pytest.param(b"/", b"%2f", b"", id="escaped-slashes"),
         pytest.param(PODS + b"fieldSelector=", b"a=b,", b"metadata.name=c", id="fields"),
         pytest.param(PODS + b"fieldSelector=metadata.name=", rb"\\\,", b"", id="escaped-commas"),
-        pytest.param(
-            PODS + b"fieldSelector=metadata.name=c&labelSelector=a", b",b=c", b"", id="labels"
-        ),
+        (PODS + b"fieldSelector=metadata.name=c&labelSelector=a", b",b=c", b""),
     ],
 )
 def test_long_targets_take_few_steps(start: bytes, part: bytes, end: bytes) -> None:
@@ -481,16 +471,8 @@ def test_request_timeout(query: bytes, timeout_ns: int) -> None:
         pytest.param(b"limit=5&continue=x", ListOptions(limit=5, is_continuation=True), id="page"),
         pytest.param(b"labelSelector=a", ListOptions(has_selector=True), id="labels"),
         pytest.param(b"resourceVersion=0", ListOptions(is_from_cache=True), id="any-version"),
-        pytest.param(
-            b"resourceVersion=5",
-            ListOptions(is_from_cache=True, sends_initial_events=False),
-            id="not-older",
-        ),
-        pytest.param(
-            b"resourceVersion=5&limit=1",
-            ListOptions(limit=1, sends_initial_events=False),
-            id="exact-as-it-was-of-old",
-        ),
+        (b"resourceVersion=5", ListOptions(is_from_cache=True, sends_initial_events=False)),
+        (b"resourceVersion=5&limit=1", ListOptions(limit=1, sends_initial_events=False)),
         pytest.param(
             b"resourceVersion=5&resourceVersionMatch=NotOlderThan&limit=1",
             ListOptions(limit=1, is_from_cache=True, sends_initial_events=False),
@@ -523,9 +505,7 @@ def test_list_options(query: bytes, options: ListOptions) -> None:
         pytest.param(b"watch=fal%C5%BFe", False, "", id="long-s"),
         pytest.param(b"watch=fal%C5%BFe&limit=a", True, "", id="long-s-by-itself"),
         pytest.param(b"fieldSelector=metadata.name=a", False, "a", id="name"),
-        pytest.param(
-            b"fieldSelector=metadata.name=a&labelSelector=b=-", False, "", id="bad-labels"
-        ),
+        (b"fieldSelector=metadata.name=a&labelSelector=b=-", False, ""),
         pytest.param(b"fieldSelector=metadata.name=a%2525", False, "", id="percent"),
     ],
 )

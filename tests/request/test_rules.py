@@ -24,9 +24,7 @@ PREFIXES = PathPrefixes(
         pytest.param(b"/clusters/root:a/api/v1/pods", b"/clusters/root:a", "root:a", id="below"),
         pytest.param(b"/clusters/a", b"/clusters/a", "a", id="the-prefix-alone"),
         pytest.param(b"/k8s/clusters/c-m-1/v3", b"/k8s/clusters/c-m-1", "c-m-1", id="constants"),
-        pytest.param(
-            b"/k8s/clusters/c/api-proxy/api", b"/k8s/clusters/c/api-proxy", "c", id="the-longest"
-        ),
+        (b"/k8s/clusters/c/api-proxy/api", b"/k8s/clusters/c/api-proxy", "c"),
         pytest.param(b"/k8s/clusters/c/api-prox", b"/k8s/clusters/c", "c", id="no-whole-segment"),
         pytest.param(b"/k8s/clusters/local/x", b"/k8s/clusters/local", "", id="all-constant"),
         pytest.param(b"/services/v1.0/all/api", b"/services/v1.0/all", "", id="with-a-dot"),
@@ -114,9 +112,7 @@ VM = b"/apis/kubevirt.io/v1/namespaces/a/vms/v"
         pytest.param("PUT", b"/ev%65nts/a", "its path begins with /events", id="escaped"),
         pytest.param("PUT", b"/events/../a", "", id="dots"),
         pytest.param("PUT", b"/events/..;/a", "", id="parameter-of-a-segment"),
-        pytest.param(
-            "PUT", b"/apis/builds.io/v1/x", "its path begins with /apis/builds.io/v1", id="resource"
-        ),
+        ("PUT", b"/apis/builds.io/v1/x", "its path begins with /apis/builds.io/v1"),
         pytest.param("PUT", b"/api/v1/events/a", "", id="another-resource"),
     ],
 )
