@@ -37,16 +37,16 @@ def test_every_hand_is_dealt() -> None:
     assert len({dealer.deal(hash_) for hash_ in range(5 * 4 * 3)}) == 5 * 4 * 3
 
 
-@pytest.mark.parametrize(
-    ("deck_size", "hand_size", "message"),
-    [
-        pytest.param(0, 1, "must be positive", id="no-deck"),
-        pytest.param(1, 0, "must be positive", id="no-hand"),
-        pytest.param(2, 3, "must not be greater than deck size 2", id="hand-beyond-deck"),
-        pytest.param(MAX_DECK_SIZE + 1, 1, "must not be greater than", id="deck-too-large"),
-        pytest.param(128, 9, "need 63 bits of entropy", id="too-much-entropy"),
-    ],
-)
-def test_invalid_sizes(deck_size: int, hand_size: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Dealer(deck_size, hand_size)
+REFUSED = {
+    (0, 1): "must be positive",
+    (1, 0): "must be positive",
+    (2, 3): "must not be greater than deck size 2",
+    (MAX_DECK_SIZE + 1, 1): "must not be greater than",
+    (128, 9): "need 63 bits of entropy",
+}
+
+
+@pytest.mark.parametrize("sizes", REFUSED)
+def test_invalid_sizes(sizes: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=REFUSED[sizes]):
+        Dealer(*sizes)

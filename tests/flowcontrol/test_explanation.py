@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -11,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol import explanation
-from apfproxy.flowcontrol.classifier import Classifier
-from apfproxy.flowcontrol.controller import Checked, Controller, Digest
+from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.explanation import (
     Decision,
@@ -23,10 +21,7 @@ from apfproxy.flowcontrol.explanation import (
     foresee,
 )
 from apfproxy.flowcontrol.learned_costs import LearnedCosts, ObjectStats
-from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
 from apfproxy.flowcontrol.queue_set import (
-    Flow,
-    QueueSet,
     QueueSetConfig,
     QueueSetKind,
     Ticket,
@@ -35,17 +30,14 @@ from apfproxy.flowcontrol.queue_set import (
 from apfproxy.objects.types import FlowControlObject, FlowSchema, QueuingConfiguration
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes, plain_attributes
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
-from tests.conformance import vectors
-from tests.flowcontrol.level import EXEMPT, MS, REJECT, queues
+from tests.flowcontrol.level import EXEMPT, MS, REJECT, Level, queues
 from tests.flowcontrol.scene import annotated
 from tests.support.clocks import VirtualClock
-from tests.support.objects import without_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-CASES = vectors.load("classification")
 QUEUING = QueuingConfiguration(queues=8, hand_size=3, queue_length_limit=2)
 NARROW = priority_level("narrow", shares=1, queuing=QUEUING)
 PODS = parse_attributes("GET", b"/api/v1/namespaces/x/pods")
@@ -60,43 +52,6 @@ def controller_of(
     controller = Controller(VirtualClock(), seats, 1, is_prompt=is_prompt)
     controller.commit(controller.digest(objects))
     return controller
-
-
-def digest_of(controller: Controller, flow_schemas: list[FlowSchema]) -> Digest:
-    """A digest of exactly these FlowSchemas, valid or not, with the levels that they name."""
-    names = {schema.spec.priority_level_configuration.name for schema in flow_schemas}
-    levels = [priority_level(name) for name in names - {"exempt", "catch-all"}]
-    digest = controller.digest(levels)
-    checked = {("FlowSchema", schema.metadata.name): Checked(schema) for schema in flow_schemas}
-    return replace(
-        digest,
-        checked={**digest.checked, **checked},
-        flow_schemas={schema.metadata.name: schema for schema in flow_schemas},
-        classifier=Classifier(flow_schemas),
-    )
-
-
-@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
-def test_agrees_with_the_reference(case: dict[str, Any]) -> None:
-    controller = controller_of()
-    flow_schemas = msgspec.convert(without_nulls(case["flow_schemas"]), list[FlowSchema])
-    controller.commit(digest_of(controller, flow_schemas))
-    for request in case["requests"]:
-        is_listing = request["verb"] in {"list", "watch"}
-        attributes = RequestAttributes(
-            **{name: request[name] for name in request if hasattr(PODS, name)},
-            list_options=PODS.list_options if is_listing else None,
-        )
-        user = User(request["user"], tuple(request["groups"]))
-        found = explain(controller, COSTS, user, attributes)
-
-        assert request["flow_schema"] == found.flow_schema
-        assert [request["flow_schema"]] == [
-            part.name for part in found.flow_schemas if part.is_chosen
-        ]
-        assert request["flow_schema"] == next(
-            part.name for part in found.flow_schemas if not part.mismatches
-        )
 
 
 def everybody(level: str = "narrow", **changes: Any) -> FlowSchema:  # noqa: ANN401 - as there
@@ -211,18 +166,6 @@ def test_takes_no_seats() -> None:
     assert found.outcome.text.endswith(f"so it takes no seats; {why}")
 
 
-def test_nothing_matches() -> None:
-    found = explain(controller_of(), COSTS, User("nobody", ()), PODS)
-
-    assert (["catch-all"], False) == (
-        [part.name for part in found.flow_schemas if part.is_chosen],
-        any(part.matches for part in found.flow_schemas),
-    )
-    assert [
-        "no FlowSchema matches; such a request goes where the one named catch-all says"
-    ] == list(found.notes)
-
-
 def test_additions() -> None:
     controller = controller_of(
         annotated(NARROW, wait_limit="5s"),
@@ -255,55 +198,45 @@ def test_wrong_additions() -> None:
     ]
 
 
-def test_ban() -> None:
-    banned = priority_level("narrow", shares=0)
-    found = explain(
-        controller_of(annotated(banned, ban="true"), everybody()), COSTS, ALICE, PODS
-    ).outcome
+def test_refusals_of_a_flow() -> None:
+    """They are foreseen, and nothing is taken by that."""
+    level = annotated(priority_level("narrow", shares=0), ban="true")
+    ban = explain(controller_of(level, everybody()), COSTS, ALICE, PODS).outcome
+    assert ("reject", "ban") == (ban.decision, ban.reason)
+    assert ban.text == "rejected with 403, ban: the priority level rejects every request"
 
-    assert ("reject", "ban") == (found.decision, found.reason)
-    assert found.text == "rejected with 403, ban: the priority level rejects every request"
-
-
-def test_rate() -> None:
-    controller = controller_of(
-        NARROW, annotated(everybody(), request_rate="1", request_burst="2"), seats=100
-    )
-    found = controller.classify(ALICE, PODS)
-    assert found.limits is not None
-    reasons = []
-    for _ in range(3):
-        reasons += [explain(controller, COSTS, ALICE, PODS).outcome.reason for _ in range(2)]
-        found.limits.refusal("alice", 0, is_long_running=False)
-
-    assert ["", "", "", "", "rate", "rate"] == reasons
-
-
-def test_long_running_limit() -> None:
-    controller = controller_of(NARROW, annotated(everybody(), long_running_limit="1"))
     log = parse_attributes("GET", b"/api/v1/namespaces/x/pods/p/log")
-    limits = controller.classify(ALICE, log).limits
+    limited = annotated(everybody(), request_rate="1", request_burst="3", long_running_limit="1")
+    controller = controller_of(NARROW, limited, seats=100)
+    limits = controller.classify(ALICE, PODS).limits
     assert limits is not None
     reasons = []
-    for _ in range(2):
+    for is_long_running in (True, False, False, False):
         reasons += [explain(controller, COSTS, ALICE, each).outcome.reason for each in (log, PODS)]
-        limits.refusal("alice", 0, is_long_running=True)
+        limits.refusal("alice", 0, is_long_running=is_long_running)
+    reasons.append(explain(controller, COSTS, ALICE, PODS).outcome.reason)
 
-    assert ["", "", "long-running", ""] == reasons
+    assert ["", "", *["long-running", ""] * 2, "long-running", "rate", "rate"] == reasons
 
 
-class Level:
+def test_nothing_matches() -> None:
+    found = explain(controller_of(), COSTS, User("nobody", ()), PODS)
+
+    assert ["catch-all"] == [part.name for part in found.flow_schemas if part.is_chosen]
+    assert not any(part.matches for part in found.flow_schemas)
+    assert ("no FlowSchema matches; such a request goes where the one named catch-all says",) == (
+        found.notes
+    )
+
+
+class Bench(Level):
     """A queue set to which requests come, each foreseen first."""
 
     def __init__(self, config: QueueSetConfig, seats: int) -> None:
-        self.clock = VirtualClock()
-        demand = SeatDemand(0)
-        self.queue_set = QueueSet("level", self.clock, config, seats, demand)
+        super().__init__(config, seats)
         self.tickets: list[Ticket] = []
-        self._counters = FlowSchemaCounters("level", "schema")
 
     def foresee(self, hash_: int, estimate: WorkEstimate) -> Foresight:
-        """What would become of a request of a flow."""
         config = self.queue_set.config
         hand: tuple[int, ...] = ()
         if config.kind is QueueSetKind.QUEUE:
@@ -311,10 +244,9 @@ class Level:
         self.queue_set.sync()
         return foresee(self.queue_set, hand, estimate, self.queue_set.seat_limit)
 
-    def admit(self, hash_: int, estimate: WorkEstimate) -> Foresight:
-        """What becomes of it, told as if it had been foreseen."""
-        flow = Flow(hash_, "", self._counters)
-        result = self.queue_set.admit(flow, estimate, lambda _: None)
+    def happens(self, hash_: int, estimate: WorkEstimate) -> Foresight:
+        """What becomes of a request, told as if it had been foreseen."""
+        result = self.queue_set.admit(self.flow(hash_), estimate, lambda _: None)
         if not isinstance(result, Ticket):
             return Foresight(Decision.REJECT, reason=result)
         self.tickets.append(result)
@@ -322,125 +254,93 @@ class Level:
         if result.is_executing:
             return Foresight(Decision.EXECUTE, index)
         assert result.queue is not None
-        ahead = list(result.queue.tickets()).index(result)
-        return Foresight(Decision.WAIT, index, ahead)
+        return Foresight(Decision.WAIT, index, list(result.queue.tickets()).index(result))
 
-    def both(self, hash_: int, estimate: WorkEstimate) -> tuple[Foresight, Foresight]:
-        """What was foreseen of a request, and what became of it."""
+    def assert_foreseen(self, hash_: int, estimate: WorkEstimate) -> None:
         foreseen = self.foresee(hash_, estimate)
         if foreseen.decision is Decision.REJECT:
             foreseen = Foresight(Decision.REJECT, reason=foreseen.reason)
-        return foreseen, self.admit(hash_, estimate)
+        assert foreseen == self.happens(hash_, estimate)
 
 
 SLOW = WorkEstimate(1, 1, 1000 * MS)
 SLOWER = WorkEstimate(1, 1, 200_000 * MS)
-WIDE_AND_SLOW = WorkEstimate(1, 9, 10_000 * MS)
 
 
 @pytest.mark.parametrize(
     ("waiting", "hash_", "estimate", "expected"),
     [
-        pytest.param([2], 2, SLOW, Foresight(Decision.EXECUTE, 2), id="own-queue"),
-        pytest.param([2, 2, 2], 2, SLOW, Foresight(Decision.WAIT, 2, 1), id="own-queue-long"),
-        pytest.param([2, 2], 3, SLOWER, Foresight(Decision.WAIT, 3, 0), id="other-queue"),
-        pytest.param([2], 3, SLOWER, Foresight(Decision.EXECUTE, 3), id="other-queue-short"),
+        ([2], 2, SLOW, Foresight(Decision.EXECUTE, 2)),
+        ([2, 2, 2], 2, SLOW, Foresight(Decision.WAIT, 2, 1)),
+        ([2, 2], 3, SLOWER, Foresight(Decision.WAIT, 3, 0)),
+        ([2], 3, SLOWER, Foresight(Decision.EXECUTE, 3)),
     ],
+    ids=["own-queue", "own-queue-long", "other-queue", "other-queue-short"],
 )
 def test_what_a_withdrawal_left_is_dispatched_first(
-    waiting: list[int], hash_: int, estimate: WorkEstimate, expected: Foresight
+    waiting: list[int],
+    hash_: int,
+    estimate: WorkEstimate,
+    expected: Foresight,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A withdrawal dispatches nothing by itself; the next arrival makes good for it."""
-    level = Level(queues(4, 1, 5), 4)
-    level.admit(0, WorkEstimate(2))
-    level.admit(1, WorkEstimate(3))
-    for other in waiting:
-        level.admit(other, SLOW)
-    level.queue_set.withdraw(level.tickets[1], None)
+    bench = Bench(queues(4, 1, 5), 4)
+    for queue, request in (
+        (0, WorkEstimate(2)),
+        (1, WorkEstimate(3)),
+        *((2, SLOW) for _ in waiting),
+    ):
+        bench.happens(queue, request)
+    bench.queue_set.withdraw(bench.tickets[1], None)
 
-    assert (expected, expected) == level.both(hash_, estimate)
-
-
-def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explanation, "MAX_DISPATCHES", 1)
-    level = Level(queues(4, 1, 5), 4)
-    level.admit(0, WorkEstimate(2))
-    level.admit(1, WorkEstimate(3))
-    level.admit(2, SLOW)
-    level.queue_set.withdraw(level.tickets[1], None)
-
-    assert Foresight(Decision.WAIT, 2, 0) == level.foresee(2, SLOW)
-
-
-def test_wider_than_the_limit() -> None:
-    level = Level(queues(4, 1, 5), 4)
-    level.admit(0, WorkEstimate(2, 2, 1000 * MS))
-    level.admit(1, WorkEstimate(3))
-    level.admit(2, WIDE_AND_SLOW)
-    level.queue_set.finish(level.tickets[0])
-    level.queue_set.withdraw(level.tickets[1], None)
-    expected = Foresight(Decision.WAIT, 3, 0)
-
-    assert (expected, expected) == level.both(3, SLOWER)
+    with monkeypatch.context() as patch:
+        patch.setattr(explanation, "MAX_DISPATCHES", 1)
+        assert Decision.WAIT is bench.foresee(hash_, estimate).decision
+    assert (expected, expected) == (bench.foresee(hash_, estimate), bench.happens(hash_, estimate))
 
 
 ESTIMATES = st.builds(
-    WorkEstimate,
-    st.integers(1, 6),
-    st.sampled_from([0, 0, 1, 3, 9]),
-    st.sampled_from([0, 5 * MS]),
+    WorkEstimate, st.integers(1, 6), st.sampled_from([0, 0, 1, 3, 9]), st.sampled_from([0, 5 * MS])
 )
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("admit"), st.integers(0, 6), ESTIMATES),
-        st.tuples(st.just("admit"), st.integers(0, 6), st.just(WorkEstimate(1))),
-        st.tuples(st.just("finish"), st.integers(0, 99), st.none()),
-        st.tuples(st.just("withdraw"), st.integers(0, 99), st.none()),
-        st.tuples(st.just("wait"), st.integers(1, 20), st.none()),
-        st.tuples(st.just("limit"), st.integers(0, 6), st.none()),
-        st.tuples(st.just("queues"), st.integers(1, 8), st.none()),
-    ),
-    max_size=50,
+STEPS = st.one_of(
+    st.tuples(st.just("admit"), st.integers(0, 6), ESTIMATES),
+    st.tuples(st.just("admit"), st.integers(0, 6), st.just(WorkEstimate(1))),
+    st.tuples(st.sampled_from(["finish", "withdraw"]), st.integers(0, 99), st.none()),
+    st.tuples(st.just("wait"), st.integers(1, 20), st.none()),
+    st.tuples(st.just("limit"), st.integers(0, 6), st.none()),
+    st.tuples(st.just("queues"), st.integers(1, 8), st.none()),
 )
 
 
 @pytest.mark.parametrize(
     "config",
-    [
-        EXEMPT,
-        REJECT,
-        queues(1, 1, 2),
-        queues(4, 2, 3),
-        queues(7, 3, 2),
-    ],
+    [EXEMPT, REJECT, queues(1, 1, 2), queues(4, 2, 3), queues(7, 3, 2)],
     ids=["exempt", "reject", "one-queue", "four-queues", "seven-queues"],
 )
-@given(steps=STEPS, seats=st.integers(0, 8))
+@given(steps=st.lists(STEPS, max_size=50), seats=st.integers(0, 8))
 def test_foresees_what_happens(
-    config: QueueSetConfig,
-    steps: Sequence[tuple[str, int, WorkEstimate | None]],
-    seats: int,
+    config: QueueSetConfig, steps: Sequence[tuple[str, int, WorkEstimate | None]], seats: int
 ) -> None:
-    level = Level(config, seats)
+    bench = Bench(config, seats)
     for step, number, estimate in steps:
         if step == "admit":
             assert estimate is not None
-            foreseen, found = level.both(number * 2_654_435_761, estimate)
-            assert foreseen == found
+            bench.assert_foreseen(number * 2_654_435_761, estimate)
         elif step == "wait":
-            level.clock.run_until(level.clock.now_ns() + number * MS)
+            bench.wait(number * MS)
         elif step == "limit":
-            level.queue_set.set_concurrency_limit(number)
+            bench.queue_set.set_concurrency_limit(number)
         elif step == "queues":
             if config.kind is QueueSetKind.QUEUE:
-                changed = QueueSetConfig(config.kind, number, 1, number)
-                level.queue_set.reconfigure(changed, level.queue_set.concurrency_limit)
-        elif level.tickets:
-            ticket = level.tickets.pop(number % len(level.tickets))
+                changed = queues(number, 1, number)
+                bench.queue_set.reconfigure(changed, bench.queue_set.concurrency_limit)
+        elif bench.tickets:
+            ticket = bench.tickets.pop(number % len(bench.tickets))
             if step == "finish" and ticket.is_executing:
-                level.queue_set.finish(ticket)
+                bench.queue_set.finish(ticket)
             else:
-                level.queue_set.withdraw(ticket, None)
+                bench.queue_set.withdraw(ticket, None)
 
 
 OF_X = b"/api/v1/namespaces/x/pods"

@@ -106,78 +106,47 @@ def test_what_is_foreseen_comes(rate: float, burst: int, asked: list[tuple[str, 
             assert foreseen == (requests.take(flow, now_ns) == 0)
 
 
-@pytest.mark.parametrize(
-    ("added", "is_ban", "is_long_running", "before", "expected"),
-    [
-        pytest.param(NO_FLOW_SCHEMA_ADDITIONS, False, True, 9, None, id="none"),
-        pytest.param(
-            NO_FLOW_SCHEMA_ADDITIONS,
-            True,
-            True,
-            0,
-            Refusal(
-                RejectReason.BAN,
-                "priority level 'a', where FlowSchema 's' leads, rejects all requests"
-                " (apfproxy.io/ban)",
-            ),
-            id="ban",
-        ),
-        pytest.param(
-            FlowSchemaAdditions(long_running_limit=2),
-            False,
-            True,
-            2,
-            Refusal(
-                RejectReason.LONG_RUNNING,
-                "the flow has 2 long-running requests under way, and FlowSchema 's' allows 2"
-                " (apfproxy.io/long-running-limit); end one of them",
-            ),
-            id="long-running",
-        ),
-        (FlowSchemaAdditions(long_running_limit=2), False, False, 9, None),
-        pytest.param(
-            FlowSchemaAdditions(request_rate=0.3, request_burst=1),
-            False,
-            False,
-            1,
-            Refusal(
-                RejectReason.RATE,
-                "the flow makes more than 0.3 requests a second, the most that FlowSchema 's'"
-                " allows (apfproxy.io/request-rate); try again later",
-                4,
-            ),
-            id="rate",
-        ),
-    ],
-)
-def test_refusals(
-    added: FlowSchemaAdditions,
-    is_ban: bool,
-    is_long_running: bool,
-    before: int,
-    expected: Refusal | None,
-) -> None:
-    limits = limits_of(added, is_ban=is_ban)
-    for _ in range(before):
-        assert limits.refusal("f", 0, is_long_running=is_long_running) is None
+def refused(limits: FlowLimits, *, is_long_running: bool = False, flow: str = "f") -> str:
+    """The reason of the refusal; "" if there is none."""
+    found = limits.refusal(flow, 0, is_long_running=is_long_running)
+    return "" if found is None else found.reason
 
-    assert expected == limits.refusal("f", 0, is_long_running=is_long_running)
-    if not is_ban:
-        assert limits.refusal("other", 0, is_long_running=is_long_running) is None
+
+BAN = "priority level 'a', where FlowSchema 's' leads, rejects all requests (apfproxy.io/ban)"
+LONG = (
+    "the flow has 2 long-running requests under way, and FlowSchema 's' allows 2"
+    " (apfproxy.io/long-running-limit); end one of them"
+)
+OFTEN = (
+    "the flow makes more than 0.3 requests a second, the most that FlowSchema 's' allows"
+    " (apfproxy.io/request-rate); try again later"
+)
+
+
+def test_refusals() -> None:
+    ban = limits_of(NO_FLOW_SCHEMA_ADDITIONS, is_ban=True)
+    assert Refusal(RejectReason.BAN, BAN) == ban.refusal("f", 0, is_long_running=True)
+    assert "" == refused(limits_of(NO_FLOW_SCHEMA_ADDITIONS), is_long_running=True)
+
+    few = limits_of(FlowSchemaAdditions(long_running_limit=2))
+    assert ["", ""] == [refused(few, is_long_running=True) for _ in range(2)]
+    assert Refusal(RejectReason.LONG_RUNNING, LONG) == few.refusal("f", 0, is_long_running=True)
+    assert ["", ""] == [refused(few), refused(few, is_long_running=True, flow="other")]
+
+    slow = limits_of(FlowSchemaAdditions(request_rate=0.3, request_burst=1))
+    assert "" == refused(slow)
+    assert Refusal(RejectReason.RATE, OFTEN, 4) == slow.refusal("f", 0, is_long_running=False)
+    assert "" == refused(slow, flow="other")
 
 
 def test_places_come_back() -> None:
     limits = limits_of(FlowSchemaAdditions(long_running_limit=2, request_rate=1, request_burst=2))
-    assert limits.refusal("f", 0, is_long_running=True) is None
-    assert limits.refusal("f", 0, is_long_running=True) is None
-    refused = limits.refusal("f", 0, is_long_running=True)
-    assert refused is not None
-    assert RejectReason.LONG_RUNNING is refused.reason
+    assert ["", "", RejectReason.LONG_RUNNING] == [
+        refused(limits, is_long_running=True) for _ in range(3)
+    ]
     limits.release("f")
     # Without a token there is no place taken, either.
-    refused = limits.refusal("f", 0, is_long_running=True)
-    assert refused is not None
-    assert RejectReason.RATE is refused.reason
+    assert RejectReason.RATE == refused(limits, is_long_running=True)
     assert {"f": 1} == limits.long_running
     limits.release("f")
 
@@ -187,31 +156,23 @@ def test_places_come_back() -> None:
 def test_reconfiguration() -> None:
     added = FlowSchemaAdditions(request_rate=1, request_burst=1)
     limits = limits_of(added)
-    assert limits.refusal("f", 0, is_long_running=False) is None
+    assert "" == refused(limits)
     limits.configure(added, "b", is_ban=False)
-    assert limits.refusal("f", 0, is_long_running=False) is not None
+    assert "" != refused(limits)
     limits.configure(FlowSchemaAdditions(request_rate=2, request_burst=1), "b", is_ban=False)
-    assert limits.refusal("f", 0, is_long_running=False) is None
+    assert "" == refused(limits)
     limits.configure(NO_FLOW_SCHEMA_ADDITIONS, "b", is_ban=False)
 
     assert limits.rate is None
 
 
-@pytest.mark.parametrize(
-    ("reason", "name"),
-    [
-        (RejectReason.BAN, "rejected_ban"),
-        (RejectReason.RATE, "rejected_rate"),
-        (RejectReason.LONG_RUNNING, "rejected_long_running"),
-    ],
-)
-def test_rejections_are_counted(reason: RejectReason, name: str) -> None:
+def test_rejections_are_counted() -> None:
     queue_set = QueueSet("a", VirtualClock(), QueueSetConfig(QueueSetKind.REJECT), 1, SeatDemand(0))
     counters = FlowSchemaCounters("a", "s")
-    count_rejection(queue_set, counters, reason)
+    for reason in (RejectReason.BAN, RejectReason.RATE, RejectReason.LONG_RUNNING):
+        count_rejection(queue_set, counters, reason)
 
     assert (1, 1, 1) == (
-        getattr(counters, name),
-        queue_set.rejected_total,
-        counters.wait_rejected_ns.counts[0],
-    )
+        counters.rejected_ban, counters.rejected_rate, counters.rejected_long_running,
+    )  # fmt: skip
+    assert (3, 3) == (queue_set.rejected_total, counters.wait_rejected_ns.counts[0])

@@ -43,19 +43,6 @@ from loadtest.objects import (
 from tests.admin.scene import Scene
 from tests.support.clocks import VirtualClock
 
-SMALL = "global-default, leader-election, system"
-ALL_SMALL = "global-default, leader-election, node-high, system, workload-high, workload-low"
-ALL_LENT = "global-default, workload-high, workload-low"
-LENT = "by rounding all may be lent, so that the limit is 0 while the level is idle"
-ROUNDED = "the shares buy less than one seat, which is rounded up; 25 are enough"
-BY_SHARES = "workload-low, node-high, workload-high, system, global-default, leader-election"
-SMALLER = "system, global-default, leader-election"
-OF_TWO_SEATS = (
-    "their shares differ, and each has 2 seats; 25 are enough, or give them an apfproxy.io/priority"
-)
-ALIKE = (
-    "their shares differ, and each has 1 seat; 25 are enough, or give them an apfproxy.io/priority"
-)
 QUEUING = QueuingConfiguration(queues=4, hand_size=2, queue_length_limit=5)
 
 
@@ -83,51 +70,6 @@ def test_levels_and_sums() -> None:
     assert 100 == summary.server_concurrency_limit
 
 
-@pytest.mark.parametrize(
-    ("seats", "expected"),
-    [
-        pytest.param(
-            1,
-            [
-                f"1 seat is too few for {ALL_LENT}: {LENT}; 13 are enough",
-                f"1 seat is too few for {ALL_SMALL}: {ROUNDED}",
-                f"1 seat is too few to tell {BY_SHARES} apart: {ALIKE}",
-            ],
-            id="one",
-        ),
-        pytest.param(
-            8,
-            [
-                f"8 seats are too few for global-default, workload-low: {LENT}; 13 are enough",
-                f"8 seats are too few for {SMALL}: {ROUNDED}",
-                f"8 seats are too few to tell {SMALLER} apart: {ALIKE}",
-            ],
-            id="far-too-few",
-        ),
-        pytest.param(
-            13,
-            [
-                f"13 seats are too few for leader-election: {ROUNDED}",
-                f"13 seats are too few to tell system, global-default apart: {OF_TWO_SEATS}",
-            ],
-            id="too-few-for-small-levels",
-        ),
-        pytest.param(25, [], id="enough"),
-    ],
-)
-def test_shortfalls(seats: int, expected: list[str]) -> None:
-    assert expected == shortfalls(summary_of(*bootstrap_objects(), seats=seats))
-
-
-def test_levels_with_a_priority_are_not_alike() -> None:
-    summary = summary_of(*HTTP.objects(), seats=4)
-
-    assert {"interactive": 300, "default": 200, "batch": 100, "background": 50} == {
-        level.name: level.priority for level in summary.levels if level.priority is not None
-    }
-    assert [f"4 seats are too few for health: {ROUNDED.replace('25', '20')}"] == shortfalls(summary)
-
-
 def test_seats_that_levels_keep_for_nobody() -> None:
     assert kept_for_nobody(summary_of(*bootstrap_objects(), seats=20)) is None
     kept, lent = (priority_level(str(part), shares=5, lendable_percent=part) for part in (0, 100))
@@ -149,14 +91,13 @@ ACCOUNT = Subject(
 )
 
 
-def reached(subject: Subject, *, knows_users: bool) -> bool:
-    """Whether a FlowSchema for a subject can match."""
-    rule = PolicyRulesWithSubjects(
-        subjects=(subject,), resource_rules=(), non_resource_rules=(EVERY_URL,)
-    )
+def reached(
+    rules: PolicyRulesWithSubjects, *, knows_users: bool = True, is_plain: bool = True
+) -> bool:
+    """Whether a FlowSchema with these rules can match."""
     level = PriorityLevelConfigurationReference(name="level")
-    schema = FlowSchema(spec=FlowSchemaSpec(priority_level_configuration=level, rules=(rule,)))
-    found = reachable_levels([schema], knows_users=knows_users, is_plain=True)
+    schema = FlowSchema(spec=FlowSchemaSpec(priority_level_configuration=level, rules=(rules,)))
+    found = reachable_levels([schema], knows_users=knows_users, is_plain=is_plain)
     return found == {"level"}
 
 
@@ -175,8 +116,14 @@ def reached(subject: Subject, *, knows_users: bool) -> bool:
     ],
 )
 def test_clients_that_nobody_verifies(subject: Subject, *, expected: bool) -> None:
-    assert expected == reached(subject, knows_users=False)
-    assert reached(subject, knows_users=True)
+    rules = PolicyRulesWithSubjects(subjects=(subject,), non_resource_rules=(EVERY_URL,))
+
+    assert expected == reached(rules, knows_users=False)
+    assert reached(rules, knows_users=True)
+    resources = PolicyRulesWithSubjects(subjects=(subject,), resource_rules=(EVERY_RESOURCE,))
+    assert reached(resources, is_plain=False)
+    assert not reached(resources)  # plain APIs have none
+    assert not reached(PolicyRulesWithSubjects(subjects=(subject,)), is_plain=False)
 
 
 def test_built_in_objects() -> None:
@@ -192,36 +139,52 @@ def test_built_in_objects() -> None:
     )
 
 
-@pytest.mark.parametrize(("is_plain", "expected"), [(True, set()), (False, {"level"})])
-def test_resources_of_plain_apis(expected: set[str], *, is_plain: bool) -> None:
-    """There are none; and a rule without any rules matches nothing."""
-    subjects = (user_subject("*"),)
-    rules = (
-        PolicyRulesWithSubjects(subjects=subjects),
-        PolicyRulesWithSubjects(subjects=subjects, resource_rules=(EVERY_RESOURCE,)),
+ROUNDED = "the shares buy less than one seat, which is rounded up; 25 are enough"
+
+
+def test_shortfalls() -> None:
+    """Levels that lend all by rounding, have one seat by rounding, or as many as others."""
+    lent = (
+        "by rounding all may be lent, so that the limit is 0 while the level is idle; 13 are enough"
     )
-    level = PriorityLevelConfigurationReference(name="level")
-    schema = FlowSchema(spec=FlowSchemaSpec(priority_level_configuration=level, rules=rules))
+    apart = "25 are enough, or give them an apfproxy.io/priority"
+    few, differ = "8 seats are too few ", "their shares differ, and each"
 
-    assert expected == reachable_levels([schema], knows_users=True, is_plain=is_plain)
-
-
-SHORT_QUEUES = QueuingConfiguration(queues=8, hand_size=2, queue_length_limit=50)
-SCHEMA = flow_schema("users", "queued", group_subject("users"))
-
-
-def scene_of(*schemas: FlowSchema) -> Scene:
-    """Two levels, `queued` and `strict`, and the mandatory ones."""
-    levels = (
-        priority_level("queued", shares=95, queuing=SHORT_QUEUES),
-        priority_level("strict", shares=5),
+    assert [
+        f"{few}for global-default, workload-low: {lent}",
+        f"{few}for global-default, leader-election, system: {ROUNDED}",
+        f"{few}to tell system, global-default, leader-election apart: {differ} has 1 seat; {apart}",
+    ] == shortfalls(summary_of(*bootstrap_objects(), seats=8))
+    assert [
+        f"13 seats are too few for leader-election: {ROUNDED}",
+        f"13 seats are too few to tell system, global-default apart: {differ} has 2 seats; {apart}",
+    ] == shortfalls(summary_of(*bootstrap_objects(), seats=13))
+    assert all(
+        each.startswith("1 seat is")
+        for each in shortfalls(summary_of(*bootstrap_objects(), seats=1))
     )
-    return Scene((*levels, *schemas), 40)
+    assert [] == shortfalls(summary_of(*bootstrap_objects(), seats=25))
 
 
-def test_what_objects_are() -> None:
-    scene = scene_of(SCHEMA)
-    precedence = SCHEMA.spec.matching_precedence
+def test_levels_with_a_priority_are_not_alike() -> None:
+    summary = summary_of(*HTTP.objects(), seats=4)
+
+    assert {"interactive": 300, "default": 200, "batch": 100, "background": 50} == {
+        level.name: level.priority for level in summary.levels if level.priority is not None
+    }
+    assert [f"4 seats are too few for health: {ROUNDED.replace('25', '20')}"] == shortfalls(summary)
+
+
+def test_named_objects() -> None:
+    """What each is, what becomes of it, and which ones a UID names."""
+    queuing = QueuingConfiguration(queues=8, hand_size=2, queue_length_limit=50)
+    queued = priority_level("queued", shares=95, queuing=queuing)
+    users = flow_schema("users", "queued", group_subject("users"))
+    given = FlowSchema(metadata=ObjectMeta(name="given", uid="u-1"), spec=users.spec)
+    lost = flow_schema("lost", "nowhere", group_subject("users"))
+    scene = Scene((queued, priority_level("strict", shares=5), users, given, lost), 40)
+    precedence = f"matching precedence {users.spec.matching_precedence}, leads to priority level"
+    found = list(named_objects(scene.controller))
 
     assert [
         (PRIORITY_LEVEL, "catch-all", "nominally 2 seats, rejects what does not fit"),
@@ -230,51 +193,27 @@ def test_what_objects_are() -> None:
         (PRIORITY_LEVEL, "strict", "nominally 2 seats, rejects what does not fit"),
         (FLOW_SCHEMA, "catch-all", "matching precedence 10000, leads to priority level catch-all"),
         (FLOW_SCHEMA, "exempt", "matching precedence 1, leads to priority level exempt"),
-        (FLOW_SCHEMA, "users", f"matching precedence {precedence}, leads to priority level queued"),
-    ] == [(each.kind, each.name, each.what) for each in named_objects(scene.controller)]
-
-
-def test_what_becomes_of_objects() -> None:
-    scene = scene_of(SCHEMA, flow_schema("lost", "nowhere", group_subject("users")))
-    for _ in range(2):
-        scene.ticket("ann", group="users")
-    limit = scene.controller.levels["queued"].current_limit
-    found = {each.name: each.what for each in named_objects(scene.controller)}
-
-    assert "not used: its priority level nowhere does not exist" == found["lost"]
-    assert (
-        f"nominally 37 seats, 8 queues; now 2 of {limit} seats in use, requests that wait: 0"
-        == found["queued"]
+        (FLOW_SCHEMA, "given", f"{precedence} queued"),
+        (FLOW_SCHEMA, "lost", "not used: its priority level nowhere does not exist"),
+        (FLOW_SCHEMA, "users", f"{precedence} queued"),
+    ] == sorted(
+        [(each.kind, each.name, each.what) for each in found],
+        key=lambda each: each[0] == FLOW_SCHEMA,
     )
-
-
-def test_quiescing() -> None:
-    scene = scene_of(SCHEMA)
-    uid = scene.controller.levels["queued"].uid
-    scene.ticket("ann", group="users")
-    scene.controller.commit(scene.controller.digest(()))
-
-    assert [("queued", "its object is gone; it ends its last requests")] == [
-        (each.name, each.what) for each in with_uid(named_objects(scene.controller), uid)
-    ]
-
-
-def test_objects_are_found_by_uid() -> None:
-    given = FlowSchema(metadata=ObjectMeta(name="given", uid="u-1"), spec=SCHEMA.spec)
-    scene = scene_of(SCHEMA, given)
-    found = list(named_objects(scene.controller))
-
     assert ["given"] == [each.name for each in with_uid(found, "u-1")]
-    assert ["users"] == [each.name for each in with_uid(found, stable_uid(SCHEMA))]
+    assert ["users"] == [each.name for each in with_uid(found, stable_uid(users))]
     assert [] == with_uid(found, "nobody's")
 
-
-def test_uid_follows_the_object() -> None:
-    scene = scene_of(SCHEMA)
     level = scene.controller.levels["queued"]
-    again = priority_level("queued", shares=95, queuing=SHORT_QUEUES)
-    again = type(again)(metadata=ObjectMeta(name="queued", uid="u-2"), spec=again.spec)
-    scene.controller.commit(scene.controller.digest((again, SCHEMA)))
-
+    for _ in range(2):
+        scene.ticket("ann", group="users")
+    (now,) = with_uid(named_objects(scene.controller), level.uid)
+    use = f"now 2 of {level.current_limit} seats in use, requests that wait: 0"
+    assert f"nominally 37 seats, 8 queues; {use}" == now.what
+    again = type(queued)(metadata=ObjectMeta(name="queued", uid="u-2"), spec=queued.spec)
+    scene.controller.commit(scene.controller.digest((again, users)))
     assert level is scene.controller.levels["queued"]
     assert "u-2" == level.uid
+    scene.controller.commit(scene.controller.digest(()))
+    (gone,) = with_uid(named_objects(scene.controller), "u-2")
+    assert ("queued", "its object is gone; it ends its last requests") == (gone.name, gone.what)

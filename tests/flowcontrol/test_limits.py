@@ -73,29 +73,6 @@ def prior(priority: int, shares: int, wanted: int, lower: int = 0, upper: int = 
     return LevelDemand(limits, False, wanted, float(wanted), 0, priority, shares)
 
 
-@pytest.mark.parametrize(
-    ("levels", "seats", "expected"),
-    [
-        pytest.param([(3, 80, 9), (2, 20, 9)], 5, (4, 1), id="sure-of-their-parts"),
-        pytest.param([(3, 20, 9), (2, 80, 1)], 5, (4, 1), id="the-greatest-has-the-rest"),
-        pytest.param([(2, 20, 9), (3, 20, 9)], 0, (0, 0), id="no-seats"),
-        pytest.param([(1, 10, 9), (9, 10, 2), (5, 10, 4)], 9, (3, 2, 4), id="one-after-the-other"),
-        pytest.param([(1, 30, 0), (2, 10, 0)], 8, (6, 2), id="idle"),
-        pytest.param([(1, 30, 0), (2, 10, 4)], 8, (3, 5), id="what-nobody-wants"),
-        pytest.param([(7, 30, 9), (7, 10, 9)], 8, (6, 2), id="equals-by-shares"),
-        pytest.param([(7, 30, 1), (7, 10, 3), (7, 0, 9)], 8, (1, 3, 4), id="equals-and-demand"),
-        pytest.param([(1, 0, 9), (2, 0, 3)], 8, (5, 3), id="without-shares"),
-        pytest.param([(1, 10, 9, 2), (2, 90, 9)], 4, (2, 2), id="lower-limit"),
-        pytest.param([(1, 10, 9, 2), (2, 90, 9, 3)], 4, (2, 3), id="lower-limits-are-kept"),
-        pytest.param([(1, 10, 9), (2, 90, 9, 0, 3)], 8, (5, 3), id="upper-limit"),
-        pytest.param([(1, 10, 9, 0, 2), (2, 90, 9, 0, 3)], 8, (2, 3), id="upper-limits"),
-        pytest.param([(1, 10, 9), (2, 10, 9), (3, 10, 9)], 4, (1, 1, 2), id="the-odd-seat"),
-    ],
-)
-def test_by_priority(levels: list[tuple[int, ...]], seats: int, expected: tuple[int, ...]) -> None:
-    assert expected == by_priority([prior(*level) for level in levels], seats)
-
-
 @given(
     levels=st.lists(
         st.tuples(
@@ -125,6 +102,43 @@ def test_priorities_move_no_seat_from_or_to_others(
         assert sum(found.current) <= seats or is_least
 
 
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8), st.integers(0, 300))
+def test_within_leaves_no_room_unused(levels: list[tuple[int, int]], seats: int) -> None:
+    current, used = [each[0] for each in levels], [each[1] for each in levels]
+
+    cut = within(current, used, seats)
+
+    most = sum(max(pair) for pair in zip(cut, used, strict=True))
+    wanted = sum(max(pair) for pair in zip(current, used, strict=True))
+    assert all(0 <= own <= limit for own, limit in zip(cut, current, strict=True))
+    assert most == min(wanted, max(seats, sum(used)))
+
+
+BY_PRIORITY: dict[str, tuple[list[tuple[int, ...]], int, tuple[int, ...]]] = {
+    "sure-of-their-parts": ([(3, 80, 9), (2, 20, 9)], 5, (4, 1)),
+    "the-greatest-has-the-rest": ([(3, 20, 9), (2, 80, 1)], 5, (4, 1)),
+    "no-seats": ([(2, 20, 9), (3, 20, 9)], 0, (0, 0)),
+    "one-after-the-other": ([(1, 10, 9), (9, 10, 2), (5, 10, 4)], 9, (3, 2, 4)),
+    "idle": ([(1, 30, 0), (2, 10, 0)], 8, (6, 2)),
+    "wanted-by-none": ([(1, 30, 0), (2, 10, 4)], 8, (3, 5)),
+    "equals-by-shares": ([(7, 30, 9), (7, 10, 9)], 8, (6, 2)),
+    "equals-and-demand": ([(7, 30, 1), (7, 10, 3), (7, 0, 9)], 8, (1, 3, 4)),
+    "without-shares": ([(1, 0, 9), (2, 0, 3)], 8, (5, 3)),
+    "lower-limit": ([(1, 10, 9, 2), (2, 90, 9)], 4, (2, 2)),
+    "lower-limits-are-kept": ([(1, 10, 9, 2), (2, 90, 9, 3)], 4, (2, 3)),
+    "upper-limit": ([(1, 10, 9), (2, 90, 9, 0, 3)], 8, (5, 3)),
+    "upper-limits": ([(1, 10, 9, 0, 2), (2, 90, 9, 0, 3)], 8, (2, 3)),
+    "the-odd-seat": ([(1, 10, 9), (2, 10, 9), (3, 10, 9)], 4, (1, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("case", BY_PRIORITY)
+def test_by_priority(case: str) -> None:
+    levels, seats, expected = BY_PRIORITY[case]
+
+    assert expected == by_priority([prior(*level) for level in levels], seats)
+
+
 def test_levelled() -> None:
     """Which levels have the same seats though their shares differ, and what is enough."""
     shares = {"a": 5, "b": 4, "c": 4, "d": 1, "e": 0}
@@ -136,27 +150,6 @@ def test_levelled() -> None:
     assert [] == list(levelled(0, shares, "abcde"))
 
 
-@pytest.mark.parametrize(
-    ("current", "used", "seats", "expected"),
-    [
-        pytest.param([3, 3], [0, 0], 6, (3, 3), id="enough"),
-        pytest.param([3, 3, 1], [0, 0, 0], 6, (3, 2, 1), id="rounded-up"),
-        pytest.param([2, 4], [5, 0], 6, (2, 1), id="one-uses-what-it-lost"),
-        pytest.param([2, 4], [9, 1], 6, (2, 1), id="no-room-at-all"),
-        pytest.param([], [], 3, (), id="no-levels"),
-    ],
-)
-def test_within(current: list[int], used: list[int], seats: int, expected: tuple[int, ...]) -> None:
-    assert expected == within(current, used, seats)
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8), st.integers(0, 300))
-def test_within_leaves_no_room_unused(levels: list[tuple[int, int]], seats: int) -> None:
-    current, used = [each[0] for each in levels], [each[1] for each in levels]
-
-    cut = within(current, used, seats)
-
-    most = sum(max(pair) for pair in zip(cut, used, strict=True))
-    wanted = sum(max(pair) for pair in zip(current, used, strict=True))
-    assert all(0 <= own <= limit for own, limit in zip(cut, current, strict=True))
-    assert most == min(wanted, max(seats, sum(used)))
+def test_within() -> None:
+    assert (3, 2, 1) == within([3, 3, 1], [0, 0, 0], 6)
+    assert (2, 1) == within([2, 4], [5, 0], 6) == within([2, 4], [9, 1], 6)

@@ -29,23 +29,6 @@ from apfproxy.flowcontrol.meters import (
 )
 
 
-@pytest.mark.parametrize(
-    ("value", "counts"),
-    [
-        pytest.param(0, [1, 0, 0], id="at-the-first-bound"),
-        pytest.param(1, [0, 1, 0], id="between"),
-        pytest.param(10, [0, 1, 0], id="at-the-last-bound"),
-        pytest.param(11, [0, 0, 1], id="above"),
-    ],
-)
-def test_histogram_bounds_are_inclusive(value: int, counts: list[int]) -> None:
-    histogram = Histogram((0, 10))
-    histogram.observe(value)
-
-    assert counts == histogram.counts
-    assert value == histogram.sum
-
-
 def test_requests_dispatched_at_once_are_sorted_when_read() -> None:
     counters = FlowSchemaCounters("level", "schema")
     counters.dispatched_at_once = 3
@@ -57,15 +40,6 @@ def test_requests_dispatched_at_once_are_sorted_when_read() -> None:
     assert counters.wait_executed_ns.sum == 7_000_000
     assert counters.queue_length_after_enqueue.counts[:3] == [0, 5, 1]
     assert counters.queue_length_after_enqueue.sum == 25
-
-
-def test_short_durations() -> None:
-    histogram = Histogram(DURATION_BOUNDS_NS)
-    for duration_ns in (1, SHORT_NS):
-        histogram.observe(duration_ns)
-
-    assert [0, 2] == histogram.counts[:2]
-    assert 0 == DURATION_BOUNDS_NS[0] < SHORT_NS == DURATION_BOUNDS_NS[1]
 
 
 @given(st.tuples(*[st.integers(0, 100_000)] * 4))
@@ -144,18 +118,6 @@ def test_in_flight_is_the_maximum_of_the_last_full_second(now_s: float, expected
     assert {MUTATING: expected, READ_ONLY: 0} == meter.in_flight(round(now_s * NS_PER_S))
 
 
-def test_in_flight_rolls_with_events_too() -> None:
-    meter = KindMeter(0)
-    meter.kinds[True].executing.begin(0)
-    meter.kinds[True].executing.begin(NS_PER_S)
-    meter.kinds[True].executing.end(2 * NS_PER_S)
-    meter.kinds[True].executing.end(2 * NS_PER_S)
-
-    assert {MUTATING: 2, READ_ONLY: 0} == meter.in_flight(2 * NS_PER_S)
-    assert {MUTATING: 2, READ_ONLY: 0} == meter.in_flight(3 * NS_PER_S)
-    assert {MUTATING: 0, READ_ONLY: 0} == meter.in_flight(4 * NS_PER_S)
-
-
 def test_an_event_told_late_takes_nothing_away() -> None:
     """A dispatch at 5 ns that is told after an end at 10 ns counts from 10 ns on."""
     meter = KindMeter(0)
@@ -212,38 +174,6 @@ def test_an_end_without_a_beginning() -> None:
     assert bucket_ns({0: 30, 1: 10, float("inf"): 10}) == count.usage(50).bucket_ns
 
 
-def test_variance_is_never_negative() -> None:
-    demand = SeatDemand(0)
-    demand.update(0, 7)
-
-    assert [0.0] * 50 == [demand.reset(i * 1_234_567).stddev // 1e-6 for i in range(1, 51)]
-
-
-def test_a_period_without_length_tells_its_high_watermark_only() -> None:
-    demand = SeatDemand(0)
-    demand.update(0, 3)
-    demand.reset(10 * NS_PER_S)
-    smoothed = demand.smoothed
-    demand.update(10 * NS_PER_S, 8)
-
-    assert DemandStats(3.0, 0.0, 8) == demand.reset(10 * NS_PER_S)
-    assert smoothed == demand.smoothed
-
-
-def test_smoothed_rises_at_once_and_decays_slowly() -> None:
-    demand = SeatDemand(0)
-    demand.update(0, 100)
-    demand.reset(10)
-    demand.update(10, 0)
-
-    assert pytest.approx(100) == demand.smoothed
-    demand.reset(20)
-    assert pytest.approx(100 * SMOOTHING_COEFFICIENT) == demand.smoothed
-    demand.update(20, 200)
-    demand.reset(30)
-    assert pytest.approx(200) == demand.smoothed
-
-
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 50)), min_size=1))
 @example([(3, 5)])
@@ -263,6 +193,55 @@ def test_statistics_are_those_of_a_sample_each_nanosecond(steps: list[tuple[int,
         assert pytest.approx(statistics.pstdev(samples), abs=1e-6) == stats.stddev
 
 
+def test_histogram_bounds_are_inclusive() -> None:
+    histogram = Histogram((0, 10))
+    for value in (0, 1, 10, 11):
+        histogram.observe(value)
+
+    assert ([1, 2, 1], 22) == (histogram.counts, histogram.sum)
+    short = Histogram(DURATION_BOUNDS_NS)
+    for duration_ns in (1, SHORT_NS):
+        short.observe(duration_ns)
+    assert [0, 2] == short.counts[:2]
+    assert 0 == DURATION_BOUNDS_NS[0] < SHORT_NS == DURATION_BOUNDS_NS[1]
+
+
+def test_in_flight_rolls_with_events_too() -> None:
+    meter = KindMeter(0)
+    executing = meter.kinds[True].executing
+    executing.begin(0)
+    executing.begin(NS_PER_S)
+    executing.end(2 * NS_PER_S)
+    executing.end(2 * NS_PER_S)
+
+    assert [2, 2, 0] == [meter.in_flight(second * NS_PER_S)[MUTATING] for second in (2, 3, 4)]
+
+
+def test_smoothed_rises_at_once_and_decays_slowly() -> None:
+    """A period without length tells its high watermark only."""
+    demand = SeatDemand(0)
+    demand.update(0, 100)
+    demand.reset(10)
+    demand.update(10, 0)
+    assert pytest.approx(100) == demand.smoothed
+    demand.reset(20)
+    assert pytest.approx(100 * SMOOTHING_COEFFICIENT) == demand.smoothed
+    demand.update(20, 200)
+    demand.reset(30)
+    assert pytest.approx(200) == demand.smoothed
+    demand.update(30, 8)
+
+    assert DemandStats(200.0, 0.0, 200) == demand.reset(30)
+    assert pytest.approx(200) == demand.smoothed
+
+
+def test_variance_is_never_negative() -> None:
+    demand = SeatDemand(0)
+    demand.update(0, 7)
+
+    assert [0.0] * 50 == [demand.reset(i * 1_234_567).stddev // 1e-6 for i in range(1, 51)]
+
+
 def test_peaks_between_marks() -> None:
     demand = SeatDemand(0)
     demand.update(0, 3)
@@ -271,9 +250,8 @@ def test_peaks_between_marks() -> None:
     assert 3 == demand.recent_watermark
     demand.update(2, 2)
     demand.update(3, 0)
-
     demand.mark()
     assert [2, 0] == [demand.take_peak(), demand.take_peak()]
     demand.mark()
-    assert 0 == demand.recent_watermark
-    assert 3 == demand.reset(4).high_watermark
+
+    assert (0, 3) == (demand.recent_watermark, demand.reset(4).high_watermark)

@@ -50,21 +50,6 @@ def test_goes_on_late(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-def test_is_rejected(bench: Bench) -> None:
-    first = bench.arrive().passage
-    watch = bench.arrive(WATCH).passage
-    others = [bench.arrive().passage for _ in range(4)]
-    assert [WAITING] * 3 + [OUTSIDE] == [each.state for each in others]
-    bench.wait(1)
-    watch.release_seats(bench.clock.now_ns())
-    bench.wait(1)
-    assert (OUTSIDE, 1, 1) == (watch.state, watch.seats, others[-1].seats)
-    for each in (first, watch, *others):
-        bench.end(each)
-
-    bench.assert_at_rest()
-
-
 def test_a_watch_goes_on_late() -> None:
     """It gives the seat back as much later as it waited, and its place when it ends."""
     bench = Bench(is_observing=True, schema=LIMITED)
@@ -93,14 +78,6 @@ def test_the_upstream_works_on_late(bench: Bench) -> None:
     bench.end(second)
     assert (ABANDONED, (1, 0)) == (second.state, bench.use)
     bench.wait(0.5)
-
-    bench.assert_at_rest()
-
-
-def test_the_client_leaves(bench: Bench) -> None:
-    first, waiting = bench.arrive().passage, bench.arrive().passage
-    waiting.cancel(bench.clock.now_ns())
-    first.cancel(bench.clock.now_ns())
 
     bench.assert_at_rest()
 
@@ -255,18 +232,6 @@ def test_one_that_is_held_back_leaves(bench: Bench, is_through: bool) -> None:
     assert [[passage]] == callers
     bench.end(first.passage)
     bench.wait(1)
-
-    assert_at_rest(bench, callers)
-
-
-def test_an_unfinished_one_leaves(bench: Bench) -> None:
-    first, callers, passage = unfinished(bench)
-    following = bench.arrive(callers=callers).passage
-    passage.cancel(bench.clock.now_ns())
-    bench.wait(0)
-    assert str(WAITING) == following.state
-    following.cancel(bench.clock.now_ns())
-    bench.end(first.passage)
 
     assert_at_rest(bench, callers)
 
@@ -463,19 +428,6 @@ def test_counts_are_those_of_enforcing(
     assert enforced == pytest.approx(observed, rel=0.2)
 
 
-def test_a_watch_ends_before_its_turn(bench: Bench) -> None:
-    first, watch = bench.arrive().passage, bench.arrive(WATCH).passage
-    bench.wait(0.25)
-    watch.release_seats(bench.clock.now_ns())
-    bench.wait(0.25)
-    bench.end(watch)
-    bench.end(first)
-    assert (EXECUTING, 1) == (watch.state, watch.seats)
-    bench.wait(0.25)
-
-    bench.assert_at_rest()
-
-
 def test_a_watch_that_is_held_back(bench: Bench) -> None:
     first, callers, _ = unfinished(bench)
     watch = bench.arrive(WATCH, callers=callers).passage
@@ -487,18 +439,5 @@ def test_a_watch_that_is_held_back(bench: Bench) -> None:
     bench.wait(0.2)
     assert str(SEATLESS) == watch.state
     bench.end(watch)
-
-    assert_at_rest(bench, callers)
-
-
-def test_one_that_was_dropped_leaves(bench: Bench) -> None:
-    first, callers, _ = unfinished(bench)
-    dropped = bench.arrive(callers=callers).passage
-    bench.end(dropped)
-    for _ in range(MOST_HELD_BACK):
-        bench.end(bench.arrive(callers=callers).passage)
-    dropped.cancel(bench.clock.now_ns())
-    bench.end(first.passage)
-    bench.wait(1)
 
     assert_at_rest(bench, callers)

@@ -46,29 +46,6 @@ def test_extremes() -> None:
     assert 0.0 < squished(MAX_QUEUES, 2, 10_000) < 1e-4
 
 
-@pytest.mark.parametrize(
-    ("queues", "hand_size", "message"),
-    [
-        pytest.param(0, 1, "expected 1 to 10000000 queues, not 0", id="none"),
-        pytest.param(10_000_001, 1, "expected 1 to 10000000 queues, not 10000001", id="many"),
-        pytest.param(4, 5, "expected a hand of 1 to 4 queues, all there are, not 5", id="hand"),
-        pytest.param(4, 0, "expected a hand of 1 to 4 queues, all there are, not 0", id="no-hand"),
-        pytest.param(
-            512,
-            8,
-            "hands of 8 out of 512 queues need 72 bits of a hash, which has 60 for it: with so"
-            " many queues a hand can be 6",
-            id="entropy",
-        ),
-    ],
-)
-def test_refused_sizes(queues: int, hand_size: int, message: str) -> None:
-    with pytest.raises(OddsError) as caught:
-        check_sizes(queues, hand_size)
-
-    assert message == str(caught.value)
-
-
 def test_largest_hand() -> None:
     for queues in (*range(1, 300), 1024, 4096, MAX_QUEUES):
         fitting = [
@@ -102,3 +79,26 @@ def test_suggestion_is_the_smallest(bound: float, elephants: int) -> None:
 )
 def test_suggestion(bound: float, elephants: int, expected: Suggestion | None) -> None:
     assert expected == suggest(bound, elephants)
+
+
+ENTROPY = (
+    "hands of 8 out of 512 queues need 72 bits of a hash, which has 60 for it: with so many queues"
+    " a hand can be 6"
+)
+
+
+@pytest.mark.parametrize(
+    ("queues", "hand_size", "message"),
+    [
+        (0, 1, "expected 1 to 10000000 queues, not 0"),
+        (10_000_001, 1, "expected 1 to 10000000 queues, not 10000001"),
+        (4, 5, "expected a hand of 1 to 4 queues, all there are, not 5"),
+        (4, 0, "expected a hand of 1 to 4 queues, all there are, not 0"),
+        (512, 8, ENTROPY),
+    ],
+)
+def test_refused_sizes(queues: int, hand_size: int, message: str) -> None:
+    with pytest.raises(OddsError) as caught:
+        check_sizes(queues, hand_size)
+
+    assert message == str(caught.value)

@@ -9,12 +9,10 @@ import pytest
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.passage import WorkEstimator
-from apfproxy.flowcontrol.preset import HTTP, KUBERNETES, PRESETS
+from apfproxy.flowcontrol.preset import HTTP
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.lint.linter import lint
-from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, User
-from apfproxy.settings import HTTP_API, KUBERNETES_API
 from tests.support.clocks import VirtualClock
 
 SEATS = 20
@@ -45,11 +43,6 @@ def wait(controller: Controller, seconds: float) -> None:
     clock.run_until(clock.now_ns() + round(seconds * 1e9))
 
 
-def test_names() -> None:
-    assert [KUBERNETES_API, HTTP_API] == list(PRESETS)
-    assert bootstrap_objects() == KUBERNETES.objects()
-
-
 def test_one_level_has_all_seats() -> None:
     controller = controller_of()
     take(controller, 150)
@@ -69,45 +62,6 @@ def test_levels_go_in_the_order_of_their_names(seats: int) -> None:
     assert sorted(levels, key=lambda name: -served[name]) == list(levels)
     assert min(served.values()) >= 0.05 * sum(served.values())
     assert len(set(served.values())) == len(levels)
-
-
-@pytest.mark.parametrize("level", ["interactive", "default", "batch", "background"])
-@pytest.mark.parametrize("seats", [1, 4, 8, 20])
-def test_all_seats_for_whoever_is_alone(seats: int, level: str) -> None:
-    controller = controller_of(seats)
-
-    assert seats == len(take(controller, 150, level))
-
-
-@pytest.mark.parametrize("seats", [8, 20])
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [("interactive", "default"), ("default", "batch"), ("batch", "background")],
-)
-def test_one_level_before_the_next(first: str, second: str, seats: int) -> None:
-    few = served_of(seats, {first: 2, second: 250}, requests=10_000)
-    many = served_of(seats, {first: 25, second: 250}, requests=10_000)
-
-    # A request of two waits for one of `seats` at most, as a part of its time.
-    assert few[first] >= 10_000 * 2 / (seats + 2 + 1)
-    assert many[first] >= many[second]
-    if first == "interactive":
-        assert many[first] >= 0.9 * 10_000
-
-
-@pytest.mark.parametrize("seats", [8, 20])
-def test_the_next_seats_that_are_freed(seats: int) -> None:
-    controller = controller_of(seats)
-    greedy = take(controller, 150, "batch")
-    assert [] == take(controller, 30, "interactive")
-    wait(controller, 1)
-    assert seats == len(greedy)
-
-    interactive = controller.levels["interactive"].queue_set
-    for number, ticket in enumerate(greedy[: seats // 2], start=1):
-        controller.levels["batch"].queue_set.finish(ticket)
-        assert number == interactive.seats_in_use
-        assert seats == seats_in_use(controller)
 
 
 def seats_in_use(controller: Controller) -> int:

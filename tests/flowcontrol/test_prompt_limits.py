@@ -128,18 +128,6 @@ def test_idle_seats_are_lent_once_that_is_wanted() -> None:
     assert scene.controller.foreseen_seat_limit(scene.level("b"), 1) == len(others) - 1
 
 
-def test_idle_seats_are_lent_from_the_start() -> None:
-    scene = Scene(*bootstrap_objects(), seats=20)
-    assert 2 == scene.limit("global-default")
-
-    tickets = scene.arrive("somebody", 150)
-
-    kept = sum(level.lower_limit for level in scene.controller.levels.values())
-    own = scene.controller.levels["global-default"].lower_limit
-    lent = scene.controller.executing_limit - (kept - own)
-    assert lent == scene.limit("global-default") == scene.executing(tickets)
-
-
 def test_what_is_left_over_is_divided_among_who_is_short() -> None:
     scene = Scene(*levels_of("abcd", lendable=100), seats=50)
     scene.arrive("c", 2)
@@ -192,19 +180,6 @@ def test_the_first_adjustments_come_sooner() -> None:
 
     assert [0.5, 1, 2, 5, 10, 20, 30] == prompt
     assert [10, 20, 30, 40, 50, 60, 70] == as_kubernetes
-
-
-def test_looks_are_bounded() -> None:
-    scene = Scene(*levels_of(lendable=100))
-    scene.arrive("a", 40)
-    limit = scene.limit("b")
-    tickets = scene.arrive("b", 5)
-
-    assert 0 == limit == scene.limit("b")
-    scene.wait(LOOK_NS - 1)
-    assert (0, 1) == (scene.limit("b"), scene.executing(tickets))
-    scene.wait(1)
-    assert (5, 5) == (scene.limit("b"), scene.executing(tickets))
 
 
 def test_looks_end_with_the_wait() -> None:
@@ -308,19 +283,6 @@ def test_many_levels_are_looked_at_less_often() -> None:
     clock.run_until(1_000_000_000)
 
     assert [0, 300_000_000, 600_000_000, 900_000_000] == looks
-
-
-@pytest.mark.parametrize("borrowing", [0, None])
-def test_nothing_is_foreseen_where_nothing_is_lent(borrowing: int | None) -> None:
-    scene = Scene(*levels_of(lendable=0, borrowing=borrowing))
-    level = scene.level("a")
-    held = scene.arrive("a", level.current_limit)
-
-    assert level.current_limit == scene.controller.foreseen_seat_limit(level, 1)
-    assert len(held) == scene.executing(held)
-    (last,) = scene.arrive("a")
-    assert not last.is_executing
-    assert level.current_limit == scene.controller.foreseen_seat_limit(level, 1)
 
 
 def test_nothing_is_imposed_where_nobody_gets_more() -> None:
