@@ -1,5 +1,8 @@
+"""How seats are divided among levels and members."""
+
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,75 +38,54 @@ def seats(limit: int, levels: dict[str, LevelRules], demand: dict[str, int]) -> 
     return {name: each.seats for name, each in divided.items()}
 
 
-def shares(total: int, demand: dict[str, int]) -> dict[str, int]:
-    return divide_among_members("a", total, demand)
+def by_priority(name: str, shares: int, priority: int) -> dict[str, LevelRules]:
+    return {name: LevelRules(shares, 100, None, is_exempt=False, priority=priority)}
 
 
-def test_idle_levels_have_their_shares() -> None:
-    """As a proxy alone has them."""
-    levels = {"a": LevelRules(3, 0, None, is_exempt=False), "b": LIMITED}
-
-    assert {"a": 9, "b": 3} == seats(12, levels, {})
-
-
-def test_levels_borrow() -> None:
-    """What one lends, the other has."""
-    assert {"a": 12, "b": 0} == seats(12, {"a": LENDING, "b": LENDING}, {"a": 20})
-
-
-def test_rounding_gives_no_more_than_there_is() -> None:
-    """Three levels of one share each, and limits that do not divide by three."""
-    levels = dict.fromkeys("abc", LIMITED)
-
-    for limit in range(10):
-        assert limit == sum(seats(limit, levels, {"a": 3, "b": 3, "c": 3}).values())
-
-
-def test_the_idle_pay_for_the_rounding() -> None:
-    """Levels that want what they have keep it while another one has more than it wants."""
-    levels = dict.fromkeys("abcd", LIMITED)
-
-    # Nominal limits are 3 each, which is two too many.
-    assert {"a": 3, "b": 3, "c": 3, "d": 1} == seats(10, levels, {"a": 9, "b": 9, "c": 9})
-
-
-def test_priorities() -> None:
-    """Across members, too, the greatest has what it wants, and the others what they are sure of."""
-    levels = {
-        name: LevelRules(shares, 100, None, is_exempt=False, priority=priority)
-        for name, shares, priority in (("a", 80, 3), ("b", 12, 2), ("c", 8, 1))
-    }
-
-    assert {"a": 2, "b": 16, "c": 2} == seats(20, levels, {"a": 2, "b": 99, "c": 99})
-    assert {"a": 16, "b": 2, "c": 2} == seats(20, levels, dict.fromkeys("abc", 99))
-    assert {"a": 0, "b": 0, "c": 20} == seats(20, levels, {"c": 99})
+PRIORITIES = by_priority("a", 80, 3) | by_priority("b", 12, 2) | by_priority("c", 8, 1)
+LARGE = LevelRules(99, 0, None, is_exempt=False)
+EXEMPT = LevelRules(0, 0, None, is_exempt=True)
+ALL = dict.fromkeys("abc", 99)
+CASES: dict[str, tuple[int, dict[str, LevelRules], dict[str, int], dict[str, int]]] = {
+    "shares-of-the-idle": (
+        *(12, {"a": LevelRules(3, 0, None, is_exempt=False), "b": LIMITED}),
+        *({}, {"a": 9, "b": 3}),
+    ),
+    "what-is-lent": (12, {"a": LENDING, "b": LENDING}, {"a": 20}, {"a": 12, "b": 0}),
+    # Nominal limits are 3 each, which is two too many: who is idle pays.
+    "rounding": (
+        *(10, dict.fromkeys("abcd", LIMITED), {"a": 9, "b": 9, "c": 9}),
+        {"a": 3, "b": 3, "c": 3, "d": 1},
+    ),
+    "priority": (20, PRIORITIES, ALL | {"a": 2}, {"a": 2, "b": 16, "c": 2}),
+    "greatest-priority": (20, PRIORITIES, ALL, {"a": 16, "b": 2, "c": 2}),
+    "least-priority": (20, PRIORITIES, {"c": 99}, {"a": 0, "b": 0, "c": 20}),
+    "the-only-seat": (1, {"a": LENDING, "b": LIMITED}, {"a": 1}, {"a": 1, "b": 0}),
+    "a-seat-each": (2, {"a": LENDING, "b": LIMITED}, {"a": 9, "b": 9}, {"a": 1, "b": 1}),
+    "a-seat-beside-many-shares": (
+        *(2, {"a": LENDING, "b": LARGE}, {"a": 9, "b": 9}, {"a": 1, "b": 1}),
+    ),
+    "a-seat-of-three": (
+        *(3, {"a": LENDING, "b": LARGE, "c": LENDING}, ALL, {"a": 1, "b": 1, "c": 1}),
+    ),
+    "exempt": (10, {"a": LIMITED, "e": EXEMPT}, {"a": 10}, {"a": 10, "e": 0}),
+    **{
+        f"three-levels-{limit}": (limit, dict.fromkeys("abc", LIMITED), ALL, {"": limit})
+        for limit in range(1, 10)
+    },
+    "more-levels-than-seats": (2, dict.fromkeys("abc", LENDING), ALL, {"": 2}),
+}
+"""Seats, levels and demand, and what the levels have, or all together."""
 
 
-def test_a_level_that_wants_a_seat_has_one_where_there_are_so_many() -> None:
-    """Whatever the others keep for themselves, or would have more of."""
-    levels = {"a": LENDING, "b": LIMITED}
-    assert {"a": 1, "b": 0} == seats(1, levels, {"a": 1})
-    assert {"a": 1, "b": 1} == seats(2, levels, {"a": 9, "b": 9})
+@pytest.mark.parametrize("case", CASES)
+def test_seats_of_levels(case: str) -> None:
+    limit, levels, demand, expected = CASES[case]
+    found = seats(limit, levels, demand)
 
-    large = LevelRules(99, 0, None, is_exempt=False)
-    assert {"a": 1, "b": 1} == seats(2, {"a": LENDING, "b": large}, {"a": 9, "b": 9})
-    assert {"a": 1, "b": 1, "c": 1} == seats(
-        3, {"a": LENDING, "b": large, "c": LENDING}, dict.fromkeys("abc", 9)
-    )
-
-
-def test_more_levels_than_seats() -> None:
-    """Some go without, and the sum keeps the limit."""
-    found = seats(2, dict.fromkeys("abc", LENDING), dict.fromkeys("abc", 9))
-
-    assert [0, 1, 1] == sorted(found.values())
-
-
-def test_an_exempt_level_takes_none_from_the_others() -> None:
-    """What is not limited is not divided."""
-    levels = {"a": LIMITED, "exempt": LevelRules(0, 0, None, is_exempt=True)}
-
-    assert 10 == seats(10, levels, {"a": 10})["a"]
+    assert expected == ({"": sum(found.values())} if "" in expected else found)
+    if case == "more-levels-than-seats":
+        assert [0, 1, 1] == sorted(found.values())
 
 
 @given(
@@ -140,8 +122,9 @@ def test_who_is_first_differs_between_levels() -> None:
 )
 def test_any_division_among_members(total: int, demand: dict[str, int]) -> None:
     """It is max-min, and gives away all that there is."""
-    found = shares(total, demand)
+    found = divide_among_members("a", total, demand)
 
+    assert found == divide_among_members("a", total, dict(reversed(demand.items())))
     assert total == sum(found.values())
     if sum(demand.values()) <= total:
         assert all(found[key] >= demand[key] for key in demand)
@@ -151,14 +134,6 @@ def test_any_division_among_members(total: int, demand: dict[str, int]) -> None:
     assert all(found[key] <= demand[key] for key in demand)
     short = [found[key] for key in demand if found[key] < demand[key]]
     assert max(found.values()) - min(short) <= 1
-
-
-def test_fewer_seats_than_members() -> None:
-    """Some have none; which ones they are does not depend on the order."""
-    found = shares(2, {"m#1": 2, "m#2": 2, "n#1": 2})
-
-    assert [0, 1, 1] == sorted(found.values())
-    assert found == shares(2, {"n#1": 2, "m#2": 2, "m#1": 2})
 
 
 @given(

@@ -43,21 +43,6 @@ def test_seats_are_divided_as_the_fleet_says() -> None:
     assert 0 == level.queue_set.seat_limit
 
 
-def test_lent_seats_come_back_before_others_use_them() -> None:
-    scene = Scene(*(level_object(name) for name in "ab"), *(schema_object(n, n, n) for n in "ab"))
-    scene.controller.allot(4, {"a": LevelLimits(4, 0, 4), "b": LevelLimits(0, 0, 4)})
-    used, waiting = scene.arrive("a", 4), scene.arrive("b", 2)
-    halves = {"a": LevelLimits(2, 0, 4), "b": LevelLimits(2, 0, 4)}
-
-    scene.controller.allot(4, halves)
-
-    assert (4, 0) == scene.in_use("a", "b")
-    scene.finish("a", used[:2])
-    scene.controller.allot(4, halves)
-    assert (2, 2) == scene.in_use("a", "b")
-    assert 2 == scene.executing(waiting)
-
-
 @pytest.mark.parametrize("is_prompt", [True, False])
 def test_a_level_without_queues_says_what_it_rejects(*, is_prompt: bool) -> None:
     asked: list[tuple[str, int]] = []

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.flowcontrol.flow_limits import count_rejection
-from apfproxy.flowcontrol.queue_set import RejectReason
 from tests.flowcontrol.scene import GET_POD, S, Scene, level_object, schema_object, user
 
 if TYPE_CHECKING:
@@ -77,19 +75,6 @@ def test_flows_with_long_names_are_not_remembered() -> None:
     assert classify(long, GET_POD).flow.hash == classify(long, GET_POD).flow.hash
 
 
-def test_counters_of_what_was_only_banned_stay() -> None:
-    scene = Scene(*BANNED)
-    found = scene.classify()
-    count_rejection(found.level.queue_set, found.flow.counters, RejectReason.BAN)
-    scene.commit()
-
-    assert [1] == [
-        counters.rejected_ban
-        for counters in scene.controller.flow_schema_counters()
-        if counters.flow_schema == "s"
-    ]
-
-
 @pytest.mark.parametrize(
     "between",
     [
@@ -137,14 +122,3 @@ def test_flows_are_told_apart_where_that_makes_a_difference(
     assert expected == found.flow.distinguisher
     if expected == "team-a":
         assert found.flow is controller.classify(BOB, GET_POD).flow
-
-
-def test_limits_outlive_reconfigurations() -> None:
-    scene = Scene(level(), schema(long_running_limit="5", request_rate="1"))
-    before = scene.classify().limits
-    scene.commit(level(wait_limit="1s"), schema(long_running_limit="6", request_rate="1"))
-    after = scene.classify().limits
-
-    assert after is not None
-    assert before is after
-    assert 6 == after.long_running_limit

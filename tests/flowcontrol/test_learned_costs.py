@@ -41,11 +41,6 @@ def seats(costs: LearnedCosts, target: str) -> int:
     return WorkEstimator(costs.object_stats, costs.watch_count).estimate(get(target), 0).max_seats
 
 
-def test_nothing_is_known_at_first(costs: LearnedCosts) -> None:
-    assert costs.object_stats(get(PODS)) is None
-    assert seats(costs, PODS) == 1
-
-
 def test_whole_lists(costs: LearnedCosts) -> None:
     costs.list_finished(get(PODS), 1_000_000)
     assert seats(costs, PODS) == 10

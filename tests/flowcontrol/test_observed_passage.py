@@ -222,20 +222,6 @@ def test_one_that_takes_no_seats_is_held_back(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
-@pytest.mark.parametrize("is_through", [False, True])
-def test_one_that_is_held_back_leaves(bench: Bench, is_through: bool) -> None:
-    first, callers, passage = unfinished(bench)
-    following = bench.arrive(callers=callers).passage
-    if is_through:
-        bench.end(following)
-    following.cancel(bench.clock.now_ns())
-    assert [[passage]] == callers
-    bench.end(first.passage)
-    bench.wait(1)
-
-    assert_at_rest(bench, callers)
-
-
 def test_an_error_costs_one_passage() -> None:
     bench = Bench(is_observing=True, schema=LIMITED)
     first, second = bench.arrive(), bench.arrive(WATCH)
@@ -426,18 +412,3 @@ def test_counts_are_those_of_enforcing(
     enforced, observed = found
 
     assert enforced == pytest.approx(observed, rel=0.2)
-
-
-def test_a_watch_that_is_held_back(bench: Bench) -> None:
-    first, callers, _ = unfinished(bench)
-    watch = bench.arrive(WATCH, callers=callers).passage
-    bench.wait(0.2)
-    watch.release_seats(bench.clock.now_ns())
-    bench.end(first.passage)
-    bench.wait(0.1)
-    assert str(EXECUTING) == watch.state
-    bench.wait(0.2)
-    assert str(SEATLESS) == watch.state
-    bench.end(watch)
-
-    assert_at_rest(bench, callers)

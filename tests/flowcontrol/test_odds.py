@@ -69,18 +69,6 @@ def test_suggestion_is_the_smallest(bound: float, elephants: int) -> None:
     assert expected == suggest(bound, elephants)
 
 
-@pytest.mark.parametrize(
-    ("bound", "elephants", "expected"),
-    [
-        pytest.param(0.001, 16, Suggestion(239, 7), id="16-elephants"),
-        pytest.param(1e-30, 1, None, id="too-small"),
-        pytest.param(1e-6, 10_000, None, id="too-many"),
-    ],
-)
-def test_suggestion(bound: float, elephants: int, expected: Suggestion | None) -> None:
-    assert expected == suggest(bound, elephants)
-
-
 ENTROPY = (
     "hands of 8 out of 512 queues need 72 bits of a hash, which has 60 for it: with so many queues"
     " a hand can be 6"

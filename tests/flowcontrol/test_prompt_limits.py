@@ -86,17 +86,6 @@ def test_one_request_at_a_time_whatever_the_limit() -> None:
     assert second.is_executing
 
 
-def test_a_level_without_shares_holds_its_requests() -> None:
-    """That is what it is for: it has what it may borrow, and nothing else."""
-    scene = Scene(*levels_of(shares=0, borrowing=0))
-
-    tickets = scene.arrive("a", 2)
-    scene.wait(PERIOD_NS)
-    scene.controller.adjust_limits()
-
-    assert 0 == scene.executing(tickets)
-
-
 def test_idle_seats_are_lent_at_once() -> None:
     scene = Scene(*levels_of())
     before = scene.limit("a")
@@ -310,25 +299,6 @@ def test_a_busy_past_does_not_count() -> None:
     scene.wait(2 * MARK_NS + 2 * LOOK_NS)
 
     assert (15, 5) == (scene.executing(waiting), scene.limit("b"))
-
-
-def test_what_waits_when_a_period_ends() -> None:
-    scene = Scene(*levels_of(lendable=100, borrowing=100))
-    past = scene.arrive("a", 10)
-    scene.wait(PERIOD_NS)
-    scene.controller.adjust_limits()
-    scene.finish("a", past)
-    scene.wait(2 * MARK_NS)
-    most = scene.level("b").upper_limit
-    tickets = scene.arrive("b", most + 5)
-    scene.wait(PERIOD_NS)
-    assert most == scene.executing(tickets)
-
-    scene.controller.adjust_limits()
-    scene.finish("b", tickets[:5])
-    scene.wait(2 * MARK_NS)
-
-    assert most == scene.executing(tickets[5:])
 
 
 def test_an_error_of_a_look_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

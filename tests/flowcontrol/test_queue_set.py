@@ -6,7 +6,7 @@ import pytest
 
 from apfproxy.flowcontrol.meters import MAX_STATES
 from apfproxy.flowcontrol.queue_set import DONE, Ticket, WorkEstimate
-from tests.flowcontrol.level import EXEMPT, MS, ONE_QUEUE, REJECT, Level, queues
+from tests.flowcontrol.level import EXEMPT, MS, ONE_QUEUE, Level, queues
 
 
 def test_times_and_lengths_are_counted_by_buckets() -> None:
@@ -190,23 +190,3 @@ def test_a_surplus_queue_goes_once_though_several_linger() -> None:
 
     assert level.queue_set.queues == others
     assert level.queue_set.seats_in_use == 0
-
-
-def test_turns_go_on_when_the_first_queue_goes() -> None:
-    """After queue 0 won and went, the next to be visited is the one that took its place."""
-    level = Level(queues(2), limit=2)
-    first = level.admit(queue=0)
-    blocker = level.admit(queue=1)
-    level.queue_set.finish(first)
-    last = level.admit(queue=0)
-    level.queue_set.reconfigure(REJECT, 2)
-    level.queue_set.finish(last)
-
-    assert len(level.queue_set.queues) == 1
-
-    level.queue_set.reconfigure(queues(1), 2)
-    wide = level.admit(WorkEstimate(2))
-    level.queue_set.reconfigure(queues(2), 2)
-    level.queue_set.finish(blocker)
-
-    assert level.dispatched == [wide]

@@ -135,15 +135,6 @@ def test_equal_priorities_divide_by_shares() -> None:
     assert (0, 2, 6, 0) == scene.in_use("a", "b", "c", "d")
 
 
-def test_idle_seats_are_taken_wherever_they_are() -> None:
-    scene = Scene(level("a", 2, 50), level("b", 1, 50))
-    for name in ("a", "b", "a"):
-        tickets = scene.ask(name, 5)
-        assert [True] * 4 + [False] == [ticket.is_executing for ticket in tickets]
-        scene.end(name, 5)
-    assert (4, 0) == scene.limits("a", "b")
-
-
 def test_what_a_level_never_lends_stays_there() -> None:
     scene = Scene(level("a", 2, 50, borrowing=50), level("b", 1, 50, lendable=50), seats=4)
     scene.ask("a", 9)
@@ -173,16 +164,6 @@ def test_a_wide_request_has_its_seats_saved_up() -> None:
     assert "" == scene.end("c")
     assert "b" == scene.end("a")
     assert (0, 3, 1) == scene.in_use("a", "b", "c")
-
-
-def test_a_request_that_is_wider_than_the_pool_is_alone() -> None:
-    scene = Scene(level("a", 3, 98), level("c", 1, 1))
-    scene.ask("c", 4)
-    (wide,) = scene.ask("a", 1, seats=7)
-    assert "a" == scene.end("c", 4)
-    assert (7, 0) == scene.in_use("a", "c")
-    scene.ask("c", 1)
-    assert not wide.queue or "c" == scene.end("a")
 
 
 def test_a_smaller_pool_waits_for_what_executes() -> None:
@@ -254,37 +235,6 @@ def test_whoever_is_told_may_come_back() -> None:
 
     assert [1] * 50 == seen
     assert (0, 0) == scene.in_use("a", "b")
-
-
-def test_time_outs_leave_nothing_behind() -> None:
-    scene = Scene(level("a", 2, 98), level("b", 1, 1))
-    scene.ask("b", 6)
-    (wide,) = scene.ask("a", 1, seats=3)
-    scene.end("b", 2)
-    assert (0, 2) == scene.in_use("a", "b")
-    scene.finish("a", [wide])
-
-    assert "bb" == scene.end("b")
-
-
-@pytest.mark.parametrize("is_prompt", [True, False])
-def test_with_others_that_have_no_priority(*, is_prompt: bool) -> None:
-    scene = Scene(level("a", 2, 10), level("b", 1, 10), level("x", None, 20), is_prompt=is_prompt)
-    x = scene.ask("x", 9)
-    scene.ask("b", 9)
-    scene.ask("a", 9)
-    scene.wait(S)
-    for _ in range(3):
-        scene.controller.adjust_limits()
-        scene.wait(S)
-
-    held = sum(ticket.is_executing for ticket in x)
-    while scene.in_use("x")[0] > 2:
-        scene.end("x")
-    assert held >= 2
-    assert 2 <= scene.controller.pool.size <= 3
-    scene.end("b")
-    assert 1 == scene.in_use("a")[0]
 
 
 @pytest.mark.parametrize("name", ["a", "b", "x"])

@@ -25,8 +25,6 @@ from apfproxy.objects.types import (
     NonResourcePolicyRule,
     PolicyRulesWithSubjects,
     ResourcePolicyRule,
-    ServiceAccountSubject,
-    Subject,
 )
 from apfproxy.request.attributes import parse_attributes
 from loadtest.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
@@ -94,14 +92,6 @@ def test_names(of: str) -> None:
 
     assert {name for name in names if names[name]} == {name for name in names if told[name]}
     assert [] == [(name, told[name]) for name in names if names[name] not in told[name]]
-
-
-def test_empty_names() -> None:
-    """The core group has an empty name; a service account that is valid may exist."""
-    account = ServiceAccountSubject(namespace="ci", name="*")
-
-    assert "" == why_no_api_group("")
-    assert "" == why_no_subject(Subject(kind="ServiceAccount", service_account=account))
 
 
 def rule(

@@ -84,14 +84,6 @@ def test_level(
     assert expected == messages(priority_level("a", queuing=queues, **fields), OTHERS)
 
 
-def test_rounded_up() -> None:
-    """A level that gets a seat by rounding alone is told of it."""
-    level = priority_level("a", shares=1)
-
-    assert messages(level, priority_level("others", shares=99), limit=100) == []
-    assert messages(level, priority_level("others", shares=199)) == [("APF203", ROUNDED)]
-
-
 @pytest.mark.parametrize(
     ("limit", "percent", "expected"),
     [
@@ -116,22 +108,6 @@ def test_too_few_seats(limit: int, percent: int, expected: str) -> None:
     assert (expected in told) if expected else told == []
 
 
-def test_levels_that_are_alike_by_rounding() -> None:
-    """Shares that are meant to differ, and the seats that tell them apart."""
-    levels = [priority_level(name, shares=shares) for name, shares in (("a", 10), ("b", 7))]
-    alike = (
-        "APF212",
-        (
-            "a, b have 2 seats each of 20 seats, though their shares differ (10, 7); 36 seats of"
-            " the server are enough to tell them apart"
-        ),
-    )
-
-    assert [alike] == messages(*levels, OTHERS, used=("a", "b", "others"), limit=20)
-    assert [] == messages(*levels, OTHERS, used=("a", "b", "others"), limit=36)
-    assert [] == messages(levels[0], replaced(levels[0], "b"), OTHERS, used=("a", "b", "others"))
-
-
 def test_priorities_are_not_rounded() -> None:
     """Levels with a priority have in turns what is less than a seat, and differ by order."""
     levels = [
@@ -145,10 +121,6 @@ def test_priorities_are_not_rounded() -> None:
 
     assert ["APF212", *["APF203", "APF210"] * 2] == few_seats(*levels, OTHERS)
     assert [] == few_seats(*annotated, OTHERS)
-
-
-def replaced(level: PriorityLevelConfiguration, name: str) -> PriorityLevelConfiguration:
-    return replace(level, metadata=replace(level.metadata, name=name))
 
 
 def few_seats(*levels: PriorityLevelConfiguration) -> list[str]:

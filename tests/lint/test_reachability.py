@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from apfproxy.flowcontrol.classifier import Classifier, Subjects
+from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.mismatch import match_url
 from apfproxy.lint import reachability
 from apfproxy.lint.reachability import (
@@ -26,7 +26,6 @@ from apfproxy.lint.reachability import (
     Who,
     can_meet,
     holders,
-    identities,
     resource_requests,
     same_precedence,
     tried_in_order,
@@ -39,7 +38,6 @@ from apfproxy.objects.types import (
     FlowSchema,
     NonResourcePolicyRule,
     ResourcePolicyRule,
-    ServiceAccountSubject,
     Subject,
 )
 from loadtest.objects import flow_schema, group_subject, user_subject
@@ -53,7 +51,7 @@ from tests.lint.configurations import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from apfproxy.request.attributes import User
 
@@ -231,25 +229,6 @@ def test_a_condition_lets_requests_through() -> None:
     assert ["a"] == [each.name for each in unreachable([second, first])]
 
 
-def test_a_pattern_holds_values() -> None:
-    """Who asks for a pattern matches before what asks for values that are as it says."""
-    first, second = with_header(schema("a", 2), "x*"), with_header(schema("b", 3), "xy, xz*")
-
-    assert ["b"] == [each.name for each in unreachable([first, second])]
-    assert [] == list(unreachable([second, first]))
-    assert [] == list(unreachable([first, with_header(schema("c", 3), "xy, y")]))
-
-
-@pytest.mark.parametrize(("values", "expected"), [("xy", []), ("xx", ["b"]), (("x*", "xy"), ["b"])])
-def test_same_precedence_with_conditions(values: Sequence[str], expected: list[str]) -> None:
-    """Different values of one header exclude each other."""
-    schemas = [
-        with_header(schema(name, 2), value) for name, value in zip("ab", values, strict=True)
-    ]
-
-    assert expected == [each.name for each in same_precedence(schemas)]
-
-
 URLS = ("*", "/", "/*", "/a", "/a/", "/a/*", "/a/b", "/a/b/*", "/ab", "/a/..", "/a/../b/*", "/a/.b")
 PATHS = (
     *(url for url in URLS if url != "*"),
@@ -332,18 +311,6 @@ def test_sets(rule: Rule, other: Rule) -> None:
     assert meets or not matched(rule) & matched(other)
 
 
-@given(rule=any_rule, other=any_rule)
-def test_holds_all(rule: Rule, other: Rule) -> None:
-    """A set holds another as a whole if it holds each of its parts."""
-    pairs = [
-        (one, each) for one in sets_of(rule) for each in sets_of(other) if one.kind is each.kind
-    ]
-
-    assert [all(map(one.holds, each.parts() or ())) for one, each in pairs] == [
-        one.holds(each) for one, each in pairs
-    ]
-
-
 USER_ALICE = Identity(Who.USER, "alice")
 BOB = Identity(Who.USER, "bob")
 DEVS = Identity(Who.GROUP, "devs")
@@ -353,20 +320,6 @@ CI = Identity(Who.USER_PREFIX, "system:serviceaccount:ci:")
 OTHERS = Identity(Who.USER_PREFIX, "system:serviceaccount:other:")
 ACCOUNTS = Identity(Who.GROUP, "system:serviceaccounts")
 CI_ACCOUNTS = Identity(Who.GROUP, "system:serviceaccounts:ci")
-
-
-def test_identities() -> None:
-    """Each subject of a rule is one set, and everybody is one alone."""
-    accounts = ServiceAccountSubject(namespace="ci", name="*")
-    subjects = [
-        group_subject("devs"),
-        user_subject("bob"),
-        user_subject("alice"),
-        Subject(kind="ServiceAccount", service_account=accounts),
-    ]
-
-    assert identities(Subjects(subjects)) == [USER_ALICE, BOB, DEVS, CI]
-    assert identities(Subjects([*subjects, user_subject("*")])) == [ALL_USERS]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from apfproxy.objects.additions import (
     LONGEST_HEADER_NAME,
     LONGEST_VALUE,
-    MOST_ERRORS,
     MOST_VALUES,
     NO_FLOW_SCHEMA_ADDITIONS,
     OF_FLOW_SCHEMA,
@@ -242,13 +241,6 @@ def test_exempt_is_never_limited() -> None:
     assert FlowSchemaAdditions(distinguisher=Distinguisher(DistinguisherKind.GROUP)) == counting(
         obj
     )
-
-
-def test_errors_are_bounded() -> None:
-    assert MOST_ERRORS == len(schema({f"a{n}": "" for n in range(100)}).additions.errors)
-    other = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "apfproxy.iox/a": "b"}
-    obj = replace(SCHEMA, metadata=replace(SCHEMA.metadata, annotations=other))
-    assert () == obj.additions.errors
 
 
 NAMES = [name.removeprefix(PREFIX) for name in OF_LEVEL + OF_FLOW_SCHEMA]

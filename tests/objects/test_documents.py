@@ -131,7 +131,8 @@ def test_encodings(encoding: str, text: str) -> None:
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufeff")),
     lambda inner: st.lists(inner) | st.dictionaries(st.text("ab:-#"), inner),
     max_leaves=6,

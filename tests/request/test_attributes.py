@@ -32,7 +32,6 @@ from apfproxy.request.attributes import (
     known_queries,
     list_options,
     parse_attributes,
-    parse_bool,
     parse_duration_ns,
     parse_query,
     plain_attributes,
@@ -127,11 +126,6 @@ def test_split_target(target: bytes, path: str, query: bytes) -> None:
 def test_split_target_refuses(target: bytes, message: str) -> None:
     with pytest.raises(AttributesError, match=message):
         decode_path(split_target("GET", target)[0])
-
-
-def test_connect_has_an_authority_for_a_target() -> None:
-    assert split_target("CONNECT", b"apf.test:443") == (b"", b"")
-    assert split_target("CONNECT", b"/a?b") == (b"/a", b"b")
 
 
 @pytest.mark.parametrize(
@@ -520,11 +514,3 @@ def test_required_field() -> None:
     }
 
     assert ["", "b", ""] == list(found.values())
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("", True), ("no", True), ("00", True), ("0", False), ("FALSE", False), ("fal\u017fe", False)],
-)
-def test_parse_bool(text: str, value: bool) -> None:
-    assert value == parse_bool(text)

@@ -266,17 +266,6 @@ def test_any_bytes_give_settings_or_problems(data: bytes | str) -> None:
     assert all(problem.startswith("f:") for problem in problems)
 
 
-def test_aliases_are_bounded() -> None:
-    """Settings may repeat what an anchor names, but not without end."""
-    bomb = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 11))
-    good = "upstream: {url: 'http://a', tls: {caFile: &ca ca}}\nauthentication: {clientCaFile: *ca}"
-
-    assert "ca" == parse_settings(good.encode(), "f").authentication.client_ca_file
-    assert ("f:6: more than 100000 values, with aliases written out",) == problems_of(
-        f"a0: &a0 x\n{bomb}"
-    )
-
-
 @pytest.mark.parametrize(("text", "expected"), [("a.log", "{}/a.log"), ('"-"', "-"), ("", None)])
 def test_paths_are_relative_to_the_file(tmp_path: Path, text: str, expected: str | None) -> None:
     """They are found wherever the process was started; the log may be standard output."""
@@ -486,16 +475,6 @@ def test_what_it_names() -> None:
     )
     assert top == parse_settings(TOP.encode(), "f", Path("/d"))
     assert all(getattr(settings, name) != getattr(top, name) for name in OF_A_CLUSTER)
-
-
-def test_what_wins_over_the_file() -> None:
-    """It is of the top level: a cluster has it where it does not say otherwise itself."""
-    text = f"{TOP}clusters: [{{name: a, hosts: [a]}}, {{name: b, hosts: [b], preset: kubernetes}}]"
-    settings = parse_settings(
-        text.encode(), "f", over=lambda settings: replace(settings, preset="http")
-    )
-
-    assert ["http", "kubernetes"] == [whole(each).preset for each in settings.clusters]
 
 
 REFUSED = """

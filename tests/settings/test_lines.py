@@ -61,10 +61,3 @@ def test_what_a_flag_may_have_said(tmp_path: Path, problem: str, placed: str) ->
     )
 
     assert expected == SettingsLines(path).of_this_file(given)
-
-
-def test_file_that_is_gone(tmp_path: Path) -> None:
-    """A problem then has no line."""
-    path = tmp_path / "settings.yaml"
-
-    assert f"{path}: upstream.url: wrong" == SettingsLines(path).located("upstream.url: wrong")

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.queue_set import RejectReason
-from apfproxy.proxy.log_lines import MAX_GROUPS
 from apfproxy.request.attributes import User
 from apfproxy.simulation.logs import QUEUE_WAIT, TooManyBrokenError, read_access_log, read_audit_log
 
@@ -180,15 +179,6 @@ def test_what_never_executed_has_no_service_time(reason: str) -> None:
 
     assert 1 == records.guessed
     assert [250 * MS] * 2 == [service_ns for _, _, service_ns in records.requests()]
-
-
-def test_groups_that_the_log_has_cut() -> None:
-    """Who asks is authenticated, even if there was no room for that."""
-    groups = [str(number) for number in range(MAX_GROUPS)]
-    records = read_access_log(lines_of(LINE | {"groups": groups}), 0)
-    ((_, kind, _),) = records.requests()
-
-    assert (*groups, "system:authenticated") == kind.user.groups
 
 
 @pytest.mark.parametrize(

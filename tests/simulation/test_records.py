@@ -53,15 +53,6 @@ def test_kinds_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "12 requests of 5 kinds" in repr(records)
 
 
-def test_nothing() -> None:
-    """A log without requests gives none, nor does one of nothing but rejections give a time."""
-    records = Records()
-    assert (0, []) == (records.start_ns, list(records.requests()))
-    records.add(2, USER, "GET", PODS, UNKNOWN_NS)
-
-    assert [0] == [service_ns for _, _, service_ns in records.requests()]
-
-
 def test_broken_lines_are_counted() -> None:
     """All of them, but only the first are kept; a wrong target adds nothing."""
     records = Records()

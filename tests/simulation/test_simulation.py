@@ -82,14 +82,6 @@ def test_watches_make_writes_wider() -> None:
     assert 2 * 15 * MS + 10 * MS == simulation.tallies["w", "level", "schema", "w"].seat_ns
 
 
-def test_additions_count() -> None:
-    """What annotations ask of flows holds here, too."""
-    simulation = Simulation(objects(schema="apfproxy.io/request-rate: '10'"), 10)
-    total = ran(simulation, [(index * 10 * MS, kind(), 100 * MS) for index in range(30)])
-
-    assert (12, {"rate": 18}) == (total.executed, total.rejected)
-
-
 @pytest.mark.parametrize(("headers", "expected"), [((), "catch-all"), ((("a", "b"),), "schema")])
 def test_headers_count(headers: tuple[tuple[str, str], ...], expected: str) -> None:
     """A FlowSchema that asks for a header gets the requests that have it."""
@@ -319,14 +311,6 @@ def test_a_rejected_client_stays_away() -> None:
     tally = of_clients(Simulation(objects(), 1), kind(), 600 * MS, 900 * MS, clients=6)
 
     assert {"queue-full": 1} == tally.rejected
-
-
-def test_clients_of_requests_without_seats() -> None:
-    simulation = Simulation(objects(), 1)
-    tally = of_clients(simulation, kind(target=f"{GET}/log?follow=1"), 100 * MS, S)
-
-    assert 10 == tally.without_seats
-    assert 900 * MS == simulation.clock.time_ns
 
 
 def test_clients_of_watches() -> None:
