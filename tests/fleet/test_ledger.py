@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.fleet.ledger import FAILED_PART, HELD, LeaseState, RecordFullError, Report
-from apfproxy.fleet.record import MAX_MEMBERS, VERSION, Member, Record
+from apfproxy.fleet.ledger import FAILED_PART, HELD, LeaseState, Report
+from apfproxy.fleet.record import MAX_MEMBERS, VERSION, Member, Record, RecordFullError
 from tests.fleet.world import LEASE_S, LEVELS, World, claims
 
 if TYPE_CHECKING:

@@ -223,19 +223,6 @@ async def test_a_garbled_record_is_refused() -> None:
 
 
 @virtually
-async def test_others_are_faster_for_long() -> None:
-    """It is not without the store as long as that responds, however often others are faster."""
-    shelf = Shelf()
-    shelf.late_s = 0.3
-    async with member(shelf, "other") as other:
-        assert shelf.data is not None
-        shelf.rivals = [shelf.data] * 3
-        async with member(shelf, "one") as one:  # which gives a response a second
-            assert (3, 0) == (one.membership.conflicts, one.membership.failures)
-            assert {one.membership.key, other.membership.key} == set(entries(shelf))
-
-
-@virtually
 async def test_others_are_always_faster() -> None:
     """It gives up until the next period, and says why."""
     shelf = Shelf()
@@ -317,20 +304,6 @@ def test_words(caplog: pytest.LogCaptureFixture) -> None:
     ] == caplog.messages
     assert [True, False] == [each.is_error for each in events]
     assert "" == words.trouble()
-
-
-def test_a_first_start(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged that the member begins, but nothing has changed."""
-    caplog.set_level("INFO")
-    ledger, events = Ledger("m#1", LIMIT, lease_s=5.0), ConfigurationEvents()
-    words = MembershipWords(ledger, "the shelf", events, "", "")
-    ledger.written(ledger.plan(None, Report(limit=LIMIT, levels={}), 1.0))
-    words.say()
-
-    assert [
-        "this member shares the 20 seats: it has 0 now, and takes more as requests come"
-    ] == caplog.messages
-    assert [] == list(events)
 
 
 # Whole fleets

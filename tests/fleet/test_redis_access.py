@@ -64,16 +64,6 @@ async def guarded(tmp_path: Path) -> AsyncIterator[RedisServer]:
         yield server
 
 
-async def test_least_rights(guarded: RedisServer) -> None:
-    """A member needs no more rights than the documentation says."""
-    url = guarded.url.replace("//", f"//fleet:{SECRET.replace(' ', '')}@")
-    async with stores_at(url, 2) as stores:
-        told = Told(stores[1])
-        await agrees(*stores)
-        while not told.count:
-            await stores[0].swap(b"1", await stores[0].read(), is_urgent=True)
-
-
 @pytest.mark.parametrize("user", ["", "fleet@", "fleet:wrong-s3cr3t@", "nobody:wrong-s3cr3t@"])
 async def test_refused(guarded: RedisServer, user: str) -> None:
     """Whoever is refused is told so, and no message has the password."""
@@ -203,28 +193,24 @@ async def test_cluster_with_tls_and_least_rights(tmp_path: Path) -> None:
     """Each connection to a node has TLS by the given files, and the user's few rights."""
     tls = Tls(tmp_path)
     password = SECRET.replace(" ", "")
-    user = (
-        "--user",
-        "fleet",
-        "on",
-        f">{password}",
-        *ACL,
-        "--cluster-enabled",
-        "yes",
-        "--tls-cluster",
-        "yes",
-    )
+    user = ("--user", "fleet", "on", f">{password}", *ACL)
+    cluster = ("--cluster-enabled", "yes", "--tls-cluster", "yes")
     async with (
-        redis_server(tmp_path, *tls.options, *user, "--cluster-port", str(free_port())) as server,
+        redis_server(
+            tmp_path, *tls.options, *user, *cluster, "--cluster-port", str(free_port())
+        ) as server,
         server.client() as client,
     ):
+        url = f"rediss+cluster://fleet:{password}@{HOST}:{tls.port}"
+        async with stores_at(url, 1, **tls.settings) as (store,):
+            with pytest.raises(StoreError, match="has no node with slots yet"):
+                await store.read()
         await client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)  # type: ignore[no-untyped-call]  # redis-py's
 
         async def is_well() -> bool:
             return b"state:ok" in await client.execute_command("CLUSTER", "INFO")  # type: ignore[no-untyped-call]  # redis-py's
 
         await until_so(is_well)
-        url = f"rediss+cluster://fleet:{password}@{HOST}:{tls.port}"
         async with stores_at(url, 2, **tls.settings) as stores:
             told = Told(stores[1])
             await agrees(*stores)
@@ -235,26 +221,19 @@ async def test_cluster_with_tls_and_least_rights(tmp_path: Path) -> None:
                 await store.read()
 
 
-async def test_files_are_tried_at_the_start(tmp_path: Path) -> None:
-    """A file that cannot be used is the operator's error, by its name."""
-    wrong = tmp_path / "wrong"
-    wrong.write_text("")
-    for settings, problem in (
-        ({"ca_file": str(wrong)}, "is no PEM of certificates"),
-        ({"password_file": str(wrong)}, "has no password"),
-        ({"password_file": str(tmp_path / "none")}, "cannot be read: No such file"),
-    ):
-        with pytest.raises(OperatorError, match=problem):
-            store_at("rediss://a", **settings)
-
-
-def test_passwords(tmp_path: Path) -> None:
-    """All but the end of the line counts; anything but one line of text is none."""
+def test_files(tmp_path: Path) -> None:
+    """All but the end of the line is a password; a file of no use is an error by its name."""
     path = tmp_path / "password"
     for data, password in ((b" a b\r\n", " a b"), ("ä\n".encode(), "ä")):
         path.write_bytes(data)
         assert password == password_of(str(path))
-    for data in (b"\n", b"a\nb", b"\xff"):
+    for data in (b"\n", b"a\nb", b"\xff", b""):
         path.write_bytes(data)
         with pytest.raises(OperatorError, match=r"password: has no password: write one line of at"):
             password_of(str(path))
+    for settings, problem in (
+        ({"ca_file": str(path)}, "is no PEM of certificates"),
+        ({"password_file": str(tmp_path / "none")}, "cannot be read: No such file"),
+    ):
+        with pytest.raises(OperatorError, match=problem):
+            store_at("rediss://a", **settings)

@@ -232,17 +232,3 @@ async def test_slot_moves(cluster: Cluster) -> None:
             await said(node, "CLUSTER", "SETSLOT", slot, "NODE", second)
         assert again.stored == await stores[1].read()  # MOVED
         assert again.stored == await stores[1].read()
-
-
-@pytest.mark.e2e
-async def test_cluster_of_one(tmp_path: Path) -> None:
-    """A cluster may have one node."""
-    async with node_of(tmp_path, "one") as node:
-        store = store_at(f"redis+cluster://{HOST}:{node.port}")
-        with pytest.raises(StoreError, match="has no node with slots yet"):
-            await store.read()
-        await said(node, "CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        await until_so(partial(is_well, node))
-
-        assert NOTHING == await store.read()
-        await store.close()

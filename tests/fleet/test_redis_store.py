@@ -53,26 +53,19 @@ async def test_swaps_at_once(server: RedisServer) -> None:
 
 async def test_keys_and_databases_are_apart(server: RedisServer) -> None:
     """Each cluster has a record of its own, and so has each database."""
-    one, other, third = (
-        store_at(server.url, "a/b"),
-        store_at(server.url, "a/c"),
-        store_at(f"{server.url}/1", "a/b"),
-    )
+    places = (server.url, "a/b"), (server.url, "a/c"), (f"{server.url}/1", "a/b")
+    one, other, third = (store_at(*place) for place in places)
     await one.swap(b"1", NOTHING)
+    with pytest.raises(StoreError, match="more than"):
+        await other.swap(b"x" * (MAX_RECORD_BYTES + 1), NOTHING)  # it would not be read
 
     assert "apfproxy:{a/b}" == one.key
+    async with server.client() as client:  # removed when no member writes for a day
+        assert b"1" == await client.hget(one.key, "data")
+        assert 86300 < await client.ttl(one.key) <= 86400
     assert [NOTHING] * 2 == [await other.read(), await third.read()]
     for each in (one, other, third):
         await each.close()
-
-
-async def test_what_is_written(server: RedisServer) -> None:
-    """Operators find data as it is, in a key that is removed when nobody writes for a day."""
-    async with stores_at(server.url, 1) as (store,), server.client() as client:
-        await store.swap(b'{"a":1}', NOTHING)
-
-        assert b'{"a":1}' == await client.hget(store.key, "data")
-        assert 86300 < await client.ttl(store.key) <= 86400
 
 
 async def test_nothing_is_written_by_who_may_not_write_all(server: RedisServer) -> None:
@@ -153,13 +146,6 @@ async def test_garbage(server: RedisServer, command: tuple[str, ...], problem: s
         await client.delete(store.key)
 
         assert NOTHING == await store.read()
-
-
-async def test_too_long(server: RedisServer) -> None:
-    """A record that nobody would read is not sent."""
-    async with stores_at(server.url, 1) as (store,):
-        with pytest.raises(StoreError, match="more than"):
-            await store.swap(b"x" * (MAX_RECORD_BYTES + 1), NOTHING)
 
 
 async def test_name_that_is_not_found_for_a_while(

@@ -7,7 +7,6 @@ from msgspec import structs
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import (
-    HTTP_API,
     Address,
     DownstreamSettings,
     DownstreamTlsSettings,
@@ -148,20 +147,23 @@ def test_clusters_begin_and_end_with_a_restart(is_first: bool) -> None:
     assert "clusters" in changes(settings, after)
 
 
-def test_tls_of_clusters() -> None:
-    """None has it while the listener has none, whatever certificate it names."""
-    plain = CLUSTERS.replace("  tls: {certificateFile: all.crt, keyFile: all.key}\n", "")
-    own = CLUSTERS.replace("hosts: [a]", "hosts: [a], tls: {certificateFile: a, keyFile: a}")
-    before, after = (parse_settings(text.encode(), "f") for text in (plain, own))
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # No cluster has TLS while the listener has none, whatever certificate it names.
+        (
+            CLUSTERS.replace("  tls: {certificateFile: all.crt, keyFile: all.key}\n", ""),
+            CLUSTERS.replace("hosts: [a]", "hosts: [a], tls: {certificateFile: a, keyFile: a}"),
+        ),
+        # Built-in objects are put into a store at the start.
+        (
+            "flowControl: {store: a.db}",
+            "preset: http\nflowControl: {store: a.db, suggestedObjects: false}",
+        ),
+    ],
+    ids=["tls", "built-in-objects"],
+)
+def test_what_takes_a_restart(before: str, after: str) -> None:
+    old, new = (parse_settings(text.encode(), "f") for text in (before, after))
 
-    assert before == merged(before, after)
-
-
-def test_built_in_objects_of_a_store() -> None:
-    """They are put into it at the start."""
-    before = Settings(flow_control=FlowControlSettings(store="a.db"))
-    read = Settings(
-        preset=HTTP_API, flow_control=FlowControlSettings(store="a.db", suggested_objects=False)
-    )
-
-    assert before == merged(before, read)
+    assert old == merged(old, new)

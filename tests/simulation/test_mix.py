@@ -52,36 +52,26 @@ def test_a_whole_flow() -> None:
     assert 2 * 3 * 3 / 0.06 == pytest.approx(mix.expected_requests())
 
 
-def test_what_may_be_left_out() -> None:
-    """Nobody asks, from the start to the end, and seats are estimated."""
-    (flow,) = mix_of(FLOW).flows
-
-    assert ("system:anonymous", ("system:unauthenticated",)) == (
-        flow.kind.user.name,
-        flow.kind.user.groups,
-    )
-    assert (0, 10 * S, 0, "poisson") == (
-        flow.entry.start,
-        flow.stop_ns,
-        flow.kind.seats,
-        flow.entry.arrivals,
-    )
-
-
 @pytest.mark.parametrize(
-    ("fields", "groups"),
+    ("fields", "name", "groups"),
     [
-        ("user: a", ""),
-        ("user: a\n  groups: [b]", "b"),
-        ("user: system:serviceaccount:x:y", "system:serviceaccounts system:serviceaccounts:x"),
-        ("user: system:serviceaccount:x:y\n  groups: [b]", "b"),
+        ("", "system:anonymous", "system:unauthenticated"),
+        ("\n  user: a", "a", "system:authenticated"),
+        ("\n  user: a\n  groups: [b]", "a", "b system:authenticated"),
+        (
+            "\n  user: system:serviceaccount:x:y",
+            "system:serviceaccount:x:y",
+            "system:serviceaccounts system:serviceaccounts:x system:authenticated",
+        ),
     ],
 )
-def test_groups(fields: str, groups: str) -> None:
-    """Whoever is named is authenticated, and a service account is one of its namespace."""
-    (flow,) = mix_of(f"{FLOW}\n  {fields}").flows
+def test_users(fields: str, name: str, groups: str) -> None:
+    """Any name is authenticated; without one a flow goes on from the start to the end."""
+    (flow,) = mix_of(FLOW + fields).flows
 
-    assert (*groups.split(), "system:authenticated") == flow.kind.user.groups
+    assert (name, groups.split()) == (flow.kind.user.name, list(flow.kind.user.groups))
+    assert (0, 10 * S, 0) == (flow.entry.start, flow.stop_ns, flow.kind.seats)
+    assert "poisson" == flow.entry.arrivals
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ GET = "/api/v1/namespaces/a/pods/b"
 
 def kind(user: str = "u", target: str = GET, method: str = "GET", seats: int = 0) -> Kind:
     """A kind of requests of a user, who is a flow."""
-    return kind_of(user, User(user, GROUPS), method, target, seats)
+    return kind_of(user, User(user, GROUPS), method, target, seats, (("a", "b"),))
 
 
 def ran(simulation: Simulation, requests: Iterable[tuple[int, Kind, int]]) -> Tally:
@@ -82,22 +82,14 @@ def test_watches_make_writes_wider() -> None:
     assert 2 * 15 * MS + 10 * MS == simulation.tallies["w", "level", "schema", "w"].seat_ns
 
 
-@pytest.mark.parametrize(("headers", "expected"), [((), "catch-all"), ((("a", "b"),), "schema")])
-def test_headers_count(headers: tuple[tuple[str, str], ...], expected: str) -> None:
-    """A FlowSchema that asks for a header gets the requests that have it."""
-    simulation = Simulation(objects(schema="apfproxy.io/match-header: 'A: b'"), 10)
-    each = kind_of("u", User("u", GROUPS), "GET", GET, 0, headers)
-    ran(simulation, [(0, each, MS)])
-
-    assert [expected] == [schema for _, _, schema, _ in simulation.tallies]
-
-
 def test_places_of_long_running_requests_come_back() -> None:
-    """Also of a request without seats, and of a watch that waited in vain."""
+    """Also of a request without seats, and of a watch that waited in vain; headers count, too."""
     added = objects(
-        level="apfproxy.io/wait-limit: 100ms", schema="apfproxy.io/long-running-limit: '1'"
+        level="apfproxy.io/wait-limit: 100ms",
+        schema="apfproxy.io/long-running-limit: '1', apfproxy.io/match-header: 'A: b'",
     )
     simulation = Simulation(added, 1)
+    plain = kind_of("plain", User("u", GROUPS), "GET", GET, 0)
     log, watch = kind(target=f"{GET}/log?follow=true"), kind(target="/api/v1/pods?watch=1")
     total = ran(
         simulation,
@@ -111,6 +103,9 @@ def test_places_of_long_running_requests_come_back() -> None:
         ],
     )
 
+    Sequence(simulation, [(300 * MS, plain, MS)])
+    simulation.run()
+    assert {"plain": "catch-all", "u": "schema"} == {key[0]: key[2] for key in simulation.tallies}
     assert {"long-running": 2, "time-out": 1} == total.rejected
     assert (2, 1) == (total.without_seats, total.executed)
 
