@@ -11,7 +11,8 @@ from tests.docs.pages import ROOT, Page, page, pages, read_page
 
 MAX_LINES = 400
 MAX_README_LINES = 160
-PATH = re.compile(r"(?:apfproxy|config|docs|loadtest|tests|\.ci)/[\w./-]*\w/?(?:::\w+)?")
+PATH = re.compile(r"(?:apfproxy|config|docs|loadtest|tests|\.ci)/[\w./-]*\w/?(?:::\w+)?|::\w+")
+"""A path of the repository, with a test of it; `::test` is in the file that was named before."""
 CONFORMANCE = ROOT / "tests" / "conformance"
 MODULE = re.compile(r"[\w/]+\.py")
 
@@ -41,6 +42,7 @@ def test_links(document: Page) -> None:
 def test_paths(document: Page) -> None:
     """Each path of the repository that is named exists or is shown, and each test is there."""
     missing = []
+    path = ""
     for span in document.spans:
         if MODULE.fullmatch(span):
             folders = (ROOT, ROOT / "apfproxy", CONFORMANCE, document.path.parent)
@@ -48,7 +50,8 @@ def test_paths(document: Page) -> None:
             if not is_shown and not any((folder / span).exists() for folder in folders):
                 missing.append(span)
         elif PATH.fullmatch(span):
-            path, _, test = span.partition("::")
+            named, _, test = span.partition("::")
+            path = named or path
             file = ROOT / path
             if not file.exists() or (test and f"def {test}(" not in file.read_text()):
                 missing.append(span)
