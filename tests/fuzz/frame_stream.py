@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING
 from hpack import Decoder, HPACKError
 
 from apfproxy.settings import DownstreamSettings, Http2Settings
-from tests.end_to_end.http2.cases_accepted import CASES as ACCEPTED
-from tests.end_to_end.http2.cases_of_connections import CASES as OF_CONNECTIONS_ALONE
-from tests.end_to_end.http2.cases_refused import CASES as REFUSED
+from tests.end_to_end.http2.cases import CASES
 from tests.end_to_end.http2.frames import (
     END_HEADERS,
     PADDED,
@@ -251,9 +249,8 @@ def _check_alike(whole: Play, split: Play) -> None:
 
 def seeds() -> list[bytes]:
     written = [
-        b"".join(step for step in each.steps if isinstance(step, bytes))[:2000]
-        for each in (*ACCEPTED, *REFUSED, *OF_CONNECTIONS_ALONE)
-        if each.begins
+        b"".join(step for step in steps if isinstance(step, bytes))[:2000]
+        for steps in CASES.values()
     ]
     asking = bytes((Kind.HEADERS, 5, 1, 0, 0))
     records = [

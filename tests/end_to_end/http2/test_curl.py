@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import contextlib
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from apfproxy.settings import LimitSettings
+from tests.end_to_end.api_servers import in_thread
 from tests.end_to_end.http2.counterpart import BIG_BYTES, COOKIES, PIECE, ZIPPED, answer
 from tests.end_to_end.http2.site import Site
 from tests.end_to_end.peer import WAIT_S
 from tests.end_to_end.programs import installed
-from tests.end_to_end.scene import Setup, on_uvloop
+from tests.end_to_end.scene import Setup
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
+MAX_BODY_BYTES = 6_000_000
 ADDED = {
     "connection",
     "content-length",  # without a body HTTP/2 needs none
@@ -29,7 +32,7 @@ ADDED = {
     "x-kubernetes-pf-flowschema-uid",
     "x-kubernetes-pf-prioritylevel-uid",
 }
-"""Fields of answers that are of one connection, or of the proxy."""
+"""Response fields that are of one connection, or of the proxy."""
 
 TRANSFERS: dict[str, tuple[str, ...]] = {
     "get": ("/echo?a=b%20c&d",),
@@ -56,23 +59,48 @@ TRANSFERS: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Transfer:
-    """What curl came to.
+class Place(NamedTuple):
+    """A running proxy: its folder, the option for HTTP/2, and URLs of upstream and proxy."""
 
-    Attributes:
-        version: Of HTTP.
-        heads: Status and fields of each answer, interim ones included, and of trailers.
-        body: Of the answer.
-    """
+    folder: Path
+    http2: str
+    upstream: str
+    proxy: str
+
+
+class Transfer(NamedTuple):
+    """The outcome of a transfer: version, heads of all responses and of trailers, and body."""
 
     version: str
     heads: tuple[tuple[str, ...], ...]
     body: bytes
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["tls", "cleartext"])
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    """A proxy with TLS, or one that takes HTTP/2 without."""
+    folder, is_tls = tmp_path_factory.mktemp("curl"), request.param
+    (folder / "file").write_bytes(PIECE * (BIG_BYTES // len(PIECE)))
+    (folder / "too-large").write_bytes(bytes(MAX_BODY_BYTES + 1))
+
+    @contextlib.asynccontextmanager
+    async def running() -> AsyncIterator[Place]:
+        site = Site(folder)
+        limited = Setup().with_downstream(limits=LimitSettings(max_body_bytes=MAX_BODY_BYTES))
+        async with site.running(limited, is_tls=is_tls) as scene:
+            scene.upstream.answer_with(answer)
+            upstream = f"http://127.0.0.1:{scene.upstream.port}"
+            way = "--http2" if is_tls else "--http2-prior-knowledge"
+            yield Place(folder, way, upstream, site.url(scene))
+
+    with in_thread(running()) as found:
+        yield found
+
+
 def heads_of(text: str) -> tuple[tuple[str, ...], ...]:
-    """Each head, with its status first, without what may differ."""
+    """Each head, with its status first, without fields that may differ."""
     found = []
     for head in text.replace("\r\n", "\n").strip("\n").split("\n\n"):
         lines = head.split("\n")
@@ -82,52 +110,40 @@ def heads_of(text: str) -> tuple[tuple[str, ...], ...]:
             for name, _, value in (line.partition(":") for line in lines)
             if name.lower() not in ADDED
         )
-        # That a client may go on is said by whoever has the connection.
+        # 100 is sent by the side that has the connection.
         if status != "100":
             found.append((status, *fields))
     return tuple(found)
 
 
-async def transfer(folder: Path, url: str, *arguments: str) -> Transfer:
+def transfer(folder: Path, url: str, path: str, *options: str) -> Transfer:
     """Have curl do something."""
-    file = folder / "file"
-    file.write_bytes(PIECE * (BIG_BYTES // len(PIECE)))
     heads, body = folder / "heads", folder / "body"
     heads.write_text("")
     body.write_bytes(b"")
-    path, *others = (str(file) if each == "FILE" else each for each in arguments)
-    data = file.read_bytes() if "-" in others else None
-    process = await asyncio.create_subprocess_exec(
-        installed("curl"),
-        *("--silent", "--show-error", "--max-time", f"{WAIT_S:.0f}", "--path-as-is"),
-        *("--cacert", str(folder / "ca.pem"), "--write-out", "%{http_version}"),
-        *("--dump-header", str(heads), "--output", str(body)),
-        *others,
-        url + path,
-        stdin=asyncio.subprocess.DEVNULL if data is None else asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    done = subprocess.run(  # noqa: S603  curl
+        [
+            *(installed("curl"), "--silent", "--show-error", "--max-time", f"{WAIT_S:.0f}"),
+            *("--path-as-is", "--cacert", str(folder / "ca.pem"), "--write-out", "%{http_version}"),
+            *("--dump-header", str(heads), "--output", str(body)),
+            *(str(folder / "file") if each == "FILE" else each for each in options),
+            url + path,
+        ],
+        input=(folder / "file").read_bytes() if "-" in options else b"",
+        capture_output=True,
+        check=False,
     )
-    said, complaint = await process.communicate(data)
-    assert 0 == process.returncode, complaint.decode()
-    got = b"" if "--head" in others else body.read_bytes()  # curl shows the head there
-    return Transfer(said.decode(), heads_of(heads.read_text()), got)
+    assert 0 == done.returncode, done.stderr.decode()
+    got = b"" if "--head" in options else body.read_bytes()  # curl shows the head there
+    return Transfer(done.stdout.decode(), heads_of(heads.read_text()), got)
 
 
 @pytest.mark.parametrize("name", TRANSFERS)
-@pytest.mark.parametrize("is_tls", [True, False], ids=["tls", "cleartext"])
-@on_uvloop
-async def test_transfers(tmp_path: Path, name: str, is_tls: bool) -> None:
-    """What curl sends arrives, and what it gets is the same, whatever it speaks and to whom."""
-    arguments = TRANSFERS[name]
-    site = Site(tmp_path)
-    async with site.running(is_tls=is_tls) as scene:
-        scene.upstream.answer_with(answer)
-        direct = await transfer(tmp_path, f"http://127.0.0.1:{scene.upstream.port}", *arguments)
-        url = site.url(scene)
-        way = "--http2" if is_tls else "--http2-prior-knowledge"
-        old = await transfer(tmp_path, url, *arguments, "--http1.1")
-        new = await transfer(tmp_path, url, *arguments, way)
+def test_transfers(place: Place, name: str) -> None:
+    """The upstream gets the same, and so does curl, whatever it speaks and to whom."""
+    direct = transfer(place.folder, place.upstream, *TRANSFERS[name])
+    old = transfer(place.folder, place.proxy, *TRANSFERS[name], "--http1.1")
+    new = transfer(place.folder, place.proxy, *TRANSFERS[name], place.http2)
 
     assert ("1.1", "2") == (old.version, new.version)
     assert direct.heads == old.heads == new.heads
@@ -136,38 +152,10 @@ async def test_transfers(tmp_path: Path, name: str, is_tls: bool) -> None:
         assert ZIPPED == new.body
 
 
-@on_uvloop
-async def test_streams_of_one_connection(tmp_path: Path) -> None:
-    """Transfers at once share a connection, each with its own answer."""
-    site = Site(tmp_path)
-    async with site.running(is_tls=True) as scene:
-        scene.upstream.answer_with(answer)
-        url = f"{site.url(scene)}/echo?number=[1-50]"
-        process = await asyncio.create_subprocess_exec(
-            installed("curl"),
-            *("--silent", "--show-error", "--fail", "--parallel", "--parallel-max", "50"),
-            *("--http2", "--cacert", str(tmp_path / "ca.pem"), url),
-            *("--output", str(tmp_path / "got-#1"), "--write-out", "%{num_connects}\n"),
-            stdout=asyncio.subprocess.PIPE,
-        )
-        said, _ = await process.communicate()
+def test_upload_that_is_refused(place: Place) -> None:
+    """An upload that is refused at its head gets to know why."""
+    path = str(place.folder / "too-large")
+    refused = transfer(place.folder, place.proxy, "/echo", "-T", path, place.http2)
 
-    assert 0 == process.returncode
-    assert 1 == sum(map(int, said.split()))
-    for number in range(1, 51):
-        assert b"number=%d " % number in (tmp_path / f"got-{number}").read_bytes()
-
-
-@pytest.mark.parametrize("is_tls", [True, False], ids=["tls", "cleartext"])
-@on_uvloop
-async def test_early_answers(tmp_path: Path, is_tls: bool) -> None:
-    """Each upload that is refused at its head gets to know why."""
-    site = Site(tmp_path)
-    limited = Setup().with_downstream(limits=LimitSettings(max_body_bytes=1000))
-    way = "--http2" if is_tls else "--http2-prior-knowledge"
-    async with site.running(limited, is_tls=is_tls) as scene:
-        for _ in range(5):
-            answered = await transfer(tmp_path, site.url(scene), "/echo", "-T", "FILE", way)
-
-            assert ("2", "413") == (answered.version, answered.heads[-1][0])
-            assert b"maxBodyBytes" in answered.body
+    assert ("2", "413") == (refused.version, refused.heads[-1][0])
+    assert b"maxBodyBytes" in refused.body

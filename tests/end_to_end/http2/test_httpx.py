@@ -18,18 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.end_to_end.scene import Scene
-
 AT_ONCE = 250
 """More than the streams of a connection, so that the client itself waits for some."""
-
-
-def client_of(site: Site, scene: Scene) -> httpx.AsyncClient:
-    """A client that speaks HTTP/2 over TLS."""
-    context = client_context(site.authority)
-    return httpx.AsyncClient(
-        http1=False, http2=True, verify=context, base_url=site.url(scene), timeout=WAIT_S
-    )
+WHOLE = PIECE * (BIG_BYTES // len(PIECE))
 
 
 async def pieces() -> AsyncIterator[bytes]:
@@ -40,34 +31,29 @@ async def pieces() -> AsyncIterator[bytes]:
 
 @on_uvloop
 async def test_requests_at_once(tmp_path: Path) -> None:
-    """Each gets its own answer, on one connection."""
+    """Each gets its own response, on one connection; large uploads and downloads are whole."""
     site = Site(tmp_path)
-    async with site.running(is_tls=True) as scene, client_of(site, scene) as client:
+    async with (
+        site.running(is_tls=True) as scene,
+        httpx.AsyncClient(
+            http1=False,
+            http2=True,
+            verify=client_context(site.authority),
+            base_url=site.url(scene),
+            timeout=WAIT_S,
+        ) as client,
+    ):
         scene.upstream.answer_with(answer)
-        answers = await asyncio.gather(
-            *(client.get(f"/echo?number={number}") for number in range(AT_ONCE))
-        )
-
-        for number, got in enumerate(answers):
-            line = f"GET /echo?number={number} HTTP/1.1"
-            assert ("HTTP/2", 200, line) == (got.http_version, got.status_code, got.json()["line"])
-        assert 1 == scene.process.cluster.counters.listener.http2.connections
-
-
-@on_uvloop
-async def test_large_bodies_at_once(tmp_path: Path) -> None:
-    """Uploads and downloads share a connection, and none is mixed up or cut."""
-    site = Site(tmp_path)
-    async with site.running(is_tls=True) as scene, client_of(site, scene) as client:
-        scene.upstream.answer_with(answer)
+        small = await asyncio.gather(*(client.get(f"/echo?n={n}") for n in range(AT_ONCE)))
         ups = [client.post("/echo", content=pieces()) for _ in range(3)]
-        downs = [client.get("/big") for _ in range(3)]
-        got = await asyncio.gather(*ups, *downs)
+        large = await asyncio.gather(*ups, *(client.get("/big") for _ in range(3)))
+        connections = scene.process.cluster.counters.listener.http2.connections
 
-    whole = PIECE * (BIG_BYTES // len(PIECE))
-    digest = hashlib.sha256(whole).hexdigest()
-    assert [(len(whole), digest)] * 3 == [
-        (each.json()["bytes"], each.json()["sha256"]) for each in got[:3]
+    assert 1 == connections
+    for number, got in enumerate(small):
+        line = f"GET /echo?n={number} HTTP/1.1"
+        assert ("HTTP/2", 200, line) == (got.http_version, got.status_code, got.json()["line"])
+    assert [(len(WHOLE), hashlib.sha256(WHOLE).hexdigest())] * 3 == [
+        (each.json()["bytes"], each.json()["sha256"]) for each in large[:3]
     ]
-    larger = PIECE * (1 + BIG_BYTES // len(PIECE))
-    assert [larger[:BIG_BYTES]] * 3 == [each.content for each in got[3:]]
+    assert [(WHOLE + PIECE)[:BIG_BYTES]] * 3 == [each.content for each in large[3:]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-import pytest
 from aiohttp import WSMsgType, web
 
 from tests.end_to_end.http2.site import Site
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
-
-PATHS = {
-    "server": "/api/v1/namespaces/a/pods/b/exec",
-    "browser": "/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/b/console",
-}
-"""What is asked for where either side closes."""
+PATH = "/api/v1/namespaces/a/pods/b/exec"
+CONSOLE = "/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/b/console"
+CLOSINGS = (
+    (PATH, "socket.send('end')", "4000 as asked true"),
+    (CONSOLE, "socket.close(4001, 'enough')", "1000  true"),  # aiohttp's own to any close
+)
+"""The path, how the connection is ended, and what the page hears."""
 BIG_BYTES = 1_000_000
 PAGE = """<!doctype html><title>WebSockets</title><script>
 const heard = [];
@@ -42,7 +41,7 @@ socket.onclose = (event) => heard.push(`${event.code} ${event.reason} ${event.wa
 
 
 async def page(_: web.Request) -> web.Response:
-    """What the browser opens."""
+    """The page that the browser opens."""
     return web.Response(text=PAGE.replace("BYTES", str(BIG_BYTES)), content_type="text/html")
 
 
@@ -65,7 +64,7 @@ async def server() -> AsyncIterator[int]:
     """A server of the page and of WebSockets: its port."""
     application = web.Application()
     application.add_routes([web.get("/page", page)])
-    application.add_routes([web.get(path, echo) for path in PATHS.values()])
+    application.add_routes([web.get(path, echo) for path, _, _ in CLOSINGS])
     runner = web.AppRunner(application)
     await runner.setup()
     try:
@@ -75,29 +74,26 @@ async def server() -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-@pytest.mark.parametrize("who", ["server", "browser"])
 @on_uvloop
-async def test_browser(tmp_path: Path, who: str) -> None:
+async def test_browser(tmp_path: Path) -> None:
     """Messages, compressed and large, go both ways on the page's connection; either side closes."""
     setup = Site(tmp_path).setup(Setup(), is_tls=True)
     async with server() as port, running(setup, upstream_port=port) as scene:
         counters = scene.process.cluster.counters
         with chromium(tmp_path / "profile", is_trusting=True) as driver:
             tab = Tab(driver)
-            await tab.open(f"https://localhost:{scene.process.port}/page#{PATHS[who]}")
-            await tab.until("heard.length === 2")
-            assert ["hello", f"{BIG_BYTES} of true"] == await tab.run("heard")
-            assert "v5.channel.k8s.io" == await tab.run("socket.protocol")
-            assert await tab.run("socket.extensions.startsWith('permessage-deflate')")
-            assert (1, 1) == (counters.tunnels_open, counters.tunnels_by_protocol["websocket"])
-            listener = counters.listener
-            assert listener.connections_open == listener.http2.connections_open
-            if who == "server":
-                await tab.run("socket.send('end')")
-                closed = "4000 as asked true"
-            else:
-                await tab.run("socket.close(4001, 'enough')")
-                closed = "1000  true"  # aiohttp's own answer to any close
-            await tab.until("heard.length === 3")
-            assert closed == await tab.run("heard[2]")
-            await until(lambda: not counters.tunnels_open)
+            for path, close, closed in CLOSINGS:
+                await tab.open("about:blank")
+                await tab.open(f"https://localhost:{scene.process.port}/page#{path}")
+                await tab.until("heard.length === 2")
+                assert ["hello", f"{BIG_BYTES} of true"] == await tab.run("heard")
+                assert "v5.channel.k8s.io" == await tab.run("socket.protocol")
+                assert await tab.run("socket.extensions.startsWith('permessage-deflate')")
+                assert 1 == counters.tunnels_open
+                listener = counters.listener
+                assert listener.connections_open == listener.http2.connections_open
+                await tab.run(close)
+                await tab.until("heard.length === 3")
+                assert closed == await tab.run("heard[2]")
+                await until(lambda: not counters.tunnels_open)
+        assert 2 == counters.tunnels_by_protocol["websocket"]
