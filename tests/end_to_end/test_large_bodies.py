@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.end_to_end.peer import Peer
 
 CLIENTS = 4
-BODY_BYTES = 12 << 20
+BODY_BYTES = 4 << 20
 """More than the kernel holds of a connection."""
 BUFFER_BYTES = 64 * 1024
 SETUP = Setup(upstream_reads=False, buffer_bytes=BUFFER_BYTES)
@@ -23,7 +23,7 @@ SETUP = Setup(upstream_reads=False, buffer_bytes=BUFFER_BYTES)
 
 @functools.cache
 def body_of(number: int) -> bytes:
-    """What one client's body is made of."""
+    """The body of one client."""
     return random.Random(number).randbytes(BODY_BYTES)  # noqa: S311  no secret
 
 
@@ -62,7 +62,7 @@ async def read_body(peer: Peer, *, is_chunked: bool) -> bytes:
 @over_both_protocols
 @on_uvloop
 async def test_answers(*, is_chunked: bool) -> None:
-    """Each client gets its own answer, while the proxy reads those of others."""
+    """Each client gets its own response, while the proxy reads those of others."""
     bodies = [body_of(number) for number in range(CLIENTS)]
     messages = [framed(body, is_chunked=is_chunked) for body in bodies]
     async with running(SETUP) as scene:

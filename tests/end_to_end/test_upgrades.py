@@ -11,20 +11,15 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from msgspec import structs
 
-from apfproxy.http.upgrade import BEARER_PREFIX
 from apfproxy.http.websocket_frames import GOING_AWAY
 from apfproxy.settings import (
-    AuthenticationSettings,
     DownstreamTlsSettings,
     DrainSettings,
-    TunnelSettings,
-    UpgradeSettings,
 )
 from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, Peer, begin
-from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running
+from tests.end_to_end.scene import Scene, Setup, on_uvloop, running, until
 from tests.end_to_end.test_backpressure import BUFFER_BYTES, SMALL, TOTAL_BYTES, Flood, kernel_bytes
-from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +38,6 @@ AGREED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: w
 AGREED_TO_SPDY = AGREED.replace(b"websocket", b"SPDY/3.1")
 RAW = Setup(upstream_reads=False)
 TWICE_THE_MARK = 2 * 49152
-CANARY = b"GET /canary HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 async def opened(scene: Scene, *, buffer_bytes: int | None = None) -> tuple[Peer, Peer]:
@@ -177,142 +171,6 @@ async def test_a_slow_reader(slow: str) -> None:
         assert 1 == counters.tunnels_open
 
 
-@pytest.mark.parametrize(
-    ("answer", "code"),
-    [
-        pytest.param(OK, 200, id="200"),
-        pytest.param(OK.replace(b"200 OK", b"403 Forbidden"), 403, id="403"),
-        pytest.param(OK.replace(b"200 OK", b"500 No"), 500, id="500"),
-        pytest.param(AGREED.replace(b"websocket", b"h2c"), 502, id="101-of-another-protocol"),
-    ],
-)
-@on_uvloop
-async def test_refused_upgrades(answer: bytes, code: int) -> None:
-    """The answer is the last one on both connections: what follows is never a request."""
-    async with running(RAW) as scene:
-        client = await scene.ask(EXEC + CANARY)
-        upstream = await scene.upstream.next_connection()
-        assert (await upstream.read_head()).startswith(b"GET " + POD)
-        await upstream.send(answer)
-        got = await client.read_answer()
-        await client.send(CANARY)
-
-        assert (code, b"close") == (got.status, got.value(b"connection"))
-        assert await client.is_at_end()
-        assert await upstream.is_at_end()
-        assert 1 == len(scene.upstream.peers)
-
-
-@on_uvloop
-async def test_a_101_that_nobody_asked_for() -> None:
-    """It is not passed on."""
-    async with running(RAW) as scene:
-        client = await scene.ask(GET)
-        upstream = await scene.upstream.next_connection()
-        await upstream.read_head()
-        await upstream.send(AGREED)
-
-        assert 502 == (await client.read_answer()).status
-        assert await upstream.is_at_end()
-
-
-@pytest.mark.parametrize(
-    ("request_", "code"),
-    [
-        pytest.param(EXEC.replace(b"Sec-WebSocket-Key", b"X"), 400, id="no-key"),
-        pytest.param(EXEC.replace(b"Version: 13", b"Version: 8"), 426, id="another-version"),
-        pytest.param(EXEC.replace(b"GET", b"POST"), 400, id="post"),
-    ],
-)
-@on_uvloop
-async def test_malformed_handshakes(request_: bytes, code: int) -> None:
-    """They are refused here, and the connection is closed."""
-    async with running() as scene:
-        client = await scene.ask(request_ + CANARY)
-
-        assert code == (await client.read_answer()).status
-        assert await client.is_at_end()
-        assert [] == scene.upstream.peers
-
-
-VNC = EXEC.replace(
-    POD + b"/exec?command=ls",
-    b"/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/vm/vnc",
-).replace(b"\r\n\r\n", b"\r\nSec-WebSocket-Protocol: plain.kubevirt.io\r\n\r\n")
-SHELL = SPDY.replace(
-    POD + b"/portforward", b"/apis/widgets.example/v1/namespaces/a/widgets/w/shell"
-)
-SOCKET = EXEC.replace(POD + b"/exec?command=ls", b"/sockets/a")
-DENIED = EXEC.replace(POD + b"/exec?command=ls", b"/apis/metrics.k8s.io/v1/pods")
-UPGRADES = UpgradeSettings(allow=("/sockets/*",), deny=("/apis/metrics.k8s.io/*",))
-
-
-@pytest.mark.parametrize(
-    ("request_", "answer"),
-    [
-        pytest.param(
-            VNC,
-            AGREED.replace(b"\r\n\r\n", b"\r\nSec-WebSocket-Protocol: plain.kubevirt.io\r\n\r\n"),
-            id="console-of-a-machine",
-        ),
-        pytest.param(SHELL, AGREED_TO_SPDY, id="shell-of-a-widget"),
-        pytest.param(SOCKET, AGREED, id="allowed"),
-    ],
-)
-@on_uvloop
-async def test_other_upgrades(request_: bytes, answer: bytes) -> None:
-    """Aggregated servers have upgrades of their own; they hold a seat until they are open."""
-    setup = replace(RAW, objects=NARROW, seats=1).with_upstream(upgrades=UPGRADES)
-    async with running(setup) as scene:
-        client = await scene.ask(request_)
-        upstream = await scene.upstream.next_connection()
-        assert b"\r\nUpgrade: " in await upstream.read_head()
-        queue_set = scene.level().queue_set
-        assert 1 == queue_set.seats_in_use
-        await upstream.send(answer)
-        assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
-        assert 0 == queue_set.seats_in_use
-        await client.send(b"ping")
-        assert b"ping" == await upstream.read_exactly(4)
-        await upstream.send(b"pong")
-        assert b"pong" == await client.read_exactly(4)
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        pytest.param(DENIED, id="denied"),
-        pytest.param(DENIED.replace(b"/v1/", b"/v1/./"), id="perhaps-denied"),
-        pytest.param(DENIED.replace(b"/apis/", b"//apis/"), id="slashes"),
-        pytest.param(EXEC.replace(b"/exec", b"/status"), id="own-group"),
-    ],
-)
-@on_uvloop
-async def test_where_an_upgrade_means_nothing(request_: bytes) -> None:
-    """The request is a normal one, and so is the next."""
-    async with running(Setup().with_upstream(upgrades=UPGRADES)) as scene:
-        client = await scene.ask(request_ + CANARY)
-        for _ in range(2):
-            arrival = await scene.upstream.next_request()
-            assert None is arrival.request.value(b"upgrade")
-            await arrival.peer.send(OK)
-            assert 200 == (await client.read_answer()).status
-
-
-@pytest.mark.parametrize("protocol", [b"h2c", b"TLS/1.0", b"SPDY/3"])
-@on_uvloop
-async def test_upgrades_that_mean_nothing(protocol: bytes) -> None:
-    """The request is a normal one, and so is the next."""
-    async with running() as scene:
-        client = await scene.ask(SPDY.replace(b"SPDY/3.1", protocol) + CANARY)
-        for path in (POD, b"/canary"):
-            arrival = await scene.upstream.next_request()
-            assert path in arrival.request.line
-            assert None is arrival.request.value(b"upgrade")
-            await arrival.peer.send(OK)
-            assert 200 == (await client.read_answer()).status
-
-
 @on_uvloop
 async def test_draining_ends_tunnels() -> None:
     """They go on within the drain's time; then the client of a WebSocket is told, and goes."""
@@ -329,17 +187,6 @@ async def test_draining_ends_tunnels() -> None:
         await draining
 
         assert 0 == scene.process.cluster.counters.tunnels_open
-
-
-@on_uvloop
-async def test_idle_tunnels_are_cut() -> None:
-    """The server's sweep finds them."""
-    async with running(replace(RAW, tunnel=TunnelSettings(idle_timeout_s=0.001))) as scene:
-        client, upstream = await opened(scene)
-
-        assert await client.is_at_end()
-        assert await upstream.is_at_end()
-        await over(scene)
 
 
 async def opened_over_tls(
@@ -419,30 +266,3 @@ async def test_a_slow_reader_over_tls(tmp_path: Path) -> None:
         writer.close()
         upstream.close()
         await over(scene)
-
-
-@pytest.mark.parametrize(
-    ("token", "code"),
-    [pytest.param(b"dXNlci1h", 101, id="ID-23"), pytest.param(b"d3Jvbmc", 401, id="wrong-token")],
-)
-@on_uvloop
-async def test_token_among_the_subprotocols(tmp_path: Path, token: bytes, code: int) -> None:
-    """It authenticates the client, and goes on as it came, since the client's credentials do."""
-    tokens = tmp_path / "tokens.csv"
-    tokens.write_text("user-a,user-a,1\n")
-    offered = b"Sec-WebSocket-Protocol: %b%b, v5.channel.k8s.io\r\n\r\n" % (BEARER_PREFIX, token)
-    setup = replace(
-        RAW,
-        objects=NARROW,
-        authentication=AuthenticationSettings(token_file=str(tokens)),
-    )
-    async with running(setup) as scene:
-        client = await scene.ask(EXEC[:-2] + offered)
-        if code == 101:
-            upstream = await scene.upstream.next_connection()
-            assert offered[:-2] in await upstream.read_head()
-            await upstream.send(AGREED[:-2] + b"Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n")
-        head = await client.read_head()
-
-        assert b"HTTP/1.1 %d " % code == head[:13]
-        assert (code != 101) == (scene.upstream.peers == [])
