@@ -9,7 +9,6 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
-import pytest
 from click.testing import CliRunner
 
 from apfproxy.cli.commands import cli
@@ -44,12 +43,6 @@ clusters:
   upstream: {{url: "{upstream}"}}
   flowControl: {{serverConcurrencyLimit: 40}}
 """
-SETTINGS = """
-workers: 2
-upstream: {{url: "{upstream}"}}
-downstream: {{listen: "127.0.0.1:0"}}
-admin: "127.0.0.1:0"
-""".lstrip()
 SEATS = 40
 DISPATCHED = re.compile(r"(?m)^apiserver_flowcontrol_dispatched_requests_total\{.*\} (.*)$")
 LIVE = "document.getElementById('connection').dataset.state === 'live'"
@@ -110,13 +103,52 @@ def run(admin: int, *words: str) -> str:
     return result.output
 
 
-def test_commands() -> None:
-    """The commands need to know of nothing: what they show is that of both."""
-    with workers() as (_, _, admin):
+async def check_live_page(admin: int, folder: Path) -> None:
+    """A browser sees both workers on one page, as it happens, or one of them on its own."""
+    installed("chromium")
+    installed("chromedriver")
+    own = "document.querySelector('#of-worker:not([hidden])')?.textContent"
+    link = "document.querySelector('footer a').href"
+    itself = "document.querySelector('#fleet-rows tr:has(.tag:not([hidden])) th')?.textContent"
+    with chromium(folder) as driver:
+        tab = Tab(driver)
+        await tab.open(f"http://127.0.0.1:{admin}/", width=400)
+        await tab.until(HOLD)
+        assert await tab.run(f"[{own} ?? '', {itself} ?? '']") == ["", ""]
+        assert await tab.run(GAP) > 0
+        await tab.open(f"http://127.0.0.1:{admin}/?worker=2")
+        await tab.until(f"{LIVE} && {itself} === 'worker-2'")
+        metrics = f"http://127.0.0.1:{admin}/metrics?worker=2"
+        assert await tab.run(f"[{own}, {link}]") == ["worker 2 all workers", metrics]
+        assert await tab.errors() == []
+
+
+async def test_pages_and_counts(tmp_path: Path) -> None:
+    """They are those of both workers, and no end of a worker takes anything of them away."""
+    with workers() as (served, port, admin):
         top = json.loads(run(admin, "top", "--once", "--output", "json"))
         limits = json.loads(run(admin, "limits", "--output", "json"))
         explained = run(admin, "explain", "list", "pods", "-n", "x")
         members = run(admin, "limits", "--fleet")
+        await check_live_page(admin, tmp_path)
+        before = dispatched(admin)
+        each = dispatched(admin, "/metrics?workers=each")
+        health = page(admin, "/readyz?verbose")
+        os.kill(children(served)[0], signal.SIGKILL)
+        served.line(r"worker \d \(process \d+\) was ended by SIGKILL")
+        meanwhile = dispatched(admin)
+        ready, _ = ask(admin, "/readyz")
+        served.line(r"worker \d serves again")
+        after = dispatched(admin)
+        restarts = page(admin, "/metrics")
+        statuses = {ask(port, "/")[0] for _ in range(8)}
+        former = set(children(served))
+        served.send(signal.SIGUSR2)
+        served.line("all workers are replaced")
+        while former.intersection(children(served)):
+            pass
+        in_the_end = dispatched(admin)
+        code, rest = served.end()
 
     assert sum(level["dispatched"] for level in top["levels"]) == REQUESTS
     assert [each["name"] for each in top["workers"]] == ["1", "2"]
@@ -128,43 +160,12 @@ def test_commands() -> None:
     assert "worker-1" in members
     assert "worker-2" in members
 
-
-def test_counts_outlive_a_worker() -> None:
-    """A worker that is killed takes nothing of what was counted away."""
-    with workers() as (served, _, admin):
-        before = dispatched(admin)
-        each = dispatched(admin, "/metrics?workers=each")
-        health = page(admin, "/readyz?verbose")
-        os.kill(children(served)[0], signal.SIGKILL)
-        served.line(r"worker \d \(process \d+\) was ended by SIGKILL")
-        meanwhile = dispatched(admin)
-        ready, _ = ask(admin, "/readyz")
-        served.line(r"worker \d serves again")
-        after = dispatched(admin)
-        restarts = page(admin, "/metrics")
-
     assert before == meanwhile == after == [REQUESTS]
     assert sum(each) == REQUESTS
     assert {"[+]worker/1 ok", "[+]worker/2 ok", "[+]workers ok"} <= set(health.splitlines())
     assert ready == 200
     assert "apfproxy_worker_restarts_total 1.0" in restarts
-
-
-def test_last_counts() -> None:
-    """Workers that make room for others hand over what they counted since the last scrape."""
-    with workers() as (served, port, admin):
-        before = DISPATCHED.findall(page(admin, "/metrics"))
-        statuses = {ask(port, "/")[0] for _ in range(8)}
-        former = set(children(served))
-        served.send(signal.SIGUSR2)
-        served.line("all workers are replaced")
-        while former.intersection(children(served)):
-            pass
-        after = DISPATCHED.findall(page(admin, "/metrics"))
-        code, rest = served.end()
-
-    assert (statuses, code) == ({200}, 0)
-    assert ([f"{REQUESTS}.0"], [f"{REQUESTS + 8}.0"]) == (before, after)
+    assert (statuses, in_the_end, code) == ({200}, [REQUESTS + 8], 0)
     assert "is lost" not in rest
 
 
@@ -193,117 +194,56 @@ def test_worker_that_hangs() -> None:
     assert "[+]worker/1 ok" in again.splitlines()
 
 
-def test_worker_that_cannot_start(tmp_path: Path) -> None:
-    """The others serve, and health and metrics name it."""
-    objects = tmp_path / "objects.yaml"
-    objects.write_text("")
-    with workers("--objects", str(objects)) as (served, port, admin):
-        objects.write_text("a: [")
-        os.kill(children(served)[0], signal.SIGKILL)
-        served.line(r"worker 1 ended with exit code 1; its log says why; next try")
-        statuses = {ask(port, "/")[0] for _ in range(8)}
-        ready, health = ask(admin, "/readyz?verbose")
-        metrics = page(admin, "/metrics")
-
-    assert (statuses, ready) == ({200}, 200)
-    problem = r"(?m)^\[!\]worker/1: it (has no process|is starting): worker 1 ended with exit"
-    assert re.search(problem, health)
-    assert 'apfproxy_worker_up{worker="1"} 0.0' in metrics
-
-
 def test_clusters(tmp_path: Path) -> None:
-    """The pages of several clusters are those of both workers, too."""
+    """Workers serve several clusters, whose pages are those of both workers as well."""
     with started_upstream() as upstream:
         settings = tmp_path / "settings.yaml"
         settings.write_text(CLUSTERS.format(upstream=upstream))
         with command("serve", "--settings", str(settings)) as served:
             found = served.line(STARTED)
             port, admin = int(found[1]), int(found[2])
-            statuses = {ask(port, "/a/x")[0] for _ in range(8)}
+            statuses = {ask(port, f"/{cluster}/x")[0] for cluster in "ab" for _ in range(8)}
             overview = page(admin, "/debug/clusters").splitlines()
             levels = json.loads(run(admin, "top", "--cluster", "a", "--once", "-o", "json"))
             limits = json.loads(run(admin, "limits", "--cluster", "b", "-o", "json"))
             metrics = page(admin, "/metrics")
             unnamed, text = ask(admin, "/debug/limits")
+            settings.write_text(settings.read_text().replace("pathPrefix: /b", "pathPrefix: /c"))
+            for _ in range(2):
+                served.line(r"worker \d .* read again; changed: ")
+            after = {ask(port, "/c/x")[0] for _ in range(8)}
+            settings.write_text("clusters: [")
+            served.line("not YAML")
+            code, rest = served.end()
 
-    assert statuses == {200}
+    assert (statuses, after) == ({200}, {200})
     assert {line.split(",")[0] for line in overview[1:]} == {"a", "b"}
     assert sum(level["dispatched"] for level in levels["levels"]) == 8
     assert limits["serverConcurrencyLimit"] == SEATS
     assert 'dispatched_requests_total{cluster="a",' in metrics
     assert (unnamed, text.partition(":")[0]) == (400, "cluster")
+    assert code == 0
+    assert "not YAML" not in rest  # the parent says it, and does not pass it on
 
 
-async def test_live_page(tmp_path: Path) -> None:
-    """A browser sees both workers on one page, as it happens, or one of them on its own."""
-    installed("chromium")
-    installed("chromedriver")
-    own = "document.querySelector('#of-worker:not([hidden])')?.textContent"
-    link = "document.querySelector('footer a').href"
-    itself = "document.querySelector('#fleet-rows tr:has(.tag:not([hidden])) th')?.textContent"
-    with workers() as (_, _, admin), chromium(tmp_path) as driver:
-        tab = Tab(driver)
-        await tab.open(f"http://127.0.0.1:{admin}/", width=400)
-        await tab.until(HOLD)
-        of_all = await tab.run(f"[{own} ?? '', {itself} ?? '']")
-        gap = await tab.run(GAP)
-        await tab.open(f"http://127.0.0.1:{admin}/?worker=2")
-        await tab.until(f"{LIVE} && {itself} === 'worker-2'")
-        of_one = await tab.run(f"[{own}, {link}]")
-        errors = await tab.errors()
-
-    assert of_all == ["", ""]
-    assert gap > 0
-    assert of_one == ["worker 2 all workers", f"http://127.0.0.1:{admin}/metrics?worker=2"]
-    assert errors == []
-
-
-def test_settings_that_workers_refuse(tmp_path: Path) -> None:
-    """They are in force nowhere, nor where a worker starts; the parent says why."""
-    settings, tokens = tmp_path / "settings.yaml", tmp_path / "tokens"
-    tokens.write_text("a" * 40)
-    with started_upstream() as upstream:
-        settings.write_text(SETTINGS.format(upstream=upstream))
-        with command("serve", "--settings", str(settings)) as served:
-            found = served.line(STARTED)
-            port, admin = int(found[1]), int(found[2])
-            refused = f"authentication: {{tokenFile: nowhere}}\nadminReadTokenFile: {tokens}\n"
-            settings.write_text(settings.read_text() + refused)
-            served.line(r"ERROR apfproxy.app.reloading: .*:5: authentication.tokenFile: .*: cannot")
-            served.line(r"ERROR apfproxy.app.reloading: the settings cannot be used, and stay")
-            status, health = ask(admin, "/readyz?verbose")
-            open_to_all, _ = ask(admin, "/metrics")
-            os.kill(children(served)[0], signal.SIGKILL)
-            served.line("worker 1 serves again")
-            statuses = {ask(port, "/")[0] for _ in range(20)}
-            served.end()
-
-    assert (status, open_to_all, statuses) == (200, 200, {200})
-    assert "[!]settings" in health
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [
-        pytest.param("", id="emptied"),
-        pytest.param("adminReadTokenFile: nowhere\npreset: http\n", id="by-the-parent-alone"),
-    ],
-)
-def test_worker_that_starts_while_settings_are_refused(refused: str, tmp_path: Path) -> None:
-    """It has those in force: nobody comes in who did not before."""
+def test_worker_that_starts_while_settings_are_refused(tmp_path: Path) -> None:
+    """It has those in force, which the parent alone refuses to change."""
     settings = tmp_path / "settings.yaml"
     (tmp_path / "tokens").write_text("a-good-token,u,1\n")
     settings.write_text("authentication: {tokenFile: tokens, anonymous: false}\n")
     with workers("--settings", str(settings), requests=0) as (served, port, _):
-        settings.write_text(refused)
+        settings.write_text("adminReadTokenFile: nowhere\npreset: http\n")
         served.line("the settings cannot be used, and stay as they were")
-        for _ in range(2):
-            os.kill(children(served)[0], signal.SIGKILL)
-            served.line(r"worker \d serves again")
-        heads = [f"Authorization: Bearer {each}-token\r\n" for each in ("a-good", "a-wrong")]
-        right, wrong = ({ask(port, "/", head=each)[0] for _ in range(20)} for each in heads)
+        os.kill(children(served)[0], signal.SIGKILL)
+        served.line(r"worker \d serves again")
+        right, wrong = (asked_with(port, each) for each in ("a-good-token", "a-wrong-token"))
 
     assert ({200}, {401}) == (right, wrong)
+
+
+def asked_with(port: int, token: str) -> set[int]:
+    """The statuses of both workers to requests with a token."""
+    return {ask(port, "/", head=f"Authorization: Bearer {token}\r\n")[0] for _ in range(20)}
 
 
 def test_settings_that_one_worker_refuses(tmp_path: Path) -> None:
@@ -320,41 +260,7 @@ def test_settings_that_one_worker_refuses(tmp_path: Path) -> None:
         others.unlink()
         os.kill(hanging, signal.SIGCONT)
         served.line(" ERROR apfproxy.app.reloading: the settings cannot be used, and stay")
-        other = {
-            ask(port, "/", head="Authorization: Bearer another-token\r\n")[0] for _ in range(20)
-        }
-        right = {
-            ask(port, "/", head="Authorization: Bearer a-good-token\r\n")[0] for _ in range(20)
-        }
+        other, right = (asked_with(port, each) for each in ("another-token", "a-good-token"))
         still = children(served)[0]
 
     assert ({401}, {200}, hanging) == (other, right, still)
-
-
-def test_settings_that_take_a_restart(tmp_path: Path) -> None:
-    """A worker that takes another's place has them as its parent has, not as the file by now."""
-    settings = tmp_path / "settings.yaml"
-    with started_upstream() as upstream:
-        settings.write_text(
-            f"workers: 2\nupstream: {{url: '{upstream}'}}\nadmin: 127.0.0.1:0\n"
-            "downstream: {listen: '127.0.0.1:0'}\n"
-        )
-        with command("serve", "--settings", str(settings)) as served:
-            found = served.line(STARTED)
-            port, admin = int(found[1]), int(found[2])
-            proxied = "0', proxyProtocol: true, trustedProxies: [127.0.0.1]}"
-            settings.write_text(
-                settings.read_text().replace("0'}", proxied)
-                + "fleet: {store: 'redis://127.0.0.1:1'}\n"
-            )
-            said = served.line("not changed: restart to change (.*)")[1]
-            os.kill(children(served)[0], signal.SIGKILL)
-            served.line("worker 1 serves again")
-            statuses = {ask(port, "/")[0] for _ in range(20)}
-            while '"limit"' not in (of_one := ask(admin, "/debug/fleet?worker=1", head=AS_JSON)[1]):
-                pass
-            code, rest = served.end()
-
-    assert (said, statuses, code) == ("downstream.proxyProtocol, fleet.store", {200}, 0)
-    assert json.loads(of_one)["store"] == "the parent process"
-    assert "restart to change" not in rest  # the parent alone says it
