@@ -14,7 +14,8 @@ from loadtest.certificates import Authority
 from tests.conformance import vectors
 from tests.conformance.hostile.script import expanded
 from tests.end_to_end.peer import begin
-from tests.end_to_end.scene import GET, OK, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import GET, OK, Setup, on_uvloop, running
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,6 @@ from tests.end_to_end.scene import (
     over_both_protocols,
     running,
 )
-from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from pathlib import Path

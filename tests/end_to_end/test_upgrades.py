@@ -18,23 +18,18 @@ from apfproxy.settings import (
 )
 from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, Peer, begin
-from tests.end_to_end.scene import Scene, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import AGREED, EXEC, Scene, Setup, on_uvloop, running
 from tests.end_to_end.test_backpressure import BUFFER_BYTES, SMALL, TOTAL_BYTES, Flood, kernel_bytes
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 POD = b"/api/v1/namespaces/a/pods/b"
-EXEC = (
-    b"GET " + POD + b"/exec?command=ls HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
-    b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-)
 SPDY = (
     b"POST " + POD + b"/portforward HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
     b"Upgrade: SPDY/3.1\r\n\r\n"
 )
-AGREED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 AGREED_TO_SPDY = AGREED.replace(b"websocket", b"SPDY/3.1")
 RAW = Setup(upstream_reads=False)
 TWICE_THE_MARK = 2 * 49152

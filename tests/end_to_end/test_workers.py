@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import os
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loadtest.restart import AS_SYSTEMD
+from loadtest.clients import OpenLoop
+from loadtest.workers import AS_SYSTEMD
 from tests.base.test_service_manager import told
 from tests.end_to_end.served import (
     WITHIN_S,
@@ -31,6 +33,8 @@ from tests.end_to_end.test_unix_sockets import get
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from loadtest.clients import Tally
 
 
 LISTENS = r"listens on 127\.0\.0\.1:(\d+), with (\d+) workers?; the parent is process (\d+)"
@@ -224,6 +228,25 @@ def test_service(tmp_path: Path) -> None:
     assert ["READY=1", "RELOADING=1", "READY=1", "STOPPING=1"] == [
         each.partition("\n")[0] for each in others
     ]
+
+
+def test_replacement_under_load() -> None:
+    """No request fails, be it on a new connection or on one that is kept."""
+
+    async def under_load(served: Served, port: int) -> Tally:
+        clients = OpenLoop(port, 200, new_percent=10)
+        served.send(signal.SIGUSR2)
+        changing = asyncio.ensure_future(asyncio.to_thread(served.line, REPLACED))
+        await clients.run(200, changing.done)
+        await changing
+        return clients.tally()
+
+    with workers() as (served, port):
+        tally = asyncio.run(under_load(served, port))
+        code, _ = served.end()
+
+    assert (0, 0) == (tally.failed, code), tally
+    assert tally.answered >= 200
 
 
 def test_few_open_files() -> None:

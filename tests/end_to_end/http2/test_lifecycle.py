@@ -12,10 +12,11 @@ from apfproxy.settings import DrainSettings
 from tests.end_to_end.http2.site import CLEARTEXT
 from tests.end_to_end.http2_peer import Http2Peer
 from tests.end_to_end.peer import WAIT_S, Peer, begin
-from tests.end_to_end.scene import OK, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import OK, Setup, on_uvloop, running
 from tests.end_to_end.served import command
 from tests.end_to_end.test_restart import SUCCEEDED
 from tests.end_to_end.upstream import Upstream
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from pathlib import Path
