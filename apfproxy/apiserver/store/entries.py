@@ -35,7 +35,8 @@ LARGEST_SHARED = 4096
 TYPE_FIELDS = frozenset({"apiVersion", "kind"})
 
 
-encode = msgspec.json.Encoder().encode
+encoder = msgspec.json.Encoder()
+encode, encode_into = encoder.encode, encoder.encode_into
 
 
 class TooOldError(Exception):
@@ -112,10 +113,19 @@ class Change(msgspec.Struct, gc=False):
 
 
 class Pool:
-    """Keeps one of equal labels and fields: objects of one template are many."""
+    """Makes the parts of entries small, of which there are many.
+
+    One of equal labels and fields is kept.  JSON that msgspec returns has up to half of it again as
+    unused room, which a copy has not.
+    """
 
     def __init__(self) -> None:
+        self._buffer = bytearray()
         self._values: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+
+    def encoded(self, obj: dict[str, Any]) -> bytes:
+        encode_into(obj, self._buffer)
+        return bytes(self._buffer)
 
     def shared(self, strings: dict[str, str]) -> dict[str, str]:
         """The first of those that are equal to these, unless it was forgotten."""
@@ -143,7 +153,7 @@ def entry_of(
         metadata["uid"],
         pool.shared(dict(metadata.get("labels") or {})),
         pool.shared(fields),
-        encode({name: part for name, part in obj.items() if name not in TYPE_FIELDS}),
+        pool.encoded({name: part for name, part in obj.items() if name not in TYPE_FIELDS}),
     )
 
 
