@@ -29,12 +29,7 @@ QUIET_WITHIN_S = 8.0
 
 
 async def fetch(port: int, target: str) -> str:
-    """Get a page of this machine's by HTTP/1.0.
-
-    Args:
-        port: The server's port of 127.0.0.1.
-        target: Path and query.
-    """
+    """Get a page of this machine's by HTTP/1.0."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(f"GET {target} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
@@ -83,11 +78,7 @@ class ProxyState:
 
 
 async def read_state(admin_port: int) -> ProxyState:
-    """Read the metrics page.
-
-    Args:
-        admin_port: Of the proxy's admin listener.
-    """
+    """Read the metrics page."""
     sums: dict[str, float] = {}
     for name, labels, value in SAMPLE.findall(await fetch(admin_port, "/metrics")):
         state = re.search(r'state="([a-z]+)"', labels)
@@ -106,11 +97,7 @@ async def read_state(admin_port: int) -> ProxyState:
 
 
 async def wait_until_quiet(admin_port: int) -> ProxyState:
-    """Give the state once nothing is under way, or that after a while in which this did not come.
-
-    Args:
-        admin_port: Of the proxy's admin listener.
-    """
+    """Give the state once nothing is under way, or after a while."""
     end_s = monotonic() + QUIET_WITHIN_S
     state = await read_state(admin_port)
     while not state.is_quiet and monotonic() < end_s:

@@ -160,7 +160,6 @@ class Load:
 
 
 async def work(server: Process, requests: Iterator[bytes], load: Load) -> None:
-    """Send shared requests on one connection, each after the response to the last."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def go_on(connection: Connection, status: int) -> None:
@@ -186,7 +185,6 @@ async def work(server: Process, requests: Iterator[bytes], load: Load) -> None:
 
 
 async def answers(server: Process, requests: Sequence[bytes], connections: int = 1) -> Load:
-    """Send requests, each when one of the connections is free."""
     load, remaining = Load(), iter(requests)
     start = time.perf_counter()
     try:
@@ -293,7 +291,6 @@ class Crowd:
             self._arrived.set_result(None)
 
     def close(self) -> None:
-        """End all watches."""
         counts = {watch.events for watch in self._watches}
         for watch in self._watches:
             watch.close()

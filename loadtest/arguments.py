@@ -26,12 +26,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def names_from(known: Sequence[str], what: str) -> Callable[[str], list[str]]:
-    """Make an argument type: a comma-separated list of known names, without repetition.
-
-    Args:
-        known: The names to choose from.
-        what: What messages call one.
-    """
+    """Make an argument type: a comma-separated list of known names, without repetition."""
 
     def parse(text: str) -> list[str]:
         names = list(dict.fromkeys(text.split(",")))
@@ -46,12 +41,7 @@ def names_from(known: Sequence[str], what: str) -> Callable[[str], list[str]]:
 
 
 def count_up_to(limit: int, least: int = 1) -> Callable[[str], int]:
-    """Make an argument type: an integer within bounds.
-
-    Args:
-        limit: The greatest that is accepted.
-        least: The least that is accepted.
-    """
+    """Make an argument type: an integer within bounds."""
 
     def parse(text: str) -> int:
         try:
@@ -66,11 +56,7 @@ def count_up_to(limit: int, least: int = 1) -> Callable[[str], int]:
 
 
 def counts_up_to(limit: int) -> Callable[[str], list[int]]:
-    """Make an argument type: a comma-separated list of integers from 1, without repetition.
-
-    Args:
-        limit: The greatest that is accepted.
-    """
+    """Make an argument type: a comma-separated list of integers from 1, without repetition."""
     count = count_up_to(limit)
 
     def parse(text: str) -> list[int]:

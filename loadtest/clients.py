@@ -40,10 +40,6 @@ BROKEN, LOST, HUNG, MISPAIRED, REFUSED = "broken", "lost", "hung", "mispaired", 
 class Connection(asyncio.Protocol):
     """A connection with one request at a time.
 
-    Args:
-        on_end: Called with it and a response's status; 0 if it was closed before the whole of one.
-            Without it, `ask` gives the status.
-
     Attributes:
         sent_s, first_s, ended_s: When the request was sent and its response began and ended.
         fields, body: Of the last response.
@@ -169,13 +165,6 @@ async def drive(
 
     Connections begin at random moments of the lead-in, as independent clients do; beginning
     together would keep an origin of constant delay in lockstep.
-
-    Args:
-        flows: New flows.
-        port: The server's port of 127.0.0.1.
-        lead_in_s: Time in which the connections begin, not measured.
-        seconds: Measured time after that.
-        may_starve: Whether a flow may have no response.
     """
     loop = asyncio.get_running_loop()
     measure_from_s = monotonic() + lead_in_s
@@ -302,14 +291,6 @@ def plain_request(number: int) -> tuple[str, bytes]:
 
 class OpenLoop:
     """Requests at a steady rate to one port.
-
-    Args:
-        port: Of 127.0.0.1.
-        rate: Requests a second.
-        new_percent: Percentage of the requests that have a connection of their own.
-        request: Gives kind and bytes of the request of a number.
-        check: Notes in the outcome whose response came, and whether it is the right one.
-        patience_s: After which a request without an end counts as hung.
 
     Attributes:
         outcomes: In the order of their ends.

@@ -205,12 +205,7 @@ def draw_request(rng: random.Random) -> Request:
 
 
 def draw_heads(count: int, seed: int = 0) -> list[bytes]:
-    """Draw heads in an order in which one connection after the other sends one.
-
-    Args:
-        count: How many.
-        seed: Of the users of the connections, and of the requests.
-    """
+    """Draw heads in an order in which one connection after the other sends one."""
     rng = random.Random(seed)  # noqa: S311 - requests of a test
     everybody = users()
     clients = [Heads(draw_user(rng, everybody)) for _ in range(CONNECTIONS)]

@@ -121,13 +121,7 @@ NGINX_HEADERS = """            proxy_set_header X-Forwarded-For $proxy_add_x_for
 
 
 def start_contender(name: str, site: Site, upstream_port: int) -> Process:
-    """Start one proxy before an origin.
-
-    Args:
-        name: One of `CONTENDERS` or of the site's builds, or `WITH`.
-        site: Where to run it.
-        upstream_port: Where the origin listens on 127.0.0.1.
-    """
+    """Start one proxy before an origin."""
     if name == WITH or name in site.builds:
         return _start_apfproxy(name, site, upstream_port)
     if name == "haproxy":

@@ -109,12 +109,7 @@ class Ask:
         )
 
     def encode(self, user: str, fields: str = "") -> bytes:
-        """The request's bytes over HTTP/1.1.
-
-        Args:
-            user: Who asks.
-            fields: More lines of the head, each with its end.
-        """
+        """The request's bytes over HTTP/1.1."""
         line = f"{self.method} {self.target} HTTP/1.1\r\nHost: a.test\r\n"
         head, body = (line + self.lines(user, fields)).encode(), self.body
         if body is None:
@@ -125,13 +120,7 @@ class Ask:
 
 
 def draw(number: int, random: random.Random, kinds: dict[str, int]) -> Ask:
-    """Draw a request; most are small, one in a hundred may have a megabyte.
-
-    Args:
-        number: Its own.
-        random: Draws it.
-        kinds: Kind to weight.
-    """
+    """Draw a request; most are small, one in a hundred may have a megabyte."""
     (kind,) = random.choices(list(kinds), list(kinds.values()))
     chance = random.random()
     most = 0 if chance < 0.05 else 2000 if chance < 0.9 else 65_536 if chance < 0.99 else MAX_SIZE
@@ -174,11 +163,7 @@ class Seen:
 
 
 class EchoOrigin(asyncio.Protocol):
-    """A connection to the origin.
-
-    Args:
-        seen: Notes of all connections.
-    """
+    """A connection to the origin."""
 
     def __init__(self, seen: Seen) -> None:
         self._seen = seen

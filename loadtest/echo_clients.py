@@ -232,12 +232,6 @@ class EchoClient(asyncio.Protocol):
 class EchoClients:
     """Clients that share out requests among them.
 
-    Args:
-        port: The proxy's, of 127.0.0.1.
-        seed: Of all that is drawn.
-        habits: How they behave.
-        first: The number of the first request.
-
     Attributes:
         tally: What became of the requests.
         clients: Connections that are open.
@@ -254,9 +248,6 @@ class EchoClients:
         self._end = first
         self._due_s = 0.0
         self._loop = asyncio.get_running_loop()
-
-    def __repr__(self) -> str:
-        return f"<EchoClients: {self.tally}>"
 
     def next_ask(self) -> Ask | None:
         if self.next_number >= self._end:

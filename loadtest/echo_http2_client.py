@@ -1,69 +1,57 @@
 """A client of the echo over HTTP/2: many requests on one connection, each with an end of its own.
 
-It keeps to the windows of both sides, gives bytes back as late as it may, and leaves in the middle
-of requests and answers, mostly by RST_STREAM and sometimes with the whole connection.
+It leaves in the middle of requests and responses, mostly by RST_STREAM
+and sometimes with the whole connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from hpack import Decoder
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    InformationalResponseReceived,
+    RemoteSettingsChanged,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+    WindowUpdated,
+)
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
 
 from loadtest.echo import ENDLESS_EVENTS, ID, WATCH_PATIENCE_S, Answer, Ask, event
-from loadtest.http2_frames import (
-    ACK,
-    DATA,
-    END_HEADERS,
-    END_STREAM,
-    GOAWAY,
-    HEADERS,
-    MAX_PAYLOAD,
-    PING,
-    PREFACE,
-    RST_STREAM,
-    SETTINGS,
-    SETTINGS_ACK,
-    WINDOW,
-    WINDOW_UPDATE,
-    FieldEncoder,
-    FrameReader,
-    frame,
-    window_update,
-)
 
 if TYPE_CHECKING:
+    from h2.events import Event
+
     from loadtest.echo_clients import EchoClients
 
 STREAMS = (1, 2, 8, 32)
 """Requests on their way at once on one connection."""
-WINDOWS = (1 << 12, WINDOW, 1 << 20)
-"""Bytes of an answer that may be on their way."""
-CANCEL = 8
-INITIAL_WINDOW_SIZE = 4
+WINDOWS = (1 << 12, 65_535, 1 << 20)
+"""Bytes of a response that may be on their way."""
 
 
 @dataclass(slots=True)
 class Stream:
-    """A request without a whole answer.
+    """A request without a whole response.
 
     Attributes:
-        body: Of the request, as far as it is not sent.
-        room: Bytes of it that may be sent.
-        has_body: Whether it is under way.
-        taken: Bytes of the answer that are to be given back.
+        body: What of the request's body is not sent; None once its end is.
     """
 
     ask: Ask
     sent_s: float
-    body: bytes
-    room: int
-    has_body: bool
-    taken: int = 0
-    answer: Answer | None = field(default=None)
+    body: bytes | None
+    answer: Answer | None = None
 
 
 class Http2EchoClient(asyncio.Protocol):
@@ -71,7 +59,7 @@ class Http2EchoClient(asyncio.Protocol):
 
     Attributes:
         closed: Done when the connection is.
-        waiting: Requests without a whole answer, by their streams.
+        waiting: Requests without a whole response, by their streams.
     """
 
     def __init__(self, crowd: EchoClients, life: int) -> None:
@@ -80,18 +68,11 @@ class Http2EchoClient(asyncio.Protocol):
         self._life = life
         self._depth = crowd.random.choice(STREAMS)
         self._window = crowd.random.choice(WINDOWS)
-        self._reader = FrameReader()
-        self._encoder = FieldEncoder()
-        self._decoder = Decoder()
-        self._next_id = 1
-        self._room = WINDOW
-        self._stream_room = WINDOW
-        self._taken = 0
+        self._state = H2Connection(H2Configuration(header_encoding=None))
         self._is_writable = True
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
-        self._has_left = False
-        self._is_timed = False
+        self._has_left = self._is_timed = False
         self._closing_s = 0.0
         self.waiting: dict[int, Stream] = {}
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -99,11 +80,18 @@ class Http2EchoClient(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._crowd.clients.add(self)
-        settings = struct.pack(">HL", INITIAL_WINDOW_SIZE, self._window)
-        self._transport.write(PREFACE + frame(SETTINGS, 0, 0, settings))
+        self._state.local_settings = type(self._state.local_settings)(
+            client=True,
+            initial_values={
+                SettingCodes.ENABLE_PUSH: 0,
+                SettingCodes.INITIAL_WINDOW_SIZE: self._window,
+            },
+        )
+        self._state.initiate_connection()
         self._ask()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Account for what has no response."""
         del exc
         self._crowd.clients.discard(self)
         for each in self.waiting.values():
@@ -117,15 +105,24 @@ class Http2EchoClient(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_writable = True
         self._send_bodies()
+        self._flush()
 
     def data_received(self, data: bytes) -> None:
-        for kind, flags, stream, payload in self._reader.read(data):
-            if self._has_left:
-                return
-            self._take(kind, flags, stream, payload)
+        if self._has_left:
+            return
+        try:
+            events = self._state.receive_data(data)
+        except ProtocolError as error:
+            self._tally.on_mispaired(f"what is no HTTP/2: {error!r}")
+            self._transport.abort()
+            return
+        for each in events:
+            self._take(each)
+        self._send_bodies()
         self._ask()
 
     def sweep(self, now_s: float) -> None:
+        """Give up what takes too long."""
         patience_s = self._crowd.habits.patience_s
         if self._closing_s:
             if now_s - self._closing_s > patience_s:
@@ -139,11 +136,15 @@ class Http2EchoClient(asyncio.Protocol):
             elif now_s - each.sent_s > patience_s:
                 self._tally.hung += 1
                 self._tally.complain(f"no end of {each.ask}, {each.answer and each.answer.status}")
-                del self.waiting[stream]
                 self._reset(stream)
         self._ask()
 
+    def _flush(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(self._state.data_to_send())
+
     def _ask(self) -> None:
+        """Have as many requests on their way as this connection shall."""
         crowd = self._crowd
         while len(self.waiting) < self._depth and not self._transport.is_closing():
             due_s = crowd.due_s()
@@ -151,28 +152,27 @@ class Http2EchoClient(asyncio.Protocol):
                 if not self._is_timed:
                     self._is_timed = True
                     self._loop.call_later(due_s, self._ask_when_due)
-                return
+                break
             ask = crowd.next_ask() if self._life else None
             if ask is None:
                 if not self.waiting:
-                    self._close()
-                return
+                    self._closing_s = self._loop.time()
+                    self._flush()
+                    self._transport.close()
+                break
             self._life -= 1
             self._send(ask)
+        self._flush()
 
     def _ask_when_due(self) -> None:
         self._is_timed = False
         self._ask()
 
-    def _close(self) -> None:
-        self._closing_s = self._loop.time()
-        self._transport.close()
-
     def _send(self, ask: Ask) -> None:
         crowd = self._crowd
         dice = crowd.random
         self._tally.asked += 1
-        stream, self._next_id = self._next_id, self._next_id + 2
+        stream = self._state.get_next_available_stream_id()
         has_tls = self._transport.get_extra_info("ssl_object") is not None
         lines = ask.lines(f"user-{ask.number % crowd.habits.users}", crowd.next_fields())
         fields = [
@@ -187,40 +187,33 @@ class Http2EchoClient(asyncio.Protocol):
         body = ask.body
         if ask.kind == "posted":
             fields.append((b"content-length", b"%d" % len(body or b"")))
-        flags = END_HEADERS | (END_STREAM if body is None else 0)
-        self._transport.write(frame(HEADERS, flags, stream, self._encoder.encode(fields)))
-        self.waiting[stream] = Stream(
-            ask, self._loop.time(), body or b"", self._stream_room, body is not None
-        )
+        self._state.send_headers(stream, fields, end_stream=body is None)
+        self.waiting[stream] = each = Stream(ask, self._loop.time(), body)
         if dice.random() < crowd.habits.abort_share:
-            after_s = dice.random() * 0.05
-            self._loop.call_later(
-                after_s, *((self._leave, stream) if dice.random() < 0.8 else (self._leave_all,))
-            )
+            leave = (self._leave, stream) if dice.random() < 0.8 else (self._leave_all,)
+            self._loop.call_later(dice.random() * 0.05, *leave)
             if dice.random() < 0.3:
                 return  # and its body does not come
-        if body is not None:
-            self._send_body(stream, self.waiting[stream])
+        self._send_body(stream, each)
 
     def _send_bodies(self) -> None:
         for stream, each in list(self.waiting.items()):
-            if each.has_body:
-                self._send_body(stream, each)
+            self._send_body(stream, each)
 
     def _send_body(self, stream: int, each: Stream) -> None:
-        while each.has_body and self._is_writable and not self._transport.is_closing():
-            size = min(len(each.body), each.room, self._room, MAX_PAYLOAD)
-            if not size and each.body:
+        while each.body is not None and self._is_writable and not self._transport.is_closing():
+            room = self._state.local_flow_control_window(stream)
+            size = min(len(each.body), room, self._state.max_outbound_frame_size)
+            if size <= 0 and each.body:
                 return
-            data, each.body = each.body[:size], each.body[size:]
-            each.room -= size
-            self._room -= size
-            each.has_body = bool(each.body)
-            flags = 0 if each.has_body else END_STREAM
-            self._transport.write(frame(DATA, flags, stream, data))
+            data, left = each.body[:size], each.body[size:]
+            each.body = left or None
+            self._state.send_data(stream, data, end_stream=not left)
+            self._flush()
 
     def _leave(self, stream: int) -> None:
-        if not self._transport.is_closing() and self.waiting.pop(stream, None) is not None:
+        """Want a response no more."""
+        if not self._transport.is_closing() and stream in self.waiting:
             self._tally.left += 1
             self._reset(stream)
 
@@ -230,83 +223,56 @@ class Http2EchoClient(asyncio.Protocol):
             self._transport.abort()
 
     def _reset(self, stream: int) -> None:
-        self._transport.write(frame(RST_STREAM, 0, stream, struct.pack(">L", CANCEL)))
+        del self.waiting[stream]
+        self._state.reset_stream(stream, ErrorCodes.CANCEL)
+        self._flush()
 
-    def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
-        if kind == HEADERS:
-            self._take_head(stream, payload)
-        elif kind == DATA:
-            self._take_data(stream, payload)
-        elif kind == WINDOW_UPDATE:
-            size = int.from_bytes(payload)
-            if stream == 0:
-                self._room += size
-            elif stream in self.waiting:
-                self.waiting[stream].room += size
-            self._send_bodies()
-        elif kind in (SETTINGS, PING) and not flags & ACK:
-            self._take_settings(payload if kind == SETTINGS else b"")
-            answer = SETTINGS_ACK if kind == SETTINGS else frame(PING, ACK, 0, payload)
-            self._transport.write(answer)
-        elif kind == RST_STREAM and (each := self.waiting.pop(stream, None)) is not None:
-            self._on_broken(each, has_left=False)
-        elif kind == GOAWAY:
+    def _take(self, found: Event) -> None:
+        if isinstance(found, ConnectionTerminated):
             self._life = 0
-            last = int.from_bytes(payload[:4])
-            for later in [number for number in self.waiting if number > last]:
-                self._on_broken(self.waiting.pop(later), has_left=False)
-        if kind in (DATA, HEADERS) and flags & END_STREAM and stream in self.waiting:
+            last = found.last_stream_id or 0
+            for number, waiting in self.waiting.items():
+                # h2 takes nothing any more, not even the responses that are to come.
+                self._on_broken(waiting, has_left=number <= last)
+            self.waiting.clear()
+            self._transport.abort()
+            return
+        if isinstance(found, RemoteSettingsChanged | WindowUpdated):
+            return
+        stream = getattr(found, "stream_id", 0)
+        each = self.waiting.get(stream)
+        if isinstance(found, DataReceived):
+            self._take_data(stream, each, found)
+        elif each is None:
+            return
+        elif isinstance(found, ResponseReceived | InformationalResponseReceived):
+            fields = dict(found.headers)
+            status, name = int(fields[b":status"]), fields.get(ID)
+            if status >= 200:
+                each.answer = Answer(status, name, int(fields.get(b"content-length", b"-1")))
+            elif name != each.ask.id:
+                self._tally.on_mispaired(f"{status} of {name!r} for {each.ask}")
+        elif isinstance(found, TrailersReceived):
+            self._tally.on_mispaired(f"trailers that the origin has not sent: {found.headers}")
+        elif isinstance(found, StreamReset):
+            self._on_broken(self.waiting.pop(stream), has_left=False)
+        elif isinstance(found, StreamEnded):
             self._on_end(self.waiting.pop(stream))
 
-    def _take_settings(self, payload: bytes) -> None:
-        for name, value in struct.iter_unpack(">HL", payload):
-            if name == INITIAL_WINDOW_SIZE:
-                for each in self.waiting.values():
-                    each.room += value - self._stream_room
-                self._stream_room = value
-        self._send_bodies()
-
-    def _take_head(self, stream: int, payload: bytes) -> None:
-        # The table is to be kept for streams that nobody waits for, too.
-        fields = dict(self._decoder.decode(payload, raw=True))
-        each = self.waiting.get(stream)
-        if each is None:
-            if stream >= self._next_id or stream % 2 == 0:
-                self._tally.on_mispaired(f"an answer that nobody asked for: stream {stream}")
-            return
-        if each.answer is not None:
-            self._tally.on_mispaired(f"trailers that the origin has not sent: {fields}")
-            return
-        status, name = int(fields[b":status"]), fields.get(ID)
-        if status >= 200:
-            each.answer = Answer(status, name, int(fields.get(b"content-length", b"-1")))
-        elif name != each.ask.id:
-            self._tally.on_mispaired(f"{status} of {name!r} for {each.ask}")
-
-    def _take_data(self, stream: int, payload: bytes) -> None:
-        self._taken += len(payload)
-        if self._taken > WINDOW // 2:
-            self._transport.write(window_update(0, self._taken))
-            self._taken = 0
-        each = self.waiting.get(stream)
+    def _take_data(self, stream: int, each: Stream | None, found: DataReceived) -> None:
+        self._state.acknowledge_received_data(found.flow_controlled_length, stream)
         if each is None:
             return
         answer = each.answer
         if answer is None:
             self._tally.on_mispaired(f"a body without a head for {each.ask}")
             return
-        answer.body += payload
-        each.taken += len(payload)
-        if each.taken > self._window // 2:
-            self._transport.write(window_update(stream, each.taken))
-            each.taken = 0
+        answer.body += found.data
         enough = ENDLESS_EVENTS * len(event(each.ask.id))
         if each.ask.is_watch and each.ask.size % 8 == 0 and len(answer.body) >= enough:
             if self._tally.judge_watch(each.ask, answer):
-                self._leave(stream)
-            else:
-                del self.waiting[stream]
-                self._reset(stream)
+                self._tally.left += 1
+            self._reset(stream)
 
     def _on_end(self, each: Stream) -> None:
         answer = each.answer

@@ -41,11 +41,7 @@ HTTP2 = ", http2: {cleartext: true}"
 
 
 class Faults:
-    """Draws what is done to connections.
-
-    Args:
-        dice: Draws it.
-    """
+    """Draws what is done to connections."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
@@ -146,14 +142,7 @@ class Scene:
         self.habits = habits
 
     async def suffer(self, fault: str, count: int, seed: int, first: int) -> Findings:
-        """Send requests under a fault, and see what stays of it.
-
-        Args:
-            fault: Of `FAULTS`.
-            count: How many requests.
-            seed: Of what is drawn for them.
-            first: The number of the first.
-        """
+        """Send requests under a fault, and see what stays of it."""
         clients = EchoClients(self.port, seed, self.habits, first)
         self._treat(self.faults.choosers.get(fault, self.faults.anything))
         for link in self.links:
@@ -221,7 +210,6 @@ class Scene:
         return first_s
 
     async def _probe(self, *, watch: bool = False) -> bool:
-        """Whether a request on a connection of its own gets its response."""
         target = "?watch=true" if watch else "/probe"
         try:
             connection = await Connection.open(self.port)
@@ -242,7 +230,6 @@ class Scene:
 
 
 async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
-    """Go through all faults that the command line asks for: the findings, and what did not hold."""
     (directory / "objects.yaml").write_text(OBJECTS)
     habits = Habits(http2=options.protocol == "h2")
     (directory / "faults.yaml").write_text(SETTINGS.format(http2=HTTP2 * habits.http2))

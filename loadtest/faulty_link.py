@@ -71,10 +71,6 @@ GOOD = Fault()
 class FaultyLink:
     """A listener that connects each of its clients to the origin.
 
-    Args:
-        origin_port: Of 127.0.0.1.
-        random: Draws the sizes of pieces.
-
     Attributes:
         choose: Gives the fault of each new connection.
         accepted: Connections so far.
@@ -91,9 +87,6 @@ class FaultyLink:
         self.wires: set[Wire] = set()
         self._server: asyncio.Server | None = None
         self._hole: list[socket.socket] = []
-
-    def __repr__(self) -> str:
-        return f"<FaultyLink on {self.port}, {len(self.wires)} open>"
 
     async def listen(self) -> None:
         self._fill_hole()
@@ -153,9 +146,6 @@ class Wire:
         self._lost = 0
         self._is_dropped = False
         self._sides: list[_Side] = []
-
-    def __repr__(self) -> str:
-        return f"<Wire {self.fault}, {self.ended}>"
 
     def on_side(self, side: _Side) -> None:
         self._sides.append(side)

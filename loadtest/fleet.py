@@ -75,14 +75,7 @@ def print_step(step: Step) -> None:
 async def measure(
     directory: Path, fleet: Fleet, *, moves: int, lasts_s: float
 ) -> tuple[dict[str, Any], list[str]]:
-    """Run all steps: the results, and what is wrong with them.
-
-    Args:
-        directory: An existing directory for all files.
-        fleet: What is tested.
-        moves: How often the load moves from one member to another.
-        lasts_s: How long the steps last in which nothing happens.
-    """
+    """Run all steps: the results, and what is wrong with them."""
     with Site(directory, fleet) as site:
         await site.start()
         print(COLUMNS)

@@ -91,10 +91,6 @@ class FleetOrigin(Origin):
     count.  A request counts from when it is read until its response is written, so never longer
     than its seat in a proxy; a member that is killed leaves its requests running.
 
-    Args:
-        limit: How many requests it may have at once.
-        service_s: How long one takes.
-
     Attributes:
         running, by_member: Requests that it has now, and those of each member.
         peak: The most at once since `begin`.
@@ -128,7 +124,6 @@ class FleetOrigin(Origin):
         return self._over_s
 
     async def until(self, is_so: Callable[[], bool], within_s: float) -> float | None:
-        """Wait until something is so, which is asked at each change."""
         begun_s = monotonic()
         future = asyncio.get_running_loop().create_future()
         self._awaited[future] = is_so
@@ -171,10 +166,6 @@ class FleetOrigin(Origin):
 
 class FleetClients:
     """Clients of each member, in closed loops.
-
-    Args:
-        ports: Of the members.
-        users: How many users they are, one after the other.
 
     Attributes:
         results: What came of requests since they were last cleared.
@@ -223,9 +214,6 @@ class FleetClients:
 
 class StoreProcess:
     """What stores have in common.
-
-    Args:
-        directory: An existing directory for its output.
 
     Attributes:
         port: Of 127.0.0.1.
@@ -385,11 +373,6 @@ class Fleet:
 class Site:
     """The fleet; as a context manager everything is stopped at the end.
 
-    Args:
-        directory: An existing directory for all files.
-        fleet: What is tested.
-        seed: Of the delays of links.
-
     Attributes:
         links: Of each member to the store.
     """
@@ -503,6 +486,3 @@ class Site:
             link.stop()
         self.store.stop()
         self.origin.stop()
-
-    def __repr__(self) -> str:
-        return f"<Site of {self.fleet.members} members before {self.origin!r}>"

@@ -72,13 +72,7 @@ class Step:
 
 
 class Course:
-    """All steps of a fleet.
-
-    Args:
-        site: It runs.
-        pause: Waits so many seconds.
-        on_step: Called with each step when it is over.
-    """
+    """All steps of a fleet."""
 
     def __init__(
         self,
@@ -122,17 +116,7 @@ class Course:
         more: int = 0,
         why: str = "",
     ) -> Step:
-        """Have something happen, wait for what is to come of it, and note what came.
-
-        Args:
-            name: Of the step.
-            action: What happens.
-            aim: How many clients each member has from then on; None for those that it has.
-            until: What is waited for.
-            lasts_s: How long it lasts at least.
-            more: Requests above the limit that the server may have, since...
-            why: ...of this.
-        """
+        """Have something happen, wait for what is to come of it, and note what came."""
         site, origin = self._site, self._site.origin
         step = Step(name, site.fleet.limit + more, why, is_awaited=until is not None)
         origin.begin()
@@ -174,12 +158,7 @@ class Course:
         await self.step(name, aim={member: self._crowd}, until=moved)
 
     async def run(self, *, moves: int, lasts_s: float) -> list[Step]:
-        """Go through all steps.
-
-        Args:
-            moves: How often the load moves from one member to another.
-            lasts_s: How long the steps last in which nothing happens.
-        """
+        """Go through all steps."""
         await self.steady(lasts_s)
         for number in range(moves):
             member = number % self._site.fleet.members

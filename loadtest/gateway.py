@@ -254,16 +254,7 @@ async def measure(
     directory: Path,
     rest_s: float = 0,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Run all phases: the results, and what is wrong with them.
-
-    Args:
-        by: Which gateway.
-        servers_count: How many servers are behind it.
-        requests: How many, at least.
-        rate: How many of them a second.
-        directory: An existing directory for all files.
-        rest_s: How long watches may take to come back into balance; 0 if that is not tried.
-    """
+    """Run all phases: the results, and what is wrong with them."""
     (directory / "objects.yaml").write_text(OBJECTS)
     (directory / "settings.yaml").write_text(SETTINGS)
     with ExitStack() as running:

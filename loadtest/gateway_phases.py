@@ -106,12 +106,7 @@ class Phase:
         return self.event if self.victim is None else f"{self.event} {NAMES[self.victim]}"
 
     def excuses(self, outcome: Outcome, seen_by: set[int]) -> bool:
-        """Whether a bad answer is the victim's own.
-
-        Args:
-            outcome: The request, which was under way in this phase.
-            seen_by: The servers that got it.
-        """
+        """Whether a bad answer is the victim's own."""
         if self.victim is None or seen_by - {self.victim}:
             return False
         match self.event:

@@ -58,12 +58,7 @@ backend watches
 
 
 class Servers:
-    """Several servers; as a context manager all are stopped at the end.
-
-    Args:
-        directory: An existing directory for their journals and output.
-        count: How many.
-    """
+    """Several servers; as a context manager all are stopped at the end."""
 
     def __init__(self, directory: Path, count: int) -> None:
         self.count = count
@@ -133,13 +128,7 @@ class Servers:
 
 
 def start_gateway(by: str, ports: Sequence[int], directory: Path) -> tuple[Process, int | None]:
-    """Start a gateway before servers.
-
-    Args:
-        by: `apfproxy`, with `settings.yaml` of the directory, or `haproxy`.
-        ports: Of the servers.
-        directory: An existing directory for its files.
-    """
+    """Start a gateway before servers."""
     if by == "apfproxy":
         return start_apfproxy(
             upstream_port=ports[0],

@@ -92,9 +92,6 @@ class Scenario(NamedTuple):
 
         The seats are divided among the queues that wait, not among the flows: two flows that share
         a queue share its part too.  That is shuffle sharding's price, and not what is measured.
-
-        Args:
-            count: How many.
         """
         dealer = Dealer(self.queues, self.hand_size)
         taken: set[int] = set()
@@ -195,13 +192,7 @@ class Findings:
 
 
 async def measure(scenario: Scenario, options: argparse.Namespace, directory: Path) -> Findings:
-    """Run the loads of one setting.
-
-    Args:
-        scenario: The setting.
-        options: The command line.
-        directory: An existing directory for configurations and output.
-    """
+    """Run the loads of one setting."""
     findings = Findings(scenario, options.seconds)
     settings = directory / f"{scenario.name}.yaml"
     settings.write_text(scenario.settings())

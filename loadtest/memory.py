@@ -11,20 +11,23 @@ those of `peers`, which weighs them without `--memory-only` as well.
 from __future__ import annotations
 
 import socket
+import ssl
 import sys
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset
+
 from loadtest.contenders import start_contender
-from loadtest.http2_connection import Http2Connection
 from loadtest.nginx_origin import start_nginx_origin
 from loadtest.processes import LoadTestError, start_origin
 from loadtest.wrk import FIELDS, TARGET
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from loadtest.processes import Process
     from loadtest.site import Site
@@ -57,14 +60,57 @@ class Held(NamedTuple):
     """How many of it share a connection over HTTP/2; 0 speaks HTTP/1.1, each on its own."""
 
 
-def bytes_each(proxy: Process, held: Held, tls: ssl.SSLContext | None = None) -> float:
-    """Measure memory per idle connection after one request, or per watch after its first event.
+class Http2Connection:
+    """A connection over HTTP/2 whose calls block."""
 
-    Args:
-        proxy: A proxy that is new, before an origin that answers at once or holds watches open.
-        held: What to hold open.
-        tls: What to speak TLS with.
-    """
+    def __init__(self, sock: socket.socket, name: str) -> None:
+        self._sock = sock
+        self._name = name
+        self._scheme = b"http"
+        if isinstance(sock, ssl.SSLSocket):
+            self._scheme = b"https"
+            if sock.selected_alpn_protocol() != "h2":
+                raise LoadTestError(f"{name} does not speak HTTP/2")
+        self._state = H2Connection(H2Configuration(header_encoding=None))
+        self._state.initiate_connection()
+        sock.sendall(self._state.data_to_send())
+
+    def ask(self, target: str, fields: Mapping[str, str], until: bytes) -> None:
+        """Send a GET and wait until its response has some bytes, or its end if there are none."""
+        stream = self._state.get_next_available_stream_id()
+        lines = {name.lower().encode(): text.encode() for name, text in fields.items()}
+        pseudo = [
+            (b":method", b"GET"),
+            (b":scheme", self._scheme),
+            (b":authority", lines.pop(b"host")),
+            (b":path", target.encode()),
+        ]
+        self._state.send_headers(stream, [*pseudo, *lines.items()], end_stream=True)
+        body, is_over = b"", False
+        while not ((until and until in body) or is_over):
+            self._sock.sendall(self._state.data_to_send())
+            data = self._sock.recv(65536)
+            if not data:
+                raise LoadTestError(f"{self._name} closed a connection")
+            for event in self._state.receive_data(data):
+                if isinstance(event, ResponseReceived) and event.stream_id == stream:
+                    status = dict(event.headers)[b":status"].decode()
+                    if status != "200":
+                        raise LoadTestError(f"{self._name} responded {status} instead of 200")
+                elif isinstance(event, DataReceived):
+                    size, of = event.flow_controlled_length, event.stream_id
+                    self._state.acknowledge_received_data(size, of)
+                    body += event.data if of == stream else b""
+                is_over |= (
+                    isinstance(event, StreamEnded | StreamReset) and event.stream_id == stream
+                )
+        self._sock.sendall(self._state.data_to_send())
+        if until not in body:
+            raise LoadTestError(f"{self._name} responded {body[:100]!r} instead of {until!r}")
+
+
+def bytes_each(proxy: Process, held: Held, tls: ssl.SSLContext | None = None) -> float:
+    """Measure memory per idle connection after one request, or per watch after its first event."""
     with ExitStack() as warm:
         _open(proxy, held._replace(number=min(held.number, WARM_UP)), tls, warm)
     time.sleep(SETTLE_S)
@@ -119,15 +165,7 @@ def _receive(connection: socket.socket, until: bytes) -> bytes:
 def weigh(
     proxies: Sequence[str], site: Site, connections: int, watches: int, streams: int = 0
 ) -> dict[str, dict[str, float]]:
-    """Measure each proxy's memory per idle connection and per open watch; print both.
-
-    Args:
-        proxies: Their names.
-        site: Where the programs run.
-        connections: How many idle ones; 0 leaves them out.
-        watches: How many open ones; 0 leaves them out.
-        streams: How many watches share a connection over HTTP/2; 0 speaks HTTP/1.1.
-    """
+    """Measure each proxy's memory per idle connection and per open watch; print both."""
     weights: dict[str, dict[str, float]] = {}
     how = f"HTTP/2, {streams} watches a connection" if streams else "HTTP/1.1"
     print(f"\n{how}\n{'proxy':<10}{'KiB/idle connection':>21}{'KiB/open watch':>16}")

@@ -102,12 +102,7 @@ SIZES_KB = (1, 2, 4, 9, 20)
 
 
 def start_nginx_origin(site: Site, mix: str = "same") -> Process:
-    """Start the origin of a mix; it keeps connections alive.
-
-    Args:
-        site: Where to run it.
-        mix: The mix that it answers.
-    """
+    """Start the origin of a mix; it keeps connections alive."""
     name = f"nginx-origin-{mix}"
     if mix != "cluster":
         return start_nginx(name, SMALL, site, site.load_core, site.upstream_tls)
@@ -132,17 +127,7 @@ def start_nginx(
     http2: bool = False,
     **texts: object,
 ) -> Process:
-    """Start nginx with a configuration.
-
-    Args:
-        name: What messages call it.
-        template: Its configuration, which begins with `PREAMBLE`.
-        site: Where to run it.
-        core: The CPU that it is confined to.
-        tls: What it speaks TLS with to those who connect.
-        http2: Whether those who connect speak HTTP/2.
-        texts: What else the template takes.
-    """
+    """Start nginx with a configuration."""
     (port,) = free_ports(1)
     config = site.directory / f"{name}.conf"
     ssl = "" if tls is None else " ssl"

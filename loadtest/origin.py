@@ -74,18 +74,7 @@ def read_journal(path: Path) -> list[Entry]:
 
 
 class Origin:
-    """What all connections share.
-
-    Args:
-        delay_s: How long a request takes once it has a slot; 0 responds at once.
-        jitter: Share of `delay_s` by which a request may take less or more, evenly spread.
-        slots: How many requests are served at once.
-        kib: Size of a large response.
-        event_period_s: Of watches; 0 for one event only.
-        name: Told in responses, if it has one.
-        journal: A descriptor to append to; None for no journal.
-        manner: How it behaves at first.
-    """
+    """What all connections share."""
 
     def __init__(
         self,

@@ -113,12 +113,7 @@ def loads_of(options: argparse.Namespace) -> dict[str, Load]:
 
 
 def compare(options: argparse.Namespace, site: Site) -> list[Result]:
-    """Drive every proxy in every round and print each round as it ends.
-
-    Args:
-        options: The command line.
-        site: Where the programs run.
-    """
+    """Drive every proxy in every round and print each round as it ends."""
     rng = random.Random(options.seed)  # noqa: S311 - an order and a mix, no secrets
     token_file = site.directory / "tokens.csv"
     write_token_file(token_file, users())
@@ -249,7 +244,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def complete(parser: Parser, options: argparse.Namespace) -> None:
-    """Add what follows from the options: loads, builds and all proxies."""
     options.loads = loads_of(options)
     if options.check or options.write:
         if BASELINE not in options.proxies:

@@ -73,12 +73,7 @@ def print_round(
 
 
 def print_medians(results: Sequence[Result], options: argparse.Namespace) -> list[Result]:
-    """Print each column's median over the rounds, per mix and proxy.
-
-    Args:
-        results: All results.
-        options: The command line.
-    """
+    """Print each column's median over the rounds, per mix and proxy."""
     medians = []
     for mix in options.loads:
         for name in options.proxies:
@@ -170,7 +165,6 @@ def print_features(results: Sequence[Result], options: argparse.Namespace) -> No
 
 
 def print_added(results: Sequence[Result], options: argparse.Namespace) -> None:
-    """Print what each proxy adds to the median of the origin in the same round."""
     for load in options.loads:
         p50_ms = {
             (each.round, each.proxy): each.measurement.p50_ms

@@ -39,12 +39,7 @@ def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - matplotlib has type
 
 
 def plot_isolation(path: Path, results: Sequence[Mapping[str, Any]]) -> None:
-    """Draw latencies of modest flows, and the throughput of each flow, by setting.
-
-    Args:
-        path: An existing directory.
-        results: A list of settings.
-    """
+    """Draw latencies of modest flows, and the throughput of each flow, by setting."""
     for setting in results:
         title, flows = setting["title"], setting["flows"]
         figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")

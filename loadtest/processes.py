@@ -71,16 +71,7 @@ class Process:
         directory: Path,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start the program and wait until its port answers.
-
-        Args:
-            name: What messages call it; its output goes to `directory/name.log`.
-            argv: The program and its arguments.
-            port: A port of 127.0.0.1 that it will listen on.
-            core: The CPU that it is confined to; None leaves it to the scheduler.
-            directory: An existing directory for its output.
-            environment: Variables to add to the current ones.
-        """
+        """Start the program and wait until its port answers."""
         self.name = name
         self.port = port
         self.log = directory / f"{name}.log"
@@ -102,9 +93,6 @@ class Process:
         except BaseException:
             self.stop()
             raise
-
-    def __repr__(self) -> str:
-        return f"<Process {self.name} pid={self.pid} port={self.port}>"
 
     @property
     def pid(self) -> int:
@@ -149,7 +137,6 @@ class Process:
             self._popen.wait()
 
     def wait_for_port(self, port: int) -> None:
-        """Return once it listens there."""
         end = time.monotonic() + READY_WITHIN_S
         while time.monotonic() < end:
             self._check_alive()
@@ -172,7 +159,6 @@ class Process:
 
 
 def installed(name: str) -> str:
-    """The path of a program."""
     program = shutil.which(name, path=SEARCH_PATH)
     if program is None:
         raise LoadTestError(f"no program {name!r}; install it and try again")
@@ -184,22 +170,13 @@ def python_module(name: str) -> list[str]:
 
 
 def pin(pid: int, core: int) -> None:
-    """Confine a process to one CPU where there is more than one to choose from.
-
-    Args:
-        pid: The process; 0 is the caller.
-        core: Which of the CPUs that we may use, counted from 0; the last one if there are fewer.
-    """
+    """Confine a process to one CPU where there is more than one to choose from."""
     if len(CPUS) > 1:
         os.sched_setaffinity(pid, {CPUS[min(core, len(CPUS) - 1)]})
 
 
 def free_ports(count: int) -> list[int]:
-    """Find ports of 127.0.0.1 that nothing listens on, each another one.
-
-    Args:
-        count: How many.
-    """
+    """Find ports of 127.0.0.1 that nothing listens on, each another one."""
     found: list[int] = []
     # Start where another load test at the same time most likely does not.
     offset = os.getpid() * 37 % len(PORTS)
@@ -222,11 +199,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def raise_descriptor_limit(needed: int) -> None:
-    """Let this process and those it starts hold as many descriptors as the system permits.
-
-    Args:
-        needed: How many one of them will hold at once.
-    """
+    """Let this process and those it starts hold as many descriptors as the system permits."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard not in (-1, resource.RLIM_INFINITY) and hard < needed:
         raise LoadTestError(
@@ -247,18 +220,7 @@ def start_apfproxy(
     name: str = "apfproxy",
     build: Build | None = None,
 ) -> tuple[Process, int]:
-    """Start `apfproxy serve`.
-
-    Args:
-        upstream_port: Where the origin listens on this machine.
-        upstream_scheme: `https` if it has a certificate for `localhost`.
-        believes_headers: Whether it believes identity headers from this machine.
-        directory: An existing directory for its output.
-        core: The CPU that it is confined to.
-        arguments: More arguments of `apfproxy serve`.
-        name: What messages call it.
-        build: Which apfproxy; None for that of this checkout.
-    """
+    """Start `apfproxy serve`."""
     port, admin_port = free_ports(2)
     # The name is for its certificate; without one, no name is to be looked up.
     host = "127.0.0.1" if upstream_scheme == "http" else "localhost"
@@ -292,13 +254,7 @@ def start_apfproxy(
 def start_origin(
     *, directory: Path, core: int | None = None, arguments: Sequence[str] = ()
 ) -> Process:
-    """Start the Python origin of `origin.py` in a process of its own.
-
-    Args:
-        directory: An existing directory for its output.
-        core: The CPU that it is confined to.
-        arguments: More arguments of `origin.py`.
-    """
+    """Start the Python origin of `origin.py` in a process of its own."""
     (port,) = free_ports(1)
     return Process(
         "origin",
@@ -315,12 +271,7 @@ def start_origin(
 
 
 def exit_status(name: str, run: Callable[[], None]) -> int:
-    """Run a load test, which an interrupt or SIGTERM ends; what it started is stopped either way.
-
-    Args:
-        name: What messages call it.
-        run: The load test.
-    """
+    """Run a load test, which an interrupt or SIGTERM ends: the exit status."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         run()
@@ -340,14 +291,7 @@ def measured(
     descriptors: int,
     json_file: Path | None,
 ) -> int:
-    """Measure in a temporary directory; the exit status.
-
-    Args:
-        name: Of the load test.
-        measure: Gives the results and what is wrong with them.
-        descriptors: How many one process will hold at once.
-        json_file: Where the results go as JSON.
-    """
+    """Measure in a temporary directory; the exit status."""
     problems: list[str] = []
 
     def run() -> None:

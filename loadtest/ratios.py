@@ -34,7 +34,6 @@ def mix_name(mix: str, *, tls: bool, upstream_tls: bool) -> str:
 
 
 def read_ratios(path: Path) -> Ratios:
-    """Read the committed ratios."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Ratios)
     except OSError as error:
@@ -55,12 +54,7 @@ def write_ratios(path: Path, measured: Ratios) -> None:
 
 
 def compare_ratios(measured: Ratios, committed: Ratios) -> tuple[list[str], bool]:
-    """Say of each measured ratio whether it is better or worse than the committed one.
-
-    Args:
-        measured: Those of this run.
-        committed: Those of the file.
-    """
+    """Say of each measured ratio whether it is better or worse than the committed one."""
     lines, is_worse = [], False
     for mix, of in measured.items():
         for name, ratio in of.items():

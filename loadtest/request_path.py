@@ -70,14 +70,7 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 async def connect_and_ask(port: int, agent: str, count: int, last: Files | None = None) -> None:
-    """Send equal requests, one after the other, over a connection of their own.
-
-    Args:
-        port: The proxy's.
-        agent: A field that requests before did not have.
-        count: How many.
-        last: Files of the last request without the connection's begin and end; None for none.
-    """
+    """Send equal requests, one after the other, over a connection of their own."""
     head = (
         "GET /api/v1/namespaces/default/pods/a HTTP/1.1\r\nHost: apf.example\r\n"
         f"User-Agent: {agent}\r\nAccept: application/json\r\n\r\n"

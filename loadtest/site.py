@@ -58,7 +58,6 @@ class Build(NamedTuple):
         return {"PYTHONPATH": self.path}
 
     def version(self) -> str:
-        """What it says of itself, in one line."""
         done = subprocess.run(
             [*self.command(), "--version"],
             env=self.environment(),
@@ -82,12 +81,7 @@ def kind_of(version: str) -> str:
 
 
 def named_build(text: str) -> tuple[str, Build]:
-    """Read an argument NAME=PYTHON or NAME=CHECKOUT.
-
-    Args:
-        text: A name of lower-case letters, digits and `-`, and the path of an interpreter that has
-            apfproxy installed, or of the root of a checkout.
-    """
+    """Read an argument NAME=PYTHON or NAME=CHECKOUT."""
     name, _, place = text.partition("=")
     path = Path(place)
     if re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name) is None:
@@ -132,11 +126,7 @@ class TlsSite(NamedTuple):
 
 
 def make_tls(directory: Path) -> TlsSite:
-    """Issue a certificate and write all files.
-
-    Args:
-        directory: An existing directory.
-    """
+    """Issue a certificate and write all files."""
     authority = Authority("peers")
     issued = authority.issue(SERVER_NAME, usage="server")
     certificate, key = issued.write(directory, "server")

@@ -68,13 +68,11 @@ def other_client(port: int, fields: bytes) -> OpenLoop:
 
 
 def numbers_of(proxy: Process, state: ProxyState) -> Numbers:
-    """What the process holds now, without idle connections to the origin."""
     descriptors = len(list(Path(f"/proc/{proxy.pid}/fd").iterdir())) - state.upstream_idle
     return {"rss_mib": round(proxy.rss_bytes() / 2**20, 1), "descriptors": descriptors}
 
 
 async def attack(mode: str, port: int, options: argparse.Namespace, directory: Path) -> None:
-    """Run slowhttptest to its end, at a low priority."""
     target = "large" if mode == "read" else "slow"
     command = [
         *("nice", "-n", str(NICE), installed("slowhttptest"), *MODES[mode]),
@@ -103,7 +101,6 @@ async def attack(mode: str, port: int, options: argparse.Namespace, directory: P
 async def suffer(
     mode: str, proxy: Process, admin_port: int, options: argparse.Namespace, directory: Path
 ) -> dict[str, Any]:
-    """Measure one mode: what came of it, and what of that is wrong."""
     most: Numbers = {"connections": 0, "rss_mib": 0, "descriptors": 0}
 
     async def look() -> None:
@@ -159,7 +156,6 @@ async def suffer(
 
 
 async def wait_until_left(admin_port: int) -> ProxyState:
-    """Give the state once no client is connected, or that after a while in which some still is."""
     end_s = monotonic() + QUIET_WITHIN_S
     state = await read_state(admin_port)
     while (state.downstream or not state.is_quiet) and monotonic() < end_s:
@@ -169,7 +165,6 @@ async def wait_until_left(admin_port: int) -> ProxyState:
 
 
 async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
-    """Run all modes, one after the other, against one proxy."""
     (directory / "slow.yaml").write_text(SETTINGS)
     found = []
     with await asyncio.to_thread(start_origin, directory=directory) as origin:

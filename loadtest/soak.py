@@ -132,14 +132,7 @@ class Subject:
 
 
 class Soak:
-    """The load and the changes.
-
-    Args:
-        site: Its files.
-        subjects: The proxies: plain, and with TLS.
-        endpoints: Of the origin.
-        seed: Of all that is drawn.
-    """
+    """The load and the changes."""
 
     def __init__(
         self, site: Site, subjects: Sequence[Subject], endpoints: Endpoints, seed: int
@@ -155,12 +148,7 @@ class Soak:
         self._next = 0
 
     async def load(self, seconds: float, requests_per_s: float) -> float:
-        """Send requests for a while: how many were answered in a second.
-
-        Args:
-            seconds: How long.
-            requests_per_s: Of all clients; 0 for as many as there can be.
-        """
+        """Send requests for a while: how many were answered in a second."""
         plain, tls = (subject.process.port for subject in self.subjects)
         site = self.site
         makes: list[tuple[int, Sequence[str], Sequence[ssl.SSLContext]]] = [
@@ -347,7 +335,6 @@ def print_heading() -> None:
 
 
 async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
-    """Run the soak: its results, and what was not flat."""
     site = await asyncio.to_thread(Site, directory, http2=options.protocol == "h2")
     seen = Seen()
     subjects: list[Subject] = []
@@ -401,7 +388,6 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; wrong input ends the program with one line."""
     parser = Parser(__doc__)
     kind = partial(parser.add_mutually_exclusive_group().add_argument, action="store_const")
     kind("--faults", dest="kind", const=faults, help="failing connections instead of a soak")

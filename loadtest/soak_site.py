@@ -59,7 +59,6 @@ SHUT_S = 3.0
 
 
 async def start_proxy(directory: Path, name: str, ports: Sequence[int]) -> tuple[Process, int]:
-    """Start a proxy with `NAME.yaml` of a directory before ports: it, and its admin port."""
     return await asyncio.to_thread(
         start_apfproxy,
         upstream_port=ports[0],
@@ -73,7 +72,6 @@ async def start_proxy(directory: Path, name: str, ports: Sequence[int]) -> tuple
 
 
 def log_problem(log: Path) -> str | None:
-    """Say which exception that was not expected is in a log."""
     lines = log.read_text(errors="replace").splitlines()
     for at, line in enumerate(lines):
         if line.startswith("Traceback"):
@@ -82,19 +80,13 @@ def log_problem(log: Path) -> str | None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file in one step, as one that is watched has to be."""
     new = path.with_name(f".{path.name}.new")
     new.write_text(text)
     new.replace(path)
 
 
 class Site:
-    """The files of a plain proxy and of one with TLS, which change meanwhile.
-
-    Args:
-        directory: An existing directory for them.
-        http2: Whether most clients speak HTTP/2.
-    """
+    """The files of a plain proxy and of one with TLS, which change meanwhile."""
 
     def __init__(self, directory: Path, *, http2: bool) -> None:
         self.http2 = http2
@@ -126,7 +118,6 @@ class Site:
             self._contexts[is_http2, False] = contexts[-1:]
 
     def contexts(self, *, http2: bool, has_certificates: bool) -> Sequence[ssl.SSLContext]:
-        """TLS of clients: those with certificates, or the one for clients without."""
         return self._contexts[http2, has_certificates]
 
     @property
@@ -137,7 +128,6 @@ class Site:
         self._authority.issue("localhost", usage="server").write(self._directory, "server")
 
     def change_tokens(self) -> None:
-        """Replace the tokens' file: those in use stay, and an unused one is another."""
         lines = [
             f'{token},{user},{at},"{GROUP}"\n'
             for at, (user, token) in enumerate(zip(USERS, self._tokens, strict=True))
@@ -146,7 +136,6 @@ class Site:
         replace_file(self._directory / "tokens.csv", "".join(lines))
 
     def change_objects(self) -> None:
-        """Replace the objects: another number of queues, and a level that comes and goes."""
         self._changes += 1
         text = OBJECTS
         if self._changes % 2:
@@ -164,7 +153,6 @@ class Endpoints:
         self.ports: list[int] = []
 
     async def shut_one_after_the_other(self) -> None:
-        """Shut a port for a while, then the next one, until cancelled."""
         while True:
             for at, port in enumerate(self.ports):
                 await asyncio.sleep(SHUT_PERIOD_S - SHUT_S)
@@ -175,7 +163,6 @@ class Endpoints:
     @classmethod
     @asynccontextmanager
     async def opened(cls, seen: Seen, count: int) -> AsyncIterator[Endpoints]:
-        """Listen on so many ports within the block."""
         endpoints = cls(seen)
         try:
             for _ in range(count):

@@ -110,7 +110,6 @@ class Site:
         self.change_objects()
 
     def new_token(self, expires_s: int) -> str:
-        """Sign a token; no two are equal."""
         self._changes += 1
         claims = {"iss": ISSUER, "sub": "bearer", "aud": "soak", "exp": expires_s}
         return jwt.encode({**claims, "jti": str(self._changes)}, self._key, algorithm="ES256")
@@ -158,11 +157,6 @@ class Kept:
 class StallingClients:
     """Clients that do one thing for which the proxy has a deadline, again and again.
 
-    Args:
-        port: The proxy's.
-        dice: Draws what varies.
-        new_token: Makes a token that expires at the given time of day, in whole seconds.
-
     Attributes:
         kept: Kind to what came of it.
     """
@@ -192,7 +186,6 @@ class StallingClients:
         self.kept = {kind: Kept() for kind in self._kinds}
 
     async def run(self, of_each: int) -> None:
-        """Stall until cancelled."""
         async with asyncio.TaskGroup() as group:
             for kind in self._kinds:
                 for _ in range(of_each):
@@ -236,7 +229,6 @@ class StallingClients:
             kept.judge(got, expected, monotonic() - began_s - deadline_s)
 
     async def _seat(self, kept: Kept) -> None:
-        """Wait behind a request that has the only seat of a level and never gets its response."""
         async with (
             self._seat_lock,
             self._connection() as (reader, writer),
@@ -258,7 +250,6 @@ class StallingClients:
             holding.cancel()
 
     async def _token(self, kept: Kept) -> None:
-        """Send one head again and again, until its token has expired and some time after."""
         expires_s = int(time()) + self._dice.randint(2, 5)
         data = request("sized 3", f"Authorization: Bearer {self._new_token(expires_s)}\r\n")
         served_s, status = 0.0, 0
@@ -287,7 +278,6 @@ def request(answer: str, fields: str, method: str = "GET") -> bytes:
 
 
 async def read_response(reader: asyncio.StreamReader) -> int:
-    """Read one response with a length: its status; EOFError if the connection ended before."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = 0
     for line in head.split(b"\r\n"):
@@ -299,7 +289,6 @@ async def read_response(reader: asyncio.StreamReader) -> int:
 
 
 async def careless(port: int, dice: random.Random, numbers: Iterator[int]) -> None:
-    """Send requests through a link that fails, take what comes, and leave, until cancelled."""
     while True:
         with contextlib.suppress(TimeoutError, OSError, EOFError):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -321,7 +310,6 @@ async def careless(port: int, dice: random.Random, numbers: Iterator[int]) -> No
 
 
 async def look(admin_port: int, wrong: list[str]) -> None:
-    """See that the process says that it lives, until cancelled."""
     while True:
         await asyncio.sleep(LIVEZ_PERIOD_S)
         text = await fetch(admin_port, "/livez")
@@ -330,12 +318,10 @@ async def look(admin_port: int, wrong: list[str]) -> None:
 
 
 def random_fault(dice: random.Random, faults: Faults, share: float) -> Fault:
-    """A good connection, or, of a share of them, one that fails in any way."""
     return faults.anything() if dice.random() < share else GOOD
 
 
 async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
-    """Strain the proxy: the results, and what was wrong."""
     dice = random.Random(options.seed)  # noqa: S311 - no secret
     faults, site, seen = Faults(dice), Site(directory), Seen()
     wrong: list[str] = []
@@ -401,7 +387,6 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
 
 
 def judged(stalling: StallingClients) -> tuple[dict[str, Any], list[str]]:
-    """Print how each kind of deadline was kept: the figures, and what was wrong."""
     results: dict[str, Any] = {}
     wrong = []
     print(f"{'deadline':>12}{'ends':>8}{'cut':>6}{'median s':>10}{'p99 s':>8}{'latest s':>10}")

@@ -349,15 +349,7 @@ async def disturbed(port: int, options: dict[str, int], disturb: Any) -> dict[st
 async def replace(
     by: str, workers: int, upstream_port: int, directory: Path, options: dict[str, int]
 ) -> dict[str, Any]:
-    """Disturb a proxy under load.
-
-    Args:
-        by: `replaced`, `killed` or `activated`.
-        workers: Of the proxy, unless it is activated.
-        upstream_port: Of the origin.
-        directory: An existing directory for output.
-        options: `rate`, `requests` and how many `times`.
-    """
+    """Disturb a proxy under load."""
     if by == "activated":
         activated = Activated(directory, upstream_port)
         try:

@@ -100,12 +100,7 @@ class Measurement(NamedTuple):
 
 
 def script_text(mix: str, variety: Variety) -> str:
-    """Give the Lua script that makes the requests of a mix and reports in JSON.
-
-    Args:
-        mix: One of `MIXES` but `cluster`.
-        variety: What its requests are drawn from.
-    """
+    """Give the Lua script that makes the requests of a mix and reports in JSON."""
     if mix != "varied":
         sent = {**FIELDS, "Connection": "close"} if mix == "new" else FIELDS
         fields = "".join(f'wrk.headers["{name}"] = "{text}"\n' for name, text in sent.items())
@@ -129,18 +124,7 @@ def drive(
     directory: Path,
     tls: TlsSite | None = None,
 ) -> Measurement:
-    """Load a proxy for a while.
-
-    Args:
-        proxy: What to load.
-        mix: One of `MIXES`.
-        variety: What its requests are drawn from.
-        seconds: How long.
-        connections: How many at once, each with a request in flight, or with `variety.streams`.
-        core: The CPU of what drives it.
-        directory: An existing directory for wrk's script.
-        tls: What to speak TLS with; None speaks plain HTTP.
-    """
+    """Load a proxy for a while."""
     if mix == "cluster":
         arguments = {
             "--port": proxy.port,

@@ -15,8 +15,7 @@ from h2.events import DataReceived, RequestReceived, StreamEnded
 from hpack import Decoder, Encoder
 
 from loadtest.cluster import Http2Fields, draw_request, users
-from loadtest.cluster_clients import encode_requests
-from loadtest.http2_frames import FieldEncoder, first_status
+from loadtest.cluster_driver import encode_requests, first_status
 from loadtest.peers import parse_arguments
 from loadtest.processes import LoadTestError
 from loadtest.wrk import Measurement, Variety, drive
@@ -26,24 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loadtest.processes import Process
-
-NAMES = [b":path", b"accept", b"x-request-id", b"user-agent"]
-
-
-def test_fields_are_read_as_they_were_written() -> None:
-    """With entries that leave the table, names that only the table has, and values beyond it."""
-    dice = random.Random(1)  # noqa: S311 - no secret
-    encoder, decoder = FieldEncoder(), Decoder()
-    for _ in range(2000):
-        size = 5000 if dice.random() < 0.01 else dice.randint(0, 300)
-        fields = [
-            (b":method", b"GET"),
-            (dice.choice(NAMES), bytes(dice.choices(range(32, 127), k=size))),
-            (dice.choice(NAMES), b"%d" % dice.randint(0, 20)),
-            (b"x-name-%d" % dice.randint(0, 50), b""),
-        ]
-
-        assert fields == decoder.decode(encoder.encode(fields), raw=True)
 
 
 def test_the_requests_of_a_client_can_be_sent_again_and_again() -> None:
