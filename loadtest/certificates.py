@@ -213,8 +213,7 @@ class Authority:
             )
         if usage in {"server", "both"} and hosts:
             builder = builder.add_extension(
-                x509.SubjectAlternativeName([general_name(host) for host in hosts]),
-                critical=False,
+                x509.SubjectAlternativeName([general_name(host) for host in hosts]), critical=False
             )
         certificate = builder.sign(self.key, digest or hashes.SHA256())
         return Issued(certificate, key, self.chain)

@@ -154,12 +154,7 @@ def request_for(user: str, port: int) -> bytes:
 
 
 async def drive(
-    flows: Sequence[Flow],
-    *,
-    port: int,
-    lead_in_s: float,
-    seconds: float,
-    may_starve: bool = False,
+    flows: Sequence[Flow], *, port: int, lead_in_s: float, seconds: float, may_starve: bool = False
 ) -> None:
     """Load a server with closed loops for a while; each flow then holds what came of it.
 

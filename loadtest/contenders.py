@@ -185,10 +185,7 @@ def _start_apfproxy(name: str, site: Site, upstream_port: int) -> Process:
         settings["authentication"]["clientCaFile"] = str(site.tls.authority)
     if site.upstream_tls is not None:
         settings["upstream"] = {
-            "tls": {
-                "caFile": str(site.upstream_tls.authority),
-                "serverName": SERVER_NAME,
-            }
+            "tls": {"caFile": str(site.upstream_tls.authority), "serverName": SERVER_NAME}
         }
     if site.token_file is not None:
         settings["authentication"]["tokenFile"] = str(site.token_file)

@@ -30,21 +30,10 @@ from apfproxy.flowcontrol.queue_set import (
     QueueSetKind,
     Ticket,
 )
-from apfproxy.objects.types import (
-    FlowSchema,
-    NonResourcePolicyRule,
-    ServiceAccountSubject,
-    Subject,
-)
+from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ServiceAccountSubject, Subject
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes
 from loadtest.arguments import Parser
-from loadtest.objects import (
-    EVERY_RESOURCE,
-    EVERY_URL,
-    flow_schema,
-    group_subject,
-    user_subject,
-)
+from loadtest.objects import EVERY_RESOURCE, EVERY_URL, flow_schema, group_subject, user_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -75,10 +75,7 @@ class Course:
     """All steps of a fleet."""
 
     def __init__(
-        self,
-        site: Site,
-        pause: Callable[[float], Awaitable[None]],
-        on_step: Callable[[Step], None],
+        self, site: Site, pause: Callable[[float], Awaitable[None]], on_step: Callable[[Step], None]
     ) -> None:
         self._site = site
         self._pause = pause

@@ -247,12 +247,7 @@ def print_phases(phases: Sequence[Phase], names: Sequence[str], *, has_limit: bo
 
 
 async def measure(
-    by: str,
-    servers_count: int,
-    requests: int,
-    rate: float,
-    directory: Path,
-    rest_s: float = 0,
+    by: str, servers_count: int, requests: int, rate: float, directory: Path, rest_s: float = 0
 ) -> tuple[dict[str, Any], list[str]]:
     """Run all phases: the results, and what is wrong with them."""
     (directory / "objects.yaml").write_text(OBJECTS)
@@ -313,12 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def run(directory: Path) -> tuple[object, Sequence[str]]:
         results, wrong = uvloop.run(
             measure(
-                options.by,
-                options.servers,
-                options.requests,
-                options.rate,
-                directory,
-                options.rest,
+                options.by, options.servers, options.requests, options.rate, directory, options.rest
             )
         )
         return results, wrong

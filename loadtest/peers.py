@@ -72,15 +72,7 @@ from loadtest.processes import (
 )
 from loadtest.ratios import Ratios, compare_ratios, mix_name, read_ratios, write_ratios
 from loadtest.site import THIS, Site, make_tls, named_build
-from loadtest.wrk import (
-    DEFAULT_CONNECTIONS,
-    KEPT_MIXES,
-    LARGE,
-    MIXES,
-    Measurement,
-    Variety,
-    drive,
-)
+from loadtest.wrk import DEFAULT_CONNECTIONS, KEPT_MIXES, LARGE, MIXES, Measurement, Variety, drive
 
 if TYPE_CHECKING:
     import argparse

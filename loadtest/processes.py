@@ -258,12 +258,7 @@ def start_origin(
     (port,) = free_ports(1)
     return Process(
         "origin",
-        [
-            *python_module("loadtest.origin"),
-            "--port",
-            str(port),
-            *arguments,
-        ],
+        [*python_module("loadtest.origin"), "--port", str(port), *arguments],
         port=port,
         core=core,
         directory=directory,

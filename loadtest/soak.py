@@ -155,11 +155,7 @@ class Soak:
             (plain, ("",), ()),
             (plain, site.token_fields, ()),
             (tls, ("",), site.contexts(http2=site.http2, has_certificates=True)),
-            (
-                tls,
-                site.token_fields,
-                site.contexts(http2=site.http2, has_certificates=False),
-            ),
+            (tls, site.token_fields, site.contexts(http2=site.http2, has_certificates=False)),
         ]
         groups = []
         for port, fields, contexts in makes:
