@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from apfproxy.flowcontrol import controller as controller_module
 from apfproxy.flowcontrol.controller import Checked, Controller, Route
-from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
+from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S, LevelLimits
 from apfproxy.flowcontrol.queue_set import RejectReason, Ticket, WorkEstimate
 from apfproxy.request.attributes import parse_attributes
 from tests.flowcontrol.scene import GET_POD, S, Scene, level_object, schema_object, user
@@ -20,6 +20,7 @@ from tests.support.clocks import VirtualClock
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.objects.types import FlowControlObject, FlowSchema, PriorityLevelConfiguration
+
 
 PERIOD_NS = ADJUSTMENT_PERIOD_S * S
 A, S_TO_A = level_object("a"), schema_object("s", "a")
@@ -363,3 +364,216 @@ def test_a_digest_makes_new_levels_beforehand(monkeypatch: pytest.MonkeyPatch) -
 
     assert made is not scene.level("a")
     assert "a" == scene.classify().level.name
+
+
+ALICE, BOB = user("alice", "team-a"), user("bob", "team-a")
+
+
+def level(**additions: str) -> PriorityLevelConfiguration:
+    return level_object("a", **additions)  # type: ignore[arg-type]  # which are no numbers
+
+
+def schema(**additions: str) -> FlowSchema:
+    return schema_object("s", "a", **additions)
+
+
+BANNED = level_object("a", 0, 0, ban="true"), schema()
+
+
+def test_wrong_additions_do_not_count() -> None:
+    scene = Scene()
+    digest = scene.commit(
+        level(wait_limit="soon"), schema(request_rate="0", long_running_limit="3")
+    )
+
+    assert (
+        (
+            "PriorityLevelConfiguration 'a': metadata.annotations[apfproxy.io/wait-limit]: Invalid"
+            ' value: "soon": write a duration such as 500ms, 5s or 1m, longer than 0s and at most'
+            " 1m; the addition does not count"
+        ),
+        (
+            "FlowSchema 's': metadata.annotations[apfproxy.io/request-rate]: Invalid value:"
+            ' "0": write requests per second, such as 20 or 0.5, from 0.001 to 1000000;'
+            " the addition does not count"
+        ),
+    ) == digest.problems
+    assert 2 == digest.unused_additions == scene.controller.unused_additions
+    found = scene.classify()
+    assert 60 * S == found.level.longest_wait_ns(1 << 62)
+    assert found.limits is not None
+    assert (None, 3) == (found.limits.rate, found.limits.long_running_limit)
+    scene.commit(level(), schema())
+    assert 0 == scene.controller.unused_additions
+
+
+def test_additions_count_as_long_as_objects_have_them() -> None:
+    scene = Scene(level(wait_limit="5s"), schema())
+    assert 5 * S == scene.level("a").longest_wait_ns(1 << 62)
+    scene.commit(*BANNED)
+    found = scene.classify()
+    assert found.limits is not None
+    assert found.limits.is_ban
+    assert "" == found.flow.distinguisher
+    scene.commit(level(), schema())
+
+    found = scene.classify()
+    assert (None, 60 * S) == (found.limits, found.level.longest_wait_ns(1 << 62))
+
+
+def test_flows_with_long_names_are_not_remembered() -> None:
+    """A URL can name any namespace, so what is remembered is bounded in bytes, too."""
+    classify = Scene(level(), schema(distinguisher="group")).controller.classify
+    long, short = user("alice", "t" * 257), user("alice", "t" * 256)
+
+    assert [False, True] == [classify(u, GET_POD) is classify(u, GET_POD) for u in (long, short)]
+    assert classify(long, GET_POD).flow.hash == classify(long, GET_POD).flow.hash
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param([level(), schema()], id="without-a-limit"),
+        pytest.param([schema(long_running_limit="2")], id="dangling"),
+    ],
+)
+def test_long_running_requests_count_whatever_comes_between(
+    between: list[FlowControlObject],
+) -> None:
+    objects: list[FlowControlObject] = [level(), schema(long_running_limit="2")]
+    scene = Scene(*objects)
+    limits = scene.classify("alice").limits
+    assert limits is not None
+    for _ in range(2):
+        assert limits.refusal("alice", 0, is_long_running=True) is None
+    scene.commit(*between)
+    scene.commit(*objects)
+
+    assert limits is scene.classify("alice").limits
+    assert limits.refusal("alice", 0, is_long_running=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("queues", "additions", "expected"),
+    [
+        pytest.param(0, {}, "", id="no-queues"),
+        pytest.param(1, {}, "", id="one-queue"),
+        pytest.param(2, {}, "alice", id="none"),
+        pytest.param(4, {"distinguisher": "group"}, "team-a", id="group"),
+        pytest.param(1, {"distinguisher": "group"}, "", id="group-without-flows"),
+        pytest.param(4, {"distinguisher": "header:X-Tenant"}, "x-tenant!", id="header"),
+        pytest.param(4, {"distinguisher": "user-agent"}, "user-agent!", id="user-agent"),
+        pytest.param(1, {"request_rate": "5"}, "alice", id="rate-at-one-queue"),
+        pytest.param(1, {"long_running_limit": "5"}, "alice", id="cap-at-one-queue"),
+        (1, {"request_rate": "5", "distinguisher": "group"}, "team-a"),
+    ],
+)
+def test_flows_are_told_apart_where_that_makes_a_difference(
+    queues: int, additions: dict[str, str], expected: str
+) -> None:
+    controller = Scene(level_object("a", queues=queues), schema(**additions)).controller
+    found = controller.classify(ALICE, GET_POD, lambda name: f"{name}!")
+
+    assert expected == found.flow.distinguisher
+    if expected == "team-a":
+        assert found.flow is controller.classify(BOB, GET_POD).flow
+
+
+def test_seats_are_divided_as_the_fleet_says() -> None:
+    asked: list[tuple[str, int]] = []
+    scene = Scene(
+        level_object("a"),
+        schema_object("s", "a"),
+        is_prompt=True,
+        on_short=lambda *of: asked.append(of),
+    )
+    level = scene.level("a")
+
+    scene.controller.allot(2, {"a": LevelLimits(2, 1, 5)})
+    tickets = scene.arrive(count=3)
+
+    assert [True, True, False] == [ticket.is_executing for ticket in tickets]
+    assert (2, 1, 5) == (level.nominal_limit, level.lower_limit, level.upper_limit)
+    assert (2, 2) == (level.current_limit, scene.controller.server_concurrency_limit)
+    assert [("", 0)] == asked
+    # A level that is left out has none, and is not let go on as it would be alone.
+    assert 0 == scene.level("catch-all").queue_set.seat_limit
+
+    scene.controller.allot(3, {"a": LevelLimits(3, 1, 5)})
+
+    assert tickets[2].is_executing
+    scene.controller.allot(0, {})
+    assert 0 == level.queue_set.seat_limit
+
+
+@pytest.mark.parametrize("is_prompt", [True, False])
+def test_a_level_without_queues_says_what_it_rejects(*, is_prompt: bool) -> None:
+    asked: list[tuple[str, int]] = []
+    scene = Scene(
+        level_object("a", queues=0),
+        schema_object("s", "a"),
+        is_prompt=is_prompt,
+        on_short=lambda *of: asked.append(of),
+    )
+    scene.controller.allot(1, {"a": LevelLimits(1, 0, 1)})
+
+    assert 1 == len(scene.take(count=2))
+    assert [("a", 1)] == asked
+
+
+class AllottedMachine(RuleBasedStateMachine):
+    """Requests come and end at three levels while their seats change in any way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        names = "abc"
+        self.scene = Scene(
+            *(level_object(name, lendable=50) for name in names),
+            *(schema_object(name, name, name) for name in names),
+            is_prompt=True,
+        )
+        self.levels = [self.scene.level(name) for name in names]
+        self.tickets: list[tuple[str, Ticket]] = []
+        self.seats = 0
+        self.used = 0
+        self.allot([3, 3, 3], 5)
+
+    @rule(nominal=st.lists(st.integers(0, 9), min_size=3, max_size=3), borrowing=st.integers(0, 9))
+    def allot(self, nominal: list[int], borrowing: int) -> None:
+        self.seats = sum(nominal)
+        self.scene.controller.allot(
+            self.seats,
+            {
+                level.name: LevelLimits(own, own // 2, own + borrowing)
+                for level, own in zip(self.levels, nominal, strict=True)
+            },
+        )
+
+    @rule(name=st.sampled_from("abc"), seats=st.integers(1, 2))
+    def arrive(self, name: str, seats: int) -> None:
+        self.tickets += [(name, ticket) for ticket in self.scene.take(name, 1, seats)]
+
+    @rule(which=st.integers(0, 99))
+    def end(self, which: int) -> None:
+        if self.tickets:
+            name, ticket = self.tickets.pop(which % len(self.tickets))
+            self.scene.finish(name, [ticket])
+
+    @rule(ms=st.integers(1, 11_000))
+    def wait(self, ms: int) -> None:
+        self.scene.wait(ms * 1_000_000)
+
+    @rule()
+    def adjust(self) -> None:
+        self.scene.controller.adjust_limits()
+
+    @invariant()
+    def uses_no_more(self) -> None:
+        """More are in use than are allotted only if they were before, but for one wide request."""
+        used = sum(level.queue_set.seats_in_use for level in self.levels)
+        assert used <= max(self.seats + len(self.levels), self.used)
+        self.used = used
+
+
+TestAllotted = AllottedMachine.TestCase
+TestAllotted.settings = settings(deadline=None, stateful_step_count=40, max_examples=60)
