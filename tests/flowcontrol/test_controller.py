@@ -100,18 +100,6 @@ def test_a_level_that_goes_drains_first() -> None:
     assert 30 == scene.level("catch-all").nominal_limit
 
 
-def test_a_level_that_comes_back_revives() -> None:
-    scene = Scene(A, S_TO_A)
-    level = scene.level("a")
-    scene.arrive()
-    scene.commit()
-
-    scene.commit(A, S_TO_A)
-
-    assert level is scene.classify().level
-    assert not level.is_quiescing
-
-
 def test_another_number_of_seats() -> None:
     scene = Scene(level_object("a", shares=95), S_TO_A, seats=2)
     tickets = scene.arrive(count=4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -28,6 +28,8 @@ from loadtest.objects import flow_schema, group_subject, priority_level, user_su
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+AnyObject = TypeVar("AnyObject", bound=FlowControlObject)
 
 
 SCHEMA = """apiVersion: flowcontrol.apiserver.k8s.io/v1
@@ -181,8 +183,8 @@ def test_words() -> None:
     assert all(kind.meaning.endswith(".") and kind.advice.endswith(".") for kind in kinds)
 
 
-def managed_object(obj: FlowControlObject, value: str) -> FlowControlObject:
-    return replace(obj, metadata=replace(obj.metadata, annotations={AUTO_UPDATE: value}))
+def managed_object(obj: AnyObject, value: str, annotation: str = AUTO_UPDATE) -> AnyObject:
+    return replace(obj, metadata=replace(obj.metadata, annotations={annotation: value}))
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,7 @@ LONG, LONG_OF_ONE = (
     )
 )
 ENOUGH = "which are rounded up to one; 10 seats of the server are enough"
-KEEPS = " it keeps one"
+KEEPS, ON = " it keeps one", " on it keeps one"
 ROUNDED = (
     "1 of 200 shares buy 0.5 of 100 seats, which are rounded up to one; 200 seats of the server are"
     " enough"
@@ -320,30 +322,6 @@ def test_level(
     assert expected == messages(priority_level("a", queuing=queues, **fields), OTHERS)
 
 
-@pytest.mark.parametrize(
-    ("limit", "percent", "expected"),
-    [
-        (5, 50, f"10 of 100 shares buy 0.5 of 5 seats, {ENOUGH}"),
-        (5, 50, f"of 5 seats of the server it has 1, and may lend it; from 11 on{KEEPS}"),
-        (10, 50, f"of 10 seats of the server it has 1, and may lend it; from 11 on{KEEPS}"),
-        (11, 50, ""),
-        (
-            50,
-            90,
-            f"of 50 seats of the server it has 5, and may lend all of them; from 51 on{KEEPS}",
-        ),
-        (51, 90, ""),
-        (100, 100, ""),
-    ],
-)
-def test_too_few_seats(limit: int, percent: int, expected: str) -> None:
-    """A level that may lend all by rounding is told of it, with the limit that would be enough."""
-    level = priority_level("a", shares=10, lendable_percent=percent)
-    told = [message for _, message in messages(level, OTHERS, limit=limit)]
-
-    assert (expected in told) if expected else told == []
-
-
 def test_priorities_are_not_rounded() -> None:
     """Levels with a priority have in turns what is less than a seat, and differ by order."""
     levels = [
@@ -367,25 +345,6 @@ def few_seats(*levels: PriorityLevelConfiguration) -> list[str]:
         for each in level_findings(by_name, dict.fromkeys(by_name, ()), by_name, 8, HTTP)
     ]
     return [each for each in found if each != "APF209"]
-
-
-def test_unused() -> None:
-    """A level that nobody sends requests to has seats in vain, unless it is mandatory."""
-    assert messages(priority_level("a"), OTHERS, EXEMPT, used=("others",)) == [
-        ("APF204", "no FlowSchema uses it, and it has 10 of 100 seats")
-    ]
-
-
-def test_additions() -> None:
-    """A ban is meant, and a shorter wait makes a queue longer."""
-    ban = priority_level("a", shares=0)
-    banned = replace(ban, metadata=replace(ban.metadata, annotations={"apfproxy.io/ban": "true"}))
-    queue = priority_level("a", queuing=QUEUING)
-    annotations = {"apfproxy.io/wait-limit": "200ms"}
-    short = replace(queue, metadata=replace(queue.metadata, annotations=annotations))
-
-    assert messages(banned, OTHERS) == []
-    assert [each[0] for each in messages(short, OTHERS)] == ["APF209"]
 
 
 WORKLOAD_LOW = next(each for each in bootstrap_objects() if each.metadata.name == "workload-low")
@@ -447,3 +406,33 @@ def test_names_of_users_are_escaped(name: str) -> None:
     lines = yaml_lines(flow_schema("a", "l", user_subject(name)))
 
     assert [] == [line for line in lines if not (line.isascii() and line.isprintable())]
+
+
+@pytest.mark.parametrize(
+    ("limit", "percent", "expected"),
+    [
+        (5, 50, f"10 of 100 shares buy 0.5 of 5 seats, {ENOUGH}"),
+        (5, 50, f"of 5 seats of the server it has 1, and may lend it; from 11 on{KEEPS}"),
+        (10, 50, f"of 10 seats of the server it has 1, and may lend it; from 11 on{KEEPS}"),
+        (50, 90, f"of 50 seats of the server it has 5, and may lend all of them; from 51{ON}"),
+    ],
+)
+def test_too_few_seats(limit: int, percent: int, expected: str) -> None:
+    """A level that may lend all by rounding is told of it, with the limit that would be enough."""
+    level = priority_level("a", shares=10, lendable_percent=percent)
+
+    assert expected in [message for _, message in messages(level, OTHERS, limit=limit)]
+    for enough, part in ((11, 50), (51, 90), (100, 100)):
+        level = priority_level("a", shares=10, lendable_percent=part)
+        assert [] == messages(level, OTHERS, limit=enough)
+
+
+def test_unused() -> None:
+    """A level that nobody sends requests to has seats in vain, unless it is mandatory."""
+    assert messages(priority_level("a"), OTHERS, EXEMPT, used=("others",)) == [
+        ("APF204", "no FlowSchema uses it, and it has 10 of 100 seats")
+    ]
+    ban = managed_object(priority_level("a", shares=0), "true", "apfproxy.io/ban")  # is meant
+    assert [] == messages(ban, OTHERS)
+    short = managed_object(priority_level("a", queuing=QUEUING), "200ms", "apfproxy.io/wait-limit")
+    assert ["APF209"] == [each[0] for each in messages(short, OTHERS)]  # too long for that

@@ -219,15 +219,6 @@ def test_errors(obj: FlowControlObject, name: str, value: str, message: str) -> 
     assert counting(annotated(obj, {})) == counting(found)
 
 
-def test_other_additions_count() -> None:
-    obj = schema({"request-rate": "7", "request-burst": "many", "long-running-limit": "1"})
-
-    assert 1 == len(obj.additions.errors)
-    assert FlowSchemaAdditions(request_rate=7.0, request_burst=7, long_running_limit=1) == counting(
-        obj
-    )
-
-
 def test_exempt_is_never_limited() -> None:
     """Administrators cannot be locked out; how flows are told apart does no harm."""
     limits = {"request-rate": "7", "long-running-limit": "1"}

@@ -50,14 +50,6 @@ def names(decoded: Decoded) -> list[tuple[str, str]]:
     return [(kind_of(obj), obj.metadata.name) for obj in decoded.objects]
 
 
-def test_yaml() -> None:
-    decoded = decode_documents(f"{SCHEMA}---\n{SCHEMA.replace('one', 'three')}".encode(), "f.yaml")
-
-    assert [("FlowSchema", "one"), ("FlowSchema", "three")] == names(decoded)
-    assert [] == decoded.problems
-    assert as_written(decoded.objects[0])["spec"]["matchingPrecedence"] == 1000
-
-
 def untyped(wire: dict[str, Any]) -> dict[str, Any]:
     return {key: wire[key] for key in ("metadata", "spec")}
 
@@ -347,13 +339,6 @@ def test_found_files_may_have_no_objects(text: str, line: int) -> None:
     assert 1 == len(half.problems)
 
 
-def test_kinds_without_number() -> None:
-    decoded = decode(*({"apiVersion": "v1", "kind": f"K{number:03}"} for number in range(25)))
-
-    (left_out,) = decoded.left_out
-    assert left_out.message.endswith("K018, K019 and 5 more")
-
-
 @pytest.mark.parametrize("name", ["{{ .Values.name }}", "${NAME}-flow", "{% name %}"])
 def test_quoted_template(name: str) -> None:
     text = SCHEMA.replace("one", f'"{name}"')
@@ -385,31 +370,6 @@ def test_old_versions(version: str, release: str) -> None:
     assert "its name is nominalConcurrencyShares since v1beta3" in good[1]
     assert 2 == len(good)
     assert "spec.limited.queues" in str(broken.problems[-1])
-
-
-def test_lists_of_old_versions() -> None:
-    items = [untyped(flow_schema("a")), 7]
-    old = "flowcontrol.apiserver.k8s.io/v1beta2"
-    wire = {"apiVersion": old, "kind": "FlowSchemaList", "items": items}
-    first, second = decode(wire).problems
-
-    assert "Kubernetes has not served it since 1.29" in str(first)
-    assert "want an object" in str(second)
-
-
-@pytest.mark.parametrize("spec", [None, 7, {"limited": 7}, {"type": "Limited", "limited": {}}])
-def test_old_versions_without_shares(spec: object) -> None:
-    """The first error of an object of an old version is its version."""
-    wire = {
-        "apiVersion": "flowcontrol.apiserver.k8s.io/v1beta1",
-        "kind": "PriorityLevelConfiguration",
-        "metadata": {"name": "a"},
-        "spec": spec,
-    }
-    (problem,) = decode(wire).problems
-
-    assert "Kubernetes has not served it since 1.26" in problem.messages[0]
-    assert not any("assured" in message for message in problem.messages)
 
 
 def test_flaws_of_others() -> None:

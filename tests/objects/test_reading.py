@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from apfproxy.objects.field_errors import Reason
-from apfproxy.objects.reading import read_object, with_type
+from apfproxy.objects.reading import read_object
 from apfproxy.objects.types import kind_of
 from apfproxy.objects.validation import PRESERVE_ZERO
 from tests.support.objects import (
     LIMITED,
     RESOURCE_RULE,
-    V1,
     V1BETA3,
     as_written,
     flow_schema,
@@ -103,15 +102,6 @@ def test_other_kinds(wire: object) -> None:
     fields = "kind", "apiVersion"
 
     assert {(field, Reason.NOT_SUPPORTED) for field in fields} == errors_of(wire)
-
-
-@pytest.mark.parametrize("own", [{}, {"kind": "FlowSchema"}, {"apiVersion": V1, "kind": None}])
-def test_implied_type(own: dict[str, Any]) -> None:
-    wire = {**own, "metadata": {"name": "a"}}
-
-    assert {**wire, "apiVersion": V1, "kind": "FlowSchema"} == with_type(wire, "FlowSchema", V1)
-    assert with_type([], "FlowSchema", V1) == []
-    assert flow_schema() == with_type(flow_schema(), "Pod", "v1")
 
 
 INT32 = f"want an integer from {-(2**31)} to {2**31 - 1}"

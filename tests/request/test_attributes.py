@@ -17,7 +17,6 @@ from apfproxy.request.attributes import (
     MAX_COLLECTIONS,
     MAX_KNOWN_QUERIES,
     MAX_KNOWN_QUERY_BYTES,
-    MAX_QUERY_PARAMETERS,
     NO_OPTIONS,
     NOT_DECODABLE,
     AttributesError,
@@ -38,11 +37,9 @@ from apfproxy.request.attributes import (
     request_timeout_ns,
     required_field,
     split_target,
-    supposed_groups,
-    unverified,
     watch_and_name,
 )
-from apfproxy.request.rules import KUBERNETES, NONE, PATTERN, PathPrefixes, RequestRules
+from apfproxy.request.rules import KUBERNETES, PATTERN, PathPrefixes, RequestRules
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -63,17 +60,6 @@ def test_authenticated(groups: tuple[str, ...], expected: tuple[str, ...]) -> No
 
     assert User("alice", expected, "1", extra) == authenticated(User("alice", groups, "1", extra))
     assert ANONYMOUS is authenticated(ANONYMOUS)
-
-
-def test_unverified() -> None:
-    """Such a user is not authenticated, but is not the anonymous one either; its name tells it."""
-    user = unverified("header:", "alice")
-
-    assert User("header:alice", ("system:unauthenticated",)) == user
-    assert authenticated(user) is user
-    assert not user.is_anonymous
-    assert user.groups == supposed_groups(user.name, ())
-    assert [(), ("dev",)] == [supposed_groups("alice", ()), supposed_groups(user.name, ("dev",))]
 
 
 @pytest.mark.parametrize(
@@ -167,14 +153,6 @@ def test_what_is_kept_of_queries_is_bounded() -> None:
     assert before <= MAX_KNOWN_QUERIES
     known_parameters(b"limit=7&a=" + b"b" * MAX_KNOWN_QUERY_BYTES)
     assert before == len(known_queries)
-
-
-def test_with_one_parameter_too_many_there_is_none() -> None:
-    most = b"&".join(b"limit=7" for _ in range(MAX_QUERY_PARAMETERS))
-
-    assert known_parameters(most) == {"limit": ("7",)}
-    assert len(parse_query(most)["limit"]) == MAX_QUERY_PARAMETERS
-    assert {} == known_parameters(most + b"&a") == dict(parse_query(most + b"&a"))
 
 
 VERBS = ("GET", "PUT", "DELETE", "OPTIONS")
@@ -282,20 +260,6 @@ def test_below_prefixes(target: bytes, expected: str) -> None:
 
     assert expected == " ".join(each or "-" for each in shown)
     assert decode_path(split_target("GET", target)[0]) == found.path
-
-
-@pytest.mark.parametrize(
-    ("path", "is_long"),
-    [
-        (b"/clusters/x/feeds/a", True),
-        (b"/clusters/x/api/v1/pods/a", True),
-        (b"/clusters/x/api/v1/namespaces/n/jobs/j/log", True),
-        (b"/clusters/feeds/a", False),
-        (b"/clusters/x/api/v1/nodes", False),
-    ],
-)
-def test_long_running_below_prefixes(path: bytes, is_long: bool) -> None:
-    assert is_long == parse_attributes("GET", path, BELOW).long_running
 
 
 SEGMENTS = st.sampled_from(
@@ -561,24 +525,6 @@ def test_find(path: bytes, prefix: bytes, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "rest",
-    [
-        pytest.param(b"/../b/api/v1/pods", id="dots"),
-        pytest.param(b"/%2e%2e/b", id="escaped-dots"),
-        pytest.param(b"/..;/b", id="parameter"),
-        pytest.param(b"/%252e%252e/b", id="escaped-twice"),
-        pytest.param(b"/%c0%ae%c0%ae/b", id="overlong"),
-        pytest.param("/\N{FULLWIDTH FULL STOP}./b".encode(), id="looks-like-dots"),
-    ],
-)
-def test_paths_that_may_lead_elsewhere(rest: bytes) -> None:
-    """A path that some server might take for one below another prefix has no variable part."""
-    path = b"/clusters/a" + rest
-
-    assert ("/clusters/a", "") == PREFIXES.find(path, decode_path(path))
-
-
-@pytest.mark.parametrize(
     ("pattern", "is_one"),
     [
         ("/clusters/{workspace}", True),
@@ -630,14 +576,6 @@ def test_why(method: str, target: bytes, why: str) -> None:
 
     assert found.long_running_by.startswith(why)
     assert bool(why) is found.long_running is bool(found.long_running_by)
-
-
-def test_plain_requests_and_none() -> None:
-    assert plain_attributes("GET", b"/a", RULES).long_running_by.startswith("its verb is get (")
-    assert "its path begins with /events (request.longRunning.pathPrefixes)" == (
-        plain_attributes("POST", b"/events/a", RULES).long_running_by
-    )
-    assert "" == parse_attributes("GET", b"/api/v1/pods?watch=1", NONE).long_running_by
 
 
 def test_what_kubernetes_has() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from apfproxy.settings import (
-    MAX_SEATS,
     OF_A_CLUSTER,
     UNSAID,
     Address,
@@ -26,8 +25,6 @@ from apfproxy.settings import (
     ServiceSettings,
     Settings,
     UpstreamSettings,
-    UpstreamTlsSettings,
-    with_values,
 )
 from apfproxy.settings.file import (
     MAX_FILE_BYTES,
@@ -316,21 +313,6 @@ ONE, TWO = Address(host="a", port=1), Address(host="b", port=2, is_tls=True)
 ENDPOINTS = (EndpointSettings(url=ONE, weight=3), EndpointSettings(url=TWO))
 
 
-def test_alternatives() -> None:
-    """One that is given takes the place of another; its default does not."""
-    tls = UpstreamTlsSettings(ca_file="ca")
-    upstream = UpstreamSettings(url=ONE, tls=tls)
-    both = UpstreamSettings(url=ONE, dns=TWO, tls=tls)
-
-    assert UpstreamSettings(dns=TWO, tls=tls) == with_values(upstream, {"dns": TWO})
-    assert UpstreamSettings(endpoints=ENDPOINTS, tls=tls) == with_values(
-        both, {"endpoints": ENDPOINTS}
-    )
-    assert upstream == with_values(upstream, {"dns": UNSAID, "endpoints": ()})
-    assert both == with_values(upstream, {"url": ONE, "dns": TWO})
-    assert UpstreamSettings(url=ONE) == with_values(upstream, {"tls": UpstreamTlsSettings()})
-
-
 def service(host: str, at: int, /, **settings: str) -> tuple[UpstreamSettings, Address, tuple[()]]:
     is_tls = settings.get("scheme") != "http"
     address = Address(host=host, port=at, is_tls=is_tls)
@@ -359,21 +341,6 @@ def test_where_the_servers_are(
 ) -> None:
     """One address stands for all of them; the endpoints are known where settings name them."""
     assert (address, addresses) == (upstream.address, upstream.addresses)
-
-
-@pytest.mark.parametrize(
-    ("flow_control", "healthy", "seats"),
-    [
-        (FlowControlSettings(), 3, 600),
-        (FlowControlSettings(server_concurrency_limit=7), 0, 7),
-        (FlowControlSettings(per_endpoint=200), 3, 600),
-        (FlowControlSettings(per_endpoint=200), 0, 200),
-        (FlowControlSettings(per_endpoint=MAX_SEATS), 2, MAX_SEATS),
-    ],
-)
-def test_seats(flow_control: FlowControlSettings, healthy: int, seats: int) -> None:
-    """They are of the whole, or follow the endpoints that are healthy, at least one."""
-    assert seats == flow_control.seats(healthy)
 
 
 # ------------------------------------------------------------------ clusters

@@ -58,36 +58,6 @@ def test_seats_and_queues_are_those_of_the_configuration() -> None:
     assert (10, 1_800 * MS, 0) == (view.max_seats, view.seat_ns, view.borrowed_ns)
 
 
-@pytest.mark.parametrize(
-    ("each", "seats"),
-    [
-        (kind(), 1),
-        (kind(target="/api/v1/pods"), 1),
-        (kind(target="/api/v1/pods", seats=2), 2),
-        (kind(target="/api/v1/pods", seats=100), 2),
-        (kind(method="PUT"), 1),
-    ],
-    ids=["get", "list", "given", "more-than-allowed", "write"],
-)
-def test_seats_of_requests(each: Kind, seats: int) -> None:
-    """Seats are as given, within the level's bound, or as the proxy estimates them."""
-    total = ran(Simulation(objects(), 10), [(0, each, S)])
-
-    assert seats * S == total.seat_ns
-
-
-def test_watches_make_writes_wider() -> None:
-    """A watch gives its seat back at once, but counts for writes until its end."""
-    simulation = Simulation(objects(), 100)
-    watches = [(0, kind(target="/api/v1/pods?watch=1"), 10 * S)] * 20
-    write = kind("w", GET, "PUT")
-    ran(simulation, [*watches, (S, write, 10 * MS), (20 * S, write, 10 * MS)])
-
-    assert 20 * 100 * MS == simulation.tallies["u", "level", "schema", "u"].seat_ns
-    # Two seats for 5 ms after the first write's end, none after the second's.
-    assert 2 * 15 * MS + 10 * MS == simulation.tallies["w", "level", "schema", "w"].seat_ns
-
-
 def test_places_of_long_running_requests_come_back() -> None:
     """Also of a request without seats, and of a watch that waited in vain; headers count, too."""
     added = objects(
@@ -127,22 +97,6 @@ def test_series_stay_small() -> None:
     assert 400 * MS == simulation.bin_ns
     assert told == sorted(told)
     assert 200 - 1 == sum(series["dispatched"])
-
-
-def test_the_highest_limit_is_found_in_a_wide_bin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However far apart the samples are, each adjustment of limits counts."""
-    monkeypatch.setattr(module, "FIRST_BIN_NS", 1000 * S)
-    simulation = Simulation(objects(), 10)
-    view = simulation.views["level"]
-    view.max_limit = 0
-
-    def shrink(_: None) -> None:
-        view.level.current_limit = 1
-
-    simulation.clock.arm(15 * S, shrink, None)
-    ran(simulation, [(0, kind(), MS), (16 * S, kind(), MS)])
-
-    assert (10, 1) == (view.max_limit, view.level.current_limit)
 
 
 def test_too_many_clients_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,15 +266,6 @@ def test_a_rejected_client_stays_away() -> None:
     tally = of_clients(Simulation(objects(), 1), kind(), 600 * MS, 900 * MS, clients=6)
 
     assert {"queue-full": 1} == tally.rejected
-
-
-def test_clients_of_watches() -> None:
-    """They watch again once a watch has ended, not when it has given its seats back."""
-    simulation = Simulation(objects(), 1)
-    tally = of_clients(simulation, kind(target="/api/v1/pods?watch=1"), 10 * S, 30 * S)
-
-    assert (3, 300 * MS) == (tally.executed, tally.seat_ns)
-    assert 20_100 * MS == simulation.clock.time_ns  # what goes on without seats is not waited for
 
 
 def test_a_mix() -> None:
