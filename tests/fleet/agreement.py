@@ -54,7 +54,6 @@ async def count_up(store: LedgerStore, times: int) -> None:
 
 async def loses_no_write(stores: list[LedgerStore], times: int = 20) -> None:
     await asyncio.gather(*(count_up(each, times) for each in stores))
-
     assert b"%d" % (times * len(stores)) == (await stores[0].read()).data
 
 

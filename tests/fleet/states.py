@@ -65,16 +65,9 @@ class Swap:
 
 @dataclass
 class State:
-    """One state.
+    """One state: the ledgers of members that live, their swaps, the store and the time.
 
-    Attributes:
-        ledgers: Of those that live, by key.
-        swaps: What they have sent.
-        fresh: Who has heard of a write since time passed last.
-        record: What the store has.
-        version: Of that.
-        is_away: Whether the store is.
-        now_s: The time.
+    Members are `fresh` that have heard of a write since time passed last.
     """
 
     ledgers: dict[str, Ledger]

@@ -84,7 +84,6 @@ CASES: dict[str, tuple[int, dict[str, LevelRules], dict[str, int], dict[str, int
 def test_seats_of_levels(case: str) -> None:
     limit, levels, demand, expected = CASES[case]
     found = seats(limit, levels, demand)
-
     assert expected == ({"": sum(found.values())} if "" in expected else found)
     if case == "more-levels-than-seats":
         assert [0, 1, 1] == sorted(found.values())
@@ -101,7 +100,6 @@ def test_any_division_among_levels(
     """The sum keeps the limit; no level pays for rounding while another one has a seat to spare."""
     divided = divide_among_levels(limit, levels, demand)
     limited = {name: each for name, each in divided.items() if not levels[name].is_exempt}
-
     assert divided.keys() == levels.keys()
     assert sum(each.seats for each in limited.values()) <= limit
     assert all(0 <= each.seats for each in limited.values())
@@ -114,7 +112,6 @@ def test_who_is_first_differs_between_levels() -> None:
     first = {
         key for level in "abcdefgh" for key in demand if divide_among_members(level, 1, demand)[key]
     }
-
     assert set(demand) == first
 
 
@@ -213,7 +210,6 @@ def test_the_most_since_the_last_sample() -> None:
     demand = MemberDemand(scene.controller)
     scene.finish("a", scene.arrive(count=4))
     scene.arrive()
-
     assert [4, 4] == [each["a"] for each in (demand.peak(), demand.sample())]
     assert [1, 1] == [each["a"] for each in (demand.peak(), demand.sample())]
 
@@ -238,5 +234,4 @@ def test_the_digest_of_a_configuration() -> None:
         MemberDemand(scene.controller).report(limit, {}).configuration
         for scene, limit in ((scene_of(), 9), (scene_of(seats=9), 4), (scene_of(shares=7), 9))
     )
-
     assert one == other != third

@@ -69,7 +69,6 @@ def test_a_newcomer_starts_with_a_share() -> None:
     world = World(LIMIT)
     one = world.join()
     want(one)
-
     assert [5, 5, 10] == [look_after(world, one, pause_s) for pause_s in (0, LEASE_S - 1, 1)]
     few = World(LIMIT, replicas=5)
     assert 2 == look_after(few, few.join(), 0)  # of the five that are meant to be there
@@ -148,7 +147,6 @@ def test_what_is_taken_away_is_so_at_once() -> None:
     look(world, other)
     world.ask(one)
     world.plan(one)
-
     assert 5 == one.in_force()
 
 
@@ -214,7 +212,6 @@ def test_who_has_not_looked_for_a_lease_is_not_alone() -> None:
     look_after(world, other, LEASE_S / 2)
     world.wait(LEASE_S / 2 + 0.5)
     one.fail()
-
     assert 0 == one.in_force()
 
 
@@ -308,7 +305,6 @@ def test_a_member_leaves() -> None:
     """Its seats are free at once."""
     world, (one, other) = settled(True, True)
     world.leave(other)
-
     assert (10, 0) == (look_after(world, one, 0), one.ledger.lost)
 
 

@@ -35,7 +35,6 @@ AWAY = Rules(2, 2, is_prompt=True, is_whole=True, events=("away",))
 def test_all_states(rules: Rules) -> None:
     """To the end: no history, however long, gets to another one."""
     count, depth, is_all = Search(rules).states(50_000)
-
     assert is_all
     assert count > 100
     assert depth > 8
@@ -55,7 +54,6 @@ def test_all_states(rules: Rules) -> None:
 def test_the_first_states(rules: Rules) -> None:
     """Of larger fleets the first thousands."""
     count, depth, is_all = Search(rules).states(2500)
-
     assert count >= 2500
     assert depth >= 4
     assert not is_all
@@ -121,6 +119,5 @@ def test_a_broken_rule_is_found(
 ) -> None:
     """The search is not blind."""
     monkeypatch.setattr(owner, name, broken)
-
     with pytest.raises(AssertionError):
         Search(rules).states(50_000)

@@ -137,7 +137,6 @@ def test_a_store_that_is_far_away(
     assert 0 == one.round_trip_s
     one.responded(round_trip_s)
     one.wrote(100.0, members)
-
     assert pytest.approx(100.0 + period_s) == one.due_s
     assert pytest.approx(least_lease_s) == one.least_lease_s(members)
 

@@ -63,7 +63,6 @@ def with_member(**changes: object) -> dict[str, Any]:
 def test_what_is_written_is_read(record: Record) -> None:
     """Every record comes back as it was, and equal ones have the same bytes."""
     data = encode(record)
-
     assert record == decode(data)
     assert data == encode(decode(data))
 
@@ -161,6 +160,5 @@ def test_without(record: Record, name: str, lives: int) -> None:
     own = {member_key(name, life): Member(beat=1, lease_ms=1, limit=1) for life in range(lives)}
     before = msgspec.structs.replace(record, members=own | others)
     left = without(before, name)
-
     assert others == left.members
     assert (left is before) == (not lives)

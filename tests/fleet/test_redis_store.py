@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import socket
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -90,7 +89,6 @@ async def test_nothing_is_written_by_who_may_not_write_all(server: RedisServer) 
         await client.execute_command("ACL", "SETUSER", "default", "-expire")  # type: ignore[no-untyped-call]  # redis-py's
         with pytest.raises(StoreError, match="Redis"):
             await store.swap(b"2", first.stored)
-
         assert b"1" == await client.hget(store.key, "data")
 
 
@@ -163,35 +161,6 @@ async def test_garbage(server: RedisServer, command: tuple[str, ...], problem: s
         assert NOTHING == await store.read()
 
 
-async def test_name_that_is_not_found_for_a_while(
-    server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A resolver that fails is an error that names the host; a connection needs none."""
-    loop, is_known = asyncio.get_running_loop(), True
-    resolve = loop.getaddrinfo
-
-    async def answer(host: str, *rest: Any, **others: Any) -> Any:  # noqa: ANN401 - asyncio's
-        if host == "store.test" and not is_known:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return await resolve(HOST if host == "store.test" else host, *rest, **others)
-
-    monkeypatch.setattr(loop, "getaddrinfo", answer)
-    async with stores_at(f"redis://store.test:{server.port}", 1) as (store,):
-        assert NOTHING == await store.read()
-        is_known = False
-        assert NOTHING == await store.read()
-        server.kill()
-        for _ in range(3):
-            with pytest.raises(StoreError, match=r"^Redis does not answer: "):
-                await store.read()
-        with pytest.raises(StoreError, match=r"store\.test.* Name or service not known"):
-            await store.read()
-        await server.start()
-        is_known = True
-
-        assert NOTHING == await store.read()
-
-
 async def test_given_up_and_answered(server: RedisServer) -> None:
     """An answer that comes late is nobody's, and the connection goes on."""
     async with stores_at(server.url, 1) as (store,), server.client() as client:
@@ -239,7 +208,6 @@ ACL = ("~apfproxy:*", "resetchannels", "&apfproxy:*", "-@all", *COMMANDS)
 def test_documented_rights() -> None:
     """The page has the rights that the tests below give."""
     (line,) = [each for each in PAGE.read_text().splitlines() if each.startswith("user apfproxy ")]
-
     assert f"user apfproxy on >PASSWORD {' '.join(ACL)}" == line
 
 
@@ -270,7 +238,6 @@ async def test_refused(guarded: RedisServer, user: str) -> None:
     store = store_at(guarded.url.replace("//", f"//{user}"))
     with pytest.raises(StoreError, match=r"^Redis refuses user or password: ") as error:
         await store.read()
-
     assert "s3cr3t" not in str(error.value)
     assert "s3cr3t" not in repr(store)
     await store.close()
@@ -303,13 +270,11 @@ async def test_refused(guarded: RedisServer, user: str) -> None:
 def test_messages(error: Exception, shown: str, password_file: Path) -> None:
     """What is wrong is said in one line, and without the password."""
     fleet = FleetSettings(password_file=str(password_file))
-
     assert shown == Servers(store_address("redis://a"), fleet).explained(error)
 
 
 class Tls:
     def __init__(self, folder: Path, **server: Any) -> None:  # noqa: ANN401 - `issue`'s
-        self.folder = folder
         self.port = free_port()
         authority = Authority("ours")
         authority.issue("server", usage="server", **server).write(folder, "server")
@@ -319,26 +284,17 @@ class Tls:
         self.other = folder / "other.crt"
         self.other.write_bytes(Authority("another").pem)
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        files = ("server.crt", "server.key", "ca.crt")
-        cert, key, ca = (str(self.folder / each) for each in files)
-        return (
+        cert, key = (str(folder / f"server.{end}") for end in ("crt", "key"))
+        self.options = (
             *("--tls-port", str(self.port), "--tls-cert-file", cert, "--tls-key-file", key),
-            *("--tls-ca-cert-file", ca, "--tls-auth-clients", "yes"),
+            *("--tls-ca-cert-file", str(self.ca), "--tls-auth-clients", "yes"),
         )
-
-    @property
-    def settings(self) -> dict[str, str]:
-        return {
+        self.settings = {
             "ca_file": str(self.ca),
-            "certificate_file": str(self.folder / "member.crt"),
-            "key_file": str(self.folder / "member.key"),
+            "certificate_file": str(folder / "member.crt"),
+            "key_file": str(folder / "member.key"),
         }
-
-    @property
-    def url(self) -> str:
-        return f"rediss://{HOST}:{self.port}"
+        self.url = f"rediss://{HOST}:{self.port}"
 
 
 async def test_tls(tmp_path: Path) -> None:
@@ -526,7 +482,6 @@ async def test_wrong_types(caplog: pytest.LogCaptureFixture) -> None:
     async with listened_to(b"*3\r\n$7\r\nmessage\r\n*0\r\n*0\r\n") as (store, asked):
         Told(store)
         await until(lambda: len(asked) > 1)
-
     assert "Redis does not answer: its response makes no sense; urgent changes" in caplog.text
 
 
@@ -581,21 +536,14 @@ class Watched:
             f"requirepass {PASSWORD}-sentinel",
             program="redis-sentinel",
         )
-        self.password_file = folder / "password"
-        self.password_file.write_text(PASSWORD)
-        self.sentinel_password_file = folder / "sentinel-password"
-        self.sentinel_password_file.write_text(f"{PASSWORD}-sentinel")
-
-    @property
-    def settings(self) -> dict[str, str]:
-        return {
-            "password_file": str(self.password_file),
-            "sentinel_password_file": str(self.sentinel_password_file),
+        files = folder / "password", folder / "sentinel-password"
+        for file, end in zip(files, ("", "-sentinel"), strict=True):
+            file.write_text(f"{PASSWORD}{end}")
+        self.settings = {
+            "password_file": str(files[0]),
+            "sentinel_password_file": str(files[1]),
         }
-
-    @property
-    def url(self) -> str:
-        return f"redis+sentinel://{HOST}:{free_port()},{HOST}:{self.sentinel.port}/ours"
+        self.url = f"redis+sentinel://{HOST}:{free_port()},{HOST}:{self.sentinel.port}/ours"
 
     async def start(self) -> None:
         await self.replica.start(password=PASSWORD)
@@ -679,13 +627,13 @@ async def test_sentinels_that_do_not_know(watched: Watched) -> None:
         (watched.url.replace("/ours", "/theirs"), watched.settings, "watches no theirs"),
         (
             watched.url,
-            {"password_file": str(watched.password_file)},
+            {"password_file": watched.settings["password_file"]},
             "Redis refuses user or password: .*; see fleet.sentinelPasswordFile",
         ),
         (f"redis+sentinel://{HOST}:{free_port()}/ours", {}, "Redis does not answer: "),
         (
             f"redis+sentinel://{HOST}:{watched.primary.port}/ours",
-            {"sentinel_password_file": str(watched.password_file)},
+            {"sentinel_password_file": watched.settings["password_file"]},
             "unknown command",
         ),
     ):

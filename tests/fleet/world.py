@@ -61,18 +61,13 @@ class WorldMember:
     """One process.
 
     Attributes:
-        key: Of its ledger.
         rate: Of its clock, of real time.
-        now_s: What its clock says.
-        limit: By its settings.
         waiting: Requests of one seat that wait, by level.
         running: Those that have a seat.
         is_stalled: Whether it does nothing.
         is_cut: Whether it cannot reach the store.
         answer: What the store said to its question, and the version of that.
-        swap: What it waits for.
         is_trusted: Whether the store has all that it said since this member last wrote.
-        asked_s: When it looked last.
         has_failed: Whether anything failed since it last wrote.
     """
 
@@ -138,17 +133,7 @@ class WorldMember:
 
 
 class World:
-    """All members and their store.
-
-    Attributes:
-        limit: Seats of the server.
-        members: Those that live.
-        data: What the store has.
-        version: Of that.
-        older: What the store had before.
-        is_away: Whether no member reaches it.
-        strays: Swaps that may be done yet.
-    """
+    """The members that live and their store; `strays` are swaps that may be done yet."""
 
     def __init__(self, limit: int, levels: int = 1, replicas: int | None = None) -> None:
         self.limit = limit
@@ -162,9 +147,6 @@ class World:
         self.strays: list[Swap] = []
         self._joined = 0
         self._record: Record | None = None
-
-    def __repr__(self) -> str:
-        return f"<World: {len(self.members)} members, {self.data!r}>"
 
     @property
     def record(self) -> Record | None:
@@ -235,13 +217,7 @@ class World:
         return True
 
     def swap(self, member: WorldMember, outcome: str = "heard") -> None:
-        """Its swap arrives.
-
-        Args:
-            member: Whose.
-            outcome: `heard`; `unheard`, it gives up, but the store does it; `stray`, it gives up,
-                and the store may do it later; or `lost`.
-        """
+        """Its swap arrives: `heard`, `lost`, or given up while the store does it now or later."""
         swap = member.swap
         if member.is_stalled or swap is None:
             return

@@ -89,7 +89,6 @@ def test_no_probe_leads_elsewhere(target: bytes, name: str) -> None:
     schemas = [each for each in bootstrap_objects() if isinstance(each, FlowSchema)]
     user = User("u", ("system:authenticated",))
     found = Classifier(schemas).classify(user, parse_attributes("GET", target))
-
     assert found is not None
     assert name == found.metadata.name
 
@@ -138,7 +137,6 @@ def test_group(groups: tuple[str, ...], expected: str) -> None:
 )
 def test_headers(distinguisher: Distinguisher, headers: dict[str, str], expected: str) -> None:
     user = User("u", ())
-
     assert expected == added_distinguisher(
         distinguisher, user, PODS, lambda name: headers.get(name, "")
     )
@@ -156,7 +154,6 @@ def test_headers(distinguisher: Distinguisher, headers: dict[str, str], expected
 )
 def test_path_prefix(path: bytes, expected: str) -> None:
     attributes = parse_attributes("GET", path, BELOW_CLUSTERS)
-
     assert expected == added_distinguisher(PATH_PREFIX, User("u", ()), attributes, no_header)
 
 
@@ -266,7 +263,6 @@ def is_match(urls: tuple[str, ...], path: str) -> bool:
     schema = flow_schema("s", "level", user_subject("*"), non_resource_rule=rule)
     request = RequestAttributes(is_resource_request=False, path=path, verb="get")
     found = Classifier([schema]).classify(ANONYMOUS, request) is not None
-
     assert found == match_url(urls, path)
     return found
 
@@ -282,7 +278,6 @@ def is_match(urls: tuple[str, ...], path: str) -> bool:
 )
 def test_urls(url: str, path: str, *, expected: bool) -> None:
     path = parse_attributes("GET", path.encode()).path if path[0] in "/*" else path
-
     assert expected == is_match((url,), path)
     assert expected == is_match(("/x", url, "/y/*"), path)
 
@@ -384,7 +379,6 @@ def test_reason(
     rule: PolicyRulesWithSubjects, attributes: RequestAttributes, field: str, reason: str
 ) -> None:
     expected = Mismatch(field=f"spec.rules[0].{field}", reason=reason)
-
     assert (expected,) == mismatches(schema_of(rule), DEVELOPER, attributes)
 
 
@@ -460,7 +454,6 @@ def test_agrees_with_the_classifier(
     rules: list[PolicyRulesWithSubjects], user: User, attributes: RequestAttributes
 ) -> None:
     flow_schema = schema_of(*rules)
-
     assert (Classifier([flow_schema]).classify(user, attributes) is not None) == (
         mismatches(flow_schema, user, attributes) == ()
     )

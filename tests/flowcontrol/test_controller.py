@@ -60,9 +60,7 @@ def test_dangling_flow_schemas_are_reported_and_not_used() -> None:
 
 def test_a_second_object_of_a_name_is_reported() -> None:
     scene = Scene()
-
     digest = scene.commit(level_object("good"), level_object("good", shares=99))
-
     start = "PriorityLevelConfiguration 'good': metadata.name: there are several of this name;"
     assert [True] == [line.startswith(start) for line in digest.problems]
     assert 20 == scene.level("good").nominal_limit
@@ -137,9 +135,7 @@ def test_adjust_limits_follows_demand() -> None:
 )
 def test_distinguisher(method: str | None, target: bytes, expected: str) -> None:
     scene = Scene(A, schema_object("s", "a", method=method))
-
     found = scene.classify("u", parse_attributes("GET", target))
-
     assert ("s", expected) == (found.flow_schema.metadata.name, found.flow.distinguisher)
 
 
@@ -165,7 +161,6 @@ def test_hashes_depend_on_the_seed() -> None:
         Controller(VirtualClock(), 30, seed).classify(user("u"), GET_POD).flow.hash
         for seed in range(8)
     }
-
     assert 8 == len(hashes)
 
 
@@ -173,7 +168,6 @@ def test_the_older_half_of_many_flows_is_forgotten(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(controller_module, "MAX_KEPT_CLASSIFICATIONS", 4)
     scene = Scene(A, S_TO_A)
     found = [scene.classify(str(index)) for index in range(5)]
-
     assert all(scene.classify(str(index)) is found[index] for index in (2, 3, 4))
     assert found[0] is not scene.classify("0")
     assert found[0].flow.hash == scene.classify("0").flow.hash
@@ -302,7 +296,6 @@ TestReconfiguration.settings = settings(max_examples=40, stateful_step_count=30,
 def test_utilisation_is_a_part_of_the_current_limit() -> None:
     """A level without seats is measured against a tenth of the server's, as in Kubernetes."""
     scene = Scene(seats=600)
-
     assert {"exempt": 60, "catch-all": scene.limit("catch-all")} == {
         name: level.queue_set.meter.seats_in_use.denominator
         for name, level in scene.controller.levels.items()
@@ -413,7 +406,6 @@ def test_flows_with_long_names_are_not_remembered() -> None:
     """A URL can name any namespace, so what is remembered is bounded in bytes, too."""
     classify = Scene(level(), schema(distinguisher="group")).controller.classify
     long, short = user("alice", "t" * 257), user("alice", "t" * 256)
-
     assert [False, True] == [classify(u, GET_POD) is classify(u, GET_POD) for u in (long, short)]
     assert classify(long, GET_POD).flow.hash == classify(long, GET_POD).flow.hash
 
@@ -461,7 +453,6 @@ def test_flows_are_told_apart_where_that_makes_a_difference(
 ) -> None:
     controller = Scene(level_object("a", queues=queues), schema(**additions)).controller
     found = controller.classify(ALICE, GET_POD, lambda name: f"{name}!")
-
     assert expected == found.flow.distinguisher
     if expected == "team-a":
         assert found.flow is controller.classify(BOB, GET_POD).flow

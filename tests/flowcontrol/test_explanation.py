@@ -221,7 +221,6 @@ def test_refusals_of_a_flow() -> None:
 
 def test_nothing_matches() -> None:
     found = explain(controller_of(), COSTS, User("nobody", ()), PODS)
-
     assert ["catch-all"] == [part.name for part in found.flow_schemas if part.is_chosen]
     assert not any(part.matches for part in found.flow_schemas)
     assert ("no FlowSchema matches; such a request goes where the one named catch-all says",) == (

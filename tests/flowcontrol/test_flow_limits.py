@@ -82,7 +82,6 @@ def test_buckets_of_long_names_are_small() -> None:
     names = [f"{letter * 16_000}{end}" for letter in "ab" for end in "ab"]
     assert [0] * 4 == [rate.take(name, 0) for name in names]
     assert [False] * 4 == [rate.has_token(name, 0) for name in names]
-
     assert sum(map(len, rate._full_ns)) < 100  # noqa: SLF001  there is no other way to see it
 
 

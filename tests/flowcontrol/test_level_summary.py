@@ -168,7 +168,6 @@ def test_shortfalls() -> None:
 
 def test_levels_with_a_priority_are_not_alike() -> None:
     summary = summary_of(*HTTP.objects(), seats=4)
-
     assert {"interactive": 300, "default": 200, "batch": 100, "background": 50} == {
         level.name: level.priority for level in summary.levels if level.priority is not None
     }

@@ -29,7 +29,6 @@ names = st.text("abc", min_size=1)
 def test_nominal_limits_lose_no_seat(server_limit: int, shares: dict[str, int]) -> None:
     assume(any(shares.values()))
     total = sum(nominal_limits(server_limit, shares).values())
-
     assert server_limit <= total < server_limit + len(shares)
 
 
@@ -108,9 +107,7 @@ def test_priorities_move_no_seat_from_or_to_others(
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8), st.integers(0, 300))
 def test_within_leaves_no_room_unused(levels: list[tuple[int, int]], seats: int) -> None:
     current, used = [each[0] for each in levels], [each[1] for each in levels]
-
     cut = within(current, used, seats)
-
     most = sum(max(pair) for pair in zip(cut, used, strict=True))
     wanted = sum(max(pair) for pair in zip(current, used, strict=True))
     assert all(0 <= own <= limit for own, limit in zip(cut, current, strict=True))
@@ -138,14 +135,12 @@ BY_PRIORITY: dict[str, tuple[list[tuple[int, ...]], int, tuple[int, ...]]] = {
 @pytest.mark.parametrize("case", BY_PRIORITY)
 def test_by_priority(case: str) -> None:
     levels, seats, expected = BY_PRIORITY[case]
-
     assert expected == by_priority([prior(*level) for level in levels], seats)
 
 
 def test_levelled() -> None:
     """Which levels have the same seats though their shares differ, and what is enough."""
     shares = {"a": 5, "b": 4, "c": 4, "d": 1, "e": 0}
-
     assert [(("a", "b", "c"), 1, 14)] == list(levelled(2, shares, "abc"))
     assert [(("a", "d"), 1, 4)] == list(levelled(2, shares, "ad"))
     assert [] == list(levelled(14, shares, "abcde"))
@@ -229,7 +224,6 @@ def test_rounds_as_the_reference(
     proportion: float,
 ) -> None:
     found = allocate(required_sum, [Item(*item) for item in items])
-
     assert (amounts, proportion) == (found.amounts, found.fair_proportion)
 
 

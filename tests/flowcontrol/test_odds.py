@@ -44,7 +44,6 @@ def test_table_of_the_documentation(
 ) -> None:
     hand_size, queues = sizes
     found = [squished(queues, hand_size, elephants) for elephants in (1, 4, 16)]
-
     assert pytest.approx(expected, rel=1e-14, abs=0) == found
 
 
@@ -95,7 +94,6 @@ ENTROPY = (
 def test_refused_sizes(queues: int, hand_size: int, message: str) -> None:
     with pytest.raises(OddsError) as caught:
         check_sizes(queues, hand_size)
-
     assert message == str(caught.value)
 
 
@@ -111,7 +109,6 @@ def dealers(draw: st.DrawFn) -> Dealer:
 @settings(max_examples=200)
 def test_hand_has_different_cards_of_the_deck(dealer: Dealer, hash_: int) -> None:
     hand = dealer.deal(hash_)
-
     assert dealer.hand_size == len(hand)
     assert dealer.hand_size == len(set(hand))
     assert all(0 <= card < dealer.deck_size for card in hand)
@@ -119,7 +116,6 @@ def test_hand_has_different_cards_of_the_deck(dealer: Dealer, hash_: int) -> Non
 
 def test_every_hand_is_dealt() -> None:
     dealer = Dealer(5, 3)
-
     assert len({dealer.deal(hash_) for hash_ in range(5 * 4 * 3)}) == 5 * 4 * 3
 
 

@@ -58,7 +58,6 @@ def test_one_level_has_all_seats() -> None:
 def test_levels_go_in_the_order_of_their_names(seats: int) -> None:
     levels = ("interactive", "default", "batch", "background")
     served = served_of(seats, dict.fromkeys(levels, 250), requests=10_000)
-
     assert sorted(levels, key=lambda name: -served[name]) == list(levels)
     assert min(served.values()) >= 0.05 * sum(served.values())
     assert len(set(served.values())) == len(levels)
@@ -141,7 +140,6 @@ def test_every_request_takes_one_seat(method: str) -> None:
     costs = LearnedCosts(lambda: 0)
     attributes = HTTP.attributes_of(method, b"/api/v1/pods")
     estimator = WorkEstimator(costs.object_stats, costs.watch_count)
-
     assert ONE_SEAT is estimator.fixed(attributes)
     assert ONE_SEAT is estimator.estimate(attributes, 1)
 

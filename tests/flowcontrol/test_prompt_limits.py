@@ -67,7 +67,6 @@ def test_a_level_that_has_lent_all(executing: int, *, is_prompt: bool) -> None:
 def test_an_idle_proxy_has_its_nominal_limits() -> None:
     """Kubernetes divides them in proportion to what levels never lend, which may be none."""
     scenes = [Scene(*levels_of(lendable=100), is_prompt=is_prompt) for is_prompt in (True, False)]
-
     assert [(10, 10, 10), (0, 0, 30)] == [
         tuple(map(scene.limit, ("a", "b", "catch-all"))) for scene in scenes
     ]
@@ -89,10 +88,8 @@ def test_one_request_at_a_time_whatever_the_limit() -> None:
 def test_idle_seats_are_lent_at_once() -> None:
     scene = Scene(*levels_of())
     before = scene.limit("a")
-
     tickets = scene.arrive("a", 40)
     scene.wait(LOOK_NS)
-
     assert before < scene.limit("a") == scene.executing(tickets)
     assert scene.level("b").lower_limit <= scene.limit("b") < before
 
@@ -166,7 +163,6 @@ def test_the_first_adjustments_come_sooner() -> None:
         list(itertools.accumulate(itertools.islice(scene.controller.adjustment_pauses_s(), 7)))
         for scene in (Scene(), Scene(is_prompt=False))
     )
-
     assert [0.5, 1, 2, 5, 10, 20, 30] == prompt
     assert [10, 20, 30, 40, 50, 60, 70] == as_kubernetes
 

@@ -78,7 +78,6 @@ def test_a_long_chain_of_dispatches_does_not_nest() -> None:
     first = level.admit()
     chain = [level.admit(on_dispatch=level.queue_set.finish) for _ in range(5_000)]
     level.queue_set.finish(first)
-
     assert {ticket.state for ticket in chain} == {DONE}
     assert level.queue_set.is_idle
 
@@ -204,7 +203,6 @@ keys_and_start = st.lists(st.sampled_from([1, 2, 3, NEVER]), min_size=1, max_siz
 def test_first_after_takes_turns(case: tuple[list[int], int]) -> None:
     keys, start = case
     visited = [(start + 1 + step) % len(keys) for step in range(len(keys))]
-
     assert min(visited, key=lambda index: keys[index]) == Tournament(keys).first_after(start)
 
 
@@ -217,7 +215,6 @@ def test_set_keeps_every_node(keys: list[int], changes: list[tuple[int, int]]) -
     for index, key in changes:
         tournament.set(index % len(keys), key)
         keys[index % len(keys)] = key
-
     assert Tournament(keys).nodes == tournament.nodes
     assert keys == tournament.keys()
 
@@ -272,5 +269,4 @@ def test_going_around(last_index: int, expected: int) -> None:
     robin = robin_of(3)
     robin.last_index = last_index
     robin.went_around()
-
     assert expected == robin.last_index

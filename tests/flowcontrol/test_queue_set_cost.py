@@ -88,14 +88,12 @@ class Crowd:
 
 def test_steps_grow_with_the_logarithm_of_the_queues() -> None:
     few, many = Crowd(number=8, waiting=600).worst(), Crowd(number=512, waiting=600).worst()
-
     for operation, steps_of_few in few.items():
         assert many[operation] <= steps_of_few + 6 * STEPS_PER_LEVEL, operation
 
 
 def test_steps_do_not_grow_with_what_waits() -> None:
     few, many = Crowd(number=64, waiting=10).worst(), Crowd(number=64, waiting=10_000).worst()
-
     for operation, steps_of_few in few.items():
         assert many[operation] <= steps_of_few + STEPS_PER_LEVEL, operation
 

@@ -102,7 +102,6 @@ def test_parts_of_a_seat_are_had_in_turns() -> None:
     scene.ask("a", 90)
     scene.ask("b", 20)
     order = "".join(scene.end(scene.running[0][0]) for _ in range(60))
-
     assert 5 <= order.count("b") <= 6
     assert {9} == set(map(len, order.strip("a").split("b")[1:-1]))
 

@@ -89,7 +89,6 @@ def test_names(of: str) -> None:
     """Names are compared as they are, and some are known to be nobody's."""
     names = dict.fromkeys(FINE[of].split(), "") | DEAD[of]
     told = {name: WHY[of](name) for name in names}
-
     assert {name for name in names if names[name]} == {name for name in names if told[name]}
     assert [] == [(name, told[name]) for name in names if names[name] not in told[name]]
 
@@ -141,7 +140,6 @@ def test_resources(resource: str, groups: tuple[str, ...]) -> None:
     """Only resources of Kubernetes' own groups are doubted, and whatever cannot be a name."""
     found, is_alive = dead_in_resource_rule(rule(resource, *groups))
     expected = RESOURCES[resource, groups]
-
     assert is_alive == (not expected)
     assert [NO_SUCH_RESOURCE] * bool(expected) == [kind for kind, _, _ in found]
     assert [] == [message for _, _, message in found if expected not in message]
@@ -173,7 +171,6 @@ def test_scopes(resource: str, verbs: str, scope: dict[str, Any], *, is_dead: bo
     found, is_alive = dead_in_resource_rule(
         structs.replace(rule(resource, "", verbs=tuple(verbs.split())), **scope)
     )
-
     assert (not is_dead, [NO_SUCH_SCOPE] * is_dead) == (is_alive, [kind for kind, _, _ in found])
 
 
@@ -193,7 +190,6 @@ def test_url_rules(*, verbs: str, urls: str, fields: list[str], alive: bool) -> 
     found, is_alive = dead_in_url_rule(
         NonResourcePolicyRule(verbs=tuple(verbs.split()), non_resource_urls=tuple(urls.split()))
     )
-
     assert (fields, alive) == ([field for _, field, _ in found], is_alive)
 
 

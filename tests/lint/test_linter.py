@@ -166,9 +166,7 @@ def test_seats_for_nobody(lendable: str, *, expected: bool) -> None:
     own = level("own").replace("limited: {", f"limited: {{lendablePercent: {lendable}, ")
     text = f"{schema(level='own', precedence='9999')}---\n{own}"
     first = schema(name="first", precedence="3", subject="{kind: User, user: {name: '*'}}")
-
     ids = {(id_, name) for id_, name, _ in found(f"{first}---\n{text}")}
-
     assert expected == (("APF211", "own") in ids)
     assert ("APF102", "a") in ids
 
@@ -176,7 +174,6 @@ def test_seats_for_nobody(lendable: str, *, expected: bool) -> None:
 def test_words() -> None:
     """Each kind has an id of one form in its order, and sentences to read."""
     kinds = list(FINDING_KINDS.values())
-
     assert sorted(FINDING_KINDS) == [kind.id for kind in kinds]
     assert set() == GIVEN_UP & FINDING_KINDS.keys()
     assert all(re.fullmatch(r"APF[0-5][0-9]{2}", kind.id) for kind in kinds)
@@ -318,7 +315,6 @@ def test_level(
 ) -> None:
     """Seats, hand and queues of a level are judged by what it gets of the server's seats."""
     queues = None if queuing is None else replace(QUEUING, **queuing)
-
     assert expected == messages(priority_level("a", queuing=queues, **fields), OTHERS)
 
 
@@ -370,7 +366,6 @@ def test_changed() -> None:
 def test_missing() -> None:
     """Each suggested object that is not there is shown as a whole."""
     found = differences(mandatory_objects())
-
     assert {"APF502"} == {each.finding().found.id for each in found}
     assert len(bootstrap_objects()) - len(mandatory_objects()) == len(found)
     assert {"-"} == {line[0] for each in found for line in each.lines if line[0] != "@"} - {"+"}
@@ -404,7 +399,6 @@ def test_added() -> None:
 def test_names_of_users_are_escaped(name: str) -> None:
     """A subject may have any name, and none does anything to a terminal."""
     lines = yaml_lines(flow_schema("a", "l", user_subject(name)))
-
     assert [] == [line for line in lines if not (line.isascii() and line.isprintable())]
 
 
@@ -420,7 +414,6 @@ def test_names_of_users_are_escaped(name: str) -> None:
 def test_too_few_seats(limit: int, percent: int, expected: str) -> None:
     """A level that may lend all by rounding is told of it, with the limit that would be enough."""
     level = priority_level("a", shares=10, lendable_percent=percent)
-
     assert expected in [message for _, message in messages(level, OTHERS, limit=limit)]
     for enough, part in ((11, 50), (51, 90), (100, 100)):
         level = priority_level("a", shares=10, lendable_percent=part)

@@ -140,7 +140,6 @@ def rule_of(*verbs: str, namespace: str = "*", resource: str = "pods") -> Resour
 )  # fmt: skip
 def test_by_what(schemas: list[FlowSchema], messages: list[str]) -> None:
     found = [each.message for each in unreachable(tried_in_order(schemas))]
-
     assert [f"all that it can match is matched before by {by}" for by in messages] == found
 
 
@@ -166,7 +165,6 @@ def test_too_many_earlier_ones() -> None:
         schema(f"s{number:05}", 2, rule=rule_of("get", namespace=f"n{number}"))
         for number in range(MOST_LOOKED_AT + 1)
     ]
-
     assert [] == list(unreachable([*schemas, schema("z", 3, rule=rule_of("get", namespace="n0"))]))
 
 
@@ -202,7 +200,6 @@ def test_same_precedence_of_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     schemas = [of_many_users(name, 50) for name in "abc"]
     told = [each.name for each in same_precedence(schemas)]
     monkeypatch.setattr(reachability, "MOST_PAIRS", 10_000)
-
     assert (["b", "c"], ["b"]) == (told, [each.name for each in same_precedence(schemas)])
 
 
@@ -210,7 +207,6 @@ def test_too_many_pieces() -> None:
     """A FlowSchema of too many pieces neither shadows others nor is told to be shadowed."""
     many = [of_many_users(name, MOST_PIECES + 1) for name in "ab"]
     few = of_many_users("c", 1)
-
     assert [] == [*unreachable([*many, few]), *same_precedence([*many, few])]
 
 
@@ -224,7 +220,6 @@ def with_header(flow_schema: FlowSchema, value: str) -> FlowSchema:
 def test_a_condition_lets_requests_through() -> None:
     """Who asks for a header does not match all before others, but others may before it."""
     first, second = with_header(schema("a", 2), "x"), schema("b", 3)
-
     assert [] == list(unreachable([first, second]))
     assert ["a"] == [each.name for each in unreachable([second, first])]
 

@@ -144,7 +144,6 @@ def test_additions_are_read_and_described(
     sentences: str,
 ) -> None:
     found = annotated(obj, annotations)
-
     assert (expected, ()) == (counting(found), found.additions.errors)
     assert sentences == "\n".join(describe(found.additions))
 
@@ -369,7 +368,6 @@ def test_holds(one: Condition, other: Condition | None, *, expected: bool) -> No
 def test_patterns_agree_with_expressions(one: str, other: str, value: str) -> None:
     """Regular expressions match the same; what holds or cannot meet another says so of values."""
     is_one, is_other = matches(one, value), matches(other, value)
-
     assert is_one == bool(re.fullmatch(".*".join(map(re.escape, one.split("*"))), value))
     if matches(one, other):
         assert is_one >= is_other

@@ -82,7 +82,6 @@ def listed(*items: object, kind: str = "List", version: str = "v1") -> dict[str,
 )
 def test_lists(wire: dict[str, Any], expected: list[str]) -> None:
     decoded = decode(wire)
-
     assert (expected, []) == ([obj.metadata.name for obj in decoded.objects], decoded.problems)
 
 
@@ -125,7 +124,6 @@ def test_problems(wire: object, problem: str) -> None:
     """A problem is one line with place, object, field and what to do; the others are read."""
     decoded = decode(wire, flow_schema("fine"))
     problem = f"f.json:1: {problem}"
-
     assert names(decoded) == [("FlowSchema", "fine")]
     assert [problem] == [str(each)[: len(problem)] for each in decoded.problems]
     assert () == decoded.left_out
@@ -135,7 +133,6 @@ def test_lists_in_lists_end() -> None:
     wire: dict[str, Any] = flow_schema()
     for _ in range(3):
         wire = listed(wire)
-
     assert [error.detail for problem in decode(wire).problems for error in problem.errors] == [
         "a List in a List in a List"
     ]
@@ -143,7 +140,6 @@ def test_lists_in_lists_end() -> None:
 
 def test_second_definition() -> None:
     decoded = decode(flow_schema("a"), priority_level("a"), flow_schema("a", matchingPrecedence=7))
-
     assert as_written(decoded.objects[0])["spec"]["matchingPrecedence"] == 500
     assert [str(problem) for problem in decoded.problems] == [
         'f.json:3: FlowSchema "a": defined a second time in this file: remove one'
@@ -152,7 +148,6 @@ def test_second_definition() -> None:
 
 def test_unreadable_end() -> None:
     decoded = decode_documents(f"{SCHEMA}---\n*x\n".encode(), "f.yaml")
-
     assert names(decoded) == [("FlowSchema", "one")]
     assert [str(problem) for problem in decoded.problems] == [
         "f.yaml:8: alias *x: there is no &x before it"
@@ -162,7 +157,6 @@ def test_unreadable_end() -> None:
 
 def test_many_problems() -> None:
     decoded = decode_documents(b"- a\n---\n" * 1000, "f")
-
     assert len(decoded.problems) == MOST_PROBLEMS + 1
     assert (f"more than {MOST_PROBLEMS} problems: the rest of the file was not read",) == (
         decoded.problems[-1].messages
@@ -171,7 +165,6 @@ def test_many_problems() -> None:
 
 def test_many_messages() -> None:
     (problem,) = decode(flow_schema(rules=[{"subjects": [{}]}] * 20)).problems
-
     assert len(problem.messages) == MOST_MESSAGES + 1
     assert len(problem.errors) == 40
     assert problem.messages[-1] == "and 20 more"
@@ -180,7 +173,6 @@ def test_many_messages() -> None:
 def test_one_line() -> None:
     (problem,) = decode({"kind": "A\nB" * 100, "metadata": {"name": "\x1b" * 1000}}).problems
     (other,) = decode({**flow_schema(), "a\nb\u2028\x07": 1}).problems
-
     assert str(problem).isprintable()
     assert len(str(problem)) < 1000
     assert 'FlowSchema "one": a\\nb\\u2028\\x07: Unknown field' in str(other)
@@ -212,9 +204,7 @@ JSON = st.recursive(
 )
 def test_any_json(kind: str, fields: object) -> None:
     wire = {"metadata": fields, "spec": fields, "items": fields, "apiVersion": V1, "kind": kind}
-
     decoded = decode(wire)
-
     assert all(isinstance(str(problem), str) for problem in decoded.problems)
     assert decoded.objects == [read_object(as_written(obj)) for obj in decoded.objects]
 
@@ -227,7 +217,6 @@ def test_any_json(kind: str, fields: object) -> None:
 )
 def test_any_bytes(data: bytes, cut: int) -> None:
     decoded = decode_documents(SCHEMA[:cut].encode() + data + SCHEMA[cut:].encode(), "f.yaml")
-
     assert all(isinstance(problem, Problem) for problem in decoded.problems)
 
 
@@ -273,7 +262,6 @@ LINES = {
 
 def test_line_of() -> None:
     (written,) = decode_documents(WRITTEN.encode(), "f.yaml").written.values()
-
     assert LINES == {field: written.line_of(field) for field in LINES}
 
 
@@ -289,7 +277,6 @@ def test_line_of() -> None:
 def test_line_of_precedence(text: str, line: int) -> None:
     """A document of JSON has its lines, as have the items of a list of one kind."""
     (written,) = decode_documents(text.encode(), "f").written.values()
-
     assert line == written.line_of("spec.matchingPrecedence")
 
 
@@ -297,7 +284,6 @@ def test_parts_of_a_problem() -> None:
     text = WRITTEN.replace("Precedence: 7", "Precedence: 70000").replace("[get]", "[gat]")
     found = decode_documents(f"{text}---\n[".encode(), "f.yaml")
     first, second, third = parts_of(found.problems)
-
     assert first.startswith('f.yaml:12: FlowSchema "')
     assert second.startswith('f.yaml:18: FlowSchema "')
     assert third.startswith("f.yaml:24: not YAML: ")
@@ -343,7 +329,6 @@ def test_found_files_may_have_no_objects(text: str, line: int) -> None:
 def test_quoted_template(name: str) -> None:
     text = SCHEMA.replace("one", f'"{name}"')
     (problem,) = decode_documents(text.encode(), "f.yaml").problems
-
     assert name[:2] in problem.messages[0]
     assert "a template that was not rendered: render it first" in problem.messages[-1]
 
@@ -409,7 +394,6 @@ def test_bootstrap_objects() -> None:
 
 def test_edited_file(tmp_path: Path) -> None:
     (tmp_path / "mandatory.yaml").write_text("kind: FlowSchema\n")
-
     with pytest.raises(ValueError, match=r"mandatory\.yaml:1: FlowSchema: apiVersion"):
         built_in("mandatory.yaml", tmp_path)
 

@@ -112,7 +112,6 @@ def test_lines() -> None:
 )
 def test_unreadable(data: bytes, message: str, line: int | None) -> None:
     _, problem = split_documents(data)
-
     assert problem is not None
     assert message == str(problem)[: len(message)]
     assert line == problem.line
@@ -125,7 +124,6 @@ def test_unreadable(data: bytes, message: str, line: int | None) -> None:
 def test_encodings(encoding: str, text: str) -> None:
     """Files are in any encoding of Unicode, as PowerShell and editors of Windows write them."""
     documents, problem = split_documents(text.encode(encoding))
-
     assert problem is None
     assert [{"a": "\u00e9"}] == [each.content for each in documents]
 
@@ -206,7 +204,6 @@ def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("_parser")
 def test_scalars(text: str, value: object) -> None:
     (found,) = yaml_contents(f"a: {text}")
-
     assert isinstance(found, Mapping)
     assert (value, type(value)) == (found["a"], type(found["a"]))
 
@@ -214,7 +211,6 @@ def test_scalars(text: str, value: object) -> None:
 @pytest.mark.parametrize("text", ["a: 1\na: 2", "a: {b: 1}\na: 2", '{a: 1, "a": 2}'])
 def test_repeated_keys(text: str) -> None:
     duplicates: list[str] = []
-
     assert [({"a": 2}, 1)] == list(yaml_documents(text, 10, duplicates))
     assert ["a"] == duplicates
     with pytest.raises(UnreadableError, match='key "a" occurs twice'):
@@ -255,7 +251,6 @@ BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
 def test_what_grows(text: str, line: int, message: str) -> None:
     with pytest.raises(UnreadableError, match=message) as caught:
         list(yaml_documents(text, 10, has_aliases=True))
-
     assert line == caught.value.line
 
 
@@ -277,5 +272,4 @@ def test_nodes() -> None:
 def test_lone_surrogates(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parser in Python lets them pass: they are replaced."""
     monkeypatch.setattr(documents, "LOADER", yaml.SafeLoader)
-
     assert [{"a": "\ufffd"}] == yaml_contents('a: "\\ud800"')

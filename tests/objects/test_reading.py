@@ -89,10 +89,8 @@ def test_uids(uid: str) -> None:
 def test_shares_of_v1beta3(shares: int | None, kept: int, annotated: bool) -> None:
     wire = priority_level(version=V1BETA3, limited={**LIMITED, "nominalConcurrencyShares": shares})
     wire["metadata"]["annotations"] = {"a": "b", **({PRESERVE_ZERO: ""} if annotated else {})}
-
     found = written(wire)
     expected = kept if annotated or kept else 30
-
     assert expected == found["spec"]["limited"]["nominalConcurrencyShares"]
     assert {"a": "b"} == found["metadata"]["annotations"]
 
@@ -100,7 +98,6 @@ def test_shares_of_v1beta3(shares: int | None, kept: int, annotated: bool) -> No
 @pytest.mark.parametrize("wire", [None, [], {"kind": 1, "apiVersion": 2}], ids=repr)
 def test_other_kinds(wire: object) -> None:
     fields = "kind", "apiVersion"
-
     assert {(field, Reason.NOT_SUPPORTED) for field in fields} == errors_of(wire)
 
 
@@ -141,7 +138,6 @@ WRONG_TYPES: list[tuple[dict[str, Any], str, str, str]] = [
 @pytest.mark.parametrize(("wire", "field", "value", "why"), WRONG_TYPES)
 def test_values_of_wrong_types(wire: dict[str, Any], field: str, value: str, why: str) -> None:
     found = read_object({**flow_schema(), **wire})
-
     assert isinstance(found, list)
     assert [f'{field}: Invalid value: "{value}": {why}'] == [str(error) for error in found]
 
@@ -159,9 +155,7 @@ def test_hints_at_what_may_be_meant(path: str, name: str, hint: str) -> None:
     """An unknown field comes with the name that is most like it, or with all known ones."""
     wire = flow_schema()
     (wire[path.rstrip(".")] if path else wire)[name] = 1
-
     found = read_object(wire, strict=True)
-
     assert isinstance(found, list)
     assert [f"{path}{name}: Unknown field: {hint}"] == [str(error) for error in found]
 
@@ -170,14 +164,12 @@ def test_wrong_types() -> None:
     """Every value of a wrong type is reported, and nothing else is while there are any."""
     wire = flow_schema(matchingPrecedence="x", rules=[{"subjects": {}}])
     fields = ("spec.matchingPrecedence", "spec.rules[0].subjects")
-
     assert {(field, Reason.TYPE_INVALID) for field in fields} == errors_of(wire)
 
 
 def test_unknown_fields() -> None:
     """An unknown field is dropped, but an error to a strict reader, beside all others."""
     unknown = ("spec.matchingPrecedense", Reason.UNKNOWN)
-
     assert flow_schema() == written(flow_schema(matchingPrecedense=3))
     assert {unknown, ("spec.matchingPrecedence", Reason.INVALID)} == errors_of(
         flow_schema(matchingPrecedence=-1, matchingPrecedense=3), strict=True

@@ -101,7 +101,6 @@ def test_due_condition(status: Object | None, levels: set[str], expected: Object
     schema: Object = {"spec": {"priorityLevelConfiguration": {"name": "mine"}}}
     if status is not None:
         schema["status"] = status
-
     assert expected == due_condition(schema, levels, NOW)
 
 
@@ -197,7 +196,6 @@ def test_quoted() -> None:
 @example((1 << 63) - 1, 0, "+")
 def test_parse_int64(value: int, zeros: int, plus: str) -> None:
     sign = "-" if value < 0 else plus
-
     assert value == parse_int64(f"{sign}{zeros * '0'}{abs(value)}")
 
 
@@ -224,7 +222,6 @@ def test_parse_int64_refuses(text: str, message: str) -> None:
 @settings(max_examples=200)
 def test_texts_are_those_of_the_calendar(seconds: int) -> None:
     expected = (dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)).isoformat()  # noqa: DTZ001
-
     assert f"{expected}Z" == rfc3339(seconds)
     assert seconds == parse_time(rfc3339(seconds))
 

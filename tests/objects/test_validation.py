@@ -132,7 +132,6 @@ def test_fields(row: str) -> None:
     given, _, expected = row.partition(" > ")
     kind, _, fields = given.partition(" ")
     at, make = KINDS[kind]
-
     assert expected_of(expected, at) == errors_of(make(yaml.safe_load(fields)))
 
 
@@ -168,7 +167,6 @@ def test_mandatory_objects_are_fixed(wire: dict[str, Any], expected: str) -> Non
 def test_annotation_of_v1beta3_is_forbidden() -> None:
     wire = priority_level()
     wire["metadata"]["annotations"] = {PRESERVE_ZERO: ""}
-
     assert {("metadata.annotations", Reason.FORBIDDEN)} == errors_of(wire)
 
 

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 def test_authenticated(groups: tuple[str, ...], expected: tuple[str, ...]) -> None:
     """A known user is in the group of all such, once, and keeps all else; no other user is."""
     extra = (("scopes", ("a",)),)
-
     assert User("alice", expected, "1", extra) == authenticated(User("alice", groups, "1", extra))
     assert ANONYMOUS is authenticated(ANONYMOUS)
 
@@ -84,7 +83,6 @@ def test_authenticated(groups: tuple[str, ...], expected: tuple[str, ...]) -> No
 )
 def test_split_target(target: bytes, path: str, query: bytes) -> None:
     raw_path, raw_query = split_target("GET", target)
-
     assert (path, query) == (decode_path(raw_path), raw_query)
 
 
@@ -140,7 +138,6 @@ parts = st.sampled_from(["=", "=5", "=%zz", "=%41+", "=a;b", "=\\x41", "=%5c%ff"
 @given(st.lists(st.tuples(names, parts).map("".join)).map("&".join))
 def test_known_parameters(query: str) -> None:
     parsed = parse_query(query.encode())
-
     assert known_parameters(query.encode()) == {
         name: parsed[name][:1] for name in KNOWN_PARAMETERS if name in parsed
     }
@@ -184,7 +181,6 @@ def members(attributes: RequestAttributes) -> dict[str, object]:
 def test_verb(method: str, target: bytes, verb: str, long_running: bool, is_mutating: bool) -> None:
     """Method and target make the verb; verb, subresource or path say how long it may last."""
     found = parse_attributes(method, target)
-
     assert (verb, long_running, is_mutating) == (found.verb, found.long_running, found.is_mutating)
 
 
@@ -212,7 +208,6 @@ def test_any_target_has_attributes_or_is_refused(method: str, target: bytes) -> 
         attributes = parse_attributes(method, target)
     except AttributesError:
         return
-
     assert repr(attributes).encode()
     assert (attributes.verb in {"list", "watch"}) == (attributes.list_options is not None)
 
@@ -293,7 +288,6 @@ def test_known_collections_are_few() -> None:
     for number in range(MAX_COLLECTIONS + 1):
         for name in (str(number), str(number) * MAX_COLLECTION_CHARACTERS):
             parse_attributes("GET", f"/api/v1/namespaces/{name}/pods".encode())
-
     assert len(_collections) <= MAX_COLLECTIONS
     assert max(map(len, _collections)) <= MAX_COLLECTION_CHARACTERS
 
@@ -334,7 +328,6 @@ def calls_for(target: bytes) -> int:
 def test_long_targets_take_few_steps(start: bytes, part: bytes, end: bytes) -> None:
     """Thousands of parts of which nothing is made cost no call each."""
     target = start + part * ((LONG - len(start) - len(end)) // len(part)) + end
-
     assert calls_for(target) < 100
 
 
@@ -352,7 +345,6 @@ def test_long_targets_take_few_steps(start: bytes, part: bytes, end: bytes) -> N
 )
 def test_plain_method_and_path(method: str, target: bytes, path: str, is_mutating: int) -> None:
     found = plain_attributes(method, target)
-
     assert (method.lower(), path, is_mutating) == (found.verb, found.path, found.is_mutating)
     assert found.is_plain
     assert not found.is_resource_request
@@ -363,7 +355,6 @@ def test_plain_method_and_path(method: str, target: bytes, path: str, is_mutatin
 def test_plain_prefixes() -> None:
     rules = RequestRules(api_prefixes=["/tenants/{tenant}"])
     found = plain_attributes("GET", b"/tenants/a/api/v1/pods", rules)
-
     assert ("/tenants/a/api/v1/pods", False) == (found.path, found.is_resource_request)
     assert ("/tenants/a", "a") == (found.path_prefix, found.prefix_value)
     assert "" == plain_attributes("GET", b"/x/a", rules).prefix_value
@@ -416,7 +407,6 @@ def test_no_durations(text: str) -> None:
 def test_request_timeout(query: bytes, timeout_ns: int) -> None:
     """The first parameter shortens the server's own limit, unless the request is long-running."""
     attributes = parse_attributes("GET", b"/api/v1/pods" + query)
-
     assert timeout_ns == request_timeout_ns(attributes, MINUTE_NS)
 
 
@@ -450,7 +440,6 @@ def test_request_timeout(query: bytes, timeout_ns: int) -> None:
 )
 def test_list_options(query: bytes, options: ListOptions) -> None:
     found = list_options(parse_query(query))
-
     assert options.values == found.values
 
 
@@ -476,7 +465,6 @@ def test_required_field() -> None:
         query: required_field(parse_query(query), "a")
         for query in (b"", b"fieldSelector=a=b", b"fieldSelector=a=b&timeoutSeconds=x")
     }
-
     assert ["", "b", ""] == list(found.values())
 
 
@@ -573,7 +561,6 @@ VM = b"/apis/kubevirt.io/v1/namespaces/a/vms/v"
 )
 def test_why(method: str, target: bytes, why: str) -> None:
     found = parse_attributes(method, target, RULES)
-
     assert found.long_running_by.startswith(why)
     assert bool(why) is found.long_running is bool(found.long_running_by)
 

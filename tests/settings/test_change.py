@@ -43,7 +43,6 @@ async def test_all_change(step: str) -> None:
     parts = (Part(done).prepare, no_change, Part(done).prepare)
     change = await prepare_all(parts, Settings(), lambda: done.append("then"))
     getattr(change, step)()
-
     assert {"commit": ["commit", "commit", "then"], "discard": ["discard"] * 2}[step] == done
 
 
@@ -53,7 +52,6 @@ async def test_all_parts_are_asked() -> None:
     parts = (Part(done, "a\nb"), Part(done), Part(done, "c"))
     with pytest.raises(OperatorError) as raised:
         await prepare_all((each.prepare for each in parts), Settings())
-
     assert ("a\nb\nc", ["discard"]) == (str(raised.value), done)
 
 
@@ -127,7 +125,6 @@ def test_changes_of_clusters(old: str, new: str, expected: list[str]) -> None:
     """Each is named once: what changed of the whole proxy is not said of each cluster again."""
     changed = CLUSTERS.replace(old, new, 1).partition("#\n")[0]
     before, after = (parse_settings(text.encode(), "f") for text in (CLUSTERS, changed))
-
     assert [] == changes(before, before)
     assert expected == changes(before, after)
     assert expected == changes(before, merged(before, after))
@@ -165,5 +162,4 @@ def test_clusters_begin_and_end_with_a_restart(is_first: bool) -> None:
 )
 def test_what_takes_a_restart(before: str, after: str) -> None:
     old, new = (parse_settings(text.encode(), "f") for text in (before, after))
-
     assert old == merged(old, new)

@@ -366,7 +366,6 @@ def test_what_is_left_to_the_preset(text: str, expected: UnverifiedSettings) -> 
     """With the preset http, what tells clients apart; with that of Kubernetes, nothing."""
     kubernetes = settings(f"authentication: {{{text}}}")
     plain = structs.replace(kubernetes, preset=HTTP_API)
-
     assert expected == as_preset(plain).authentication.unverified
     assert as_preset(plain) == as_preset(as_preset(plain))
     assert kubernetes == as_preset(kubernetes)
@@ -401,7 +400,6 @@ downstream: {identityHeadersFrom: ['::1']}
 def test_all_clients_as_one_flow(text: str, expected: list[str]) -> None:
     """It says where to change that, and how: by another preset, too."""
     found = [*filter(None, [one_flow(as_preset(settings(text)))])]
-
     assert expected == shortened(found, expected)
     assert all(("or preset http" in each) == ("preset" not in text) for each in found)
 
@@ -428,7 +426,6 @@ NAMES, IN_PLAIN_TEXT = "names of users", "can be read on its way"
 def test_admin_listener_that_others_reach(text: str, is_here: bool | None, warning: str) -> None:
     """They need credentials, and have them over TLS; a given socket is where it is."""
     found = access_warning(settings(text), is_here=is_here)
-
     assert bool(warning) == bool(found)
     assert warning in found
 

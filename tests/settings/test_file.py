@@ -58,7 +58,6 @@ def test_annotated_file() -> None:
     """
     settings = load_settings(ANNOTATED)
     upstream = replace(settings.upstream, url=UNSAID)
-
     assert Settings() == replace(settings, upstream=upstream)
     assert settings.upstream.url != UNSAID
     assert setting_paths() == paths_in(yaml.safe_load(ANNOTATED.read_text()))
@@ -238,7 +237,6 @@ def test_problems(text: str, problems: list[str]) -> None:
 def test_all_problems_are_reported() -> None:
     """One run shows every problem, in the order of the lines; those of clusters come last."""
     text = "foo: 1\nwatch:\n  limit: x\n  silence: y\nclusters: [{name: a}]\nlogLevel: loud\n"
-
     assert ["f:1", "f:3", "f:4", "f:6", "f:5"] == [
         ":".join(problem.split(":")[:2]) for problem in problems_of(text)
     ]
@@ -269,7 +267,6 @@ def test_paths_are_relative_to_the_file(tmp_path: Path, text: str, expected: str
     path = tmp_path / "settings.yaml"
     path.write_text(f"flowControl: {{objects: [a.yaml, /etc/b]}}\naccessLog: {{path: {text}}}")
     settings = load_settings(path)
-
     assert (str(tmp_path / "a.yaml"), "/etc/b") == settings.flow_control.objects
     assert settings.access_log.path == (expected and expected.format(tmp_path))
 
@@ -287,7 +284,6 @@ def test_unreadable_files(tmp_path: Path, size: int | None, problem: str) -> Non
         path.write_bytes(b"#" * size)
     with pytest.raises(SettingsError) as caught:
         load_settings(path)
-
     assert (f"{path}: {problem}",) == caught.value.problems
 
 
@@ -482,7 +478,6 @@ def test_what_is_refused_alone(text: str, problems: list[str]) -> None:
     """A cluster that cannot be used says so with its line; the others serve."""
     bad, other = read(f"- {text}- {{name: good, hosts: [good]}}", top="")
     found = [each.removeprefix("f:2: ") for each in bad.problems]
-
     assert problems == shortened(found, problems)
     assert bad.settings is None
     assert "good" == other.name
@@ -537,6 +532,5 @@ def test_clashes() -> None:
 def test_what_a_refused_cluster_keeps(text: str, hosts: tuple[str, ...], prefix: str) -> None:
     """What surely is its own, and nothing that may be others'."""
     (cluster,) = read(f"- {{name: a, {text}}}\n")
-
     assert cluster.problems
     assert (hosts, prefix) == (cluster.hosts, cluster.path_prefix)

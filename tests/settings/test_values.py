@@ -268,7 +268,6 @@ def test_bad_values(form: Form, texts: tuple[str, ...], message: str) -> None:
 def test_durations_survive_writing(nanoseconds: int) -> None:
     """What is written of a duration reads back as the same nanoseconds."""
     written = format_duration(nanoseconds / 1e9)
-
     assert nanoseconds == round(parse_duration(written) * 1e9)
 
 
@@ -331,7 +330,6 @@ S = "s3cret"
 def test_addresses(text: str, kind: Kind, shown: str, more: dict[str, Any]) -> None:
     """Each kind has its form, and is shown without user and password."""
     address = store_address(text)
-
     assert address == StoreAddress(kind=kind, **more)
     assert (shown, text) == (str(address), parse_store(text))
     assert address.kind.is_redis == text.startswith("redis")
@@ -397,7 +395,6 @@ def test_secrets_are_not_shown(before: str, after: str) -> None:
 def test_parent() -> None:
     """What workers are told."""
     address = store_address("parent:link")
-
     assert StoreAddress(kind=Kind.PARENT) == address
     assert "the parent process" == str(address)
 
@@ -449,5 +446,4 @@ def test_what_a_flag_may_have_said(tmp_path: Path, problem: str, placed: str) ->
     given, expected = (
         text.replace("~", str(path)).replace("@", str(tmp_path)) for text in (problem, placed)
     )
-
     assert expected == SettingsLines(path).of_this_file(given)

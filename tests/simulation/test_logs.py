@@ -75,7 +75,6 @@ def test_audit_events(changes: dict[str, Any], user: User, service_ns: int) -> N
     """An event says who asked for what, and how long that took."""
     records = read_audit_log(lines_of(EVENT | changes), 0)
     ((at_ns, kind, its_service_ns),) = records.requests()
-
     assert (0, service_ns) == (at_ns, its_service_ns)
     assert (user, "list", 0) == (kind.user, kind.attributes.verb, kind.seats)
     assert 1_767_323_045_000_100_000 == records.start_ns
@@ -107,7 +106,6 @@ def test_other_stages_are_skipped() -> None:
     records = read_audit_log(
         [*lines_of(EVENT | {"stage": "RequestReceived"}), b"\n", *lines_of(EVENT)], 0
     )
-
     assert (1, 1, 0) == (len(records), records.skipped, records.broken)
 
 
@@ -137,7 +135,6 @@ def test_broken_events(changes: dict[str, Any] | bytes, message: str) -> None:
     """A broken line is counted with its number, and the others count."""
     line = changes if isinstance(changes, bytes) else lines_of(EVENT | changes)[0]
     records = read_audit_log([*lines_of(EVENT), line, *lines_of(EVENT)], 1)
-
     assert (2, 1) == (len(records), records.broken)
     assert 2 == records.problems[0][0]
     assert records.problems[0][1].startswith(message)
@@ -171,7 +168,6 @@ def test_access_lines(changes: dict[str, Any], verb: str, seats: int, service_ns
     records = read_access_log(lines_of(LINE | changes), 0)
     ((_, kind, its_service_ns),) = records.requests()
     attributes = kind.attributes
-
     assert (verb, seats, "a b") == (attributes.verb, kind.seats, attributes.namespace)
     assert service_ns == its_service_ns
 
@@ -181,7 +177,6 @@ def test_what_never_executed_has_no_service_time(reason: str) -> None:
     """It takes as long as others alike."""
     never = LINE | {"reason": reason, "executionSeconds": 0}
     records = read_access_log(lines_of(LINE, never), 0)
-
     assert 1 == records.guessed
     assert [250 * MS] * 2 == [service_ns for _, _, service_ns in records.requests()]
 
@@ -197,7 +192,6 @@ def test_what_never_executed_has_no_service_time(reason: str) -> None:
 def test_lines_about_no_request_are_skipped(changes: dict[str, Any]) -> None:
     """Such as what was refused before it came to flow control."""
     records = read_access_log(lines_of(LINE | changes), 0)
-
     assert (0, 1) == (len(records), records.skipped)
 
 
@@ -205,14 +199,12 @@ def test_lines_about_what_has_none() -> None:
     """What the log has left out is counted, and nothing to replay."""
     says = {"time": LINE["time"], "leftOut": 7, "overBytes": 0, "reasons": {"ban": 7}, "flows": []}
     records = read_access_log(lines_of(LINE, says, says), 0)
-
     assert (1, 2, 14) == (len(records), records.skipped, records.unlogged)
 
 
 def test_broken_access_lines() -> None:
     """No time runs backwards."""
     records = read_access_log(lines_of(LINE | {"executionSeconds": -1.0}), 1)
-
     assert [(1, "executionSeconds is below 0, or too large")] == records.problems
 
 
@@ -228,7 +220,6 @@ def test_any_bytes(lines: list[bytes]) -> None:
     """Any lines are requests, or nothing, or broken."""
     for read in (read_audit_log, read_access_log):
         records = read(lines, len(lines))
-
         assert len(lines) >= len(records) + records.skipped + records.broken
 
 
@@ -239,7 +230,6 @@ def test_any_values(data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(entry)))
         records = read(lines_of(entry | {name: data.draw(JSON)}), 1)
         list(records.requests())
-
         assert 1 == len(records) + records.skipped + records.broken
 
 
@@ -342,7 +332,6 @@ def test_essence(method: str, first: str, second: str, are_alike: bool) -> None:
         essence(kind_of("c", USER, method, f"/api/v1/{target}"), with_names=True)
         for target in (first, second)
     )
-
     assert are_alike == (one == other)
 
 
@@ -453,7 +442,6 @@ def test_wrappers(name: str, small: int, monkeypatch: pytest.MonkeyPatch) -> Non
     """Each entry is found, whether the value around it is taken apart or not."""
     monkeypatch.setattr(wrapped_lines, "SMALL_BYTES", small)
     read = Read(WRAPPED[name])
-
     assert ([0, 1, 2], [], 0) == (read.found, read.problems, read.left_out)
 
 
@@ -483,7 +471,6 @@ GOOGLE = '{"protoPayload":{"methodName":"io.k8s.core.v1.pods.list"}}'
 def test_left_out(line: str) -> None:
     """What other programs have written into the same wrapper is counted."""
     read = Read(f"{LINES[0]}\n{line}\n{LINES[1]}")
-
     assert ([0, 1], []) == (read.found, read.problems)
     assert (1, line == GOOGLE) == (read.left_out, read.foreign)
 
@@ -491,7 +478,6 @@ def test_left_out(line: str) -> None:
 def test_another_kind_of_log() -> None:
     """Its entries are left out, and counted, however they are wrapped."""
     read = Read(f'{LINES[0]}\n{{"other":1}}\n{{"log":{{"other":2}}}}\n[{{"other":3}}]\n')
-
     assert ([0], [], 3, 3) == (read.found, read.problems, read.left_out, read.misfits)
 
 
@@ -519,7 +505,6 @@ def test_broken(line: str) -> None:
     """Each broken line has its number, and those around it count."""
     read = Read(f"{LINES[0]}\n{line}\n{LINES[1]}")
     number = 3 if line.endswith("tru}") else 2
-
     assert [0] + [5] * ("5} x" in line) + [1] == read.found
     assert [number] == [each for each, _ in read.problems]
     assert BROKEN[line] in read.problems[0][1]
@@ -535,7 +520,6 @@ def test_a_part_without_its_rest() -> None:
     """An entry whose end is lost does not take the next one with it."""
     half = json.dumps({"log": LINES[0][:30], "stream": "stdout"})
     read = Read(f"{half}\n" + each_in('{"log":STRING,"stream":"stdout"}'))
-
     assert [0, 1, 2] == read.found
     assert [(2, "the entry before has no end")] == read.problems
 
@@ -561,7 +545,6 @@ def test_nested_without_end() -> None:
     value: object = entry(1)
     for _ in range(DEEPEST + 1):
         value = {"log": value}
-
     assert [] == Read(json.dumps(value)).found
     assert [1] == Read(json.dumps(value["log"])).found  # type: ignore[index]  # an object
 
@@ -570,5 +553,4 @@ def test_nested_without_end() -> None:
 def test_any_bytes_in_lines(parts: list[bytes]) -> None:
     """Whatever a log has, it is read to its end."""
     read = Read(b"".join(parts) + b"\n\n" + LINES[0].encode())
-
     assert read.found in ([0], [])

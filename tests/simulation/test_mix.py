@@ -68,7 +68,6 @@ def test_a_whole_flow() -> None:
 def test_users(fields: str, name: str, groups: str) -> None:
     """Any name is authenticated; without one a flow goes on from the start to the end."""
     (flow,) = mix_of(FLOW + fields).flows
-
     assert (name, groups.split()) == (flow.kind.user.name, list(flow.kind.user.groups))
     assert (0, 10 * S, 0) == (flow.entry.start, flow.stop_ns, flow.kind.seats)
     assert "poisson" == flow.entry.arrivals
@@ -91,7 +90,6 @@ def test_users(fields: str, name: str, groups: str) -> None:
 def test_requests(fields: str, verb: str, path: str) -> None:
     """A request is a method and a target, or a verb and a resource."""
     (flow,) = mix_of(f"name: a\n  rate: 1\n  serviceTime: 1ms\n  {fields}").flows
-
     assert (verb, path) == (flow.kind.attributes.verb, flow.kind.attributes.path)
 
 
@@ -129,7 +127,6 @@ def test_arrivals() -> None:
 def test_times(text: str, mean_ns: float, least_ns: int, greatest_ns: int) -> None:
     draw = parse_times(text).drawer(random.Random(1))  # noqa: S311  no secret
     drawn = [draw() for _ in range(20_000)]
-
     assert mean_ns == pytest.approx(sum(drawn) / len(drawn), rel=0.03)
     assert least_ns <= min(drawn) <= max(drawn) <= greatest_ns
 
@@ -152,7 +149,6 @@ def test_wrong_times(text: str) -> None:
     """What is no time is refused with what would be one."""
     with pytest.raises(ValueError, match=r"expected|duration") as error:
         parse_times(text)
-
     assert str(error.value).startswith(WRONG_TIMES[text])
 
 
@@ -204,7 +200,6 @@ def test_wrong_flows(fields: str) -> None:
     """A wrong field is named, with its place and what would be right."""
     with pytest.raises(MixError) as error:
         mix_of(fields)
-
     assert str(error.value).startswith(f"flows[0].{WRONG[fields]}")
     assert error.value.line is not None
 
@@ -230,7 +225,6 @@ def test_wrong_flows(fields: str) -> None:
 def test_wrong_documents(data: bytes, line: int | None, message: str) -> None:
     with pytest.raises(MixError) as error:
         parse_mix(data)
-
     assert str(error.value).startswith(message)
     assert line == error.value.line
 

@@ -49,7 +49,6 @@ def test_report() -> None:
 def test_top() -> None:
     """Only so many flows and clients are listed, and it is said how many there are."""
     report = report_of("a", 10, top=1)
-
     assert (["many"], 2) == ([row["client"] for row in report["clients"]], report["clientsInAll"])
     assert (1, 2) == (len(report["flows"]), report["flowsInAll"])
 
@@ -84,7 +83,6 @@ def test_compared(
 ) -> None:
     """What only one has is new, or gone; what one does not list is still there."""
     found = compared(before, after, ("name",), top)
-
     assert expected == [(row["name"], row["presence"], row["executed"]) for row in found]
 
 
@@ -139,7 +137,6 @@ SVG = "{http://www.w3.org/2000/svg}"
 )
 def test_times(seconds: float, texts: list[str]) -> None:
     root = parsed(f"<g>{plot(Plot({'limit': [1.0]}, 1.0), 90, 1.0, seconds)}</g>")
-
     assert texts == [each.text for each in root if each.get("text-anchor") == "middle"]
 
 
@@ -165,7 +162,6 @@ def test_levels_of_one_configuration() -> None:
     first["levels"] = [each | {"isExempt": True} for each in first["levels"]]
     second["levels"] = [each for each in second["levels"] if each["priorityLevel"] != "level"]
     root = parsed(picture({"configurations": [first, second]}))
-
     assert 1 == sum(each.get("class") == "area seats" for each in root.iter())
     assert 1 == sum(each.get("class") == "line limit" for each in root.iter())  # the legend
 
@@ -176,7 +172,6 @@ def test_nothing_to_draw() -> None:
     simulation.run()
     report = configuration_report("empty", simulation)
     report["levels"][0]["requests"] = 1
-
     assert parsed(picture({"configurations": [report]})).tag == f"{SVG}svg"
 
 

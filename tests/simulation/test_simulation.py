@@ -104,7 +104,6 @@ def test_too_many_clients_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_TALLIES", 1)
     simulation = Simulation(objects(), 10)
     ran(simulation, [(0, kind(name), MS) for name in "abc"])
-
     assert [("a", "level", "schema", "a"), ("(others)", "level", "schema", "(others)")] == list(
         simulation.tallies
     )
@@ -203,7 +202,6 @@ def test_ends(timeout_ms: int, ends_ms: list[int], cut_off: int) -> None:
     second_ms = 30 if timeout_ms == 800 else 1000
     asking = Asking(simulation, hurried(timeout_ms), (0, 90 * MS), (0, second_ms * MS))
     (tally,) = simulation.tallies.values()
-
     assert ends_ms == [at_ms for at_ms, _ in asking.heard]
     assert cut_off == tally.cut_off
 
@@ -212,7 +210,6 @@ def test_watches_give_their_seats_back_before_they_end() -> None:
     """The next gets the seat once a watch has begun; its client knows when it will end."""
     simulation = Simulation(objects(), 1)
     asking = Asking(simulation, kind(target="/api/v1/pods?watch=1"), (0, 900 * MS), (0, 30 * MS))
-
     assert [(900, 0), (130, 0)] == asking.heard
     assert 130 * MS == simulation.clock.time_ns
 
@@ -221,7 +218,6 @@ def test_errors_are_not_hidden() -> None:
     """What a queue set hears of a failing request ends the run."""
     simulation = Simulation(objects(), 1)
     request = SimulatedRequest(simulation, simulation._new_lane(kind()), S, None)  # noqa: SLF001
-
     with pytest.raises(ZeroDivisionError):
         request.fail(ZeroDivisionError())
 
@@ -255,7 +251,6 @@ def test_a_client_waits_for_answers() -> None:
     """With one request at a time and a pause, a client makes so many as fit until its end."""
     simulation = Simulation(objects(), 10)
     tally = of_clients(simulation, kind(), 60 * MS, 2 * S, think_ns=40 * MS, start_ns=S)
-
     assert (10, 10) == (tally.executed, simulation.arrivals)
     assert 1_960 * MS == simulation.clock.time_ns
 
@@ -264,7 +259,6 @@ def test_a_rejected_client_stays_away() -> None:
     """It comes back after the seconds that the proxy tells it."""
     # One executes, four wait in two queues of two.
     tally = of_clients(Simulation(objects(), 1), kind(), 600 * MS, 900 * MS, clients=6)
-
     assert {"queue-full": 1} == tally.rejected
 
 
@@ -311,16 +305,13 @@ def durations_of(values: list[int]) -> Durations:
 def test_quantiles_are_close(values: list[int], part: float) -> None:
     """A quantile is within 0.8 % of the exact one."""
     exact = sorted(values)[math.ceil(part * len(values)) - 1]
-
     (found,) = durations_of(values).quantiles((part,))
-
     assert found == pytest.approx(exact, rel=0.008)
 
 
 def test_zeros_count() -> None:
     """Durations of 0 that were never added count for the quantiles."""
     found = durations_of([100, 100])
-
     assert (0.0, 0.0, 100.0) == found.quantiles((0.5, 0.6, 1.0), zeros=3)
     assert (0.0,) == Durations().quantiles((0.5,))
 
@@ -330,7 +321,6 @@ def test_merges(first: list[int], second: list[int]) -> None:
     merged = durations_of(first)
     merged.merge(durations_of(second))
     expected = durations_of(first + second)
-
     assert expected.counts == merged.counts
     assert expected.total_ns == merged.total_ns
 
