@@ -45,13 +45,11 @@ ANY_PORT = Address(host="127.0.0.1", port=0)
 
 
 def url_of(port: int) -> str:
-    """The URL of a server on this machine."""
     return f"http://127.0.0.1:{port}"
 
 
 @contextlib.asynccontextmanager
 async def api_server() -> AsyncIterator[int]:
-    """A server with all controllers: its port."""
     process = ApiServerProcess(ApiServerSettings(listen=ANY_PORT))
     await process.start()
     try:
@@ -62,7 +60,6 @@ async def api_server() -> AsyncIterator[int]:
 
 @contextlib.asynccontextmanager
 async def proxy(upstream_port: int, tls: DownstreamTlsSettings | None = None) -> AsyncIterator[int]:
-    """The proxy before a port, with TLS or without: its own port."""
     process = ProxyProcess(
         Settings(
             downstream=DownstreamSettings(
@@ -118,10 +115,6 @@ async def api_servers(folder: Path | None = None) -> AsyncIterator[dict[str, str
     """Servers of their own, direct and behind proxies: name to URL.
 
     All of them run in one loop: connections of one process share a buffer.
-
-    Args:
-        folder: For the certificate of a proxy with TLS, to which clients may speak HTTP/2, and for
-            `ca.crt`, which signs it; None for no such proxy.
     """
     async with contextlib.AsyncExitStack() as stack:
         direct, upstream = [await stack.enter_async_context(api_server()) for _ in range(2)]
@@ -139,12 +132,7 @@ async def api_servers(folder: Path | None = None) -> AsyncIterator[dict[str, str
 
 
 class Restarted:
-    """A server on a file and a port that is ended and started again.
-
-    Args:
-        process: `tests.end_to_end.forked_apiserver`.
-        port: Where it listens.
-    """
+    """A server on a file and a port that is ended and started again."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self._process = process
@@ -152,7 +140,6 @@ class Restarted:
         self._pid = 0
 
     def start(self) -> None:
-        """Start it; it is ready."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{self.port}\n")
         self._process.stdin.flush()
@@ -170,7 +157,6 @@ class Restarted:
         return os.waitstatus_to_exitcode(status)
 
     def close(self) -> None:
-        """Kill it if it runs."""
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)
 

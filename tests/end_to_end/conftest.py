@@ -23,7 +23,6 @@ FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of this folder run real components."""
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.e2e)
@@ -31,7 +30,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    """One browser for all tests of a module."""
     installed("chromium")
     installed("chromedriver")
     with chromium(tmp_path_factory.mktemp("browser")) as driver:
@@ -40,7 +38,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with those of servers; `ca.crt` signs them."""
     return tmp_path_factory.mktemp("certificates")
 
 
@@ -55,7 +52,6 @@ def servers(certificates: Path) -> Iterator[dict[str, str]]:
 def targets(
     servers: dict[str, str], certificates: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Targets:
-    """All of them, for kubectl."""
     program = find_kubectl()
     homes = tmp_path_factory.mktemp("kubectl")
     cluster = {"certificate-authority": str(certificates / "ca.crt")}

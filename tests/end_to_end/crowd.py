@@ -27,11 +27,9 @@ class NumberUpstream(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer; the proxy sends one request at a time."""
         self._pending += data
         if not self._pending.endswith(b"\r\n\r\n"):
             return
@@ -46,13 +44,7 @@ class NumberUpstream(asyncio.Protocol):
 
 
 class NumberClient(asyncio.Protocol):
-    """Asks for numbers one after the other on one connection, and keeps what it gets.
-
-    Attributes:
-        asked: The number that has been sent and not been answered, or None.
-        closed: Done when the connection is.
-        says_close: Whether the last answer said that the connection closes.
-    """
+    """Asks for numbers one after the other on one connection, and keeps what it gets."""
 
     def __init__(self, crowd: Crowd) -> None:
         self._crowd = crowd
@@ -63,11 +55,9 @@ class NumberClient(asyncio.Protocol):
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the others."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take an answer and ask for the next one."""
         self._pending += data
         end = self._pending.find(b"\r\n\r\n") + 4
         if end < 4:
@@ -92,12 +82,10 @@ class NumberClient(asyncio.Protocol):
             self.ask()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
         self._crowd.on_lost(self.asked, exc)
         self.closed.set_result(None)
 
     def ask(self) -> None:
-        """Ask for the next number; close if there is none."""
         number = self._crowd.next_number()
         if number is None:
             self._transport.close()
@@ -107,19 +95,7 @@ class NumberClient(asyncio.Protocol):
 
 
 class Crowd:
-    """Clients that share out numbers among them.
-
-    Args:
-        total: How many numbers.
-        path: What comes before a number in a target.
-        on_progress: Called with the number of answers after each.
-
-    Attributes:
-        answered: Numbers that were answered by the upstream, to what it said.
-        others: Answers of other statuses, by status.
-        unanswered: Numbers whose connection ended before the answer was whole.
-        seen: Numbers that reached the upstream, to how often.
-    """
+    """Clients that share out numbers among them."""
 
     def __init__(
         self, total: int, path: bytes, on_progress: Callable[[int], None] = lambda _: None
@@ -135,22 +111,18 @@ class Crowd:
 
     @property
     def asked(self) -> int:
-        """How many numbers were asked for."""
         return self._next
 
     def request(self, number: bytes) -> bytes:
-        """What asks for a number."""
         return b"GET %b%b HTTP/1.1\r\nHost: a\r\n\r\n" % (self.path, number)
 
     def next_number(self) -> bytes | None:
-        """The next number to ask for, or None if there is none."""
         if self._next == self._total:
             return None
         self._next += 1
         return b"%d" % (self._next - 1)
 
     def on_answer(self, number: bytes, status: int, body: bytes) -> None:
-        """An answer is whole."""
         if status == 200:
             self.answered[number] = body
         else:
@@ -158,14 +130,12 @@ class Crowd:
         self._on_progress(len(self.answered))
 
     def on_lost(self, number: bytes | None, exc: Exception | None) -> None:
-        """A connection has ended, perhaps with a request under way."""
         assert exc is None or isinstance(exc, OSError)
         if number is not None:
             self.unanswered.append(number)
 
     @contextlib.asynccontextmanager
     async def upstream(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int]:
-        """An upstream for them: its port."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: NumberUpstream(self.seen), host, port)
         try:

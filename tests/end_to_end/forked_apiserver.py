@@ -27,8 +27,6 @@ WATCH_WINDOW = 600
 
 
 def serve(path: str, port: int) -> int:
-    """Run a server until it is stopped or killed: its exit code."""
-
     def on_started(process: ApiServerProcess) -> None:
         say(port=process.port)
 

@@ -35,17 +35,12 @@ async def _say(name: str, arrival: Arrival) -> None:
 
 
 def get(host: str, target: str = "/", *fields: str) -> bytes:
-    """A request for a host."""
     lines = "".join(f"{each}\r\n" for each in fields)
     return f"GET {target} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n".encode()
 
 
 class Gateway:
-    """The proxy, and the upstreams by their names.
-
-    Attributes:
-        upstreams: Started when they are first named.
-    """
+    """The proxy, and the upstreams by their names."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,7 +51,6 @@ class Gateway:
         self.process: ProxyProcess
 
     def url_of(self, name: str) -> str:
-        """The URL of an upstream, which is started."""
         if name not in self.upstreams:
             upstream = self.upstreams[name] = Upstream()
 
@@ -76,17 +70,14 @@ class Gateway:
         self._path.write_text(f"{whole}\nclusters: {json.dumps(listed)}\n")
 
     async def start(self) -> None:
-        """Start the proxy."""
         self.process = ProxyProcess(load_settings(self._path), self._file)
         await self.process.start()
 
     async def reload(self, *clusters: dict[str, Any], whole: str = WHOLE) -> None:
-        """Have other clusters in force, as at SIGHUP."""
         self.write(*clusters, whole=whole)
         await reload(self.process, self._file)
 
     async def connect(self) -> Peer:
-        """A new client."""
         peer = await self.connect_socket()
         return Http2Peer(peer) if SPOKEN.get() == HTTP2 else peer
 
@@ -97,7 +88,6 @@ class Gateway:
         return peer
 
     async def ask(self, request: bytes, client: Peer | None = None) -> Message:
-        """Send a request, and take its answer."""
         client = client or await self.connect()
         await client.send(request)
         return await client.read_answer()
@@ -108,11 +98,9 @@ class Gateway:
         return answer.status, answer.body.decode()
 
     def member(self, name: str) -> Any:  # noqa: ANN401  what tests look at
-        """A cluster of the process."""
         return next(each for each in self.process.clusters.members if each.wanted.name == name)
 
     async def stop(self) -> None:
-        """Stop all."""
         for client in self._clients:
             client.close()
         await self.process.stop()
@@ -125,14 +113,7 @@ class Gateway:
 async def gateway(
     folder: Path, *clusters: dict[str, Any], whole: str = WHOLE, errors: int = 0
 ) -> AsyncIterator[Gateway]:
-    """A proxy before clusters; at its end all is closed, and nothing may be left.
-
-    Args:
-        folder: For the settings.
-        clusters: As in the settings.
-        whole: The settings but for these.
-        errors: Of the proxy itself that the test expects.
-    """
+    """A proxy before clusters; at its end all is closed, and nothing may be left."""
     scene = Gateway(folder)
     scene.write(*clusters, whole=whole)
     await scene.start()

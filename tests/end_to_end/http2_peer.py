@@ -24,13 +24,6 @@ class Http2Peer(Peer):
     The socket is read only when something is waited for, and what was read is acknowledged at
     once: who does not read has the server's windows shut.  An answer that the server breaks off
     reads like the end of a connection, behind which the answers to other requests follow.
-
-    Args:
-        carrier: The connection, of plain TCP or TLS, which is this one's from now on.
-        scheme: Of the requests.
-
-    Attributes:
-        translation: What the connection has said and heard.
     """
 
     def __init__(self, carrier: Peer, scheme: bytes = b"http") -> None:
@@ -43,12 +36,10 @@ class Http2Peer(Peer):
 
     @classmethod
     def over_tls(cls, carrier: SecurePeer) -> Http2Peer:
-        """Begin on a connection whose handshake agreed on it."""
         assert carrier.protocol == HTTP2
         return cls(carrier, b"https")
 
     async def send(self, data: bytes) -> None:
-        """Send all of it, as the server takes it."""
         translation = self.translation
         translation.request(data)
         await self._flush()
@@ -72,7 +63,6 @@ class Http2Peer(Peer):
         await self._flush()
 
     async def _hear(self) -> None:
-        """Take what comes next, which is for all who wait at once."""
         heard = self._heard
         async with self._hearing:
             if heard != self._heard:

@@ -40,14 +40,7 @@ SILENCE_S = 30
 
 @dataclass(frozen=True)
 class Seen:
-    """What an informer was told.
-
-    Attributes:
-        type: `ADDED`, `MODIFIED` or `DELETED`.
-        name: Of the object.
-        version: Its resource version; of a deletion, that of the deletion.
-        number: Of the write that made its content.
-    """
+    """What an informer was told."""
 
     type: str
     name: str
@@ -63,11 +56,6 @@ class Away:
         self._left = MOST_PAUSES
 
     def wait(self, error: Exception) -> None:
-        """Wait a moment.
-
-        Raises:
-            Exception: The error, if it is another one, or if there were too many.
-        """
         is_refused = isinstance(error, client.ApiException)
         is_away = (
             getattr(error, "status", 0) in AWAY
@@ -81,16 +69,7 @@ class Away:
 
 
 class Informer:
-    """Follows the objects of a kind.
-
-    Attributes:
-        seen: All that it was told, in order.
-        lists: How often it has listed all.
-        watches: How often it has begun to watch.
-
-    Args:
-        list_all: Lists them: a method of the client's.
-    """
+    """Follows the objects of a kind."""
 
     def __init__(self, list_all: Callable[..., Any]) -> None:
         self.seen: list[Seen] = []
@@ -102,11 +81,6 @@ class Informer:
         self._away = Away()
 
     def run(self, is_last: Callable[[Seen], bool]) -> None:
-        """Follow until it has seen what is the last.
-
-        Raises:
-            Exception: The server refuses, or the client does not understand it.
-        """
         while not (self.seen and is_last(self.seen[-1])):
             try:
                 if not self._version:
@@ -120,7 +94,6 @@ class Informer:
                     self._away.wait(error)
 
     def _list(self) -> None:
-        """Take what is there now, and tell what is new."""
         found = self._list_all(_request_timeout=SILENCE_S)
         self.lists += 1
         items = {item.metadata.name: item for item in found.items}
@@ -159,7 +132,6 @@ class Informer:
 
 
 def seen(event_type: str, obj: Any) -> Seen:  # noqa: ANN401  an object of the client
-    """What an event says."""
     metadata = obj.metadata
     number = int((metadata.annotations or {}).get(NUMBER, 0))
     return Seen(event_type, metadata.name, int(metadata.resource_version), number)

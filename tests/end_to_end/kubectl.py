@@ -61,7 +61,6 @@ def find_kubectl() -> str:
 
 
 def minor_version(program: str, home: Path) -> int:
-    """The second number of its version."""
     text = subprocess.run(  # noqa: S603  kubectl
         [program, "version", "--client", "-o", "json"],
         env=environment(home),
@@ -83,14 +82,7 @@ def environment(home: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command came to; a text, with what changes from run to run replaced.
-
-    Attributes:
-        command: Its arguments.
-        code: Exit code.
-        out: What it wrote.
-        err: What it complained about.
-    """
+    """What a command came to; a text, with what changes from run to run replaced."""
 
     command: tuple[str, ...]
     code: int
@@ -100,17 +92,7 @@ class Result:
 
 @dataclass
 class Kubectl:
-    """kubectl, of one server.
-
-    Attributes:
-        program: Its path.
-        minor: The second number of its version.
-        server: The server's URL.
-        home: A directory for all that it keeps.
-        folder: A directory for the files of the scenario, the same one for all servers.
-        variables: Of its environment, beside the usual ones.
-        transcript: What was done, and what came of it.
-    """
+    """kubectl, of one server."""
 
     program: str
     minor: int
@@ -122,22 +104,14 @@ class Kubectl:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its environment."""
         return environment(self.home) | self.variables
 
     def command(self, *arguments: str) -> list[str]:
-        """The program and all of its arguments."""
         cache = str(self.home / "cache")
         return [self.program, "--server", self.server, "--cache-dir", cache, *arguments]
 
     def run(self, *arguments: str, stdin: str = "", **variables: str) -> Result:
-        """Run a command; again where it falls over its own feet, see `LOST_RACE`.
-
-        Args:
-            arguments: Of the command.
-            stdin: What it may read.
-            variables: Of its environment, beside those that it always has.
-        """
+        """Run a command; again where it falls over its own feet, see `LOST_RACE`."""
         for _ in range(ATTEMPTS):
             done = subprocess.run(  # noqa: S603  kubectl
                 self.command(*arguments),
@@ -158,23 +132,19 @@ class Kubectl:
         return result
 
     def __call__(self, *arguments: str, stdin: str = "", **variables: str) -> str:
-        """Run a command that succeeds: what it wrote."""
         result = self.run(*arguments, stdin=stdin, **variables)
         assert 0 == result.code, result
         return result.out
 
     def create(self, *objects: Object) -> str:
-        """Create objects from its standard input: what it writes."""
         return self("create", "-f", "-", stdin=listed(*objects))
 
     def fail(self, *arguments: str, stdin: str = "", code: int = 1) -> str:
-        """Run a command that fails: what it complained about."""
         result = self.run(*arguments, stdin=stdin)
         assert code == result.code, result
         return result.err
 
     def json(self, *arguments: str) -> Any:  # noqa: ANN401  JSON
-        """Run a command that succeeds: what it wrote, decoded."""
         return json.loads(self(*arguments, "-o", "json"))
 
     def read(self, path: str) -> Any:  # noqa: ANN401  JSON
@@ -211,7 +181,6 @@ class Kubectl:
                 process.send_signal(signal.SIGTERM)
 
     def record(self, text: str) -> None:
-        """Add to the transcript what something else came to."""
         self.transcript.append(Result((), 0, self._comparable(self._normal(text)), ""))
 
     def _comparable(self, text: str) -> str:
@@ -241,15 +210,7 @@ class Kubectl:
 
 @dataclass(frozen=True)
 class Targets:
-    """Servers that a scenario is played against.
-
-    Attributes:
-        program: The path of kubectl.
-        minor: The second number of its version.
-        urls: Name to URL of the servers, of which each has its own objects.
-        homes: A directory for each of them.
-        variables: Of kubectl's environment, beside the usual ones.
-    """
+    """Servers that a scenario is played against."""
 
     program: str
     minor: int
@@ -258,19 +219,13 @@ class Targets:
     variables: dict[str, str]
 
     def clients(self, folder: Path) -> list[Kubectl]:
-        """A client of each server, with files from a folder."""
         return [
             Kubectl(self.program, self.minor, url, self._home(name), folder, self.variables)
             for name, url in self.urls.items()
         ]
 
     def play(self, scenario: Callable[[Kubectl], None], folder: Path) -> None:
-        """Play a scenario against all servers at once, and compare what they answered.
-
-        Args:
-            scenario: The commands; checks what they write.
-            folder: Has the files that they read.
-        """
+        """Play a scenario against all servers at once, and compare what they answered."""
         clients = self.clients(folder)
         with ThreadPoolExecutor(len(clients)) as pool:
             for done in [pool.submit(scenario, client) for client in clients]:

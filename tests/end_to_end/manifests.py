@@ -11,12 +11,10 @@ FLOW_CONTROL = "flowcontrol.apiserver.k8s.io/v1"
 
 
 def namespace(name: str) -> Object:
-    """A namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def pod(name: str, space: str, **labels: str) -> Object:
-    """A pod of one container."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -28,7 +26,6 @@ def pod(name: str, space: str, **labels: str) -> Object:
 
 
 def budget(name: str, space: str, min_available: int | str = 1, **labels: str) -> Object:
-    """A budget of pods that have the labels; has them too."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -38,7 +35,6 @@ def budget(name: str, space: str, min_available: int | str = 1, **labels: str) -
 
 
 def level(name: str, shares: int = 5) -> Object:
-    """A priority level without a queue."""
     return {
         "apiVersion": FLOW_CONTROL,
         "kind": "PriorityLevelConfiguration",
@@ -51,7 +47,6 @@ def level(name: str, shares: int = 5) -> Object:
 
 
 def flow_schema(name: str, level_name: str, precedence: int = 5000, **labels: str) -> Object:
-    """A schema that sends what one group asks for to a level."""
     return {
         "apiVersion": FLOW_CONTROL,
         "kind": "FlowSchema",
@@ -71,7 +66,6 @@ def flow_schema(name: str, level_name: str, precedence: int = 5000, **labels: st
 
 
 def resource_slice(name: str, node: str = "node-a", **labels: str) -> Object:
-    """A slice of one device."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -92,5 +86,4 @@ def resource_slice(name: str, node: str = "node-a", **labels: str) -> Object:
 
 
 def listed(*objects: Object) -> str:
-    """Objects as one document, for the standard input of kubectl."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})

@@ -32,14 +32,7 @@ class EndOfStreamError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """A request or an answer, as it came.
-
-    Attributes:
-        head: From the first line to the empty line, that included.
-        body: Without its chunks' frames.
-        chunks: The chunks of a chunked body, as they were framed.
-        trailers: The lines of the trailer section.
-    """
+    """A request or an answer, as it came."""
 
     head: bytes
     body: bytes = b""
@@ -48,17 +41,14 @@ class Message:
 
     @property
     def line(self) -> bytes:
-        """The request line or the status line."""
         return self.head.partition(b"\r\n")[0]
 
     @property
     def status(self) -> int:
-        """The status code of an answer."""
         return int(self.line.split(b" ")[1])
 
     @property
     def fields(self) -> list[tuple[bytes, bytes]]:
-        """Names in lower case, and values."""
         lines = self.head.split(b"\r\n")[1:-2]
         return [(n.lower(), v.strip()) for n, _, v in (line.partition(b":") for line in lines)]
 
@@ -74,11 +64,7 @@ class Message:
 
 
 class Peer:
-    """A socket, and what came from it but has not been asked for.
-
-    Attributes:
-        pending: Bytes that came but are not part of what was read so far.
-    """
+    """A socket, and what came from it but has not been asked for."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -90,13 +76,6 @@ class Peer:
     async def connect(
         cls, port: int, *, source: str = "127.0.0.1", buffer_bytes: int | None = None
     ) -> Peer:
-        """A client of a port of this machine.
-
-        Args:
-            port: Where to.
-            source: The client's own address.
-            buffer_bytes: What the kernel may hold for this side, in each direction.
-        """
         connection = socket.socket()
         if buffer_bytes is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
@@ -112,11 +91,9 @@ class Peer:
 
     @property
     def port(self) -> int:
-        """This side's own port."""
         return int(self._socket.getsockname()[1])
 
     async def send(self, data: bytes) -> None:
-        """Send all of it."""
         async with asyncio.timeout(WAIT_S):
             await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
@@ -138,7 +115,6 @@ class Peer:
             return await asyncio.get_running_loop().sock_recv(self._socket, 1 << 20)
 
     async def read_until(self, delimiter: bytes) -> bytes:
-        """Everything up to the delimiter, that included."""
         pieces = self.pending
         self.pending = b""
         while (end := pieces.find(delimiter)) < 0:
@@ -151,7 +127,6 @@ class Peer:
         return pieces[:end]
 
     async def read_exactly(self, number: int) -> bytes:
-        """So many bytes."""
         pieces = bytearray()
         while len(pieces) < number:
             data = await self.receive()
@@ -162,18 +137,15 @@ class Peer:
         return bytes(pieces[:number])
 
     async def read_to_end(self) -> bytes:
-        """Everything up to the end of the stream."""
         pieces = bytearray()
         while data := await self.receive():
             pieces += data
         return bytes(pieces)
 
     async def read_head(self) -> bytes:
-        """A head, the empty line included."""
         return await self.read_until(b"\r\n\r\n")
 
     async def read_request(self) -> Message:
-        """A whole request."""
         head = await self.read_head()
         if CHUNKED.search(head):
             return await self._read_chunked(head)
@@ -181,11 +153,6 @@ class Peer:
         return Message(head, await self.read_exactly(int(length[1]))) if length else Message(head)
 
     async def read_answer(self, *, to_head: bool = False) -> Message:
-        """A whole answer; an interim one counts as one.
-
-        Args:
-            to_head: Whether the request's method was HEAD.
-        """
         head = await self.read_head()
         if to_head or head[9:10] == b"1" or head[9:12] in (b"204", b"304"):
             return Message(head)
@@ -222,7 +189,6 @@ class Peer:
             return True
 
     def end_sending(self) -> None:
-        """Say that no more will be sent."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
@@ -237,7 +203,6 @@ class Peer:
         self.reset()
 
     def reset(self) -> None:
-        """Close with a reset."""
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()

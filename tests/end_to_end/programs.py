@@ -104,13 +104,6 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def nginx(directory: Path, server: str, beside: str = "") -> Iterator[int]:
-    """Run nginx; the port that it listens on.
-
-    Args:
-        directory: Empty, for all of its files.
-        server: Directives of its server.
-        beside: What stands beside the server, such as another one.
-    """
     port = free_port()
     configuration = directory / "nginx.conf"
     names = {"server": server, "beside": beside, "user": getpass.getuser()}
@@ -122,14 +115,6 @@ def nginx(directory: Path, server: str, beside: str = "") -> Iterator[int]:
 
 @contextlib.contextmanager
 def haproxy(directory: Path, upstream_port: int, source: str, header: str) -> Iterator[int]:
-    """Run HAProxy before a port; the port that it listens on.
-
-    Args:
-        directory: Empty, for all of its files.
-        upstream_port: Where it forwards to.
-        source: The address that it forwards from.
-        header: Name and value of a field that it sets.
-    """
     port = free_port()
     text = HAPROXY.format(port=port, upstream_port=upstream_port, source=source, header=header)
     with haproxy_with(directory, text):
@@ -138,13 +123,7 @@ def haproxy(directory: Path, upstream_port: int, source: str, header: str) -> It
 
 @contextlib.contextmanager
 def haproxy_of_tcp(directory: Path, upstream_port: int, options: str) -> Iterator[int]:
-    """Run HAProxy before a port, whose bytes it passes on; the port that it listens on.
-
-    Args:
-        directory: Empty, for all of its files.
-        upstream_port: Where it forwards to.
-        options: Of the server there.
-    """
+    """Run HAProxy before a port, whose bytes it passes on; the port that it listens on."""
     port = free_port()
     text = HAPROXY_OF_TCP.format(port=port, upstream_port=upstream_port, options=options)
     with haproxy_with(directory, text):
@@ -153,7 +132,6 @@ def haproxy_of_tcp(directory: Path, upstream_port: int, options: str) -> Iterato
 
 @contextlib.contextmanager
 def haproxy_with(directory: Path, text: str) -> Iterator[None]:
-    """Run HAProxy with a whole configuration."""
     configuration = directory / "haproxy.cfg"
     configuration.write_text(text)
     pid_file = directory / "haproxy.pid"
@@ -163,7 +141,6 @@ def haproxy_with(directory: Path, text: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _daemon(name: str, arguments: list[str], pid_file: Path) -> Iterator[None]:
-    """Run a server that goes into the background once it listens."""
     subprocess.run(  # noqa: S603  a program of the system, on files of the test
         [installed(name), *arguments], check=True, timeout=START_WITHIN_S, capture_output=True
     )

@@ -15,8 +15,7 @@ import subprocess
 import threading
 import time
 import urllib.parse
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -46,17 +45,10 @@ SCRAPED_EVERY = "500ms"
 
 
 class Prometheus:
-    """A running one.
-
-    Args:
-        port: Where it listens.
-    """
-
     def __init__(self, port: int) -> None:
         self._port = port
 
     def query(self, expression: str, **parameters: float) -> list[dict[str, Any]]:
-        """The result of an instant query."""
         asked = urllib.parse.urlencode({"query": expression, **parameters})
         found: list[dict[str, Any]] = self._data(f"query?{asked}")["result"]
         return found
@@ -69,13 +61,8 @@ class Prometheus:
         instance, begin = f'instance="127.0.0.1:{port}"', time.time()
         at_s = 0.0
         while at_s < begin:
-            at_s = max(
-                (
-                    float(each["value"][1])
-                    for each in self.query(f"timestamp({metric}{{{instance}}})")
-                ),
-                default=0.0,
-            )
+            found_at = self.query(f"timestamp({metric}{{{instance}}})")
+            at_s = max((float(each["value"][1]) for each in found_at), default=0.0)
             threading.Event().wait(LOOK_EVERY_S)
         found: Series = {}
         for each in self.query(f"{{{instance}}}", time=at_s):
@@ -85,7 +72,6 @@ class Prometheus:
         return found
 
     def alerts(self) -> list[dict[str, Any]]:
-        """What fires."""
         return [each for each in self._data("alerts")["alerts"] if each["state"] == "firing"]
 
     def _data(self, target: str) -> Any:  # noqa: ANN401 - any JSON
@@ -99,36 +85,21 @@ class Prometheus:
 def operators_scrapes(folder: Path, ports: Sequence[int]) -> dict[str, Any]:
     """The job that the operator makes of the ServiceMonitor, whose targets are these.
 
-    Source: prometheus-operator, `pkg/prometheus/promcfg.go`: the labels of the Service and the port
-    select targets, the job is the Service's name, or its label that `jobLabel` names; what the
-    monitor relabels comes last.
+    Source: prometheus-operator, `pkg/prometheus/promcfg.go`: a target has the labels of its place,
+    the job is named by the Service's label `jobLabel`; what the monitor relabels comes last.
     """
     objects = with_monitoring("gateway", folder)
     monitor = objects["ServiceMonitor", "apfproxy"]["spec"]
-    service = objects["Service", "apfproxy-admin"]
+    metadata = objects["Service", "apfproxy-admin"]["metadata"]
+    assert monitor["selector"]["matchLabels"].items() <= metadata["labels"].items()
     [endpoint] = monitor["endpoints"]
-    [port] = [each for each in service["spec"]["ports"] if each["name"] == endpoint["port"]]
-    meta, of_service = "__meta_kubernetes_", "__meta_kubernetes_service_label_"
-
-    def sanitized(label: str) -> str:
-        return of_service + re.sub(r"\W", "_", label)
-
     labels = {
-        f"{meta}namespace": service["metadata"]["namespace"],
-        f"{meta}service_name": service["metadata"]["name"],
-        f"{meta}endpoint_port_name": port["name"],
-        f"{meta}pod_name": "apfproxy-0",
-        f"{meta}pod_container_name": "apfproxy",
-        **{sanitized(key): value for key, value in service["metadata"]["labels"].items()},
-    }
-    kept = {sanitized(key): value for key, value in monitor["selector"]["matchLabels"].items()}
-    kept[f"{meta}endpoint_port_name"] = endpoint["port"]
-    taken = {
-        "namespace": f"{meta}namespace",
-        "service": f"{meta}service_name",
-        "pod": f"{meta}pod_name",
-        "container": f"{meta}pod_container_name",
-        "job": f"{meta}service_name",
+        "namespace": metadata["namespace"],
+        "service": metadata["name"],
+        "pod": "apfproxy-0",
+        "container": "apfproxy",
+        "job": metadata["labels"][monitor["jobLabel"]],
+        "endpoint": endpoint["port"],
     }
     return {
         "job_name": "serviceMonitor/apfproxy/apfproxy/0",
@@ -137,30 +108,15 @@ def operators_scrapes(folder: Path, ports: Sequence[int]) -> dict[str, Any]:
         "scrape_timeout": SCRAPED_EVERY,
         "static_configs": [{"targets": [f"127.0.0.1:{each}" for each in ports], "labels": labels}],
         "relabel_configs": [
-            *({"source_labels": [k], "regex": v, "action": "keep"} for k, v in kept.items()),
-            *({"source_labels": [v], "target_label": k} for k, v in taken.items()),
-            {
-                "source_labels": [sanitized(monitor["jobLabel"])],
-                "regex": "(.+)",
-                "target_label": "job",
-            },
-            {"target_label": "endpoint", "replacement": endpoint["port"]},
-            *(
-                {re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", k): v for k, v in each.items()}
-                for each in endpoint["relabelings"]
-            ),
+            {re.sub("[A-Z]", lambda m: f"_{m[0].lower()}", k): v for k, v in each.items()}
+            for each in endpoint["relabelings"]
         ],
     }
 
 
 @contextlib.contextmanager
 def prometheus(folder: Path, ports: Sequence[int]) -> Iterator[Prometheus]:
-    """Run one, in which alerts fire as soon as their expressions have results.
-
-    Args:
-        folder: Empty, for its files.
-        ports: Admin listeners that are there, or will be.
-    """
+    """Run one of these admin listeners; alerts fire once their expressions have results."""
     rules = yaml.safe_load(RULES.read_text())["spec"]
     for rule in (rule for group in rules["groups"] for rule in group["rules"]):
         del rule["for"]
@@ -196,23 +152,15 @@ def prometheus(folder: Path, ports: Sequence[int]) -> Iterator[Prometheus]:
         process.wait()
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What fires at a minute of promtool's clock, and nothing else.
-
-    Attributes:
-        minute: When.
-        alerts: Their names.
-        of: Of which alerts, if not of all.
-    """
+class Expected(NamedTuple):
+    """Alerts that fire at a minute of promtool's clock, and no others: of all, or `of` some."""
 
     minute: int
     alerts: frozenset[str]
-    of: str = ""
+    of: str = ".+"
 
 
 def minutes(duration: str) -> int:
-    """Of a duration as rules have it."""
     return int(duration[:-1]) * FOR_S[duration[-1]] // MINUTE
 
 
@@ -248,14 +196,9 @@ def promtool(
     *,
     step: int = 1,
 ) -> None:
-    """Let promtool run the rules as they are on the series of proxies.
+    """Let promtool run the rules as they are on the series that were scraped of proxies.
 
-    Args:
-        folder: For its files.
-        proxies: What was scraped of each, by any name.
-        first: The minute of the second scrape less one.
-        expected: In any order.
-        step: Minutes from one sample to the next.
+    The second scrape is in the minute after `first`; samples are `step` minutes apart.
     """
     total = max(each.minute for each in expected) // step
     series = [
@@ -276,7 +219,7 @@ def promtool(
                 "input_series": series,
                 "promql_expr_test": [
                     {
-                        "expr": FIRING.replace("{", f'{{alertname=~"{each.of or ".+"}", '),
+                        "expr": FIRING.replace("{", f'{{alertname=~"{each.of}", '),
                         "eval_time": f"{each.minute}m",
                         "exp_samples": [
                             {"labels": f'{{alertname="{name}"}}', "value": 1}

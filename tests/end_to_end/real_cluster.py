@@ -27,11 +27,6 @@ needs_real_cluster = pytest.mark.skipif(
 
 
 def kubeconfig(folder: Path) -> str:
-    """The path of a kubeconfig of the cluster.
-
-    Args:
-        folder: Where it may be written.
-    """
     if not os.environ.get(URL):
         return KUBECONFIGS[0]
     parts = {

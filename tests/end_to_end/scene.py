@@ -114,13 +114,6 @@ def on_uvloop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]
 
 
 async def _deliver(sender: Peer, pieces: Iterable[bytes], has_read: Callable[[], int]) -> None:
-    """Send pieces, each once the proxy has read the one before.
-
-    Args:
-        sender: Who sends.
-        pieces: What.
-        has_read: How many bytes the proxy has read from all senders of the kind.
-    """
     total = 0
 
     def has_arrived() -> bool:
@@ -141,17 +134,7 @@ def objects_of(text: str, *, suggested: bool = False) -> list[FlowControlObject]
 
 @dataclass(frozen=True)
 class Setup:
-    """What a scene is made of; a part left out is as small as a test wants it.
-
-    Attributes:
-        objects: YAML of the objects beside the mandatory ones; None for those that are built in.
-        preset: `kubernetes` or `http`.
-        seats: The server concurrency limit.
-        enforcement: `enforce` or `observe`.
-        limit_adjustment: `prompt` or `kubernetes`.
-        upstream_reads, buffer_bytes: As in `Upstream`.
-        max_connections, connect_timeout_s, ...: Settings by their names.
-    """
+    """What a scene is made of; a part left out is as small as a test wants it."""
 
     objects: str | None = None
     preset: str = "kubernetes"
@@ -184,23 +167,14 @@ class Setup:
     admin: Address | None = None
 
     def with_downstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
-        """With other settings for clients."""
         return replace(self, downstream=structs.replace(self.downstream, **changes))
 
     def with_upstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
-        """With other settings for the upstream."""
         return replace(self, upstream=structs.replace(self.upstream, **changes))
 
 
 class Scene:
-    """A running proxy, its upstream, and its clients.
-
-    Attributes:
-        process: The proxy.
-        upstream: What it forwards to.
-        protocol: What clients speak.
-        expects_errors: Whether a test has put errors into the program, and looks at them itself.
-    """
+    """A running proxy, its upstream, and its clients."""
 
     def __init__(self, process: ProxyProcess, upstream: Upstream, protocol: str) -> None:
         self.expects_errors = False
@@ -210,7 +184,6 @@ class Scene:
         self._clients: list[Peer] = []
 
     async def connect(self, *, source: str = "127.0.0.1", buffer_bytes: int | None = None) -> Peer:
-        """A new client."""
         peer = await self.connect_socket(source=source, buffer_bytes=buffer_bytes)
         if self.protocol == HTTP2:
             peer = self._clients[-1] = Http2Peer(peer)
@@ -225,7 +198,6 @@ class Scene:
         return peer
 
     async def ask(self, request: bytes, *, source: str = "127.0.0.1") -> Peer:
-        """A new client that has sent a request."""
         client = await self.connect(source=source)
         await client.send(request)
         return client
@@ -242,7 +214,6 @@ class Scene:
         return arrival.request, got
 
     async def deliver(self, client: Peer, *pieces: bytes) -> None:
-        """Have the proxy read pieces of what a client sends one by one."""
         counters = self.process.cluster.counters
         await _deliver(client, pieces, lambda: counters.listener.bytes_from_clients)
 
@@ -252,47 +223,36 @@ class Scene:
         await _deliver(upstream_side, pieces, lambda: counters.pool.bytes_received)
 
     def configure(self, objects: list[FlowControlObject]) -> None:
-        """Put objects in force."""
         controller = self.process.cluster.controller
         digest = controller.digest(objects)
         assert digest.problems == ()
         controller.commit(digest)
 
     def level(self, name: str = "narrow") -> PriorityLevel:
-        """A priority level."""
         return self.process.cluster.controller.levels[name]
 
     async def take_seat(self, request: bytes = GET, *, source: str = "127.0.0.1") -> Hold:
-        """Have a request under way at the upstream."""
         client = await self.ask(request, source=source)
         return Hold(client, await self.upstream.next_request())
 
     def close_clients_but(self, client: Peer) -> None:
-        """Close all clients but one."""
         for each in self._clients:
             if each is not client:
                 each.close()
 
     def close_clients(self) -> None:
-        """Close all clients."""
         for client in self._clients:
             client.close()
 
 
 class Hold:
-    """A request that is under way at the upstream.
-
-    Attributes:
-        client: Who sent it.
-        arrival: Where it is.
-    """
+    """A request that is under way at the upstream."""
 
     def __init__(self, client: Peer, arrival: Arrival) -> None:
         self.client = client
         self.arrival = arrival
 
     async def end(self, answer: bytes = OK) -> Message:
-        """Answer it: what the client got."""
         await self.arrival.peer.send(answer)
         return await self.client.read_answer()
 
@@ -303,12 +263,7 @@ TURNS = 3
 
 @contextlib.asynccontextmanager
 async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> AsyncIterator[Scene]:
-    """A proxy before an upstream; at its end all is closed, and nothing may be left.
-
-    Args:
-        setup: What it is made of.
-        upstream_port: Where requests go instead of to the upstream, if not 0.
-    """
+    """A proxy before an upstream; at its end all is closed, and nothing may be left."""
     setup = setup or Setup()
     upstream = Upstream(reads=setup.upstream_reads, buffer_bytes=setup.buffer_bytes)
     downstream, protocol = setup.downstream, SPOKEN.get()

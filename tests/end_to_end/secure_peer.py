@@ -19,12 +19,6 @@ T = TypeVar("T")
 
 
 def client_context(authority: Authority, own: tuple[str, str] | None = None) -> ssl.SSLContext:
-    """What a client needs.
-
-    Args:
-        authority: Signs the server's certificate.
-        own: Paths of the client's certificate and of its key, as `Issued.write` gives them.
-    """
     context = ssl.create_default_context(cadata=authority.pem.decode())
     if own is not None:
         context.load_cert_chain(*own)
@@ -45,7 +39,6 @@ class SecurePeer(Peer):
     async def of(
         cls, plain: Peer, context: ssl.SSLContext, host: str | None = "localhost"
     ) -> SecurePeer:
-        """Begin TLS on a connection, which is this one's from now on."""
         peer = cls(plain._socket, context, host)  # noqa: SLF001  its own kind
         await peer._run(peer._tls.do_handshake)
         return peer
@@ -60,15 +53,12 @@ class SecurePeer(Peer):
 
     @property
     def protocol(self) -> str | None:
-        """What the handshake agreed on; None for nothing."""
         return self._tls.selected_alpn_protocol()
 
     async def send(self, data: bytes) -> None:
-        """Send all of it."""
         await self._run(lambda: self._tls.write(data))
 
     async def receive(self) -> bytes:
-        """Whatever comes next; b"" at the end of the stream."""
         if self.pending:
             data, self.pending = self.pending, b""
             return data

@@ -22,25 +22,14 @@ WITHIN_S = 100.0
 
 
 class Served:
-    """A process of a command, and what it logs.
-
-    Args:
-        process: Its stderr is a pipe.
-
-    Attributes:
-        lines: Of its log, as far as they were read.
-    """
+    """A process of a command, and what it logs."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.lines: list[str] = []
 
     def line(self, pattern: str) -> re.Match[str]:
-        """Read the log to the first line that matches, which was not read before.
-
-        Raises:
-            AssertionError: The process ended without one.
-        """
+        """Read the log to the first line that matches, which was not read before."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line)
@@ -50,16 +39,13 @@ class Served:
         raise AssertionError(f"no line matches {pattern!r} in {self.lines}")
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal."""
         os.kill(self.process.pid, number)
 
     def end(self) -> tuple[int, str]:
-        """End it in order: its exit code, and the rest of its log."""
         self.process.terminate()
         return self.rest()
 
     def rest(self) -> tuple[int, str]:
-        """Wait for its end: its exit code, and the rest of its log."""
         assert self.process.stderr is not None
         # Not by `communicate`, which passes over what `line` has read ahead.
         rest = self.process.stderr.read()
@@ -70,12 +56,7 @@ class Served:
 
 @contextlib.contextmanager
 def command(*arguments: str, descriptors: int | None = None) -> Iterator[Served]:
-    """Run a command of the program, and kill it at the end if it is still there.
-
-    Args:
-        arguments: Of the command line.
-        descriptors: How many open files it may have; None for as many as the test.
-    """
+    """Run a command of the program, and kill it at the end if it is still there."""
 
     def limit() -> None:
         if descriptors is not None:
@@ -97,7 +78,6 @@ def command(*arguments: str, descriptors: int | None = None) -> Iterator[Served]
 
 
 def children(served: Served) -> list[int]:
-    """The ids of its child processes, the eldest first."""
     pid = served.process.pid
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:  # noqa: PTH123
         return [int(each) for each in file.read().split()]
@@ -109,7 +89,6 @@ class Answer(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Answer."""
         self.send_response(200)
         self.send_header("Content-Length", "2")
         self.end_headers()
@@ -123,14 +102,12 @@ class Upstream(http.server.ThreadingHTTPServer):
     """A server that says nothing of clients that are gone: tests read what the program prints."""
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Print what else went wrong."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]  # as it came
 
 
 @contextlib.contextmanager
 def started_upstream() -> Iterator[str]:
-    """A server that answers every GET: its URL."""
     server = Upstream(("127.0.0.1", 0), Answer)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, name="upstream")
@@ -144,13 +121,7 @@ def started_upstream() -> Iterator[str]:
 
 
 def ask(port: int, target: str, *, head: str = "") -> tuple[int, str]:
-    """GET something on a connection of its own: the status, 0 for none, and the body.
-
-    Args:
-        port: Of this machine.
-        target: Path and query.
-        head: Further fields, each with its line break.
-    """
+    """GET something on a connection of its own: the status, 0 for none, and the body."""
     request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{head}\r\n"
     data = b""
     with (
@@ -177,13 +148,6 @@ def answered(connection: socket.socket) -> int:
 
 @contextlib.contextmanager
 def connections(port: int, number: int, first: bytes = b"") -> Iterator[list[socket.socket]]:
-    """Clients of this machine that are connected, and no more.
-
-    Args:
-        port: Where to.
-        number: How many.
-        first: What each sends.
-    """
     with contextlib.ExitStack() as stack:
         found = []
         for _ in range(number):

@@ -60,6 +60,5 @@ async def shown(
 
 
 async def ask_as(scene: Scene, user: str, requests: int) -> list[Peer]:
-    """Send requests of a user, which stay at the upstream or wait."""
     request = GET.replace(b"\r\n\r\n", f"\r\nX-Remote-User: {user}\r\n\r\n".encode())
     return [await scene.ask(request, source=TRUSTED) for _ in range(requests)]

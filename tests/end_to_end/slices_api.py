@@ -19,16 +19,7 @@ Json = dict[str, Any]
 
 
 class SlicesApi:
-    """The EndpointSlices of one Service, listed and watched.
-
-    Args:
-        namespace: Of the Service.
-        service: Its name.
-
-    Attributes:
-        unwell: Addresses of servers that say so when they are asked for `/readyz`.
-        asked: `list` or `watch`, with the address of the server that was asked, for each question.
-    """
+    """The EndpointSlices of one Service, listed and watched."""
 
     def __init__(self, namespace: str, service: str) -> None:
         self._path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
@@ -55,11 +46,9 @@ class SlicesApi:
         await self._change("MODIFIED" if name in self._slices else "ADDED", name, obj)
 
     async def delete(self, name: str) -> None:
-        """Delete a slice."""
         await self._change("DELETED", name, self._slices[name])
 
     async def bookmark(self) -> None:
-        """Tell those who watch the version."""
         self._version += 1
         await self._tell("BOOKMARK", {"metadata": {"resourceVersion": str(self._version)}})
 
@@ -70,7 +59,6 @@ class SlicesApi:
         self.cut()
 
     def cut(self) -> None:
-        """Break all watches off."""
         for transport in list(self._watches):
             transport.abort()
 
@@ -136,7 +124,6 @@ class SlicesApi:
     async def served(
         self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
     ) -> AsyncIterator[int]:
-        """Listen: the port."""
         app = web.Application()
         app.router.add_get(self._path, self._answer)
         app.router.add_get("/readyz", self._readyz)
@@ -152,12 +139,10 @@ class SlicesApi:
 
 
 def line(event: Json) -> bytes:
-    """An event as a watch has it."""
     return json.dumps(event).encode() + b"\n"
 
 
 def kubeconfig(folder: Path, server: str, authority: str | None = None) -> str:
-    """The path of a kubeconfig that leads to a server."""
     cluster = {"server": server}
     if authority is not None:
         cluster["certificate-authority"] = authority

@@ -9,10 +9,7 @@ import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from apfproxy.settings import (
-    ERRORS,
     AccessLogSettings,
     Address,
     AuthenticationSettings,
@@ -187,21 +184,6 @@ async def test_tunnels_and_what_is_refused_before_its_class(tmp_path: Path) -> N
         (101, "", "ann", "/api/v1/namespaces/a/pods/b/exec", 0),
     ] == [tuple(line[n] for n in ("status", "reason", "user", "path", "seats")) for line in lines]
     assert 8 == lines[-1]["bytes"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [({"requests": ERRORS}, [404]), ({"sampled_percent": 0}, [404]), ({}, [200, 404])],
-    ids=["errors", "no sample", "all"],
-)
-@on_uvloop
-async def test_only_some(settings: Line, expected: list[int], tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    async with running(logging_to(log, **settings)) as scene:
-        await scene.exchange(GET)
-        await scene.exchange(GET, OK.replace(b"200 OK", b"404 Not Found"))
-
-    assert expected == [line["status"] for line in await asyncio.to_thread(read, log)]
 
 
 @on_uvloop

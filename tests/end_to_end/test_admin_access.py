@@ -89,7 +89,6 @@ class Site:
         *,
         is_whole: bool = False,
     ) -> tuple[int, http.client.HTTPMessage, str]:
-        """GET a page: status, header, and the body, if not whole what there is of it at once."""
         with self.connected(own) as connection:
             header = {"Authorization": authorization} if authorization else {}
             connection.request("GET", target, headers=header)
@@ -112,7 +111,6 @@ class Site:
         return str(subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """Run a command against it: exit code and output."""
         ca = self.authority.write(self.folder)
         flags = ("--admin", f"https://127.0.0.1:{self.admin}", "--admin-ca-file", ca)
         result = CliRunner().invoke(cli, [*arguments, *flags])
@@ -161,7 +159,6 @@ def site(
 
 
 def basic(password: str) -> str:
-    """The field that a browser sends."""
     return "Basic " + base64.b64encode(f"anybody:{password}".encode()).decode()
 
 

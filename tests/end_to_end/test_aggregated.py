@@ -52,13 +52,11 @@ class Certificates(NamedTuple):
 
 
 def block(part: str) -> str:
-    """The YAML of the page that has this part."""
     (found,) = (text for language, text in PAGE.blocks if "yaml" == language and part in text)
     return found
 
 
 def certificates(folder: Path) -> Certificates:
-    """Those of the page, and kube-apiserver's."""
     own, cluster = Authority("metrics-server-sidecar"), Authority("front-proxy")
     own.write(folder)
     cluster.write(folder, "front")
@@ -69,8 +67,6 @@ def certificates(folder: Path) -> Certificates:
 
 @asynccontextmanager
 async def metrics_server(folder: Path) -> AsyncIterator[int]:
-    """A server that believes who has a certificate of its own CA, and says whom: its port."""
-
     async def answer(request: web.Request) -> web.Response:
         assert request.transport is not None
         has_shown_one = bool(request.transport.get_extra_info("peercert"))
@@ -91,7 +87,6 @@ async def metrics_server(folder: Path) -> AsyncIterator[int]:
 
 
 async def users(port: int, ca: Path, certificate: tuple[str, str] | None) -> object:
-    """Whom the server behind takes a request for, in which the client says that it is alice."""
     context = ssl.create_default_context(cafile=str(ca))
     if certificate is not None:
         context.load_cert_chain(*certificate)

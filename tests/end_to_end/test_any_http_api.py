@@ -35,7 +35,6 @@ FILE = re.compile(r"`([\w./]+)`:\n\n```(?:python|yaml)\n(.*?)```", re.DOTALL)
 
 @contextmanager
 def proxy(directory: Path, arguments: list[str]) -> Iterator[tuple[int, int]]:
-    """A proxy: its port and that of its admin listener."""
     port, admin = free_ports(2)
     listens = ["--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
     argv = [*python_module("apfproxy"), "serve", *listens, *arguments]
@@ -45,7 +44,6 @@ def proxy(directory: Path, arguments: list[str]) -> Iterator[tuple[int, int]]:
 
 
 async def run(*argv: str) -> str:
-    """What a program prints."""
     process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
     printed, _ = await process.communicate()
     assert 0 == process.returncode
@@ -53,14 +51,12 @@ async def run(*argv: str) -> str:
 
 
 def answers(printed: str) -> int:
-    """The responses a second that the page's client got."""
     found = re.search(r": (\d+) responses a second", printed)
     assert found is not None
     return int(found[1])
 
 
 async def dispatched(admin: int) -> set[tuple[str, str]]:
-    """FlowSchemas and levels that requests were dispatched at."""
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://127.0.0.1:{admin}/metrics") as answer,
@@ -118,24 +114,17 @@ flowControl: {serverConcurrencyLimit: 20}
 
 
 class Holding:
-    """A server that answers orders at once, and all else once it is let go.
-
-    Attributes:
-        port: Of its listener.
-        held: The requests that wait for that, now.
-    """
+    """A server that answers orders at once, and all else once it is let go."""
 
     def __init__(self) -> None:
         self._go = asyncio.Event()
         self.port, self.held = 0, 0
 
     def let_go(self) -> None:
-        """Answer what is held."""
         self._go.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         server = TestServer(app)
@@ -154,14 +143,12 @@ class Holding:
 
 
 async def ask(session: aiohttp.ClientSession, method: str, path: str) -> int:
-    """The status of an answer."""
     async with session.request(method, path) as answer:
         await answer.read()
         return answer.status
 
 
 async def live(admin: int, level: str) -> dict[str, int]:
-    """A level as the admin listener shows it."""
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://127.0.0.1:{admin}/debug/live") as answer,
@@ -189,7 +176,6 @@ async def test_what_lasts_leaves_others_alone(
     holding, asked = Holding(), 40
 
     async def is_full() -> bool:
-        """Whether the server has as many as it may, and the others wait."""
         waiting = 0 if level is None else (await live(admin, level))["waiting"]
         return asked == holding.held + waiting
 

@@ -37,7 +37,6 @@ SMALL = Setup(upstream_reads=False, buffer_bytes=BUFFER_BYTES)
 
 
 def kernel_bytes(receiver_port: int) -> int:
-    """What is on its way to the socket of a port, or waits there to be received."""
     total = 0
     for line in PROC.read_text().splitlines()[1:]:
         fields = line.split()
@@ -53,16 +52,7 @@ def kernel_bytes(receiver_port: int) -> int:
 
 
 class Flood:
-    """Somebody who sends the same again and again, for as long as it is taken.
-
-    Args:
-        sender: Who sends.
-        data: What.
-        has_read: How much the proxy has read from there.
-
-    Attributes:
-        sent: How many bytes were taken.
-    """
+    """Somebody who sends the same again and again, for as long as it is taken."""
 
     def __init__(self, sender: Peer, data: bytes, has_read: Callable[[], int]) -> None:
         self._sender = sender
@@ -71,7 +61,6 @@ class Flood:
         self.sent = 0
 
     async def rise(self) -> None:
-        """Send until nothing moves any more."""
         state = (-1, -1)
         while state != (self.sent, self._has_read()) and self.sent < TOTAL_BYTES:
             state = (self.sent, self._has_read())
@@ -81,7 +70,6 @@ class Flood:
 
 
 def framed(form: str) -> tuple[bytes, bytes]:
-    """The head's line and the repeated bytes of a body."""
     if form == "sized":
         return b"Content-Length: %d\r\n\r\n" % TOTAL_BYTES, PIECE
     return b"Transfer-Encoding: chunked\r\n\r\n", b"20\r\n%b\r\n" % PIECE[:32] * 500

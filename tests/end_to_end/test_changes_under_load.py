@@ -38,7 +38,6 @@ SETUP = Setup(objects=ROOMY, seats=20)
 
 
 def secured(folder: Path, authority: Authority) -> tuple[Setup, ssl.SSLContext]:
-    """A proxy with TLS, and what its clients verify it with."""
     certificate, key = authority.issue("server", usage="server").write(folder, "server")
     tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
     return SETUP.with_downstream(tls=tls), ssl.create_default_context(cadata=authority.pem.decode())

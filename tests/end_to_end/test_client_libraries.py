@@ -28,14 +28,12 @@ JAVASCRIPT = Path(__file__).with_name("client.mjs")
 
 
 def config_map(name: str, **data: str) -> dict[str, Any]:
-    """An object that any of them can write."""
     metadata = {"name": name, "labels": {"of": name}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 @pytest.fixture(params=[DIRECT, PROXIED])
 def server(request: pytest.FixtureRequest, servers: dict[str, str]) -> str:
-    """The URL of a server."""
     return servers[request.param]
 
 

@@ -81,7 +81,6 @@ async def test_no_identity_goes_to_another_cluster(tmp_path: Path, is_pipelined:
 
 @on_uvloop
 async def test_upgrades_go_to_their_cluster(tmp_path: Path) -> None:
-    """Also on a connection that was another cluster's before."""
     upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
     target = "/api/v1/namespaces/n/pods/p/exec?command=x"
     switched: list[bytes] = []

@@ -7,9 +7,7 @@ what a connection calls, because functions of the compiled build cannot be repla
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
-import sys
 from typing import TYPE_CHECKING, cast
 
 import aiohttp
@@ -19,97 +17,27 @@ from apfproxy.base.faults import Part
 from apfproxy.base.sockets import Disconnects
 from apfproxy.proxy import server as server_module
 from apfproxy.settings import Address
-from tests.end_to_end.peer import WAIT_S, Peer
 from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running
-from tests.end_to_end.upstream import Upstream
 from tests.support.clocks import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.http1_connection import Http1Connection
     from apfproxy.upstream.endpoint import UpstreamConnection
+    from tests.end_to_end.peer import Peer
 
-SETTINGS = """
-downstream:
-  {{listen: "127.0.0.1:0", requestTimeout: 1s, headTimeout: 1s, idleTimeout: 1s,
-   overload: {{loopDelay: null}}}}
-upstream: {{url: "http://127.0.0.1:{port}"}}
-admin: 127.0.0.1:0
-"""
-LISTENS = re.compile(r"listens on 127\.0\.0\.1:(\d+),.* admin on 127\.0\.0\.1:(\d+)")
 POST = b"POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST_GET = GET.replace(b"Host", b"Connection: close\r\nHost")
 ONE_SEAT = Setup(objects=NARROW, seats=1)
 
 
-@contextlib.asynccontextmanager
-async def served(folder: Path, upstream_port: int) -> AsyncIterator[tuple[int, int]]:
-    """Run the program: where clients connect, and where the operator does."""
-    path = folder / "settings.yaml"
-    path.write_text(SETTINGS.format(port=upstream_port))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "apfproxy", "serve", "--settings", str(path)),
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(2 * WAIT_S):
-            lines = ""
-            assert process.stderr is not None
-            while (found := LISTENS.search(lines)) is None:
-                line = await process.stderr.readline()
-                assert line, lines
-                lines += line.decode()
-        yield int(found[1]), int(found[2])
-    finally:
-        process.terminate()
-        rest = (await process.communicate())[1].decode()
-        assert "Traceback" not in rest, rest
-
-
-async def test_a_stalled_body_ends_no_deadline_but_its_own(tmp_path: Path) -> None:
-    """After a body that never came, of a client that is known already, all deadlines are kept."""
-    upstream = Upstream()
-    upstream.start()
-    upstream.answer_with(lambda arrival: arrival.peer.send(OK))
-    async with served(tmp_path, upstream.port) as (port, admin), aiohttp.ClientSession() as session:
-        client = await Peer.connect(port)
-        for _ in range(3):
-            await client.send(POST + b"body")
-            assert 200 == (await client.read_answer()).status
-        await client.send(POST + b"bo")
-        stalled = await client.read_answer()
-        head = await Peer.connect(port)
-        await head.send(b"GET / HTTP/1.1\r\n")
-        late_head = await head.read_answer()
-        idle = await Peer.connect(port)
-        await idle.send(GET)
-        assert 200 == (await idle.read_answer()).status
-        is_idle_closed = await idle.is_at_end()
-        async with session.get(f"http://127.0.0.1:{admin}/livez?verbose") as response:
-            livez = response.status, await response.text()
-        async with session.get(f"http://127.0.0.1:{admin}/metrics") as response:
-            metrics = await response.text()
-    for peer in (client, head, idle):
-        peer.close()
-    await upstream.stop()
-
-    assert (408, 408, True) == (stalled.status, late_head.status, is_idle_closed)
-    assert (200, "[+]ping ok\n[+]sweep ok\n[+]upstream ok\nlivez check passed\n") == livez
-    assert not re.search(r"^apfproxy_internal_errors_total\{.*\} [^0]", metrics, re.MULTILINE)
-
-
 def totals(scene: Scene) -> dict[Part, int]:
-    """Errors so far, of those parts that had some."""
     scene.expects_errors = True
     return {part: total for part, total in scene.process.faults.totals.items() if total}
 
 
 def broken(*_args: object, **_kwargs: object) -> None:
-    """Stand in for what has a bug."""
     raise ZeroDivisionError("a bug")
 
 
@@ -128,30 +56,25 @@ class Buggy:
 
 
 def break_part(owner: object, part: str, method: str) -> None:
-    """Have the next call of a method of a part of something fail."""
     setattr(owner, part, Buggy(getattr(owner, part), method))
 
 
 def context_of(scene: Scene) -> Context:
-    """What the connections of a server share."""
     return scene.process.cluster.served
 
 
 def proxy_side(scene: Scene, client: Peer) -> Http1Connection:
-    """The proxy's side of a client's connection."""
     connections = cast("dict[Http1Connection, None]", context_of(scene).listener.connections)
     [found] = [c for c in connections if c.transport.get_extra_info("peername")[1] == client.port]
     return found
 
 
 def upstream_side(scene: Scene) -> UpstreamConnection:
-    """The proxy's side of its only connection to the upstream."""
     [found] = scene.process.cluster.served.pool.endpoints[0].open
     return found
 
 
 async def connect(scene: Scene) -> tuple[Peer, Http1Connection]:
-    """A new client, and the proxy's side of its connection."""
     count = scene.process.server.connection_count
     client = await scene.connect()
     await until(lambda: scene.process.server.connection_count > count)
@@ -159,7 +82,6 @@ async def connect(scene: Scene) -> tuple[Peer, Http1Connection]:
 
 
 async def connect_unanswerable(scene: Scene) -> Peer:
-    """A new client, to which the proxy fails to write."""
     client, connection = await connect(scene)
     connection.write = broken
     return client
@@ -321,19 +243,6 @@ async def test_an_error_of_who_waits_for_a_connection() -> None:
 
 
 @on_uvloop
-async def test_an_error_at_the_wait_limit() -> None:
-    """A request that cannot be told that it waited too long is closed, and leaves its queue."""
-    setup = Setup(objects=NARROW, seats=1).with_downstream(request_timeout_s=0.2)
-    async with running(setup) as scene:
-        await scene.take_seat()
-        waiting = await connect_unanswerable(scene)
-        await waiting.send(GET)
-        assert await waiting.is_at_end()
-        assert 0 == scene.level().queue_set.requests_waiting
-        assert {Part.CONNECTION: 1} == totals(scene)
-
-
-@on_uvloop
 async def test_errors_before_a_request_is_on_its_way() -> None:
     """What is counted of all requests together stays right, so that it costs others nothing."""
     chunked = POST.replace(b"Content-Length: 4", b"Transfer-Encoding: chunked")
@@ -355,7 +264,6 @@ async def test_errors_before_a_request_is_on_its_way() -> None:
 
 @on_uvloop
 async def test_an_error_at_the_end_of_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is counted no more all the same, and its seat comes back."""
     async with running(ONE_SEAT) as scene:
         hold = await scene.take_seat()
         with monkeypatch.context() as patch:

@@ -12,8 +12,8 @@ from tests.config.expressions import CONFIG
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.prometheus import prometheus
 from tests.end_to_end.scene import NARROW
-from tests.end_to_end.served import ask, connections
-from tests.end_to_end.test_alerts import HOLD, IN_A_YEAR, Stage, redis
+from tests.end_to_end.served import ask
+from tests.end_to_end.test_alerts import IN_A_YEAR, Stage, redis
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,6 @@ ABOVE_ZERO = re.compile(r" > 0(\)?)$")
 
 
 def expressions() -> dict[str, str]:
-    """The queries of all panels, and of what marks the time line; each with a title."""
     dashboard = json.loads((CONFIG / "grafana" / "apfproxy.json").read_text())
     shown = [
         (target["expr"], panel["title"])
@@ -43,8 +42,6 @@ def expressions() -> dict[str, str]:
 
 def test_panels(tmp_path: Path) -> None:
     """Each query has a result, as series keep their own labels beside those of the operator."""
-    issued = Authority("a").issue("a", usage="server", not_after=IN_A_YEAR)
-    certificate, key = issued.write(tmp_path, "tls")
     (tmp_path / "token").write_text("own")
     (tmp_path / "prometheus").mkdir()
     admins = [free_port(), free_port()]
@@ -54,7 +51,7 @@ def test_panels(tmp_path: Path) -> None:
         stage.serve(
             stage.behind(),
             admin=admins[1],
-            downstream={"tls": {"certificateFile": certificate, "keyFile": key}},
+            downstream={"tls": stage.tls(Authority("a"), IN_A_YEAR)},
         )
         store, _ = stack.enter_context(redis(tmp_path))
         urls = [stage.behind(), stage.behind()]
@@ -73,7 +70,7 @@ def test_panels(tmp_path: Path) -> None:
             tracing={"endpoint": "http://127.0.0.1:9", "samplingRatePerMillion": 1000000},
         )
         assert [ask(port, path)[0] for path in ("/", "/broken", "/bad")] == [200, 502, 500]
-        stack.enter_context(connections(port, 10, HOLD))
+        stage.hold(port, 10)
         stage.until(r"apiserver_flowcontrol_rejected_requests_total\{.* [1-9]")
         for _ in range(2):
             stage.mark()

@@ -24,7 +24,6 @@ PODS = b"/api/v1/pods"
 
 
 def get(target: bytes) -> bytes:
-    """A request."""
     return b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % target
 
 

@@ -50,7 +50,6 @@ class Feed(Answer):
     is_over = threading.Event()
 
     def do_GET(self) -> None:  # noqa: N802  http.server's
-        """Answer, or open a WebSocket."""
         if "Sec-WebSocket-Key" in self.headers:
             self._open(self.headers["Sec-WebSocket-Key"])
             return
@@ -80,7 +79,6 @@ class Feed(Answer):
 
 @contextlib.contextmanager
 def feed() -> Iterator[str]:
-    """A server of event streams: its URL."""
     Feed.may_end, Feed.is_over = threading.Event(), threading.Event()
     server = Upstream(("127.0.0.1", 0), Feed)
     server.daemon_threads = True
@@ -109,7 +107,6 @@ class Reader:
         self._first = self._process.stdout.readline()
 
     def outcome(self) -> tuple[bool, bytes]:
-        """Whether curl takes what it has for the whole, and what that is; waits for its end."""
         assert self._process.stdout is not None
         rest = self._process.stdout.read()
         code = self._process.wait(WITHIN_S)
@@ -117,7 +114,6 @@ class Reader:
         return code == 0, self._first + rest
 
     def close(self) -> None:
-        """Kill curl if it is still there."""
         with self._process as process:
             process.kill()
 
@@ -131,7 +127,6 @@ class Readers:
     def read(
         self, port: int, target: str, protocols: tuple[str, ...] = PROTOCOLS, host: str = "h"
     ) -> list[Reader]:
-        """A transfer over each protocol."""
         made = []
         for each in protocols:
             made.append(Reader(port, each, target, host))
@@ -141,7 +136,6 @@ class Readers:
 
 @pytest.fixture
 def readers() -> Iterator[Readers]:
-    """Of a test."""
     made = Readers()
     yield made
     for each in made.all:
@@ -150,7 +144,6 @@ def readers() -> Iterator[Readers]:
 
 @contextlib.contextmanager
 def proxy(directory: Path, timeout_s: int, *flags: str) -> Iterator[tuple[Served, int]]:
-    """A proxy before the feed."""
     settings = directory / "settings.yaml"
     settings.write_text(SETTINGS.format(timeout=timeout_s))
     with (
@@ -191,7 +184,6 @@ def test_streams_go_on_and_then_break(
 def test_streams_break_when_time_is_over(
     readers: Readers, tmp_path: Path, number: signal.Signals, flags: tuple[str, ...]
 ) -> None:
-    """No client takes a part for the whole."""
     with proxy(tmp_path, 1, *flags) as (served, port):
         streams = readers.read(port, "/endless")
         served.send(number)

@@ -11,7 +11,6 @@ import pytest
 from tests.end_to_end.http2_peer import Http2Peer
 from tests.end_to_end.peer import EndOfStreamError
 from tests.end_to_end.scene import Setup, on_uvloop, over_both_protocols, running
-from tests.support.clocks import until
 
 if TYPE_CHECKING:
     from tests.end_to_end.peer import Peer
@@ -22,7 +21,6 @@ TOO_LARGE = b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 8\r
 
 
 def send_now(client: Peer, data: bytes) -> None:
-    """Have the kernel take it, before anything else happens."""
     if isinstance(client, Http2Peer):
         client.translation.request(data)
         data = client.translation.output()
@@ -53,7 +51,6 @@ async def test_an_answer_before_a_reset(cut: int, preset: str) -> None:
 @over_both_protocols
 @on_uvloop
 async def test_an_answer_that_a_reset_cuts() -> None:
-    """It is no whole one for the client either."""
     async with running(Setup(upstream_reads=False)) as scene:
         client = await scene.ask(UPLOAD)
         upstream_side = await scene.upstream.next_connection()
@@ -64,21 +61,6 @@ async def test_an_answer_that_a_reset_cuts() -> None:
 
         with pytest.raises(EndOfStreamError):
             await client.read_answer()
-
-
-@over_both_protocols
-@on_uvloop
-async def test_a_reset_without_an_answer() -> None:
-    """It is 502, and no connection is left."""
-    async with running(Setup(upstream_reads=False)) as scene:
-        client = await scene.ask(UPLOAD)
-        upstream_side = await scene.upstream.next_connection()
-        await scene.deliver(client, PIECE)
-        send_now(client, PIECE)
-        upstream_side.close()
-
-        assert 502 == (await client.read_answer()).status
-        await until(lambda: not scene.process.cluster.served.pool.open_count)
 
 
 @over_both_protocols

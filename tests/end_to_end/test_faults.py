@@ -62,7 +62,6 @@ SETUP = Setup(
 
 
 def assert_nothing_is_held(scene: Scene) -> None:
-    """No seat, no place in a queue and no connection to the upstream is in use."""
     pool = scene.process.cluster.served.pool
     assert (0, 0) == (pool.open_count - pool.idle_count, pool.waiting_count)
     for level in scene.process.cluster.controller.levels.values():
@@ -124,7 +123,6 @@ async def test_unreachable(fails: Callable[[FaultyLink], None]) -> None:
 
 
 def connections() -> set[int]:
-    """The identities of those clients' connections that there are."""
     return {id(each) for each in gc.get_objects() if isinstance(each, Http1Connection)}
 
 

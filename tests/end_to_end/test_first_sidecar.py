@@ -44,19 +44,13 @@ WAITING = re.compile(
 
 
 async def closed(writer: asyncio.StreamWriter) -> None:
-    """Close a connection."""
     writer.close()
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
 
 
 class Server:
-    """Takes requests as they come, four at once; one is answered when the test says so.
-
-    Attributes:
-        taken: The paths of the requests that it has taken.
-        serving: The tasks of its connections.
-    """
+    """Takes requests as they come, four at once; one is answered when the test says so."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[str, asyncio.StreamWriter]] = deque()
@@ -65,7 +59,6 @@ class Server:
         self.serving: list[asyncio.Task[None]] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read the requests of a connection."""
         self.serving += filter(None, (asyncio.current_task(),))
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
@@ -75,7 +68,6 @@ class Server:
             await closed(writer)
 
     def answer(self) -> None:
-        """End the oldest request that it works on."""
         self.busy.popleft().write(b"HTTP/1.1 204 No Content\r\n\r\n")
         self._take()
 
@@ -87,11 +79,7 @@ class Server:
 
 
 class Run:
-    """Clients that have a number of requests in flight until the end.
-
-    Attributes:
-        directory: Has the proxy's log.
-    """
+    """Clients that have a number of requests in flight until the end."""
 
     def __init__(self, directory: Path, server: Server, port: int, admin: int | None) -> None:
         self.directory = directory
@@ -101,7 +89,6 @@ class Run:
         self._asking: list[asyncio.Task[None]] = []
 
     def start(self, path: str, requests: int, fields: Iterator[str], address: str) -> None:
-        """Start a client, whose requests have these fields in turn."""
         self._asking += [
             asyncio.create_task(self._ask(path, fields, address)) for _ in range(requests)
         ]
@@ -118,7 +105,6 @@ class Run:
             await closed(writer)
 
     async def modest_part(self, steps: int) -> int:
-        """How many of so many requests that the server takes are the modest client's."""
         await self._until_all_wait()
         before = len(self._server.taken)
         for _ in range(steps):
@@ -129,7 +115,6 @@ class Run:
         return taken.count("/modest")
 
     async def _until_all_wait(self) -> None:
-        """Wait until every client has its next request where requests wait."""
         while len(self._server.busy) < PLACES or await self._waiting() < (
             len(self._asking) - PLACES
         ):
@@ -142,7 +127,6 @@ class Run:
         return sum(map(int, WAITING.findall(await self.page("/metrics"))))
 
     async def page(self, path: str) -> str:
-        """A page of the proxy's admin listener."""
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://127.0.0.1:{self._admin}{path}") as answer,
@@ -150,7 +134,6 @@ class Run:
             return await answer.text()
 
     async def warnings(self) -> list[str]:
-        """What the live page and `apfproxy top` warn of, if the log does, too."""
         log = (self.directory / "apfproxy.log").read_text()
         verdict = json.loads(await self.page("/debug/live"))["verdict"]
         return [
@@ -160,7 +143,6 @@ class Run:
         ]
 
     async def end(self) -> None:
-        """Disconnect all clients."""
         for each in self._asking:
             each.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
@@ -170,7 +152,6 @@ class Run:
 async def running(
     directory: Path, command: Callable[[str], str] | None = lambda text: text
 ) -> AsyncIterator[Run]:
-    """The server, with README's command before it; or without a proxy."""
     server = Server()
     async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
@@ -191,7 +172,6 @@ async def running(
 def proxy(
     directory: Path, upstream: int, change: Callable[[str], str]
 ) -> Iterator[tuple[int, int]]:
-    """README's command, with a change; its ports."""
     found = COMMAND.search((ROOT / "README.md").read_text())
     assert found is not None
     text = change(found[1].replace("\\\n", " "))
@@ -208,7 +188,6 @@ def proxy(
 
 
 def always(field: str) -> Iterator[str]:
-    """The same field in each request."""
     while True:
         yield field
 

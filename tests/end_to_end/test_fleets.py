@@ -57,7 +57,6 @@ async def proxies(
     flow_control: FlowControlSettings = ENFORCED,
     upstream_port: int = 9,
 ) -> AsyncIterator[list[ProxyProcess]]:
-    """Members of these names, which look ten times a second at the store, or at a record."""
     opening: dict[str, Any] = {} if record is None else {"open_store": record.open_store}
     async with AsyncExitStack() as stack:
         started = []

@@ -13,7 +13,6 @@ from tests.end_to_end.scene import (
     NARROW,
     OK,
     REJECTING,
-    Scene,
     Setup,
     on_uvloop,
     over_both_protocols,
@@ -34,12 +33,10 @@ BOOKMARK = (
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def watching(**seconds: float) -> Setup:
-    """One seat, and times after which a watch gives it back; those left out never come."""
     times = {"silence_s": FOREVER_S, "limit_s": FOREVER_S, "bookmark_limit_s": FOREVER_S}
     return replace(ONE_SEAT, watch=WatchSettings(**{**times, **seconds}))
 
@@ -149,36 +146,3 @@ async def test_a_watch_gives_its_seat_back(request_: bytes, answer: bytes, setup
         await hold.arrival.peer.send(b"0\r\n\r\n")
 
         assert 200 == (await hold.client.read_answer()).status
-
-
-def estimates(scene: Scene) -> list[tuple[int, int]]:
-    """Initial and final seats of what executes."""
-    return [
-        (ticket.estimate.initial_seats, ticket.estimate.final_seats)
-        for level in scene.process.cluster.controller.levels.values()
-        for ticket in level.queue_set.executing
-    ]
-
-
-@over_both_protocols
-@on_uvloop
-async def test_watched_writes_cost_more() -> None:
-    """A write that many open watches hear of keeps final seats; ended watches count no more."""
-    write = b"DELETE /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: a\r\n\r\n"
-    async with running(replace(watching(silence_s=0.001), seats=600)) as scene:
-        watches = []
-        found = []
-        for _ in range(20):
-            watch = await scene.take_seat(WATCH)
-            await scene.deliver_answer(watch.arrival.peer, STREAM)
-            watches.append(watch)
-        await until(lambda: not estimates(scene))
-        for _ in range(2):
-            hold = await scene.take_seat(write)
-            found.append(estimates(scene))
-            await hold.end()
-            for watch in watches:
-                await watch.client.leave()
-            await until(lambda: scene.process.cluster.counters.client_aborts == len(watches))
-
-        assert [[(1, 2)], [(1, 0)]] == found

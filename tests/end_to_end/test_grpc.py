@@ -59,7 +59,6 @@ def test_a_call_is_unimplemented(body: bytes, kind: bytes, preset: str, tmp_path
 @over_both_protocols
 @on_uvloop
 async def test_grpc_web_goes_on(kind: bytes) -> None:
-    """It is made for any HTTP."""
     async with running(Setup(preset="http")) as scene:
         got, answer = await scene.exchange(CALL.replace(b"TE: trailers\r\n", b"") % kind + LAST, OK)
 

@@ -36,12 +36,7 @@ LISTENS = r"listens on 127\.0\.0\.1:(\d+).*admin on 127\.0\.0\.1:(\d+)"
 
 
 class Proxy:
-    """A process with bounds.
-
-    Attributes:
-        served: The process.
-        port, admin: Where it listens.
-    """
+    """A process with bounds."""
 
     def __init__(self, served: Served) -> None:
         self.served = served
@@ -50,12 +45,10 @@ class Proxy:
 
     @property
     def resident_mib(self) -> float:
-        """Its memory."""
         pages = Path(f"/proc/{self.served.process.pid}/statm").read_text("ascii").split()[1]
         return int(pages) * 4096 / MIB
 
     def metric(self, name: str) -> float:
-        """The sum of a metric's values."""
         status, page = ask(self.admin, "/metrics")
         assert 200 == status
         values = re.findall(rf"^apfproxy_{name}(?:{{[^}}]*}})? (\S+)$", page, re.MULTILINE)
@@ -64,7 +57,6 @@ class Proxy:
 
 @contextlib.contextmanager
 def proxy(folder: Path, **settings: Any) -> Iterator[Proxy]:  # noqa: ANN401  lines of YAML
-    """A process before a server that answers."""
     with started_upstream() as url:
         path = folder / "settings.yaml"
         lines = "".join(f"\n    {name}: {value}" for name, value in settings.items())
@@ -85,7 +77,6 @@ admin: "127.0.0.1:0"
 
 
 def unended(stream_id: int) -> bytes:
-    """A request over HTTP/2 with large fields, and with most of its body."""
     fields = block(
         *((b":method", b"POST"), (b":scheme", b"http"), (b":path", PATH)),
         *((b":authority", b"a.test"), (b"content-length", b"%d" % BODY_BYTES), *FIELDS),
@@ -143,7 +134,6 @@ def test_streams_that_do_not_end(tmp_path: Path) -> None:
 
 
 def test_one_connection_of_such_streams(tmp_path: Path) -> None:
-    """It has a bound of its own."""
     with proxy(tmp_path) as served, FrameClient.connect(served.port) as client:
         client.begin()
         for number in range(STREAMS):

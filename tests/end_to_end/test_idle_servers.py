@@ -20,7 +20,6 @@ LAST_WORDS = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Leng
 
 
 async def asked(scene: Scene, answer: bytes = OK) -> Peer:
-    """Have a request answered: the connection to the server that it went by."""
     client = await scene.ask(GET)
     arrival = await scene.upstream.next_request()
     await arrival.peer.send(answer)
@@ -35,7 +34,6 @@ async def asked(scene: Scene, answer: bytes = OK) -> Peer:
 async def test_a_server_that_closes_idle_connections(
     last: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The proxy closes the next ones before it does."""
     caplog.set_level(logging.INFO)
     async with running() as scene:
         pool = scene.process.cluster.served.pool
@@ -55,7 +53,6 @@ async def test_a_server_that_closes_idle_connections(
 @over_both_protocols
 @on_uvloop
 async def test_a_server_that_says_for_how_long() -> None:
-    """Its word counts before it closes anything."""
     async with running() as scene:
         peer = await asked(scene, ANNOUNCING)
         assert peer is await asked(scene, ANNOUNCING)

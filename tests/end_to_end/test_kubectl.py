@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
 from apfproxy.apiserver.kinds import KINDS
 from tests.end_to_end.manifests import (
     budget,
@@ -34,35 +32,18 @@ NO_SUCH_RESOURCE = (
 )
 
 
-SCHEMA_COLUMNS = [
-    "NAME",
-    "PRIORITYLEVEL",
-    "MATCHINGPRECEDENCE",
-    "DISTINGUISHERMETHOD",
-    "AGE",
-    "MISSINGPL",
-]
-LEVEL_COLUMNS = [
-    "NAME",
-    "TYPE",
-    "NOMINALCONCURRENCYSHARES",
-    "QUEUES",
-    "HANDSIZE",
-    "QUEUELENGTHLIMIT",
-    "AGE",
-]
 POD_COLUMNS = ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
 
 
 def rows(table: str) -> list[list[str]]:
-    """The cells of what `get` prints."""
     return [line.split() for line in table.splitlines()]
 
 
-def test_get_as_tables(targets: Targets, tmp_path: Path) -> None:
-    """Each kind has the columns that Kubernetes gives it."""
+def test_get_and_describe(targets: Targets, tmp_path: Path) -> None:
+    """Each kind has the columns that Kubernetes gives it, and is described in its own words."""
 
     def scenario(kubectl: Kubectl) -> None:
+        inside = ("-n", "tables")
         kubectl.create(
             namespace("tables"),
             level("tables"),
@@ -72,12 +53,13 @@ def test_get_as_tables(targets: Targets, tmp_path: Path) -> None:
             pod("tables", "tables", app="tables"),
         )
         kubectl("wait", "flowschema/tables", "--for=condition=Dangling=False")
+        schema = "NAME PRIORITYLEVEL MATCHINGPRECEDENCE DISTINGUISHERMETHOD AGE MISSINGPL"
+        assert [schema.split(), ["tables", "tables", "7000", "ByUser", "AGE", "False"]] == rows(
+            kubectl("get", "flowschema", "tables")
+        )
+        levels = "NAME TYPE NOMINALCONCURRENCYSHARES QUEUES HANDSIZE QUEUELENGTHLIMIT AGE"
         assert [
-            SCHEMA_COLUMNS,
-            ["tables", "tables", "7000", "ByUser", "AGE", "False"],
-        ] == rows(kubectl("get", "flowschema", "tables"))
-        assert [
-            LEVEL_COLUMNS,
+            levels.split(),
             ["tables", "Limited", "5", "<none>", "<none>", "<none>", "AGE"],
         ] == rows(kubectl("get", "prioritylevelconfiguration", "tables"))
         assert [
@@ -87,65 +69,42 @@ def test_get_as_tables(targets: Targets, tmp_path: Path) -> None:
         assert (
             "NAME  MIN AVAILABLE  MAX UNAVAILABLE  ALLOWED DISRUPTIONS  AGE\n"
             "tables  50%  N/A  0  AGE\n"
-        ) == kubectl("get", "pdb", "tables", "-n", "tables")
-        assert [
-            POD_COLUMNS,
-            ["tables", "0/1", "Pending", "0", "AGE"],
-        ] == rows(kubectl("get", "pods", "-n", "tables"))
-        wide = rows(kubectl("get", "po", "-n", "tables", "-o", "wide"))
-        assert ["<none>"] * 4 == wide[1][5:]
-        assert "tables" in kubectl("get", "po", "-n", "tables", "--show-labels")
+        ) == kubectl("get", "pdb", "tables", *inside)
+        assert [POD_COLUMNS, ["tables", "0/1", "Pending", "0", "AGE"]] == rows(
+            kubectl("get", "pods", *inside)
+        )
+        assert ["<none>"] * 4 == rows(kubectl("get", "po", *inside, "-o", "wide"))[1][5:]
+        assert "app=tables" in kubectl("get", "po", *inside, "--show-labels")
         assert [
             ["NAME", "STATUS", "AGE", "METADATA.NAME"],
             ["tables", "Active", "AGE", "tables"],
         ] == rows(kubectl("get", "ns", "tables", "-L", "kubernetes.io/metadata.name"))
-        table = kubectl("get", "pdb,pods", "-n", "tables")
+        table = kubectl("get", "pdb,pods", *inside)
         assert "poddisruptionbudget.policy/tables" in table
         assert "pod/tables" in table
-        assert "tables" in kubectl("get", "all", "-n", "tables")
-
-    targets.play(scenario, tmp_path)
-
-
-def test_get_in_other_forms(targets: Targets, tmp_path: Path) -> None:
-    """YAML, JSON, names, jsonpath, templates and columns of one's own are made of whole objects."""
-
-    def scenario(kubectl: Kubectl) -> None:
-        pods = [pod(name, "forms", app=name) for name in ("one", "two")]
-        kubectl.create(namespace("forms"), *pods)
-        get = ("get", "pods", "-n", "forms")
-        one = kubectl.json(*get, "one")
-        assert ("Pod", "one", "Always") == (
-            one["kind"],
-            one["metadata"]["name"],
-            one["spec"]["restartPolicy"],
-        )
-        every = kubectl.json(*get)
-        assert ("List", ["one", "two"]) == (
-            every["kind"],
-            [each["metadata"]["name"] for each in every["items"]],
-        )
-        assert "kind: Pod\n" in kubectl(*get, "one", "-o", "yaml")
-        assert "pod/one\npod/two\n" == kubectl(*get, "-o", "name")
-        assert "one two" == kubectl(*get, "-o", "jsonpath={.items[*].metadata.name}")
-        assert "app:1" == kubectl(
-            *get, "one", "-o", "go-template={{(index .spec.containers 0).image}}"
-        )
-        assert [["NAME", "PHASE"], ["one", "Pending"], ["two", "Pending"]] == rows(
-            kubectl(*get, "-o", "custom-columns=NAME:.metadata.name,PHASE:.status.phase")
-        )
-        assert [["one", "0/1", "Pending", "0", "AGE"]] == rows(kubectl(*get, "one", "--no-headers"))
-        assert ["one", "two"] == [
-            row[0] for row in rows(kubectl(*get, "--sort-by", ".metadata.name"))[1:]
-        ]
-        assert ["one", "two"] == [row[0] for row in rows(kubectl(*get, "--chunk-size=1"))[1:]]
+        assert "tables" in kubectl("get", "all", *inside)
+        words = kubectl("describe", "flowschemas", "tables")
+        assert "Matching Precedence:  7000" in words
+        assert "Reason:  Found" in words
+        words = kubectl("describe", "prioritylevelconfigurations", "tables")
+        assert "Nominal Concurrency Shares:  5" in words
+        assert "Value:  80Gi" in kubectl("describe", "resourceslices", "tables")
+        words = kubectl("describe", "pods", "tables", *inside)
+        assert "Port:  80/TCP" in words
+        assert "QoS Class:  BestEffort" in words
+        assert "Status:  Active" in kubectl("describe", "namespaces", "tables")
+        kubectl("wait", "pdb/tables", "--for=condition=DisruptionAllowed=False", *inside)
+        if kubectl.minor < BUDGETS_V1:
+            assert NO_SUCH_RESOURCE == kubectl.fail("describe", "pdb", "tables", *inside)
+        else:
+            words = kubectl("describe", "pdb", "tables", *inside)
+            assert "Min available:  50%\nSelector:  app=tables\n" in words
+            assert "Desired:  0\n" in words
 
     targets.play(scenario, tmp_path)
 
 
 def test_get_what_is_selected(targets: Targets, tmp_path: Path) -> None:
-    """Labels, fields and namespaces select."""
-
     def scenario(kubectl: Kubectl) -> None:
         kubectl.create(
             *(namespace(f"choice-{letter}") for letter in "ab"),
@@ -187,72 +146,19 @@ def test_get_what_is_selected(targets: Targets, tmp_path: Path) -> None:
     targets.play(scenario, tmp_path)
 
 
-def test_describe(targets: Targets, tmp_path: Path) -> None:
-    """Each kind is described, those that kubectl knows in words of their own."""
-
+def test_explain(targets: Targets, tmp_path: Path) -> None:
     def scenario(kubectl: Kubectl) -> None:
-        kubectl.create(
-            namespace("described"),
-            level("described"),
-            flow_schema("described", "described"),
-            resource_slice("described"),
-            budget("described", "described", app="described"),
-            pod("described", "described", app="described"),
-        )
-        inside = ("-n", "described")
-        kubectl("wait", "flowschema/described", "--for=condition=Dangling=False")
-        kubectl("wait", "pdb/described", "--for=condition=DisruptionAllowed=False", *inside)
-        words = kubectl("describe", "flowschemas", "described")
-        assert "Matching Precedence:  5000" in words
-        assert "Reason:  Found" in words
-        words = kubectl("describe", "prioritylevelconfigurations", "described")
-        assert "Nominal Concurrency Shares:  5" in words
-        assert "Value:  80Gi" in kubectl("describe", "resourceslices", "described")
-        words = kubectl("describe", "pods", "described", *inside)
-        assert "Port:  80/TCP" in words
-        assert "QoS Class:  BestEffort" in words
-        assert "Status:  Active" in kubectl("describe", "namespaces", "described")
-        if kubectl.minor < BUDGETS_V1:
-            assert NO_SUCH_RESOURCE == kubectl.fail("describe", "pdb", "described", *inside)
-            return
-        words = kubectl("describe", "pdb", "described", *inside)
-        assert "Min available:  1\nSelector:  app=described\n" in words
-        assert "Desired:  1\n" in words
-
-    targets.play(scenario, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        pytest.param(["flowschema.spec"], "matchingPrecedence", id="of-a-group"),
-        pytest.param(["pdb", "--recursive"], "maxUnavailable", id="recursive"),
-        pytest.param(["pod.spec.containers"], "imagePullPolicy", id="of-a-list"),
-        pytest.param(["resourceslice"], "spec", id="a-kind"),
-        pytest.param(["resourceslice.spec.devices.capacity"], "value", id="deep"),
-        pytest.param(["pod.metadata.labels"], "map[string]string", id="a-map"),
-        pytest.param(
-            ["flowschema", "--api-version=flowcontrol.apiserver.k8s.io/v1beta3"],
-            "v1beta3",
-            id="another-version",
-        ),
-    ],
-)
-def test_explain(targets: Targets, tmp_path: Path, arguments: list[str], expected: str) -> None:
-    """Kinds and their fields are explained."""
-
-    def scenario(kubectl: Kubectl) -> None:
-        words = kubectl("explain", *arguments)
-        assert expected in words
-        assert "DESCRIPTION:" in words
-
-    targets.play(scenario, tmp_path)
-
-
-def test_explain_what_is_not_there(targets: Targets, tmp_path: Path) -> None:
-    """Fields and kinds that are not there are said to be so."""
-
-    def scenario(kubectl: Kubectl) -> None:
+        for words, expected in (
+            ("flowschema.spec", "matchingPrecedence"),
+            ("pdb --recursive", "maxUnavailable"),
+            ("pod.spec.containers", "imagePullPolicy"),
+            ("resourceslice.spec.devices.capacity", "value"),
+            ("pod.metadata.labels", "map[string]string"),
+            ("flowschema --api-version=flowcontrol.apiserver.k8s.io/v1beta3", "v1beta3"),
+        ):
+            explained = kubectl("explain", *words.split())
+            assert expected in explained
+            assert "DESCRIPTION:" in explained
         assert 'field "colour" does not exist' in kubectl.fail("explain", "pod.spec.colour")
         assert "gizmo" in kubectl.fail("explain", "gizmo")
 
@@ -286,29 +192,6 @@ def test_discovery(targets: Targets, tmp_path: Path) -> None:
     targets.play(scenario, tmp_path)
 
 
-def test_what_is_not_there(targets: Targets, tmp_path: Path) -> None:
-    """Objects, kinds and namespaces that are not there have errors of their own."""
-
-    def scenario(kubectl: Kubectl) -> None:
-        assert 'Error from server (NotFound): pods "none" not found\n' == kubectl.fail(
-            "get", "pod", "none"
-        )
-        assert (
-            "Error from server (NotFound):"
-            ' flowschemas.flowcontrol.apiserver.k8s.io "none" not found\n'
-        ) == kubectl.fail("get", "flowschema", "none")
-        assert 'error: the server doesn\'t have a resource type "gizmos"\n' == kubectl.fail(
-            "get", "gizmos"
-        )
-        assert 'namespaces "nowhere" not found' in kubectl.fail(
-            "create", "-f", "-", stdin=json.dumps(pod("one", "nowhere"))
-        )
-        assert NO_SUCH_RESOURCE == kubectl.fail("get", "--raw", "/apis/batch/v1")
-        assert "" == kubectl("get", "pod", "none", "--ignore-not-found")
-
-    targets.play(scenario, tmp_path)
-
-
 def test_auth(targets: Targets, tmp_path: Path) -> None:
     """Everybody may do everything, and is who the request says, in however many groups."""
 
@@ -329,23 +212,14 @@ def test_auth(targets: Targets, tmp_path: Path) -> None:
 
 
 def test_watch(targets: Targets, tmp_path: Path) -> None:
-    """A watch shows objects as they come, change and go."""
-
     def scenario(kubectl: Kubectl) -> None:
         kubectl.create(namespace("watched"), pod("one", "watched"))
+        watch = ("get", "pods", "-n", "watched", "--watch")
+        template = "jsonpath={.type} {.object.metadata.name} {.object.metadata.labels}{'\\n'}"
         with (
-            kubectl.running("get", "pods", "-n", "watched", "--watch", "-o", "name") as names,
-            kubectl.running("get", "pods", "-n", "watched", "--watch") as table,
-            kubectl.running(
-                "get",
-                "pods",
-                "-n",
-                "watched",
-                "--watch",
-                "--output-watch-events",
-                "-o",
-                "jsonpath={.type} {.object.metadata.name} {.object.metadata.labels}{'\\n'}",
-            ) as events,
+            kubectl.running(*watch, "-o", "name") as names,
+            kubectl.running(*watch) as table,
+            kubectl.running(*watch, "--output-watch-events", "-o", template) as events,
         ):
             assert "pod/one\n" == names.readline()
             assert POD_COLUMNS == table.readline().split()

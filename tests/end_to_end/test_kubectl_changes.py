@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.end_to_end.manifests import (
     Object,
     budget,
@@ -41,45 +39,10 @@ fi
 exec sed -i 's/Shares: 5/Shares: -3/' "$1"
 """
 
-READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-"""A pod's status."""
-
 
 def changed(obj: Object, **spec: object) -> Object:
-    """An object with other fields in its spec; those that are None are left out."""
     fields = obj["spec"] | spec
     return {**obj, "spec": {key: value for key, value in fields.items() if value is not None}}
-
-
-def test_transcripts_of_servers_that_count_for_themselves(targets: Targets, tmp_path: Path) -> None:
-    """Servers with more writes behind them answer alike, those with other objects do not."""
-    path = "/api/v1/namespaces/counted"
-    first, *others = targets.clients(tmp_path)
-    first.create(namespace("more"))
-    first("delete", "namespace", "more")
-    versions = set()
-
-    def create(kubectl: Kubectl) -> None:
-        kubectl.create(namespace("counted"))
-        versions.add(kubectl.read(path)["metadata"]["resourceVersion"])
-        for form in ("json", "yaml"):
-            kubectl("get", "namespace", "counted", "-o", form)
-
-    def get(kubectl: Kubectl) -> None:
-        kubectl("get", "--raw", path)
-
-    def delete(kubectl: Kubectl) -> None:
-        kubectl("delete", "namespace", "counted")
-
-    targets.play(create, tmp_path)
-    targets.play(get, tmp_path)
-    for client in others:
-        client("label", "namespace", "counted", "a=b")
-    with pytest.raises(AssertionError, match='"a": "b"'):
-        targets.play(get, tmp_path)
-    targets.play(delete, tmp_path)
-
-    assert len(versions) > 1
 
 
 def test_create_and_delete(targets: Targets, tmp_path: Path) -> None:
@@ -124,29 +87,6 @@ def test_create_and_delete(targets: Targets, tmp_path: Path) -> None:
         words = kubectl("delete", "-f", "all.json", "--ignore-not-found")
         assert 4 == words.count(" deleted\n")
         assert "(NotFound)" in kubectl.fail("get", "ns", "made")
-
-    targets.play(scenario, tmp_path)
-
-
-def test_delete_waits_for_finalizers(targets: Targets, tmp_path: Path) -> None:
-    """What is held by a finalizer is there until that is taken off."""
-    held = resource_slice("held")
-    held["metadata"]["finalizers"] = ["example.com/hold"]
-    (tmp_path / "held.json").write_text(json.dumps(held))
-
-    def scenario(kubectl: Kubectl) -> None:
-        kubectl("create", "-f", "held.json")
-        kubectl("delete", "resourceslice", "held", "--wait=false")
-        held = kubectl.json("get", "resourceslice", "held")
-        assert "deletionTimestamp" in held["metadata"]
-        with kubectl.running("delete", "resourceslice", "held", "--timeout=20s") as words:
-            assert 'resourceslice.resource.k8s.io "held" deleted\n' == words.readline()
-            kubectl(
-                "patch", "resourceslice", "held", "--type=json", "-p",
-                '[{"op": "remove", "path": "/metadata/finalizers"}]',
-            )  # fmt: skip
-            assert "" == words.read()
-        assert "(NotFound)" in kubectl.fail("get", "resourceslice", "held")
 
     targets.play(scenario, tmp_path)
 
@@ -297,27 +237,7 @@ def test_apply_on_the_server(targets: Targets, tmp_path: Path) -> None:
     targets.play(scenario, tmp_path)
 
 
-def test_apply_on_the_server_what_was_applied_by_the_client(
-    targets: Targets, tmp_path: Path
-) -> None:
-    """Who turns from one way of applying to the other has no conflicts with oneself."""
-    target = ("prioritylevelconfiguration", "turned")
-
-    def scenario(kubectl: Kubectl) -> None:
-        kubectl("apply", "-f", "-", stdin=json.dumps(level("turned")))
-        second = json.dumps(level("turned", 7))
-        kubectl("apply", "--server-side", "-f", "-", stdin=second)
-        last = json.loads(kubectl("apply", "view-last-applied", *target, "-o", "json"))
-        assert 7 == last["spec"]["limited"]["nominalConcurrencyShares"]
-        kubectl("apply", "-f", "-", stdin=json.dumps(level("turned")))
-        assert "5" == kubectl("get", *target, "-o", SHARES)
-        kubectl("delete", *target)
-
-    targets.play(scenario, tmp_path)
-
-
 def test_diff(targets: Targets, tmp_path: Path) -> None:
-    """What would change is shown, and told by the exit code."""
     (tmp_path / "first.json").write_text(json.dumps(level("differing", 5)))
     (tmp_path / "second.json").write_text(json.dumps(level("differing", 7)))
     change = "-    nominalConcurrencyShares: 5\n+    nominalConcurrencyShares: 7\n"
@@ -367,78 +287,6 @@ def test_edit(targets: Targets, tmp_path: Path) -> None:
     targets.play(scenario, tmp_path)
 
 
-def test_label_and_annotate(targets: Targets, tmp_path: Path) -> None:
-    """Labels and annotations are added, changed only if meant, and taken off."""
-
-    def scenario(kubectl: Kubectl) -> None:
-        kubectl.create(level("labelled"))
-        target = ("prioritylevelconfiguration", "labelled")
-        assert "/labelled labeled\n" in kubectl("label", *target, "colour=red", "size=xl")
-        assert "already has a value (red)" in kubectl.fail("label", *target, "colour=blue")
-        kubectl("label", *target, "colour=blue", "size-", "--overwrite")
-        assert "/labelled annotate" in kubectl("annotate", *target, "note=a b")
-        metadata = kubectl.json("get", *target)["metadata"]
-        assert ({"colour": "blue"}, {"note": "a b"}) == (
-            metadata["labels"],
-            metadata["annotations"],
-        )
-        assert 1 == metadata["generation"]
-        assert "metadata.labels: Invalid value" in kubectl.fail(
-            "patch", *target, "--type=merge", "-p", '{"metadata": {"labels": {"a": "b c"}}}'
-        )
-        kubectl("delete", *target)
-
-    targets.play(scenario, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("kind", "patch", "expected"),
-    [
-        pytest.param("merge", {"metadata": {"finalizers": ["c.test/c"]}}, ["c.test/c"], id="merge"),
-        pytest.param(
-            "strategic",
-            {"metadata": {"finalizers": ["c.test/c"]}},
-            ["c.test/c", "a.test/a", "b.test/b"],
-            id="strategic",
-        ),
-        pytest.param(
-            "json",
-            [
-                {"op": "test", "path": "/metadata/finalizers/0", "value": "a.test/a"},
-                {"op": "remove", "path": "/metadata/finalizers/0"},
-                {"op": "add", "path": "/metadata/finalizers/-", "value": "c.test/c"},
-            ],
-            ["b.test/b", "c.test/c"],
-            id="json",
-        ),
-    ],
-)
-def test_patch(
-    targets: Targets, tmp_path: Path, kind: str, patch: object, expected: list[str]
-) -> None:
-    """Each type of patch treats a list in its own way."""
-    name = f"patched-{kind}"
-    before = resource_slice(name)
-    before["metadata"]["finalizers"] = ["a.test/a", "b.test/b"]
-
-    def scenario(kubectl: Kubectl) -> None:
-        kubectl.create(before)
-        command = ("patch", "resourceslice", name, f"--type={kind}", "-p")
-        done = f"resourceslice.resource.k8s.io/{name} patched"
-        assert f"{done}\n" == kubectl(*command, json.dumps(patch))
-        live = kubectl.json("get", "resourceslice", name)
-        assert expected == live["metadata"]["finalizers"]
-        if kind == "json":
-            assert "The request is invalid" in kubectl.fail(*command, json.dumps(patch))
-        else:
-            assert f"{done} (no change)\n" == kubectl(*command, json.dumps(patch))
-        none = '[{"op": "remove", "path": "/metadata/finalizers"}]'
-        kubectl("patch", "resourceslice", name, "--type=json", "-p", none)
-        kubectl("delete", "resourceslice", name)
-
-    targets.play(scenario, tmp_path)
-
-
 def test_replace(targets: Targets, tmp_path: Path) -> None:
     """An object is replaced if it is still the one that was read, or by a new one."""
 
@@ -460,51 +308,5 @@ def test_replace(targets: Targets, tmp_path: Path) -> None:
         assert ("node-b", 1) == (live["spec"]["nodeName"], live["metadata"]["generation"])
         kubectl("delete", "resourceslice", "replaced")
         assert "(NotFound)" in kubectl.fail(*replace, stdin=moved)
-
-    targets.play(scenario, tmp_path)
-
-
-def test_evict(targets: Targets, tmp_path: Path) -> None:
-    """An eviction, as a drain asks for it, waits until the budget has room."""
-    pods = "/api/v1/namespaces/evicted/pods"
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": "one", "namespace": "evicted"},
-    }
-    (tmp_path / "eviction.json").write_text(json.dumps(eviction))
-
-    def scenario(kubectl: Kubectl) -> None:
-        def get_ready(name: str) -> None:
-            obj = kubectl.read(f"{pods}/{name}")
-            obj["status"] |= READY
-            kubectl("replace", "--raw", f"{pods}/{name}/status", "-f", "-", stdin=json.dumps(obj))
-
-        def wait(condition: str) -> None:
-            kubectl(
-                "wait", "pdb/evicted", *inside, f"--for=condition=DisruptionAllowed={condition}"
-            )
-
-        inside = ("-n", "evicted")
-        kubectl.create(
-            namespace("evicted"),
-            budget("evicted", "evicted", app="evicted"),
-            pod("one", "evicted", app="evicted"),
-            pod("two", "evicted", app="evicted"),
-        )
-        get_ready("one")
-        wait("False")
-        evict = ("create", "--raw", f"{pods}/one/eviction", "-f", "eviction.json")
-        assert (
-            "Error from server (TooManyRequests):"
-            " Cannot evict pod as it would violate the pod's disruption budget.\n"
-        ) == kubectl.fail(*evict)
-        get_ready("two")
-        wait("True")
-        answer = json.loads(kubectl(*evict))
-        assert ("Status", "Success") == (answer["kind"], answer["status"])
-        assert "pod/two\n" == kubectl("get", "pods", "-o", "name", *inside)
-        wait("False")
-        kubectl("delete", "ns", "evicted")
 
     targets.play(scenario, tmp_path)

@@ -58,7 +58,6 @@ PROTOCOLS = {
 
 
 def spoken_protocols() -> tuple[str, ...]:
-    """The protocols that the kubectl on this machine knows; without one the tests say so."""
     program = shutil.which(os.environ.get(PROGRAM) or "kubectl")
     if program is None:
         return tuple(PROTOCOLS)
@@ -74,20 +73,12 @@ PIECE_BYTES = 200_000
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Upstreams, and a proxy in each mode."""
     with in_thread(upstreams(tmp_path_factory.mktemp("stage"))) as made, proxies(made):
         yield made
 
 
 class Player:
-    """Plays scenarios with one credential over one protocol.
-
-    Args:
-        stage: The servers.
-        credential: Of the client.
-        protocol: `WEBSOCKET` or `SPDY`.
-        homes: An empty directory.
-    """
+    """Plays scenarios with one credential over one protocol."""
 
     def __init__(self, stage: Stage, credential: str, protocol: str, homes: Path) -> None:
         self.stage = stage
@@ -98,7 +89,6 @@ class Player:
         self._minor = minor_version(self._program, homes)
 
     def kubectl(self, target: str) -> Kubectl:
-        """A client of a target."""
         home = self._homes / target
         folder = home / "folder"
         folder.mkdir(parents=True)
@@ -110,7 +100,6 @@ class Player:
         return Kubectl(self._program, self._minor, url, home, folder, variables)
 
     def play(self, scenario: Scenario, targets: tuple[str, ...], pod: str) -> None:
-        """Play a scenario with a pod of all targets at once; all of them come to the same."""
         clients = [self.kubectl(target) for target in targets]
         with ThreadPoolExecutor(len(clients)) as pool:
             for done in [pool.submit(scenario, client, pod) for client in clients]:
@@ -122,7 +111,6 @@ class Player:
 
 
 def in_terminal(kubectl: Kubectl, *arguments: str, columns: int, rows: int) -> str:
-    """Run a command in a terminal of a size: what it writes there."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
     with subprocess.Popen(  # noqa: S603  kubectl
@@ -145,7 +133,6 @@ def _read_terminal(terminal: int) -> bytes:
 
 
 def read_to(lines: IO[str], part: str) -> str:
-    """The next line that has a part."""
     seen = ""
     for line in lines:
         seen += line
@@ -155,13 +142,11 @@ def read_to(lines: IO[str], part: str) -> str:
 
 
 def local_port(lines: IO[str]) -> int:
-    """Where a port-forward listens."""
     line = read_to(lines, "Forwarding from 127.0.0.1:")
     return int(line.split(":")[1].split()[0])
 
 
 def echoed(port: int, data: bytes) -> bytes:
-    """What a connection to a port gives back of what it is sent."""
     received = bytearray()
     with socket.create_connection(("127.0.0.1", port), COMMAND_S) as connection:
         connection.sendall(data)
@@ -172,7 +157,6 @@ def echoed(port: int, data: bytes) -> bytes:
 
 
 def run_commands(kubectl: Kubectl, pod: str) -> None:
-    """Commands, with input, output and exit codes."""
     assert "one two\n" == kubectl("exec", pod, "--", "echo", "one", "two")
     assert LINES == kubectl("exec", "-i", pod, "--", "cat", stdin=LINES)
     failed = kubectl.run("exec", pod, "--", "exit", "3")
@@ -184,13 +168,11 @@ def run_commands(kubectl: Kubectl, pod: str) -> None:
 
 
 def attach(kubectl: Kubectl, pod: str) -> None:
-    """Attach, with and without input."""
     assert "started\n" == kubectl("attach", pod)
     assert "started\n" + LINES == kubectl("attach", "-i", pod, stdin=LINES)
 
 
 def copy(kubectl: Kubectl, pod: str) -> None:
-    """Copy a file and a directory there and back."""
     data = random.Random(4).randbytes(BIG_BYTES)  # noqa: S311  not a secret
     (kubectl.folder / "big.bin").write_bytes(data)
     (kubectl.folder / "tree" / "leaf").mkdir(parents=True)
@@ -207,7 +189,6 @@ def copy(kubectl: Kubectl, pod: str) -> None:
 
 
 def follow_logs(kubectl: Kubectl, pod: str) -> None:
-    """Follow a log: lines come as they are written, and then the end."""
     with kubectl.running("logs", "--follow", pod) as lines:
         assert "started\n" == lines.readline()
         # Not run twice, as it has input: see `LOST_RACE`.
@@ -219,7 +200,6 @@ def follow_logs(kubectl: Kubectl, pod: str) -> None:
 
 
 def forward_ports(kubectl: Kubectl, pod: str) -> None:
-    """Forward connections, two at once, and one to where nothing listens."""
     data = random.Random(5).randbytes(PIECE_BYTES)  # noqa: S311  not a secret
     with (
         kubectl.running("port-forward", pod, ":80") as lines,
@@ -235,7 +215,6 @@ def forward_ports(kubectl: Kubectl, pod: str) -> None:
 
 
 def whoami(kubectl: Kubectl, pod: str) -> str:
-    """Who asks, as the upstream sees it."""
     return kubectl("exec", pod, "--", "whoami")
 
 
@@ -305,7 +284,6 @@ def test_impersonation_is_judged(stage: Stage, tmp_path: Path) -> None:
 
 
 def test_secrets_are_not_logged(stage: Stage) -> None:
-    """No token is in what the proxies write while they debug."""
     secrets = (STATIC_TOKEN, WRONG_TOKEN, PROXY_TOKEN, stage.token)
     for lines in stage.logs.values():
         text = "".join(lines)

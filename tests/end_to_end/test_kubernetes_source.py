@@ -14,18 +14,14 @@ import pytest
 from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
-from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.process import ProxyProcess
-from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.objects.reading import read_object, with_type
 from apfproxy.settings import FlowControlSettings, KubernetesSettings
-from apfproxy.sources.kubernetes import kubernetes_objects
 from apfproxy.sources.object_files import effective_objects
 from loadtest.faulty_link import Ending, FaultyLink
-from tests.end_to_end.api_servers import ANY_PORT, api_server, restarted, url_of
+from tests.end_to_end.api_servers import api_server, restarted, url_of
 from tests.end_to_end.programs import free_port
-from tests.end_to_end.real_cluster import KUBECONFIGS
 from tests.end_to_end.slices_api import kubeconfig
 from tests.support.clocks import VirtualClock, until
 from tests.support.objects import level
@@ -53,12 +49,10 @@ InForce = dict[tuple[str, str], tuple[str, object]]
 
 
 def path_of(resource: str, name: str = "") -> str:
-    """Of a resource, or of one object."""
     return f"/apis/{API_VERSION}/{resource}{name and '/'}{name}"
 
 
 def schema(name: str, level_name: str, precedence: int) -> dict[str, Any]:
-    """A FlowSchema of a level."""
     return {
         "metadata": {"name": name},
         "spec": {
@@ -75,11 +69,7 @@ def schema(name: str, level_name: str, precedence: int) -> dict[str, Any]:
 
 
 class Writer:
-    """Makes, changes and deletes objects of an API at random.
-
-    Attributes:
-        done: How many changes there were.
-    """
+    """Makes, changes and deletes objects of an API at random."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, chance: random.Random) -> None:
         self._session = session
@@ -88,7 +78,6 @@ class Writer:
         self.done = 0
 
     async def change(self, count: int) -> None:
-        """Change so many objects, some of them at the same time."""
         end = self.done + count
         async with asyncio.TaskGroup() as group:
             for lane in range(LANES):
@@ -117,7 +106,6 @@ class Writer:
         return is_there or await self._send("POST", path_of(resource), obj)
 
     async def _send(self, method: str, path: str, body: object) -> bool:
-        """Whether the object was there to be changed, or is made."""
         head = {
             "Content-Type": f"application/{'merge-patch+' if method == 'PATCH' else ''}json",
         }
@@ -130,7 +118,6 @@ class Writer:
 
 
 async def objects_of(session: aiohttp.ClientSession, url: str) -> InForce:
-    """What is to be in force of the objects that an API has."""
     objects = []
     for resource, kind in KINDS.items():
         async with session.get(url + path_of(resource)) as response:
@@ -144,7 +131,6 @@ async def objects_of(session: aiohttp.ClientSession, url: str) -> InForce:
 
 
 def in_force(digest: Digest) -> InForce:
-    """What a digest puts in force."""
     both = (("level", digest.priority_levels), ("schema", digest.flow_schemas))
     return {
         (kind, name): (each.metadata.uid, each.spec)
@@ -154,12 +140,7 @@ def in_force(digest: Digest) -> InForce:
 
 
 class Watched:
-    """Sees each configuration that a controller is given.
-
-    Attributes:
-        current: What is in force.
-        lacking: Generations without a mandatory object.
-    """
+    """Sees each configuration that a controller is given."""
 
     def __init__(self, controller: Controller, patch: pytest.MonkeyPatch) -> None:
         self.current: InForce = {}
@@ -181,7 +162,6 @@ class Watched:
         self._changed.set()
 
     async def until(self, condition: Callable[[InForce], bool]) -> None:
-        """Wait until what is in force is so."""
         while not condition(self.current):
             self._changed.clear()
             await self._changed.wait()
@@ -189,7 +169,6 @@ class Watched:
 
 @asynccontextmanager
 async def following(path: str, **changes: Any) -> AsyncIterator[ProxyProcess]:  # noqa: ANN401
-    """A proxy that follows the objects of the API that a kubeconfig leads to, not started yet."""
     kubernetes = KubernetesSettings(is_enabled=True, kubeconfig=path)
     settings = FlowControlSettings(kubernetes=structs.replace(kubernetes, **changes))
     process = ProxyProcess(settings_for(1, settings))
@@ -200,7 +179,6 @@ async def following(path: str, **changes: Any) -> AsyncIterator[ProxyProcess]:  
 
 
 def source_of(process: ProxyProcess) -> KubernetesObjects:
-    """Where the objects of a process come from."""
     assert process.cluster.objects.source is not None
     source: Any = process.cluster.objects.source
     assert source.reflectors
@@ -208,7 +186,6 @@ def source_of(process: ProxyProcess) -> KubernetesObjects:
 
 
 async def restart(server: Restarted, number: signal.Signals) -> None:
-    """End a server by a signal, and start it again."""
     await asyncio.to_thread(server.end, number)
     await asyncio.to_thread(server.start)
 
@@ -278,7 +255,6 @@ async def test_away_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 async def healthcheck(session: aiohttp.ClientSession, process: ProxyProcess) -> float:
-    """What the metrics page has of the check of the API."""
     async with session.get(f"http://127.0.0.1:{process.admin_port}/metrics") as response:
         page = await response.text()
     families = text_string_to_metric_families(page)
@@ -312,80 +288,3 @@ async def test_readyz_says_when_the_api_is_away(tmp_path: Path) -> None:
     assert 0 == value
     assert is_ready
     assert levels == after
-
-
-async def test_dangling_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The condition of a FlowSchema is kept where the server does not do so itself."""
-    monkeypatch.setattr("apfproxy.sources.dangling_status.REST_S", 0.0)
-    server = ApiServerProcess(
-        ApiServerSettings(listen=ANY_PORT, controllers=frozenset({"bootstrap"}))
-    )
-    await server.start()
-    url = url_of(server.port)
-    conditions: list[dict[str, Any]] = []
-    try:
-        async with (
-            following(kubeconfig(tmp_path, url_of(server.port)), write_status=True) as process,
-            aiohttp.ClientSession() as session,
-        ):
-            await process.start()
-            for resource, obj in (
-                ("flowschemas", schema("mine", "later", 7)),
-                ("prioritylevelconfigurations", level("later", 7)),
-            ):
-                async with session.post(url + path_of(resource), json=obj) as response:
-                    assert response.status == 201
-                conditions.append(await next_condition(session, url, conditions))
-            async with session.get(url + path_of("flowschemas", "mine")) as response:
-                entries = (await response.json())["metadata"]["managedFields"]
-    finally:
-        await server.stop()
-
-    assert [("True", "NotFound"), ("False", "Found")] == [
-        (each["status"], each["reason"]) for each in conditions
-    ]
-    assert [("apfproxy", "Apply", "status")] == [
-        (each["manager"], each["operation"], each.get("subresource"))
-        for each in entries
-        if each["operation"] == "Apply"
-    ]
-
-
-async def next_condition(
-    session: aiohttp.ClientSession, url: str, before: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """The condition of the schema `mine` as soon as it is another one than the last."""
-    query = {"watch": "1", "fieldSelector": "metadata.name=mine"}
-    async with session.get(url + path_of("flowschemas"), params=query) as response:
-        async for line in response.content:
-            found: list[dict[str, Any]] = json.loads(line)["object"]["status"].get("conditions", [])
-            if found and found[-1:] != before[-1:]:
-                return found[-1]
-    raise AssertionError
-
-
-@pytest.mark.parametrize("path", [None, *KUBECONFIGS], ids=["embedded", *KUBECONFIGS])
-async def test_any_cluster(path: str | None, tmp_path: Path) -> None:
-    """The objects of any cluster come, without a problem, and nothing is written there."""
-    async with api_server() as port:
-        kubernetes = KubernetesSettings(
-            is_enabled=True, kubeconfig=path or kubeconfig(tmp_path, url_of(port))
-        )
-        controller = Controller(VirtualClock(), 600, 0)
-        settings = FlowControlSettings(kubernetes=kubernetes)
-        source = kubernetes_objects(settings, controller, lambda _problems, _dangling: None)
-        source.load_first()
-        watching = spawn(source.watch(lambda: None), name="watching")
-        try:
-            await source.wait_until_synced(30)
-            is_synced = source.is_synced
-            problems = source.in_force.problems
-        finally:
-            watching.cancel()
-            await asyncio.wait((watching,))
-            await source.api.close()
-
-    assert is_synced
-    assert not problems
-    levels = source.reflectors[0].objects
-    assert {*MANDATORY, *levels} == controller.levels.keys()

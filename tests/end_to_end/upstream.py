@@ -21,17 +21,7 @@ class Arrival(NamedTuple):
 
 
 class Upstream:
-    """A listening socket, its connections, and what arrives on them.
-
-    Args:
-        reads: Whether requests are read as they come, and `next_request` gives them; else
-            `next_connection` gives connections of which nothing was read.
-        buffer_bytes: What the kernel may hold for the upstream, in each direction of a connection.
-
-    Attributes:
-        peers: All connections so far.
-        ended: Those that the proxy has ended, if requests are read.
-    """
+    """A listening socket, its connections, and what arrives on them."""
 
     def __init__(self, *, reads: bool = True, buffer_bytes: int | None = None) -> None:
         self._listener = socket.socket()
@@ -52,7 +42,6 @@ class Upstream:
         self.ended: list[Peer] = []
 
     def start(self) -> None:
-        """Accept connections."""
         # Not by a task: one that is cancelled as it gets a connection leaves it open.
         asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
@@ -61,32 +50,23 @@ class Upstream:
         self._answer = answer
 
     async def next_request(self) -> Arrival:
-        """The next request that arrived whole."""
         async with asyncio.timeout(WAIT_S):
             return await self._arrivals.get()
 
     async def next_connection(self) -> Peer:
-        """The next connection."""
         async with asyncio.timeout(WAIT_S):
             return await self._accepted.get()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no request has arrived that the test has not taken."""
         return self._arrivals.empty()
 
     def stop_listening(self) -> None:
-        """Refuse further connections."""
         if self._listener.fileno() >= 0:
             asyncio.get_running_loop().remove_reader(self._listener)
         self._listener.close()
 
     async def stop(self) -> None:
-        """Close everything.
-
-        Raises:
-            Exception: A function that answers failed.
-        """
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
