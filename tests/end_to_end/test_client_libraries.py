@@ -1,4 +1,4 @@
-"""Clients and operators of others: what each is used for, direct and behind the proxy.
+"""Clients and operators of others: what each is used for, through the proxy.
 
 kubectl has files of its own, as has the rest of the Kubernetes client for Python.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.api_servers import DIRECT, PROXIED
+from tests.end_to_end.api_servers import PROXIED
 from tests.end_to_end.programs import installed
 
 NAMESPACE = "default"
@@ -32,9 +32,9 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-@pytest.fixture(params=[DIRECT, PROXIED])
-def server(request: pytest.FixtureRequest, servers: dict[str, str]) -> str:
-    return servers[request.param]
+@pytest.fixture
+def server(servers: dict[str, str]) -> str:
+    return servers[PROXIED]
 
 
 def test_kubernetes(server: str, monkeypatch: pytest.MonkeyPatch) -> None:

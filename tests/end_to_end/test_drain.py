@@ -8,8 +8,9 @@ import socket
 import subprocess
 import threading
 from base64 import b64encode
+from collections.abc import Callable
 from hashlib import sha1
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.end_to_end.programs import installed
 from tests.end_to_end.served import WITHIN_S, Answer, Upstream, command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tests.end_to_end.served import Served
@@ -94,52 +95,47 @@ def feed() -> Iterator[str]:
         thread.join()
 
 
-class Reader:
+class Reader(NamedTuple):
     """A transfer by curl, of which the first event has come."""
 
-    def __init__(self, port: int, protocol: str, target: str, host: str) -> None:
-        url = f"http://127.0.0.1:{port}{target}"
-        self._process = subprocess.Popen(  # noqa: S603  installed by its package
-            [installed("curl"), "-sN", protocol, "-H", f"Host: {host}", url],
-            stdout=subprocess.PIPE,
-        )
-        assert self._process.stdout is not None
-        self._first = self._process.stdout.readline()
+    process: subprocess.Popen[bytes]
+    first: bytes
 
     def outcome(self) -> tuple[bool, bytes]:
-        assert self._process.stdout is not None
-        rest = self._process.stdout.read()
-        code = self._process.wait(WITHIN_S)
+        """Whether curl takes what it has for the whole, and what that is; waits for its end."""
+        assert self.process.stdout is not None
+        rest = self.process.stdout.read()
+        code = self.process.wait(WITHIN_S)
         assert code == 0 or code in CUT, code
-        return code == 0, self._first + rest
-
-    def close(self) -> None:
-        with self._process as process:
-            process.kill()
+        return code == 0, self.first + rest
 
 
-class Readers:
-    """Makes transfers, and ends them with the test."""
-
-    def __init__(self) -> None:
-        self.all: list[Reader] = []
-
-    def read(
-        self, port: int, target: str, protocols: tuple[str, ...] = PROTOCOLS, host: str = "h"
-    ) -> list[Reader]:
-        made = []
-        for each in protocols:
-            made.append(Reader(port, each, target, host))
-            self.all.append(made[-1])
-        return made
+Read = Callable[..., list[Reader]]
 
 
 @pytest.fixture
-def readers() -> Iterator[Readers]:
-    made = Readers()
-    yield made
-    for each in made.all:
-        each.close()
+def read() -> Iterator[Read]:
+    """Begins transfers from a port, one by each protocol; they end with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(
+            port: int, target: str, protocols: Sequence[str] = PROTOCOLS, host: str = "h"
+        ) -> list[Reader]:
+            readers = []
+            url = f"http://127.0.0.1:{port}{target}"
+            for each in protocols:
+                process = stack.enter_context(
+                    subprocess.Popen(  # noqa: S603  installed by its package
+                        [installed("curl"), "-sN", each, "-H", f"Host: {host}", url],
+                        stdout=subprocess.PIPE,
+                    )
+                )
+                stack.callback(process.kill)
+                assert process.stdout is not None
+                readers.append(Reader(process, process.stdout.readline()))
+            return readers
+
+        yield begin
 
 
 @contextlib.contextmanager
@@ -153,17 +149,12 @@ def proxy(directory: Path, timeout_s: int, *flags: str) -> Iterator[tuple[Served
         yield served, int(served.line(HAS_WORKERS if "--workers" in flags else LISTENS)[1])
 
 
-WORKERS = [pytest.param((), id="one"), pytest.param(("--workers", "2"), id="two-workers")]
-
-
-@pytest.mark.parametrize("flags", WORKERS)
-def test_streams_go_on_and_then_break(
-    readers: Readers, tmp_path: Path, flags: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("flags", [(), ("--workers", "2")], ids=["one", "two-workers"])
+def test_streams_go_on_and_then_break(read: Read, tmp_path: Path, flags: tuple[str, ...]) -> None:
     """Those that end within the drain's time are whole; a second signal breaks the others."""
     with proxy(tmp_path, 100, *flags) as (served, port):
-        ending = readers.read(port, "/ends")
-        endless = readers.read(port, "/endless")
+        ending = read(port, "/ends")
+        endless = read(port, "/endless")
         served.send(signal.SIGTERM)
         served.line("draining")
         Feed.may_end.set()
@@ -177,22 +168,21 @@ def test_streams_go_on_and_then_break(
     ("number", "flags"),
     [
         pytest.param(signal.SIGTERM, (), id="one"),
-        pytest.param(signal.SIGTERM, ("--workers", "2"), id="two-workers"),
         pytest.param(signal.SIGUSR2, ("--workers", "2"), id="two-workers-replaced"),
     ],
 )
 def test_streams_break_when_time_is_over(
-    readers: Readers, tmp_path: Path, number: signal.Signals, flags: tuple[str, ...]
+    read: Read, tmp_path: Path, number: signal.Signals, flags: tuple[str, ...]
 ) -> None:
     with proxy(tmp_path, 1, *flags) as (served, port):
-        streams = readers.read(port, "/endless")
+        streams = read(port, "/endless")
         served.send(number)
         assert [(False, FIRST)] * 3 == [each.outcome() for each in streams]
         served.send(signal.SIGTERM)
         served.rest()
 
 
-def test_streams_of_a_cluster_that_goes(readers: Readers, tmp_path: Path) -> None:
+def test_streams_of_a_cluster_that_goes(read: Read, tmp_path: Path) -> None:
     """They break after the drain's time, and the other cluster's go on."""
     settings = tmp_path / "settings.yaml"
     with feed() as url:
@@ -201,8 +191,8 @@ def test_streams_of_a_cluster_that_goes(readers: Readers, tmp_path: Path) -> Non
         settings.write_text(text + "".join(clusters))
         with command("serve", "--settings", str(settings)) as served:
             port = int(served.line(LISTENS)[1])
-            going = readers.read(port, "/endless", PROTOCOLS[1:], "goes.test")
-            staying = readers.read(port, "/ends", PROTOCOLS[1:], "stays.test")
+            going = read(port, "/endless", PROTOCOLS[1:], "goes.test")
+            staying = read(port, "/ends", PROTOCOLS[1:], "stays.test")
             settings.write_text(text + clusters[0])
             served.send(signal.SIGHUP)
             assert [(False, FIRST)] * 2 == [each.outcome() for each in going]
@@ -232,12 +222,3 @@ def test_clients_of_websockets_are_told(tmp_path: Path) -> None:
         client.shutdown(socket.SHUT_WR)
         assert b"" == reader.read()
         assert 0 == served.rest()[0]
-
-
-def test_streams_of_a_process_that_is_killed(readers: Readers, tmp_path: Path) -> None:
-    """The kernel breaks them, so that HTTP/1.0 can tell that from an end, too."""
-    with proxy(tmp_path, 1) as (served, port):
-        streams = readers.read(port, "/endless")
-        served.send(signal.SIGKILL)
-
-        assert [(False, FIRST)] * 3 == [each.outcome() for each in streams]
