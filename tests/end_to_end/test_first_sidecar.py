@@ -1,195 +1,116 @@
-"""README's first command, as it stands there: it keeps a modest client from a greedy one.
+"""README's first command keeps a modest client from a greedy one.
 
-The server works on four requests at once, and ends one only when the test says so, once every
-client has its next request on its way.  So what counts is whose requests it takes, whatever the
-machine has to do.
+The server works on four requests at once, and ends one only once every client has its next request
+on its way: whose requests it takes is counted, whatever else the machine has to do.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 import shlex
 from collections import deque
-from itertools import count
+from itertools import count, repeat
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
 
 from apfproxy.admin.explain_page import TOLD_APART
+from apfproxy.app.process import ProxyProcess
+from apfproxy.cli.serve import read_settings, serve
 from apfproxy.settings import Settings
 from apfproxy.settings.contradictions import one_flow
-from loadtest.processes import ROOT, Process, free_ports, python_module
+from loadtest.processes import ROOT
+from tests.end_to_end.peer import Peer, begin
+from tests.end_to_end.scene import on_uvloop
+from tests.end_to_end.upstream import Arrival, Upstream
+from tests.support.clocks import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Iterator
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
-
-COMMAND = re.compile(r"### As a sidecar\n.*?```sh\n(apfproxy serve .*?)```", re.DOTALL)
-PORTS = "8000", "8080", "8081"
-KUBERNETES = "--preset http", "--preset kubernetes"
+COMMAND = re.compile(r"### As a sidecar\n.*?```sh\napfproxy serve (.*?)```", re.DOTALL)
 PLACES, GREEDY, MODEST = 4, 60, 2
 STEPS = 60
-"""Of the server: of as many requests the modest client's are counted."""
 FAIR, ALONE = STEPS // 4, STEPS // 10
-"""What a modest client has at least where it has a flow; and at most where it has none."""
-WAITING = re.compile(
-    r"^apiserver_flowcontrol_current_inqueue_requests\{[^}]*\} (\d+)", re.MULTILINE
-)
+"""Requests of a modest client at least where it has a flow; and at most where it has none."""
 
 
-async def closed(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with contextlib.suppress(ConnectionError):
-        await writer.wait_closed()
-
-
-class Server:
-    """Takes requests as they come, four at once; one is answered when the test says so."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[tuple[str, asyncio.StreamWriter]] = deque()
-        self.busy: deque[asyncio.StreamWriter] = deque()
-        self.taken: list[str] = []
-        self.serving: list[asyncio.Task[None]] = []
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.serving += filter(None, (asyncio.current_task(),))
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                self.waiting.append((head.split(b" ", 2)[1].decode(), writer))
-                self._take()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            await closed(writer)
-
-    def answer(self) -> None:
-        self.busy.popleft().write(b"HTTP/1.1 204 No Content\r\n\r\n")
-        self._take()
-
-    def _take(self) -> None:
-        while self.waiting and len(self.busy) < PLACES:
-            path, writer = self.waiting.popleft()
-            self.taken.append(path)
-            self.busy.append(writer)
-
-
-class Run:
-    """Clients that have a number of requests in flight until the end."""
-
-    def __init__(self, directory: Path, server: Server, port: int, admin: int | None) -> None:
-        self.directory = directory
-        self._server = server
-        self._port = port
-        self._admin = admin
-        self._asking: list[asyncio.Task[None]] = []
+class Sidecar:
+    def __init__(self, process: ProxyProcess, upstream: Upstream) -> None:
+        self.process, self.upstream = process, upstream
+        self._clients: list[asyncio.Task[None]] = []
 
     def start(self, path: str, requests: int, fields: Iterator[str], address: str) -> None:
-        self._asking += [
-            asyncio.create_task(self._ask(path, fields, address)) for _ in range(requests)
-        ]
+        """Start a client with so many requests in flight, which have these fields in turn."""
+        self._clients += [begin(self._ask(path, fields, address)) for _ in range(requests)]
 
     async def _ask(self, path: str, fields: Iterator[str], address: str) -> None:
-        reader, writer = await asyncio.open_connection(
-            "127.0.0.1", self._port, local_addr=(address, 0)
-        )
+        client = await Peer.connect(self.process.port, source=address)
         try:
             while True:
-                writer.write(f"GET {path} HTTP/1.1\r\nHost: a\r\n{next(fields)}\r\n\r\n".encode())
-                assert b" 204 " in await reader.readuntil(b"\r\n\r\n")
+                request = f"GET {path} HTTP/1.1\r\nHost: a\r\n{next(fields)}\r\n\r\n"
+                await client.send(request.encode())
+                assert 204 == (await client.read_answer()).status
         finally:
-            await closed(writer)
+            client.close()
 
-    async def modest_part(self, steps: int) -> int:
-        await self._until_all_wait()
-        before = len(self._server.taken)
-        for _ in range(steps):
-            self._server.answer()
-            await self._until_all_wait()
-        taken = self._server.taken[before:]
-        assert steps == len(taken)
-        return taken.count("/modest")
-
-    async def _until_all_wait(self) -> None:
-        while len(self._server.busy) < PLACES or await self._waiting() < (
-            len(self._asking) - PLACES
-        ):
-            assert not any(each.done() for each in self._asking)
-            await asyncio.sleep(0)
-
-    async def _waiting(self) -> int:
-        if self._admin is None:
-            return len(self._server.waiting)
-        return sum(map(int, WAITING.findall(await self.page("/metrics"))))
+    async def modest_part(self) -> int:
+        """How many of the next requests that the server takes are the modest client's."""
+        taken: list[bytes] = []
+        busy: deque[Arrival] = deque()
+        levels = self.process.cluster.controller.levels.values()
+        while len(taken) < STEPS:
+            while len(busy) < PLACES:
+                busy.append(await self.upstream.next_request())
+                taken.append(busy[-1].request.line)
+            await until(
+                lambda: (
+                    sum(each.queue_set.requests_waiting for each in levels)
+                    == len(self._clients) - PLACES
+                )
+            )
+            await busy.popleft().peer.send(b"HTTP/1.1 204 No Content\r\n\r\n")
+        for each in busy:
+            await each.peer.send(b"HTTP/1.1 204 No Content\r\n\r\n")
+        return taken.count(b"GET /modest HTTP/1.1")
 
     async def page(self, path: str) -> str:
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{self._admin}{path}") as answer,
+            session.get(f"http://127.0.0.1:{self.process.admin_port}{path}") as response,
         ):
-            return await answer.text()
+            return await response.text()
 
-    async def warnings(self) -> list[str]:
-        log = (self.directory / "apfproxy.log").read_text()
-        verdict = json.loads(await self.page("/debug/live"))["verdict"]
-        return [
-            each["text"]
-            for each in verdict
-            if each["severity"] == "warning" and each["text"] in log
-        ]
-
-    async def end(self) -> None:
-        for each in self._asking:
+    async def stop(self) -> None:
+        for each in self._clients:
             each.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        await self.process.stop()
+        await self.upstream.stop()
 
 
 @contextlib.asynccontextmanager
-async def running(
-    directory: Path, command: Callable[[str], str] | None = lambda text: text
-) -> AsyncIterator[Run]:
-    server = Server()
-    async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
-        port = listening.sockets[0].getsockname()[1]
-        with (
-            proxy(directory, port, command)
-            if command
-            else contextlib.nullcontext((port, None)) as ports
-        ):
-            run = Run(directory, server, *ports)
-            try:
-                yield run
-            finally:
-                await run.end()
-        await asyncio.gather(*server.serving)
-
-
-@contextlib.contextmanager
-def proxy(
-    directory: Path, upstream: int, change: Callable[[str], str]
-) -> Iterator[tuple[int, int]]:
+async def sidecar(preset: str = "http") -> AsyncIterator[Sidecar]:
+    """README's command, with another preset."""
     found = COMMAND.search((ROOT / "README.md").read_text())
     assert found is not None
-    text = change(found[1].replace("\\\n", " "))
-    own = upstream, *free_ports(2)
-    for documented, port in zip(PORTS, own, strict=True):
+    upstream = Upstream()
+    text = found[1].replace("\\\n", " ").replace("--preset http", f"--preset {preset}")
+    for documented, port in (("8000", upstream.port), ("8080", 0), ("8081", 0)):
         assert 1 == text.count(f":{documented}")
         text = text.replace(f":{documented}", f":{port}")
-    name, *arguments = shlex.split(text)
-    assert "apfproxy" == name
-    argv = [*python_module("apfproxy"), *arguments]
-    with Process("apfproxy", argv, port=own[1], directory=directory) as process:
-        process.wait_for_port(own[2])
-        yield own[1], own[2]
-
-
-def always(field: str) -> Iterator[str]:
-    while True:
-        yield field
+    flags = serve.make_context("serve", shlex.split(text)).params
+    del flags["settings_path"]
+    run = Sidecar(ProxyProcess(read_settings(None, flags)), upstream)
+    upstream.start()
+    await run.process.start()
+    try:
+        yield run
+    finally:
+        await run.stop()
 
 
 @pytest.mark.parametrize(
@@ -200,43 +121,41 @@ def always(field: str) -> Iterator[str]:
         pytest.param("Accept: */*", "Accept: */*", "127.0.0.2", id="address"),
     ],
 )
-async def test_it_isolates(tmp_path: Path, greedy: str, modest: str, address: str) -> None:
+@on_uvloop
+async def test_it_isolates(
+    greedy: str, modest: str, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A modest client gets its part beside one with thirty times as many requests."""
-    async with running(tmp_path) as run:
-        run.start("/greedy", GREEDY, always(greedy), "127.0.0.1")
-        run.start("/modest", MODEST, always(modest), address)
-        part = await run.modest_part(STEPS)
-        warnings = await run.warnings()
-        explained = await run.page("/debug/explain?target=/x")
-
-    assert FAIR <= part
-    assert [] == warnings
-    assert TOLD_APART in explained
+    async with sidecar() as run:
+        run.start("/greedy", GREEDY, repeat(greedy), "127.0.0.1")
+        run.start("/modest", MODEST, repeat(modest), address)
+        assert FAIR <= await run.modest_part()
+        assert TOLD_APART in await run.page("/debug/explain?target=/x")
+    assert "WARNING" not in caplog.text
 
 
-async def test_preset_kubernetes(tmp_path: Path) -> None:
-    """One that knows nobody isolates nobody, and says so: in the log, on the page, in `top`."""
-    async with running(tmp_path, lambda text: text.replace(*KUBERNETES)) as run:
-        run.start("/greedy", GREEDY, always("X-API-Key: g"), "127.0.0.1")
-        run.start("/modest", MODEST, always("X-API-Key: m"), "127.0.0.2")
-        part = await run.modest_part(STEPS)
-        warnings = await run.warnings()
-
-    assert part <= ALONE
-    assert [one_flow(Settings())] == warnings
+@on_uvloop
+async def test_preset_kubernetes() -> None:
+    """One that knows no users isolates none, and the live page says so."""
+    async with sidecar("kubernetes") as run:
+        run.start("/greedy", GREEDY, repeat("X-API-Key: g"), "127.0.0.1")
+        run.start("/modest", MODEST, repeat("X-API-Key: m"), "127.0.0.2")
+        assert ALONE >= await run.modest_part()
+        assert one_flow(Settings()) in await run.page("/debug/live")
 
 
-async def test_names_that_are_made_up(tmp_path: Path) -> None:
-    """A new token with each request makes nobody many clients, and the operator hears of it."""
-    async with running(tmp_path) as run:
+@on_uvloop
+async def test_names_that_are_made_up(caplog: pytest.LogCaptureFixture) -> None:
+    """A new token with each request makes no many clients, and the operator hears of it."""
+    async with sidecar() as run:
         tokens = (f"Authorization: Bearer secret{number}" for number in count())
         run.start("/greedy", GREEDY, tokens, "127.0.0.1")
-        run.start("/modest", MODEST, always("Accept: */*"), "127.0.0.2")
-        await run.modest_part(STEPS)
-        part = await run.modest_part(STEPS)
-        (warning,) = await run.warnings()
-        shown = await run.page("/debug/top_flows") + await run.page("/metrics")
-
-    assert FAIR <= part
-    assert warning.startswith("127.0.0.1 shows more than 16 API keys, tokens or names in 30 s: ")
-    assert "secret" not in shown + (tmp_path / "apfproxy.log").read_text()
+        run.start("/modest", MODEST, repeat("Accept: */*"), "127.0.0.2")
+        await run.modest_part()
+        assert FAIR <= await run.modest_part()
+        warning = "127.0.0.1 shows more than 16 API keys, tokens or names in 30 s: "
+        shown = await run.page("/debug/live")
+        assert warning in shown
+        shown += await run.page("/debug/top_flows") + await run.page("/metrics")
+    assert warning in caplog.text
+    assert "secret" not in shown + caplog.text
