@@ -4,46 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import random
 import shutil
 import socket
+import ssl
 import struct
 import subprocess
 import tempfile
 import termios
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from loadtest.certificates import Authority
 from tests.end_to_end.api_servers import in_thread
 from tests.end_to_end.kubectl import COMMAND_S, PROGRAM, Kubectl, find_kubectl, minor_version
-from tests.end_to_end.streaming_upstream.identities import described
-from tests.end_to_end.streaming_upstream.stage import (
-    ACCOUNT,
-    CERTIFICATE,
-    CREDENTIALS,
-    DIRECT,
-    FRONT_PROXY,
-    IMPERSONATE,
-    MODES,
-    PASS_THROUGH,
-    PROXY_TOKEN,
-    STATIC_TOKEN,
-    STRANGER,
-    TARGETS,
-    TOKEN,
-    WRONG_TOKEN,
-    Stage,
-    proxies,
-    upstreams,
-)
+from tests.end_to_end.served import command
+from tests.end_to_end.streaming_upstream.server import StreamingUpstream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     Scenario = Callable[[Kubectl, str], None]
 
@@ -54,10 +40,17 @@ PROTOCOLS = {
     WEBSOCKET: {"v5.channel.k8s.io", "SPDY/3.1+portforward.k8s.io"},
     SPDY: {"SPDY/3.1 v4.channel.k8s.io", "SPDY/3.1 portforward.k8s.io"},
 }
-"""What is agreed on for commands and for port-forwards."""
+"""Agreed on for commands and for port-forwards."""
+DIRECT, PROXIED = "direct", "proxied"
+TOKENS = TOKEN, WRONG_TOKEN = "static-token-of-tess", "static-token-of-nobody"
+LISTENS = r"listens on 127\.0\.0\.1:(\d+) with TLS and HTTP/2,"
+LINES = "".join(f"{number} of many lines\n" for number in range(20_000))
+BIG_BYTES = 2_000_000
+PIECE_BYTES = 200_000
 
 
 def spoken_protocols() -> tuple[str, ...]:
+    """The protocols that the kubectl on this machine knows; without one the tests say so."""
     program = shutil.which(os.environ.get(PROGRAM) or "kubectl")
     if program is None:
         return tuple(PROTOCOLS)
@@ -66,48 +59,100 @@ def spoken_protocols() -> tuple[str, ...]:
     return tuple(PROTOCOLS) if knows_both else (SPDY,)
 
 
-LINES = "".join(f"{number} of many lines\n" for number in range(20_000))
-BIG_BYTES = 2_000_000
-PIECE_BYTES = 200_000
+class Stage(NamedTuple):
+    """Two upstreams, each with its own pods, and a proxy before one of them."""
+
+    folder: Path
+    upstreams: dict[str, StreamingUpstream]
+    ports: dict[str, int]
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with in_thread(upstreams(tmp_path_factory.mktemp("stage"))) as made, proxies(made):
+    folder = tmp_path_factory.mktemp("stage")
+    authority = Authority("tests")
+    authority.write(folder)
+    authority.issue("127.0.0.1", usage="server").write(folder, "server")
+    authority.issue("system:apfproxy").write(folder, "proxy")
+    (folder / "tokens.csv").write_text(f"{TOKEN},tess,uid-of-tess\n")
+    with (
+        in_thread(upstreams(folder)) as made,
+        command("serve", "--settings", str(settings(folder, made[PROXIED].port))) as served,
+    ):
+        ports = {DIRECT: made[DIRECT].port, PROXIED: int(served.line(LISTENS)[1])}
+        assert served.process.stderr is not None
+        reader = threading.Thread(target=served.lines.extend, args=(served.process.stderr,))
+        reader.start()
+        yield Stage(folder, made, ports)
+        served.process.terminate()
+        reader.join()
+        assert 0 == served.process.wait(COMMAND_S)
+    assert [] == [line for line in served.lines for token in TOKENS if token in line]
+
+
+@contextlib.asynccontextmanager
+async def upstreams(folder: Path) -> AsyncIterator[dict[str, StreamingUpstream]]:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(folder / "server.crt", folder / "server.key")
+    made = {
+        DIRECT: StreamingUpstream(folder / DIRECT, (TOKEN,)),
+        PROXIED: StreamingUpstream(folder / PROXIED),
+    }
+    for name in made:
+        (folder / name).mkdir()
+    async with made[DIRECT].running(tls), made[PROXIED].running(tls):
         yield made
 
 
-class Player:
-    """Plays scenarios with one credential over one protocol."""
+def settings(folder: Path, port: int) -> Path:
+    """A file of settings of a proxy that names the user to the upstream."""
+    path = folder / "settings.yaml"
+    path.write_text(
+        json.dumps(
+            {
+                "downstream": {
+                    "listen": "127.0.0.1:0",
+                    "overload": {"loopDelay": None},
+                    "tls": {"certificateFile": "server.crt", "keyFile": "server.key"},
+                },
+                "upstream": {
+                    "url": f"https://127.0.0.1:{port}",
+                    "identity": "frontProxy",
+                    "tls": {
+                        "caFile": "ca.crt",
+                        "certificateFile": "proxy.crt",
+                        "keyFile": "proxy.key",
+                    },
+                },
+                "authentication": {"tokenFile": "tokens.csv"},
+                "drain": {"timeout": "5s"},
+                "admin": None,
+                "logLevel": "debug",
+            }
+        )
+    )
+    return path
 
-    def __init__(self, stage: Stage, credential: str, protocol: str, homes: Path) -> None:
-        self.stage = stage
-        self.protocol = protocol
-        self._credential = credential
-        self._homes = homes
-        self._program = find_kubectl()
-        self._minor = minor_version(self._program, homes)
 
-    def kubectl(self, target: str) -> Kubectl:
-        home = self._homes / target
-        folder = home / "folder"
-        folder.mkdir(parents=True)
-        self.stage.write_kubeconfig(home, self._credential)
-        is_websocket = str(self.protocol == WEBSOCKET).lower()
-        names = ("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS")
-        variables = dict.fromkeys(names, is_websocket)
-        url = self.stage.url(target)
-        return Kubectl(self._program, self._minor, url, home, folder, variables)
-
-    def play(self, scenario: Scenario, targets: tuple[str, ...], pod: str) -> None:
-        clients = [self.kubectl(target) for target in targets]
-        with ThreadPoolExecutor(len(clients)) as pool:
-            for done in [pool.submit(scenario, client, pod) for client in clients]:
-                done.result()
-        first, *others = [client.transcript for client in clients]
-        for target, other in zip(targets[1:], others, strict=True):
-            for one, same in zip(first, other, strict=True):
-                assert one == same, target
+def kubectl_of(stage: Stage, target: str, protocol: str, homes: Path, token: str) -> Kubectl:
+    home = homes / target
+    folder = home / "folder"
+    folder.mkdir(parents=True)
+    cluster = {"certificate-authority": str(stage.folder / "ca.crt"), "server": "https://none"}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "it",
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "it", "user": {"token": token}}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    }
+    (home / ".kube").mkdir()
+    (home / ".kube" / "config").write_text(json.dumps(config))
+    names = ("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS")
+    variables = dict.fromkeys(names, str(protocol == WEBSOCKET).lower())
+    program, url = find_kubectl(), f"https://127.0.0.1:{stage.ports[target]}"
+    return Kubectl(program, minor_version(program, homes), url, home, folder, variables)
 
 
 def in_terminal(kubectl: Kubectl, *arguments: str, columns: int, rows: int) -> str:
@@ -214,77 +259,33 @@ def forward_ports(kubectl: Kubectl, pod: str) -> None:
         read_to(lines, "nothing listens on port 81 of the pod")
 
 
-def whoami(kubectl: Kubectl, pod: str) -> str:
-    return kubectl("exec", pod, "--", "whoami")
-
-
 SCENARIOS = (run_commands, attach, copy, follow_logs, forward_ports)
-
-ASSERTED_BY = {CERTIFICATE: FRONT_PROXY, TOKEN: PASS_THROUGH, ACCOUNT: IMPERSONATE}
-"""Credential to the mode of the proxy that streams are played through."""
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[each.__name__ for each in SCENARIOS])
 @pytest.mark.parametrize("protocol", spoken_protocols())
-@pytest.mark.parametrize("credential", CREDENTIALS)
-def test_streams(
-    stage: Stage, tmp_path: Path, credential: str, protocol: str, scenario: Scenario
-) -> None:
+def test_streams(stage: Stage, tmp_path: Path, protocol: str, scenario: Scenario) -> None:
     """Everything works the same through the proxy, over the protocol that was asked for."""
-    targets = (DIRECT, ASSERTED_BY[credential])
-    pod = f"{credential}-{protocol}-{SCENARIOS.index(scenario)}"
+    pod = f"{protocol}-{SCENARIOS.index(scenario)}"
+    clients = [kubectl_of(stage, target, protocol, tmp_path, TOKEN) for target in (DIRECT, PROXIED)]
+    with ThreadPoolExecutor(len(clients)) as pool:
+        for done in [pool.submit(scenario, client, pod) for client in clients]:
+            done.result()
 
-    Player(stage, credential, protocol, tmp_path).play(scenario, targets, pod)
-
-    for target in targets:
+    direct, proxied = (client.transcript for client in clients)
+    for one, same in zip(direct, proxied, strict=True):
+        assert one == same
+    for target, user in ((DIRECT, TOKEN), (PROXIED, "tess")):
         streams = [each for each in stage.upstreams[target].asked if each.pod == pod]
         protocols = {each.protocol for each in streams if each.what != "log"}
         assert protocols
         assert set() == protocols - PROTOCOLS[protocol]
-        assert {described(stage.users[credential])} == {described(each.user) for each in streams}
-
-
-@pytest.mark.parametrize(
-    ("credential", "modes"),
-    [
-        # A certificate ends where TLS does.
-        (CERTIFICATE, (FRONT_PROXY, IMPERSONATE)),
-        (TOKEN, MODES),
-        (ACCOUNT, MODES),
-    ],
-)
-def test_identities(stage: Stage, tmp_path: Path, credential: str, modes: tuple[str, ...]) -> None:
-    """The upstream sees the same user, however the proxy tells it, and whatever else is claimed."""
-
-    def scenario(kubectl: Kubectl, pod: str) -> None:
-        assert described(stage.users[credential]) == kubectl("exec", pod, "--", "whoami")
-
-    Player(stage, credential, SPDY, tmp_path).play(scenario, (DIRECT, *modes), "web-0")
+        assert {user} == {each.user for each in streams}
 
 
 def test_unknown_token(stage: Stage, tmp_path: Path) -> None:
-    """A token that is nobody's gets no stream, and kubectl is told why as by the server itself."""
-
-    def scenario(kubectl: Kubectl, pod: str) -> None:
-        assert "You must be logged in to the server" in kubectl.fail("exec", pod, "--", "whoami")
-
-    Player(stage, STRANGER, SPDY, tmp_path).play(scenario, TARGETS, "web-0")
-
-
-def test_impersonation_is_judged(stage: Stage, tmp_path: Path) -> None:
-    """Who may not be somebody else is told so by the upstream, which knows who really asks."""
-
-    def scenario(kubectl: Kubectl, pod: str) -> None:
-        path = f"/api/v1/namespaces/default/pods/{pod}/log"
-        refusal = kubectl.fail("--as", "root", "get", "--raw", path)
-        assert "tess may not impersonate" in refusal
-
-    targets = (DIRECT, PASS_THROUGH, FRONT_PROXY)
-    Player(stage, TOKEN, SPDY, tmp_path).play(scenario, targets, "web-0")
-
-
-def test_secrets_are_not_logged(stage: Stage) -> None:
-    secrets = (STATIC_TOKEN, WRONG_TOKEN, PROXY_TOKEN, stage.token)
-    for lines in stage.logs.values():
-        text = "".join(lines)
-        assert [] == [secret for secret in secrets if secret in text]
+    """Kubectl is told why it gets no stream as by the server itself."""
+    for target in (DIRECT, PROXIED):
+        kubectl = kubectl_of(stage, target, SPDY, tmp_path, WRONG_TOKEN)
+        said = kubectl.fail("exec", "web-0", "--", "echo")
+        assert "You must be logged in to the server" in said

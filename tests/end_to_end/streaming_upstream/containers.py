@@ -1,29 +1,106 @@
-"""What runs in the pods: a few commands that are scripted, and files that are real."""
+"""A pod's one container: scripted commands, their streams, and files that are real."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
+import json
 import tarfile
-from typing import TYPE_CHECKING
-
-from tests.end_to_end.streaming_upstream.channels import STDERR, STDOUT, Streams
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from tests.end_to_end.streaming_upstream.connections import WebSocket
+    from tests.end_to_end.streaming_upstream.spdy import Session, Stream
+
+STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+"""The numbers of channels; a message of the last one says which channel ends."""
+PIECE_BYTES = 1 << 15
+MAX_PIECES = 32
+"""Of a channel, before the connection waits for its reader."""
 FIRST_LINE = b"started\n"
 NOT_FOUND = 127
-TERMINATED = "terminated"
+
+
+class Streams(Protocol):
+    """Those of one command; `read` gives b"" at the end of stdin or sizes of the terminal."""
+
+    async def read(self, channel: int) -> bytes: ...
+    async def write(self, channel: int, data: bytes) -> None: ...
+    async def end(self) -> None: ...
+
+
+class WebSocketStreams:
+    """A WebSocket whose messages begin with the number of a channel."""
+
+    def __init__(self, websocket: WebSocket) -> None:
+        self._websocket = websocket
+        self._channels: dict[int, asyncio.Queue[bytes]] = {
+            channel: asyncio.Queue(MAX_PIECES) for channel in (STDIN, RESIZE)
+        }
+
+    async def run(self) -> None:
+        """Read until the client ends the connection."""
+        while message := await self._websocket.read():
+            if message[0] == CLOSE:
+                await self._channels[message[1]].put(b"")
+            elif len(message) > 1:
+                await self._channels[message[0]].put(message[1:])
+        for queue in self._channels.values():
+            await queue.put(b"")
+
+    async def read(self, channel: int) -> bytes:
+        return await self._channels[channel].get()
+
+    async def write(self, channel: int, data: bytes) -> None:
+        for start in range(0, len(data), PIECE_BYTES):
+            await self._websocket.write(bytes([channel]) + data[start : start + PIECE_BYTES])
+
+    async def end(self) -> None:
+        await self._websocket.close()
+
+
+class SpdyStreams:
+    """A SPDY session with a stream for each channel, by its `streamType`."""
+
+    NAMES = ("stdin", "stdout", "stderr", "error", "resize")
+
+    def __init__(self, session: Session, streams: dict[str, Stream]) -> None:
+        self._session = session
+        self._streams = streams
+
+    async def read(self, channel: int) -> bytes:
+        return await self._streams[self.NAMES[channel]].read()
+
+    async def write(self, channel: int, data: bytes) -> None:
+        """Send output, if the client wants it."""
+        if (stream := self._streams.get(self.NAMES[channel])) is not None:
+            await stream.write(data)
+
+    async def end(self) -> None:
+        for stream in self._streams.values():
+            await stream.close()
+        await self._session.close()
+
+
+def status_of(exit_code: int) -> dict[str, Any]:
+    """The content of the error stream at the end of a command."""
+    if exit_code == 0:
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: exit status {exit_code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(exit_code)}]},
+    }
 
 
 class Container:
-    """The one container of a pod: its files, and what it has written to its log.
-
-    Args:
-        root: The directory that is its root.
-    """
+    """The files below a root, and what was written to the log."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -31,20 +108,8 @@ class Container:
         self._has_ended = False
         self._changed = asyncio.Condition()
 
-    async def log(self, line: bytes) -> None:
-        """Write a line to the log."""
-        async with self._changed:
-            self._lines.append(line)
-            self._changed.notify_all()
-
-    async def end_log(self) -> None:
-        """End the log."""
-        async with self._changed:
-            self._has_ended = True
-            self._changed.notify_all()
-
     async def lines(self, *, is_followed: bool) -> AsyncIterator[bytes]:
-        """What is in the log, and if it is followed what comes to it until its end."""
+        """The lines of the log, and if it is followed further ones until its end."""
         at = 0
         while True:
             while at < len(self._lines):
@@ -56,33 +121,11 @@ class Container:
                 while at == len(self._lines) and not self._has_ended:
                     await self._changed.wait()
 
-    def path(self, name: str) -> Path:
-        """Where a file of the container is; not outside of its root."""
-        path = (self.root / name.lstrip("/")).resolve()
-        assert path.is_relative_to(self.root.resolve()), name
-        return path
-
-    def __repr__(self) -> str:
-        return f"<Container in {self.root}, {len(self._lines)} lines>"
-
-
-class Process:
-    """A command in a container.
-
-    Args:
-        container: Where it runs.
-        streams: Its streams.
-        asked_by: Who runs it, as a line.
-    """
-
-    def __init__(self, container: Container, streams: Streams, asked_by: str) -> None:
-        self._container = container
-        self._streams = streams
-        self._asked_by = asked_by
-
-    async def run(self, command: list[str]) -> int:
-        """Run a command: its exit code."""
-        commands: dict[str, Callable[[list[str]], Awaitable[int]]] = {
+    async def run(self, command: list[str], streams: Streams) -> None:
+        """Run a command to its end."""
+        name, *arguments = command
+        known = {
+            "attach": self._attach,
             "cat": self._cat,
             "echo": self._echo,
             "exit": self._exit,
@@ -91,86 +134,96 @@ class Process:
             "stop": self._stop,
             "tar": self._tar,
             "test": self._test,
-            "whoami": self._whoami,
         }
-        name, *arguments = command
-        if name not in commands:
-            await self._streams.write(STDERR, f"{name}: not found\n".encode())
-            return NOT_FOUND
-        return await commands[name](arguments)
+        if name in known:
+            code = await known[name](streams, arguments)
+        else:
+            await streams.write(STDERR, f"{name}: not found\n".encode())
+            code = NOT_FOUND
+        await streams.write(ERROR, json.dumps(status_of(code)).encode())
+        await streams.end()
 
-    async def attach(self, *, has_stdin: bool) -> int:
-        """The command that has run since the start: says so, and echoes line by line."""
-        await self._streams.write(STDOUT, FIRST_LINE)
-        return await self._cat([]) if has_stdin else 0
+    async def _attach(self, streams: Streams, arguments: list[str]) -> int:
+        await streams.write(STDOUT, FIRST_LINE)
+        return await self._cat(streams, arguments) if arguments else 0
 
-    async def _cat(self, _: list[str]) -> int:
-        while data := await self._streams.read_stdin():
-            await self._streams.write(STDOUT, data)
+    async def _cat(self, streams: Streams, _: list[str]) -> int:
+        while data := await streams.read(STDIN):
+            await streams.write(STDOUT, data)
         return 0
 
-    async def _echo(self, arguments: list[str]) -> int:
-        await self._streams.write(STDOUT, (" ".join(arguments) + "\n").encode())
+    async def _echo(self, streams: Streams, arguments: list[str]) -> int:
+        await streams.write(STDOUT, (" ".join(arguments) + "\n").encode())
         return 0
 
-    async def _exit(self, arguments: list[str]) -> int:
-        await self._streams.write(STDOUT, b"going\n")
-        await self._streams.write(STDERR, b"gone wrong\n")
+    async def _exit(self, streams: Streams, arguments: list[str]) -> int:
+        await streams.write(STDOUT, b"going\n")
+        await streams.write(STDERR, b"gone wrong\n")
         return int(arguments[0])
 
-    async def _log(self, _: list[str]) -> int:
-        text = b""
-        while data := await self._streams.read_stdin():
-            text += data
-        await self._container.log(text)
+    async def _log(self, streams: Streams, _: list[str]) -> int:
+        line = await _all_of(streams)
+        async with self._changed:
+            self._lines.append(line)
+            self._changed.notify_all()
         return 0
 
-    async def _size(self, _: list[str]) -> int:
-        columns, rows = await self._streams.read_size()
-        await self._streams.write(STDOUT, f"{columns}x{rows}\r\n".encode())
+    async def _size(self, streams: Streams, _: list[str]) -> int:
+        size = json.loads(await streams.read(RESIZE))
+        await streams.write(STDOUT, f"{size['Width']}x{size['Height']}\r\n".encode())
         return 0
 
-    async def _stop(self, _: list[str]) -> int:
-        await self._container.end_log()
+    async def _stop(self, _streams: Streams, _: list[str]) -> int:
+        async with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
         return 0
 
-    async def _test(self, arguments: list[str]) -> int:
+    async def _test(self, _: Streams, arguments: list[str]) -> int:
         assert "-d" == arguments[0], arguments
-        return 0 if self._container.path(arguments[1]).is_dir() else 1
+        return 0 if self._path(arguments[1]).is_dir() else 1
 
-    async def _whoami(self, _: list[str]) -> int:
-        await self._streams.write(STDOUT, self._asked_by.encode())
-        return 0
-
-    async def _tar(self, arguments: list[str]) -> int:
+    async def _tar(self, streams: Streams, arguments: list[str]) -> int:
         """Do as kubectl cp asks: `tar cf - PATH`, `tar -xmf - -C DIRECTORY`."""
-        action, *rest = arguments
-        if "c" in action:
-            return await self._pack(rest[1])
-        return await self._unpack(rest[rest.index("-C") + 1] if "-C" in rest else "/")
-
-    async def _pack(self, name: str) -> int:
-        path = self._container.path(name)
-        if not path.exists():
+        archive = io.BytesIO()
+        if "x" in arguments[0]:
+            archive.write(await _all_of(streams))
+            archive.seek(0)
+            to = arguments[arguments.index("-C") + 1] if "-C" in arguments else "/"
+            with tarfile.open(fileobj=archive) as tar:
+                # Python 3.11.2 does not know of filters; what comes is the tests' own either way.
+                tar.extraction_filter = getattr(tarfile, "data_filter", None)
+                tar.extractall(self._path(to))  # noqa: S202
+            return 0
+        name = arguments[2]
+        if not self._path(name).exists():
             missing = f"tar: {name.lstrip('/')}: Cannot stat: No such file or directory\n"
-            await self._streams.write(STDERR, missing.encode())
+            await streams.write(STDERR, missing.encode())
             return 2
-        archive = io.BytesIO()
         with tarfile.open(fileobj=archive, mode="w") as tar:
-            tar.add(path, name.lstrip("/"))
-        await self._streams.write(STDOUT, archive.getvalue())
+            tar.add(self._path(name), name.lstrip("/"))
+        await streams.write(STDOUT, archive.getvalue())
         return 0
 
-    async def _unpack(self, directory: str) -> int:
-        archive = io.BytesIO()
-        while data := await self._streams.read_stdin():
-            archive.write(data)
-        archive.seek(0)
-        with tarfile.open(fileobj=archive) as tar:
-            # Python 3.11.2 does not know of filters; what comes is the tests' own either way.
-            tar.extraction_filter = getattr(tarfile, "data_filter", None)
-            tar.extractall(self._container.path(directory))  # noqa: S202
-        return 0
+    def _path(self, name: str) -> Path:
+        path = (self.root / name.lstrip("/")).resolve()
+        assert path.is_relative_to(self.root.resolve()), name
+        return path
 
-    def __repr__(self) -> str:
-        return f"<Process in {self._container}>"
+
+async def _all_of(streams: Streams) -> bytes:
+    text = b""
+    while data := await streams.read(STDIN):
+        text += data
+    return text
+
+
+@contextlib.asynccontextmanager
+async def beside(running: Any) -> AsyncIterator[None]:  # noqa: ANN401  a coroutine
+    """Run something until the end of the context."""
+    task = asyncio.create_task(running)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

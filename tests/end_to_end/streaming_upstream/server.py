@@ -4,86 +4,158 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
-from tests.end_to_end.streaming_upstream.api import DISCOVERY, PORT, running_pod
-from tests.end_to_end.streaming_upstream.channels import (
-    SPDY_PROTOCOLS,
-    V4_BASE64,
-    WEBSOCKET_PROTOCOLS,
+from tests.end_to_end.streaming_upstream.connections import (
+    READ_BYTES,
+    Socket,
+    WebSocket,
+    accept_key,
+)
+from tests.end_to_end.streaming_upstream.containers import (
+    Container,
     SpdyStreams,
-    Streams,
     WebSocketStreams,
     beside,
 )
-from tests.end_to_end.streaming_upstream.containers import Container, Process
-from tests.end_to_end.streaming_upstream.duplex import Socket
-from tests.end_to_end.streaming_upstream.http_requests import (
-    Request,
-    chunk,
-    head,
-    json_answer,
-    problem,
-    read_request,
-)
-from tests.end_to_end.streaming_upstream.identities import (
-    ForbiddenError,
-    Identities,
-    ShownCertificate,
-    described,
-)
-from tests.end_to_end.streaming_upstream.port_forward import PROTOCOL, TUNNELLED, forward
-from tests.end_to_end.streaming_upstream.spdy_session import SpdySession
-from tests.end_to_end.streaming_upstream.websocket import WebSocket, accept_key
+from tests.end_to_end.streaming_upstream.spdy import Session
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from apfproxy.request.attributes import User
-    from tests.end_to_end.streaming_upstream.spdy_session import SpdyStream
+    from tests.end_to_end.streaming_upstream.spdy import Stream
 
-POD_PARTS = 6
-"""In the path of a pod: /api/v1/namespaces/NAMESPACE/pods/NAME."""
+PORT = 80
+"""Of the pods; it echoes."""
+NAMES = ("", "/attach", "/exec", "/log", "/portforward")
+VERSIONS = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+RESOURCE = {
+    "singularName": "pod",
+    "namespaced": True,
+    "kind": "Pod",
+    "shortNames": ["po"],
+    "verbs": ["create", "get", "list", "watch"],
+}
+DISCOVERY: dict[str, Any] = {
+    "/api": VERSIONS,
+    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+    "/api/v1": {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": "v1",
+        "resources": [RESOURCE | {"name": f"pods{name}"} for name in NAMES],
+    },
+    "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.0", "platform": "linux/amd64"},
+}
+CONTAINER = {
+    "name": "main",
+    "image": "example.test/main:1",
+    "stdin": True,
+    "stdinOnce": True,
+    "ports": [{"containerPort": PORT}],
+}
+STATUS = {
+    "name": "main",
+    "ready": True,
+    "restartCount": 0,
+    "image": CONTAINER["image"],
+    "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+    "imageID": "",
+    "containerID": "",
+}
+
+
+def running_pod(namespace: str, name: str) -> dict[str, Any]:
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "namespace": namespace, "resourceVersion": "1"},
+        "spec": {"containers": [CONTAINER], "nodeName": "node-0", "restartPolicy": "Always"},
+        "status": {
+            "phase": "Running",
+            "podIP": "127.0.0.1",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [STATUS],
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request without a body; its fields by their names in lower case."""
+
+    path: str
+    query: dict[str, list[str]]
+    fields: dict[str, str]
+
+    def elements(self, name: str) -> list[str]:
+        return [each.strip() for each in self.fields.get(name, "").split(",")]
+
+    def is_set(self, parameter: str) -> bool:
+        return self.query.get(parameter, ["false"])[0] in {"true", "1"}
+
+
+async def read_request(reader: asyncio.StreamReader) -> Request:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
+    fields: dict[str, str] = {}
+    for each in lines:
+        name, _, value = each.partition(":")
+        before = fields.get(name.lower())
+        fields[name.lower()] = value.strip() if before is None else f"{before}, {value.strip()}"
+    if length := int(fields.get("content-length") or 0):
+        await reader.readexactly(length)
+    target = urlsplit(line.split(" ")[1])
+    return Request(target.path, parse_qs(target.query), fields)
+
+
+def head(status: str, **fields: str) -> bytes:
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
+    return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode()
+
+
+def response(value: Any, status: str = "200 OK") -> bytes:  # noqa: ANN401  JSON
+    body = json.dumps(value).encode()
+    return head(status, Content_Type="application/json", Content_Length=str(len(body))) + body
+
+
+def agreed_on_websocket(request: Request, what: str) -> tuple[str, dict[str, str]]:
+    tunnelled = "SPDY/3.1+portforward.k8s.io"  # messages are the bytes of a SPDY connection
+    protocol = tunnelled if what == "portforward" else "v5.channel.k8s.io"
+    assert protocol in request.elements("sec-websocket-protocol")
+    return protocol, {
+        "Upgrade": "websocket",
+        "Sec_WebSocket_Accept": accept_key(request.fields["sec-websocket-key"]),
+        "Sec_WebSocket_Protocol": protocol,
+    }
+
+
+def agreed_on_spdy(request: Request, what: str) -> tuple[str, dict[str, str]]:
+    protocol = "portforward.k8s.io" if what == "portforward" else "v4.channel.k8s.io"
+    assert "spdy/3.1" == request.fields["upgrade"].lower()
+    assert protocol in request.elements("x-stream-protocol-version")
+    return f"SPDY/3.1 {protocol}", {
+        "Upgrade": "SPDY/3.1",
+        "X_Stream_Protocol_Version": protocol,
+    }
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked, how, and by whom.
+    """A stream that was asked for: the subresource, the pod, the protocol and the user.
 
-    Attributes:
-        what: The subresource of a pod.
-        pod: Its name.
-        protocol: That was agreed on; "" for logs.
-        user: Who asked.
+    The protocol is "" for logs, the user the token or the name that a proxy asserts.
     """
 
     what: str
     pod: str
     protocol: str
-    user: User
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """A request under way.
-
-    Attributes:
-        request: What is asked.
-        user: Who asks.
-        pod: Of which pod.
-        what: The subresource.
-        reader, writer: The connection.
-    """
-
-    request: Request
-    user: User
-    pod: str
-    what: str
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+    user: str
 
 
 @dataclass
@@ -92,26 +164,25 @@ class StreamingUpstream:
 
     Attributes:
         folder: Has the files of the pods.
-        identities: Whom it knows.
+        tokens: Of users that it knows itself; without them proxies name the user.
         port: Where it listens.
         asked: All streams so far.
-        failures: What went wrong in it.
+        failures: Errors in it.
     """
 
     folder: Path
-    identities: Identities
+    tokens: tuple[str, ...] = ()
     port: int = 0
     asked: list[Asked] = field(default_factory=list)
     failures: list[BaseException] = field(default_factory=list)
     _containers: dict[str, Container] = field(default_factory=dict)
     _connections: set[asyncio.Task[None]] = field(default_factory=set)
-    _ports: dict[int, int] = field(default_factory=dict)
+    _echo_port: int = 0
 
     @contextlib.asynccontextmanager
-    async def running(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[StreamingUpstream]:
-        """Serve until the end of the context, with TLS if there is a context for that."""
+    async def running(self, tls: ssl.SSLContext) -> AsyncIterator[StreamingUpstream]:
         echo = await asyncio.start_server(_echo, "127.0.0.1", 0)
-        self._ports[PORT] = echo.sockets[0].getsockname()[1]
+        self._echo_port = echo.sockets[0].getsockname()[1]
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=tls)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -125,20 +196,12 @@ class StreamingUpstream:
         if self.failures:
             raise ExceptionGroup("the upstream failed", [Exception(repr(e)) for e in self.failures])
 
-    def container(self, pod: str) -> Container:
-        """The container of a pod."""
-        if pod not in self._containers:
-            root = self.folder / pod
-            root.mkdir()
-            self._containers[pod] = Container(root)
-        return self._containers[pod]
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
         try:
-            while await self._answer(reader, writer):
+            while await self._answer(await read_request(reader), reader, writer):
                 pass
         except (EOFError, ConnectionError):
             pass
@@ -148,144 +211,118 @@ class StreamingUpstream:
             self._connections.discard(task)
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _answer(
+        self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         """Answer a request; whether another one may follow."""
-        request = await read_request(reader)
-        try:
-            user = self.identities.user_of(request, _certificate(writer))
-        except KeyError:
-            writer.write(problem(401, "Unauthorized"))
-            return True
-        except ForbiddenError as error:
-            writer.write(problem(403, str(error)))
-            return True
+        user = request.fields.get("x-remote-user", "")
+        token = request.fields.get("authorization", "").removeprefix("Bearer ")
+        if token:
+            user = token
+            if token not in self.tokens:
+                status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 401}
+                said = {"reason": "Unauthorized", "message": "Unauthorized"}
+                writer.write(response(status | said, "401 Unauthorized"))
+                return True
         if request.path in DISCOVERY:
-            writer.write(json_answer(DISCOVERY[request.path]))
+            writer.write(response(DISCOVERY[request.path]))
             return True
-        parts = request.path.strip("/").split("/")
-        if parts[:3] != ["api", "v1", "namespaces"] or len(parts) < POD_PARTS or parts[4] != "pods":
-            writer.write(problem(404, f"there is nothing at {request.path}"))
+        _, _, _, _, namespace, _, pod, *rest = request.path.split("/")
+        what = "/".join(rest)
+        if not what:
+            writer.write(response(running_pod(namespace, pod)))
             return True
-        namespace, pod, what = parts[3], parts[5], "/".join(parts[POD_PARTS:])
-        exchange = Exchange(request, user, pod, what, reader, writer)
-        if what == "":
-            writer.write(json_answer(running_pod(namespace, pod)))
-        elif what == "log":
-            await self._log(exchange)
+        if pod not in self._containers:
+            (self.folder / pod).mkdir()
+            self._containers[pod] = Container(self.folder / pod)
+        container = self._containers[pod]
+        if what == "log":
+            self.asked.append(Asked(what, pod, "", user))
+            writer.write(head("200 OK", Content_Type="text/plain", Transfer_Encoding="chunked"))
+            async for line in container.lines(is_followed=request.is_set("follow")):
+                writer.write(b"%x\r\n%b\r\n" % (len(line), line))
+                await writer.drain()
+            writer.write(b"0\r\n\r\n")
+            return True
+        socket = Socket(reader, writer)
+        command = request.query.get("command", [])
+        if what == "attach":
+            command = ["attach", *(["-i"] if request.is_set("stdin") else [])]
+        upgrade = request.fields["upgrade"].lower()
+        over = agreed_on_websocket if upgrade == "websocket" else agreed_on_spdy
+        protocol, fields = over(request, what)
+        self.asked.append(Asked(what, pod, protocol, user))
+        writer.write(head("101 Switching Protocols", Connection="Upgrade", **fields))
+        if upgrade == "websocket":
+            websocket = WebSocket(socket)
+            if what != "portforward":
+                streams = WebSocketStreams(websocket)
+                async with beside(streams.run()):
+                    await container.run(command, streams)
+                return False
+            session = Session(websocket)
         else:
-            await self._stream(exchange)
-            return False
-        return True
-
-    async def _log(self, exchange: Exchange) -> None:
-        self._record(exchange, "")
-        chunks = ("Transfer-Encoding", "chunked")
-        exchange.writer.write(head(200, ("Content-Type", "text/plain"), chunks))
-        container = self.container(exchange.pod)
-        is_followed = exchange.request.is_set("follow")
-        async for line in container.lines(is_followed=is_followed):
-            exchange.writer.write(chunk(line))
-            await exchange.writer.drain()
-        exchange.writer.write(chunk(b""))
-
-    async def _stream(self, exchange: Exchange) -> None:
-        upgrade = exchange.request.value("upgrade").lower()
-        if "upgrade" not in map(str.lower, exchange.request.elements("connection")):
-            exchange.writer.write(problem(400, "Upgrade request required"))
-        elif upgrade == "websocket":
-            await self._over_websocket(exchange)
-        elif upgrade == "spdy/3.1":
-            await self._over_spdy(exchange)
-        else:
-            exchange.writer.write(problem(400, f"no protocol {upgrade}"))
-
-    async def _over_websocket(self, exchange: Exchange) -> None:
-        request, writer = exchange.request, exchange.writer
-        known = [TUNNELLED] if exchange.what == "portforward" else WEBSOCKET_PROTOCOLS
-        offered = request.elements("sec-websocket-protocol")
-        protocol = next((protocol for protocol in known if protocol in offered), "")
-        if not protocol:
-            writer.write(problem(400, f"none of the protocols {offered}"))
-            return
-        self._record(exchange, protocol)
-        writer.write(
-            head(
-                101,
-                ("Upgrade", "websocket"),
-                ("Connection", "Upgrade"),
-                ("Sec-WebSocket-Accept", accept_key(request.value("sec-websocket-key"))),
-                ("Sec-WebSocket-Protocol", protocol),
-            )
-        )
-        socket = Socket(exchange.reader, writer)
-        websocket = WebSocket(socket, is_text=protocol == V4_BASE64)
-        if exchange.what == "portforward":
-            session = SpdySession(websocket)
-            async with beside(session.run()):
-                await forward(session, self._ports)
-            return
-        streams = WebSocketStreams(websocket, protocol)
-        async with beside(streams.run()):
-            await self._run(exchange, streams)
-
-    async def _over_spdy(self, exchange: Exchange) -> None:
-        known = [PROTOCOL] if exchange.what == "portforward" else SPDY_PROTOCOLS
-        offered = exchange.request.elements("x-stream-protocol-version")
-        protocol = next((protocol for protocol in known if protocol in offered), "")
-        if not protocol:
-            exchange.writer.write(problem(403, f"none of the protocols {offered}"))
-            return
-        self._record(exchange, f"SPDY/3.1 {protocol}")
-        exchange.writer.write(
-            head(
-                101,
-                ("Connection", "Upgrade"),
-                ("Upgrade", "SPDY/3.1"),
-                ("X-Stream-Protocol-Version", protocol),
-            )
-        )
-        session = SpdySession(Socket(exchange.reader, exchange.writer))
+            session = Session(socket)
         async with beside(session.run()):
-            if exchange.what == "portforward":
-                await forward(session, self._ports)
-                return
-            made: dict[str, SpdyStream] = {}
-            while len(made) < _stream_count(exchange.request):
-                stream = await session.next_stream()
-                if stream is None:
-                    return
-                made[stream.headers["streamtype"]] = stream
-            await self._run(exchange, SpdyStreams(session, made))
+            if what == "portforward":
+                await self._forward(session)
+            else:
+                await container.run(command, await _streams_of(session, request))
+        return False
 
-    async def _run(self, exchange: Exchange, streams: Streams) -> None:
-        process = Process(self.container(exchange.pod), streams, described(exchange.user))
-        if exchange.what == "attach":
-            code = await process.attach(has_stdin=exchange.request.is_set("stdin"))
-        else:
-            code = await process.run(exchange.request.query["command"])
-        await streams.end(code)
+    async def _forward(self, session: Session) -> None:
+        """Connect pairs of streams, each a connection to a port, until the client ends."""
+        errors: dict[str, Stream] = {}
+        async with asyncio.TaskGroup() as connections:
+            while (stream := await session.next_stream()) is not None:
+                request = stream.headers["requestid"]
+                if stream.headers["streamtype"] == "error":
+                    errors[request] = stream
+                else:
+                    connections.create_task(self._connect(stream, errors.pop(request)))
 
-    def _record(self, exchange: Exchange, protocol: str) -> None:
-        self.asked.append(Asked(exchange.what, exchange.pod, protocol, exchange.user))
+    async def _connect(self, data: Stream, error: Stream) -> None:
+        port = int(data.headers["port"])
+        if port != PORT:
+            await error.write(f"nothing listens on port {port} of the pod".encode())
+            await error.close()
+            await data.close()
+            return
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._echo_port)
+        with contextlib.suppress(ConnectionError):
+            await asyncio.gather(_to_pod(data, writer), _from_pod(reader, data))
+        writer.close()
+        await error.close()
 
 
-def _stream_count(request: Request) -> int:
-    """How many streams the client makes: those it asks for, errors, and sizes of a terminal."""
-    asked_for = [request.is_set(name) for name in ("stdin", "stdout", "stderr", "tty")]
-    return 1 + sum(asked_for)
+async def _streams_of(session: Session, request: Request) -> SpdyStreams:
+    """The streams that the client asks for, that of errors, and sizes of a terminal."""
+    count = 1 + sum(map(request.is_set, ("stdin", "stdout", "stderr", "tty")))
+    made: dict[str, Stream] = {}
+    while len(made) < count:
+        stream = await session.next_stream()
+        if stream is None:
+            raise EOFError
+        made[stream.headers["streamtype"]] = stream
+    return SpdyStreams(session, made)
 
 
-def _certificate(writer: asyncio.StreamWriter) -> ShownCertificate | None:
-    """The client's, if it has one."""
-    tls = writer.get_extra_info("ssl_object")
-    shown = tls.getpeercert() if tls else None
-    return ShownCertificate(shown["subject"], tls.getpeercert(True)) if shown else None
+async def _to_pod(data: Stream, writer: asyncio.StreamWriter) -> None:
+    while piece := await data.read():
+        writer.write(piece)
+        await writer.drain()
+    writer.write_eof()
+
+
+async def _from_pod(reader: asyncio.StreamReader, data: Stream) -> None:
+    while piece := await reader.read(READ_BYTES):
+        await data.write(piece)
+    await data.close()
 
 
 async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Echo what comes, in the port of the pod."""
     with contextlib.suppress(ConnectionError):
-        while data := await reader.read(1 << 16):
+        while data := await reader.read(READ_BYTES):
             writer.write(data)
             await writer.drain()
     writer.close()
