@@ -23,13 +23,11 @@ SETUP = Setup(upstream_reads=False, buffer_bytes=BUFFER_BYTES)
 
 @functools.cache
 def body_of(number: int) -> bytes:
-    """The body of one client."""
     return random.Random(number).randbytes(BODY_BYTES)  # noqa: S311  no secret
 
 
 @functools.cache
 def framed(body: bytes, *, is_chunked: bool) -> bytes:
-    """The framing's line, the empty line and the body."""
     if not is_chunked:
         return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
     sizes = random.Random(7)  # noqa: S311  no secret
@@ -43,7 +41,6 @@ def framed(body: bytes, *, is_chunked: bool) -> bytes:
 
 
 async def read_body(peer: Peer, *, is_chunked: bool) -> bytes:
-    """A body, of which this side takes some, then waits for the others to take some."""
     pieces = []
     left = BODY_BYTES
     while left:

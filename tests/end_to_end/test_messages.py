@@ -56,7 +56,6 @@ spec:
 
 
 async def say_request(arrival: Arrival) -> None:
-    """Respond with the request's target and body."""
     body = arrival.request.line.split(b" ")[1] + b" " + arrival.request.body
     await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
 

@@ -25,7 +25,6 @@ BROKEN_OFF = "the upstream did not answer: the connection was closed early"
 
 
 def request(target: str, *lines: str, method: str = "GET") -> bytes:
-    """A request with further fields."""
     return "\r\n".join((f"{method} {target} HTTP/1.1", "Host: a.test", *lines, "", "")).encode()
 
 

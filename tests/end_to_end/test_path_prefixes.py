@@ -26,7 +26,6 @@ BY_CLUSTER = NARROW.replace(
 
 
 def get(target: bytes) -> bytes:
-    """A request."""
     return b"GET " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n"
 
 

@@ -36,13 +36,11 @@ SERVER = "server"
 
 @pytest.fixture
 def server_port() -> int:
-    """Where the pod's server will listen."""
     return free_port()
 
 
 @pytest.fixture
 def pod(tmp_path: Path, server_port: int) -> Pod:
-    """The pod of a new directory, to which nothing was changed but the image's name."""
     starter = tmp_path / "starter"
     assert 0 == main(["init", "http", str(starter), "--image", "registry.example/apfproxy:9"])
     (tmp_path / "licence").mkdir()
@@ -61,7 +59,6 @@ def pod(tmp_path: Path, server_port: int) -> Pod:
 
 
 def probed(container: dict[str, Any], probe: str, admin_port: int) -> None:
-    """Ask as a kubelet does until a probe succeeds; the test's own time is the limit."""
     get = container[probe]["httpGet"]
     assert "admin" == get["port"]
     while ask(admin_port, get["path"])[0] != 200:
@@ -70,7 +67,6 @@ def probed(container: dict[str, Any], probe: str, admin_port: int) -> None:
 
 @contextlib.contextmanager
 def started(pod: Pod) -> Iterator[tuple[Served, Served, int, int]]:
-    """Both containers, and the ports of the proxy: for clients, and of its admin listener."""
     assert [PROXY, SERVER] == list(pod.containers)
     with contextlib.ExitStack() as stack:
         proxy = stack.enter_context(pod.running(PROXY))
@@ -86,7 +82,6 @@ def started(pod: Pod) -> Iterator[tuple[Served, Served, int, int]]:
 
 
 def flows(admin_port: int) -> set[tuple[str, str]]:
-    """Flow and level of all that was asked."""
     _, body = ask(admin_port, "/debug/top_flows", head="Accept: application/json\r\n")
     return {
         (each["flow"].rpartition(":")[2], each["priorityLevel"])
@@ -164,7 +159,6 @@ def test_a_wrong_setting_is_the_pods(pod: Pod, tmp_path: Path) -> None:
 
 
 def api_of_the_pod(folder: Path, port: int) -> dict[str, str]:
-    """What stands for the API that a pod finds by its environment, in the settings."""
     path = folder / "kubeconfig"
     path.write_text(
         "{current-context: a, contexts: [{name: a, context: {cluster: a, user: ''}}],"

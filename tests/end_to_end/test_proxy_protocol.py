@@ -36,7 +36,6 @@ PROTOCOLS_OF_TLS = ("--http1.1", "--http2")
 
 
 def behind(**limits: int) -> Setup:
-    """A proxy that is behind a balancer on this machine."""
     setup = Setup(
         authentication=AuthenticationSettings(unverified=UnverifiedSettings(is_by_address=True))
     )
@@ -86,7 +85,6 @@ async def test_haproxy(tmp_path: Path, options: str, is_tls: bool) -> None:
 
 
 def failures(scene: Scene) -> dict[str, int]:
-    """Connections that were closed, by reason."""
     counts = scene.process.counters.proxy_header_failures
     return {reason.value: count for reason, count in counts.items() if count}
 

@@ -93,7 +93,6 @@ class Ask:
 
 
 def some_request(chance: random.Random) -> Ask:
-    """Any request; one that would change something is a dry run, and masters only look."""
     user, groups = chance.choice(USERS)
     method = chance.choice(METHODS)
     if chance.random() < 0.2:
@@ -119,7 +118,6 @@ def some_request(chance: random.Random) -> Ask:
 
 
 def some_schema(chance: random.Random, number: int, levels: list[str]) -> dict[str, Any]:
-    """A FlowSchema with a rule or two over the users and resources of these requests."""
     user, groups = chance.choice(USERS)
     subjects: list[dict[str, Any]] = [{"kind": "User", "user": {"name": user}}]
     if groups and chance.random() < 0.5:
@@ -149,7 +147,6 @@ def some_schema(chance: random.Random, number: int, levels: list[str]) -> dict[s
 
 
 def schema(name: str, level: str, precedence: int, rule: dict[str, Any]) -> dict[str, Any]:
-    """A FlowSchema of one rule."""
     return {
         "metadata": {"name": name},
         "spec": {
@@ -162,13 +159,7 @@ def schema(name: str, level: str, precedence: int, rule: dict[str, Any]) -> dict
 
 
 class Cluster:
-    """The real API, asked as anybody.
-
-    Args:
-        session: With the credentials of somebody who may do all.
-        url: Of the API.
-        tls: How it is verified.
-    """
+    """The real API, asked as anybody."""
 
     def __init__(
         self, session: aiohttp.ClientSession, url: str, tls: ssl.SSLContext | bool
@@ -178,20 +169,17 @@ class Cluster:
         self._tls = tls
 
     async def classes(self, ask: Ask) -> tuple[str | None, ...]:
-        """The UIDs that the server names in its answer."""
         fields = [("Impersonate-User", ask.user)]
         fields += [("Impersonate-Group", group) for group in ask.groups]
         return await classes_of(self._session, self._url, ask, fields, self._tls)
 
     async def create(self, resource: str, body: dict[str, Any]) -> None:
-        """Make an object."""
         async with self._session.post(
             f"{self._url}{GROUP}/{resource}", json=body, ssl=self._tls
         ) as response:
             assert 201 == response.status, await response.text()
 
     async def delete_all(self) -> None:
-        """Delete what tests have made, also those of before."""
         for resource in ("flowschemas", "prioritylevelconfigurations"):
             url = f"{self._url}{GROUP}/{resource}"
             async with self._session.get(url, ssl=self._tls) as response:
@@ -209,7 +197,6 @@ async def classes_of(
     fields: list[tuple[str, str]],
     tls: ssl.SSLContext | bool,
 ) -> tuple[str | None, ...]:
-    """The UIDs that an answer names: of the FlowSchema and of its level; None where it does not."""
     target = URL(url + ask.target, encoded=True)
     async with session.request(
         ask.method, target, headers=fields, ssl=tls, allow_redirects=False
@@ -220,7 +207,6 @@ async def classes_of(
 
 
 def file_of(folder: Path, name: str, pem: Pem | None) -> str | None:
-    """The file of certificates or a key."""
     if pem is None:
         return None
     path = folder / name
@@ -230,7 +216,6 @@ def file_of(folder: Path, name: str, pem: Pem | None) -> str | None:
 
 @asynccontextmanager
 async def proxy_before(access: ApiAccess, config: str, folder: Path) -> AsyncIterator[ProxyProcess]:
-    """A proxy with the cluster's objects, which is told the user and impersonates them."""
     address = urlsplit(access.server)
     token_file = access.token_file
     if access.token is not None:
@@ -301,7 +286,6 @@ async def test_classes_are_those_of_the_real_server(tmp_path: Path) -> None:
 
 
 async def make_objects(cluster: Cluster, chance: random.Random) -> None:
-    """Have levels and schemas there, and in force in the server."""
     levels = [f"{PREFIX}level-{number}" for number in range(4)]
     for level in levels:
         limited = {"nominalConcurrencyShares": 30, "limitResponse": {"type": "Reject"}}
@@ -327,7 +311,6 @@ async def make_objects(cluster: Cluster, chance: random.Random) -> None:
 async def compared(
     cluster: Cluster, session: aiohttp.ClientSession, port: int, chance: random.Random
 ) -> list[tuple[Ask, tuple[str | None, ...], tuple[str | None, ...]]]:
-    """Random requests, each with the class by the server and that by the proxy."""
     pairs = []
     for _ in range(REQUESTS):
         ask = some_request(chance)

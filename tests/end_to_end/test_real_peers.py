@@ -31,13 +31,11 @@ location /moved { return 307 http://elsewhere.test/; }
 
 
 def upstream(directory: Path) -> str:
-    """The directives of an upstream that serves files of a directory."""
     return UPSTREAM_URL.replace("DIRECTORY", str(directory))
 
 
 @pytest.fixture
 def big(tmp_path: Path) -> bytes:
-    """A large file of the upstream."""
     data = random.Random(1).randbytes(BIG_BYTES)  # noqa: S311  not a secret
     (tmp_path / "big.bin").write_bytes(data)
     return data

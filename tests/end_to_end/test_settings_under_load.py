@@ -34,14 +34,12 @@ PODS = b"/api/v1/namespaces/default/pods/"
 
 
 async def put(scene: Scene, settings: Settings) -> None:
-    """Put settings in force as a change of their file does."""
     await reload(scene.process, SettingsFile(None, lambda: settings))
     assert scene.process.health.problem("settings") is None
     assert scene.process.settings == settings
 
 
 def variants(settings: Settings, folder: Path, port: int) -> list[Settings]:
-    """Other settings, one after the other, which all serve anonymous clients."""
     tokens = folder / "tokens"
     tokens.write_text("secret-1,ann,1\n")
     flow_control = settings.flow_control

@@ -51,13 +51,11 @@ spec: {matchingPrecedence: 500, priorityLevelConfiguration: {name: catch-all}}
 
 
 def hung_up(served: Served) -> str:
-    """The settings that changed by a SIGHUP."""
     served.send(signal.SIGHUP)
     return served.line(READ_AGAIN)[1]
 
 
 def seats_of(admin_port: int) -> int:
-    """The server concurrency limit, as the page of limits has it."""
     _, body = ask(admin_port, "/debug/limits")
     return int(body.partition('"serverConcurrencyLimit":')[2].partition(",")[0])
 

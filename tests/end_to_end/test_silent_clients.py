@@ -21,7 +21,6 @@ TICKS_PER_S = 100
 
 
 def settings_file(directory: Path, idle: str) -> Path:
-    """Settings with this time before the first probe."""
     path = directory / "settings.yaml"
     path.write_text(
         "preset: http\nadmin: null\n"
@@ -32,17 +31,11 @@ def settings_file(directory: Path, idle: str) -> Path:
 
 @contextlib.contextmanager
 def connected(port: int) -> Iterator[socket.socket]:
-    """A client."""
     with socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S) as client:
         yield client
 
 
 def seconds_to_probe(port: int, client: socket.socket) -> float:
-    """When the kernel will probe a client that has read the first event of the feed.
-
-    Raises:
-        AssertionError: It is not going to.
-    """
     client.sendall(b"GET /endless HTTP/1.1\r\nHost: h\r\n\r\n")
     with client.makefile("rb") as reader:
         while reader.readline() != FIRST:

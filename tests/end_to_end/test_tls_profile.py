@@ -53,7 +53,6 @@ COMMANDS = SCAN_COMMANDS_NEEDED_BY_MOZILLA_CHECKER | {
 
 @contextlib.asynccontextmanager
 async def serving(tls: DownstreamTlsSettings, client_ca: str | None) -> AsyncIterator[int]:
-    """A proxy before nothing; its port."""
     process = ProxyProcess(
         Settings(
             downstream=DownstreamSettings(
@@ -73,7 +72,6 @@ async def serving(tls: DownstreamTlsSettings, client_ca: str | None) -> AsyncIte
 
 
 def scanned(port: int, ca_file: Path) -> ServerScanResult:
-    """All that the scanner finds out."""
     scanner = Scanner(per_server_concurrent_connections_limit=3)
     scanner.queue_scans([
         ServerScanRequest(
@@ -89,7 +87,6 @@ def scanned(port: int, ca_file: Path) -> ServerScanResult:
 
 
 def findings(result: ServerScanResult) -> dict[str, str]:
-    """What is not as the profile has it, and every weakness that the scanner knows of."""
     profile = MozillaTlsConfiguration.get(TlsConfigurationEnum.MOZILLA_INTERMEDIATE)
     try:
         check_server_against_tls_configuration(result, profile)

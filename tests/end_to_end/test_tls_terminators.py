@@ -37,14 +37,12 @@ admin: "127.0.0.1:0"
 
 
 def example(part: str) -> str:
-    """The configuration of the page that has this part."""
     (found,) = (text for _, text in page("docs/deploying.md").blocks if part in text)
     return found
 
 
 @contextmanager
 def page_nginx(directory: Path, tls: TlsSite, port: int) -> Iterator[int]:
-    """The page's nginx before a port, which speaks no TLS; its own port."""
     own = free_port()
     text = example("proxy_pass").replace("10.0.0.5:8443", f"127.0.0.1:{port}")
     text = text.replace("https://apfproxy", "http://apfproxy").replace(
@@ -58,7 +56,6 @@ def page_nginx(directory: Path, tls: TlsSite, port: int) -> Iterator[int]:
 
 @contextmanager
 def page_haproxy(directory: Path, tls: TlsSite, port: int) -> Iterator[int]:
-    """The page's HAProxy before a port, which speaks no TLS; its own port."""
     own = free_port()
     server, rest = example("option forwardfor").split("    server apfproxy ")
     assert rest.startswith("10.0.0.5:8443 ssl ")

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-from msgspec import structs
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
@@ -18,8 +17,6 @@ from tests.end_to_end.scene import GET, NARROW, Setup, on_uvloop, over_both_prot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    import pytest
 
 
 EVERYBODY = AudienceSettings(users=("*",))
@@ -33,15 +30,7 @@ POD = (
 
 @dataclass
 class Collector:
-    """What a collector has got.
-
-    Attributes:
-        url: Its own.
-        status: What it answers.
-        paths: Where it was asked.
-        resources: Attributes of what sent spans.
-        spans: All of them.
-    """
+    """What a collector has got."""
 
     url: str = ""
     status: int = 200
@@ -50,7 +39,6 @@ class Collector:
     spans: list[Span] = field(default_factory=list)
 
     async def take(self, request: web.Request) -> web.Response:
-        """Take what is sent."""
         self.paths.append(request.path)
         sent = ExportTraceServiceRequest.FromString(await request.read())
         for each in sent.resource_spans:
@@ -59,19 +47,16 @@ class Collector:
         return web.Response(status=self.status)
 
     def named(self, name: str) -> Span:
-        """The one span of a name."""
         (found,) = (span for span in self.spans if span.name == name)
         return found
 
 
 def values_of(attributes: Any) -> dict[str, Any]:  # noqa: ANN401 - of protobuf
-    """The attributes by their names."""
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
 
 
 @contextlib.asynccontextmanager
 async def collecting() -> AsyncIterator[Collector]:
-    """A collector."""
     collector = Collector()
     app = web.Application()
     app.router.add_post("/{path:.*}", collector.take)
@@ -87,7 +72,6 @@ async def collecting() -> AsyncIterator[Collector]:
 
 
 def traced(setup: Setup, url: str, **settings: Any) -> Setup:  # noqa: ANN401 - of tracing
-    """A scene whose requests are traced."""
     given = {"sampling_rate_per_million": ALWAYS, **settings}
     return dataclasses.replace(setup, tracing=TracingSettings(endpoint=url, **given))
 
@@ -134,63 +118,3 @@ async def test_trace_that_goes_on() -> None:
     }.items() <= attributes.items()
     assert port == values_of(upstream.attributes)["server.port"]
     assert "s3cret" not in repr(collector)
-
-
-@on_uvloop
-async def test_trace_that_is_not_believed() -> None:
-    """It is linked, and the proxy's own begins."""
-    async with (
-        collecting() as collector,
-        running(traced(Setup(objects=NARROW), collector.url)) as scene,
-    ):
-        await scene.exchange(POD)
-    own = next(span for span in collector.spans if span.kind == Span.SPAN_KIND_SERVER)
-    (link,) = own.links
-
-    assert (TRACE_ID, PARENT_ID) == (link.trace_id.hex(), link.span_id.hex())
-    assert TRACE_ID != own.trace_id.hex()
-    assert b"" == own.parent_span_id
-
-
-@on_uvloop
-async def test_collector_that_refuses(caplog: pytest.LogCaptureFixture) -> None:
-    """Requests do not notice; the log has one line."""
-    async with collecting() as collector:
-        collector.status = 400
-        async with running(traced(Setup(objects=NARROW), collector.url)) as scene:
-            _, answer = await scene.exchange(GET)
-            traces = scene.process.observation.traces
-    lines = [text for text in caplog.messages if "traces" in text]
-
-    assert 200 == answer.status
-    assert traces is not None
-    assert (0, 1, 0) == (traces.exported, traces.failed, traces.queued)
-    assert 1 == len(lines)
-    assert ": 400 Bad Request;" in lines[0]
-
-
-@on_uvloop
-async def test_tracing_that_comes_and_goes() -> None:
-    """It may be turned on, changed and turned off while requests are under way."""
-    async with (
-        collecting() as one,
-        collecting() as other,
-        running(Setup(objects=NARROW)) as scene,
-    ):
-
-        async def configure(url: str | None) -> None:
-            tracing = TracingSettings(endpoint=url, sampling_rate_per_million=ALWAYS)
-            await scene.process.renew(structs.replace(scene.process.settings, tracing=tracing))
-
-        before = await scene.take_seat()
-        await configure(one.url)
-        across = await scene.take_seat()
-        await before.end()
-        await configure(other.url)
-        await across.end()
-        last = await scene.take_seat()
-        await configure(None)
-        await last.end()
-        await scene.exchange(GET)
-
-    assert (0, 2) == (len(one.spans), len(other.spans))

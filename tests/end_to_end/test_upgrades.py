@@ -36,7 +36,6 @@ TWICE_THE_MARK = 2 * 49152
 
 
 async def opened(scene: Scene, *, buffer_bytes: int | None = None) -> tuple[Peer, Peer]:
-    """The client's and the upstream's side of a tunnel through which nothing has come."""
     client = await scene.connect(buffer_bytes=buffer_bytes)
     await client.send(EXEC)
     upstream = await scene.upstream.next_connection()
@@ -47,7 +46,6 @@ async def opened(scene: Scene, *, buffer_bytes: int | None = None) -> tuple[Peer
 
 
 async def over(scene: Scene) -> None:
-    """Wait until nothing of the tunnel is left."""
     counters = scene.process.cluster.counters
     await until(
         lambda: (
@@ -59,13 +57,11 @@ async def over(scene: Scene) -> None:
 
 
 def sides(pair: tuple[Peer, Peer], first: str) -> tuple[Peer, Peer]:
-    """The side that acts and the other one."""
     client, upstream = pair
     return (client, upstream) if first == "client" else (upstream, client)
 
 
 async def send_in_pieces(sender: Peer, data: bytes, seed: int) -> None:
-    """Send in pieces of all sizes, and end."""
     rng = random.Random(seed)  # noqa: S311  reproducible sizes, no secret
     start = 0
     while start < len(data):
@@ -187,7 +183,6 @@ async def test_draining_ends_tunnels() -> None:
 async def opened_over_tls(
     scene: Scene, authority: Authority
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Peer]:
-    """A tunnel of a client that speaks TLS."""
     context = ssl.create_default_context(cadata=authority.pem.decode())
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.process.port, ssl=context)
     writer.write(EXEC)
@@ -200,7 +195,6 @@ async def opened_over_tls(
 
 
 def over_tls(folder: Path, authority: Authority) -> Setup:
-    """A proxy that speaks TLS."""
     certificate, key = authority.issue("server", usage="server").write(folder, "server")
     tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
     return replace(RAW, downstream=structs.replace(RAW.downstream, tls=tls))

@@ -31,7 +31,6 @@ GET = b"GET %b HTTP/1.1\r\nHost: a.test\r\n\r\n" % POD
 
 
 def reason_of(answer: Message) -> str:
-    """The reason of a Status that says of a failure what its head says."""
     body = json.loads(answer.body)
     assert [b"application/json"] == answer.values(b"content-type")
     assert ("Status", "v1", "Failure", answer.status) == (
@@ -42,7 +41,6 @@ def reason_of(answer: Message) -> str:
 
 @pytest.fixture
 def deaf_port() -> Iterator[int]:
-    """A port that accepts no connection, and where further ones are never established."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)

@@ -45,7 +45,6 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @contextlib.contextmanager
 def workers(count: str = "2", *flags: str) -> Iterator[tuple[Served, int]]:
-    """A proxy of several workers before a server: the parent, and the port."""
     with (
         started_upstream() as upstream,
         command(
@@ -58,7 +57,6 @@ def workers(count: str = "2", *flags: str) -> Iterator[tuple[Served, int]]:
 
 @contextlib.contextmanager
 def activated(listener: socket.socket, *arguments: str) -> Iterator[Served]:
-    """Run a command with a listening socket, as systemd does."""
     process = subprocess.Popen(  # noqa: S603 - this interpreter
         [
             *(sys.executable, "-c", AS_SYSTEMD, str(listener.fileno())),
@@ -78,7 +76,6 @@ def activated(listener: socket.socket, *arguments: str) -> Iterator[Served]:
 
 
 def delete(port: int, path: str) -> None:
-    """DELETE something."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
     connection.request("DELETE", path)
     assert connection.getresponse().status == HTTPStatus.OK

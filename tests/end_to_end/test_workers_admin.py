@@ -59,7 +59,6 @@ GAP = """
 
 @contextlib.contextmanager
 def workers(*flags: str, requests: int = REQUESTS) -> Iterator[tuple[Served, int, int]]:
-    """A proxy of two workers that has had some requests: the parent, its port, the admin's."""
     with (
         started_upstream() as upstream,
         command(
@@ -79,32 +78,27 @@ def workers(*flags: str, requests: int = REQUESTS) -> Iterator[tuple[Served, int
 
 
 def page(admin: int, target: str) -> str:
-    """A page of the listener."""
     status, body = ask(admin, target)
     assert status == 200, body
     return body
 
 
 def dispatched(admin: int, target: str = "/metrics") -> list[float]:
-    """How many requests got seats, series by series."""
     return [float(each) for each in DISPATCHED.findall(page(admin, target))]
 
 
 def seats_of_second(admin: int) -> int:
-    """The seats that the second worker may use."""
     _, body = ask(admin, "/debug/fleet?worker=2", head=AS_JSON)
     return int(json.loads(body)["inForce"])
 
 
 def run(admin: int, *words: str) -> str:
-    """The output of a command that asks the listener."""
     result = CliRunner().invoke(cli, [*words, "--admin", f"127.0.0.1:{admin}"])
     assert result.exit_code == 0, result.output
     return result.output
 
 
 async def check_live_page(admin: int, folder: Path) -> None:
-    """A browser sees both workers on one page, as it happens, or one of them on its own."""
     installed("chromium")
     installed("chromedriver")
     own = "document.querySelector('#of-worker:not([hidden])')?.textContent"
@@ -242,7 +236,6 @@ def test_worker_that_starts_while_settings_are_refused(tmp_path: Path) -> None:
 
 
 def asked_with(port: int, token: str) -> set[int]:
-    """The statuses of both workers to requests with a token."""
     return {ask(port, "/", head=f"Authorization: Bearer {token}\r\n")[0] for _ in range(20)}
 
 

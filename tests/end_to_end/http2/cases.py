@@ -46,17 +46,14 @@ PING = b"a marker"
 
 
 def acknowledged(client: FrameClient) -> None:
-    """SETTINGS is acknowledged."""
     client.until(Kind.SETTINGS, flags=ACK)
 
 
 def answered(client: FrameClient) -> None:
-    """Stream 1 gets the head of a response."""
     assert client.status(1) == 200
 
 
 def ended(client: FrameClient) -> None:
-    """Stream 1 gets a response, to its end."""
     found = client.next_frame()
     while found is not None and not found.ends:
         found = client.next_frame()
@@ -65,7 +62,6 @@ def ended(client: FrameClient) -> None:
 
 
 def data_of(size: int) -> Outcome:
-    """Stream 1 gets exactly so many bytes of its response."""
 
     def meet(client: FrameClient) -> None:
         assert size == len(client.until(Kind.DATA, 1).payload), client.told()
@@ -74,19 +70,16 @@ def data_of(size: int) -> Outcome:
 
 
 def pong(client: FrameClient) -> None:
-    """PING is acknowledged, with its content."""
     found = client.until(Kind.PING)
     assert (ACK, PING) == (found.flags, found.payload)
 
 
 def pong_or_end(client: FrameClient) -> None:
-    """PING is acknowledged, or the connection ends without an error: its client leaves."""
     while (found := client.next_frame()) is not None and found.kind != Kind.PING:
         assert found.kind != Kind.GOAWAY or found.code == Code.NO_ERROR, found
 
 
 def connection_error(*codes: Code) -> Outcome:
-    """GOAWAY with one of these codes, then the end of the connection."""
 
     def meet(client: FrameClient) -> None:
         found = client.until(Kind.GOAWAY)
@@ -97,7 +90,6 @@ def connection_error(*codes: Code) -> Outcome:
 
 
 def stream_error(*codes: Code, stream_id: int = 1) -> Outcome:
-    """RST_STREAM with one of these codes; or GOAWAY, as RFC 9113, section 5.4.2, lets a server."""
 
     def is_told(found: Frame) -> bool:
         return found.kind == Kind.GOAWAY or (
@@ -161,22 +153,18 @@ OK_TEST = (b"x-test", b"ok")
 
 
 def window(*sizes: int) -> bytes:
-    """SETTINGS of the window that streams begin with."""
     return settings(*((Setting.INITIAL_WINDOW_SIZE, each) for each in sizes))
 
 
 def more(field: bytes) -> bytes:
-    """A request with one more field."""
     return headers(1, GET + field)
 
 
 def fields(*pairs: tuple[bytes, bytes]) -> bytes:
-    """A request of these fields."""
     return headers(1, block(*pairs))
 
 
 def padded(kind: int, flags: int, padding: int, rest: bytes) -> bytes:
-    """A frame that says how much padding it has."""
     return frame(kind, flags | END_STREAM | PADDED, 1, bytes([padding]) + rest)
 
 

@@ -24,13 +24,11 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
 
 
 def whole(body: bytes, *lines: bytes, status: bytes = b"200 OK") -> bytes:
-    """An answer whose length is known."""
     fields = b"".join(line + b"\r\n" for line in lines)
     return b"HTTP/1.1 %b\r\nContent-Length: %d\r\n%b\r\n%b" % (status, len(body), fields, body)
 
 
 async def answer(arrival: Arrival) -> None:
-    """Answer a request."""
     peer, request = arrival
     method, target, _ = request.line.split(b" ")
     match target.partition(b"?")[0]:
@@ -64,7 +62,6 @@ async def answer(arrival: Arrival) -> None:
 
 
 def told(arrival: Arrival) -> bytes:
-    """What came, but for what differs from protocol to protocol."""
     request = arrival.request
     fields = {
         name: [value.decode() for value in request.values(name.encode())]

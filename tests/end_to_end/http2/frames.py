@@ -68,7 +68,6 @@ class Setting(IntEnum):
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
-    """Any frame."""
     return (
         struct.pack(">I", len(payload))[1:]
         + bytes((kind, flags))
@@ -77,7 +76,6 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
 
 
 def data(stream_id: int, content: bytes = b"", *, ends: bool = True) -> bytes:
-    """DATA; the last of its stream unless told otherwise."""
     return frame(Kind.DATA, END_STREAM if ends else 0, stream_id, content)
 
 
@@ -110,27 +108,23 @@ def headers(
 
 
 def continuation(stream_id: int, block: bytes, *, is_whole: bool = True) -> bytes:
-    """CONTINUATION."""
     return frame(Kind.CONTINUATION, END_HEADERS if is_whole else 0, stream_id, block)
 
 
 def dependency(parent: int, weight: int = 255, *, is_exclusive: bool = False) -> bytes:
-    """What PRIORITY says, and HEADERS may say (RFC 7540, section 6.3)."""
+    """The content of PRIORITY, and of HEADERS with priority (RFC 7540, section 6.3)."""
     return struct.pack(">IB", parent | (1 << 31 if is_exclusive else 0), weight)
 
 
 def priority(stream_id: int, content: bytes) -> bytes:
-    """PRIORITY."""
     return frame(Kind.PRIORITY, 0, stream_id, content)
 
 
 def reset(stream_id: int, code: int = Code.CANCEL) -> bytes:
-    """RST_STREAM."""
     return frame(Kind.RST_STREAM, 0, stream_id, struct.pack(">I", code))
 
 
 def settings(*pairs: tuple[int, int]) -> bytes:
-    """SETTINGS, of parameters and values."""
     return frame(Kind.SETTINGS, 0, 0, b"".join(struct.pack(">HI", *pair) for pair in pairs))
 
 
@@ -138,17 +132,14 @@ SETTINGS_ACK = frame(Kind.SETTINGS, ACK, 0)
 
 
 def ping(content: bytes = bytes(8), *, is_answer: bool = False) -> bytes:
-    """PING."""
     return frame(Kind.PING, ACK if is_answer else 0, 0, content)
 
 
 def goaway(code: int = Code.NO_ERROR, last: int = 0, reason: bytes = b"") -> bytes:
-    """GOAWAY."""
     return frame(Kind.GOAWAY, 0, 0, struct.pack(">II", last, code) + reason)
 
 
 def window_update(stream_id: int, more: int) -> bytes:
-    """WINDOW_UPDATE."""
     return frame(Kind.WINDOW_UPDATE, 0, stream_id, struct.pack(">I", more))
 
 
@@ -172,12 +163,10 @@ def literal(name: bytes, value: bytes, pattern: int = 0) -> bytes:
 
 
 def block(*fields: tuple[bytes, bytes]) -> bytes:
-    """Encoded fields; none of them enters the table, so blocks do not depend on each other."""
     return b"".join(literal(*each) for each in fields)
 
 
 def request(method: bytes = b"GET", path: bytes = b"/", *more: tuple[bytes, bytes]) -> bytes:
-    """The fields of a request, encoded."""
     return block(
         *((b":method", method), (b":scheme", b"http"), (b":path", path)),
         *((b":authority", b"localhost"), *more),
@@ -190,11 +179,7 @@ POST = request(b"POST")
 
 @dataclass(frozen=True)
 class Frame:
-    """One that came.
-
-    Attributes:
-        kind: A `Kind`, or another number.
-    """
+    """One that came."""
 
     kind: int
     flags: int
@@ -203,18 +188,15 @@ class Frame:
 
     @property
     def ends(self) -> bool:
-        """Whether DATA or HEADERS ends its stream."""
         return self.kind in (Kind.DATA, Kind.HEADERS) and bool(self.flags & END_STREAM)
 
     @property
     def code(self) -> int:
-        """The error code of RST_STREAM or GOAWAY."""
         start = 4 if self.kind == Kind.GOAWAY else 0
         return int.from_bytes(self.payload[start : start + 4], "big")
 
     @property
     def number(self) -> int:
-        """The stream, without the bit before its number."""
         return self.stream_id & 0x7FFFFFFF
 
     def __str__(self) -> str:
@@ -232,11 +214,9 @@ class FrameReader:
 
     @property
     def pending(self) -> bytes:
-        """What there is of a frame that is not whole."""
         return self._pending
 
     def feed(self, received: bytes) -> list[Frame]:
-        """The frames that are whole with these bytes."""
         self._pending += received
         found = []
         while len(self._pending) >= 9:
@@ -250,14 +230,7 @@ class FrameReader:
 
 
 class FrameClient:
-    """A connection that a test moves frame by frame; it blocks.
-
-    Args:
-        connection: To the server; with TLS once that is agreed on.
-
-    Attributes:
-        arrived: All frames that came, in their order.
-    """
+    """A connection that a test moves frame by frame; it blocks."""
 
     def __init__(self, connection: socket.socket | ssl.SSLSocket) -> None:
         connection.settimeout(WAIT_S)
@@ -269,7 +242,6 @@ class FrameClient:
 
     @classmethod
     def connect(cls, port: int) -> FrameClient:
-        """A client of a port of this machine, which has sent nothing."""
         connection = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return cls(connection)
@@ -281,25 +253,18 @@ class FrameClient:
         self._socket.close()
 
     def send(self, *pieces: bytes) -> None:
-        """Send all of it; nothing if the server has closed the connection."""
         try:
             self._socket.sendall(b"".join(pieces))
         except (BrokenPipeError, ConnectionResetError):
             return  # what it said before that is still to be read
 
     def begin(self, *pairs: tuple[int, int]) -> None:
-        """Exchange prefaces.
-
-        Args:
-            pairs: Parameters of the client and their values.
-        """
         self.send(PREFACE, settings(*pairs))
         self.until(Kind.SETTINGS, flags=0)
         self.send(SETTINGS_ACK)
         self.until(Kind.SETTINGS, flags=ACK)
 
     def next_frame(self) -> Frame | None:
-        """The next frame; None at the end of the stream."""
         while not self._unread:
             try:
                 received = self._socket.recv(1 << 16)
@@ -313,11 +278,6 @@ class FrameClient:
         return found
 
     def until(self, kind: int, stream_id: int | None = None, *, flags: int | None = None) -> Frame:
-        """Read to the next frame of a kind.
-
-        Raises:
-            AssertionError: The connection ended without one.
-        """
         while (found := self.next_frame()) is not None:
             if (
                 found.kind == kind
@@ -328,15 +288,9 @@ class FrameClient:
         raise AssertionError(f"no {Kind(kind).name} among {self.told()}")
 
     def told(self) -> list[str]:
-        """All frames that came, in words."""
         return [str(each) for each in self.arrived]
 
     def status(self, stream_id: int) -> int:
-        """Read to the head of a stream's final answer: its status code.
-
-        Raises:
-            AssertionError: There is none.
-        """
         while True:
             found = self.next_frame()
             assert found is not None, self.told()
@@ -349,7 +303,6 @@ class FrameClient:
                 return status
 
     def has_ended(self) -> bool:
-        """Whether the server has closed the connection, once what is there is read."""
         self._socket.setblocking(False)
         try:
             while self.next_frame() is not None:
@@ -361,7 +314,6 @@ class FrameClient:
         return True
 
     def end(self) -> list[Frame]:
-        """Read to the end of the connection: the frames that came until then."""
         found = []
         while (each := self.next_frame()) is not None:
             found.append(each)

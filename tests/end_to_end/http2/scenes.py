@@ -28,7 +28,6 @@ NEVER = b"/never"
 
 
 async def _answer(arrival: Arrival) -> None:
-    """Say hello; to HEAD without saying it, for one path at length, and for one never."""
     method, path, _ = arrival.request.line.split(b" ")
     if path == NEVER:
         return
@@ -46,18 +45,12 @@ async def _answering(setup: Setup) -> AsyncIterator[Scene]:
 
 @dataclass(frozen=True)
 class Server:
-    """A proxy in a thread of its own.
-
-    Attributes:
-        scene: Of which plain numbers may be read; all else is the thread's.
-        tls: With which a client connects; None for none.
-    """
+    """A proxy in a thread of its own."""
 
     scene: Scene
     tls: ssl.SSLContext | None = None
 
     def connect(self) -> FrameClient:
-        """A client that has agreed on HTTP/2, if there is anything to agree on."""
         connection = socket.create_connection(
             ("127.0.0.1", self.scene.process.port), timeout=WAIT_S
         )
@@ -71,7 +64,6 @@ class Server:
 
 @contextlib.contextmanager
 def cleartext(**downstream: Any) -> Iterator[Server]:  # noqa: ANN401  settings by their names
-    """A proxy that takes HTTP/2 by prior knowledge, with other settings for clients."""
     setup = Setup().with_downstream(http2=Http2Settings(is_cleartext=True), **downstream)
     with in_thread(_answering(setup)) as scene:
         yield Server(scene)
@@ -79,7 +71,6 @@ def cleartext(**downstream: Any) -> Iterator[Server]:  # noqa: ANN401  settings 
 
 @contextlib.contextmanager
 def secure(folder: Path) -> Iterator[Server]:
-    """A proxy with TLS, whose certificate is put into a folder."""
     authority = Authority("frames")
     certificate, key = authority.issue("localhost", usage="server").write(folder, "server")
     tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)

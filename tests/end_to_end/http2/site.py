@@ -17,11 +17,7 @@ CLEARTEXT = Http2Settings(is_cleartext=True)
 
 
 class Site:
-    """The files of a proxy and its clients.
-
-    Args:
-        folder: Where they are; `ca.pem` is for clients.
-    """
+    """The files of a proxy and its clients."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -30,7 +26,6 @@ class Site:
         self._is_tls = False
 
     def setup(self, base: Setup, *, is_tls: bool) -> Setup:
-        """A proxy with TLS, or one that takes HTTP/2 without."""
         if not is_tls:
             return base.with_downstream(http2=CLEARTEXT)
         issued = self.authority.issue("localhost", usage="server")
@@ -40,12 +35,10 @@ class Site:
 
     @contextlib.asynccontextmanager
     async def running(self, base: Setup | None = None, *, is_tls: bool) -> AsyncIterator[Scene]:
-        """The proxy, before an upstream."""
         self._is_tls = is_tls
         async with running(self.setup(base or Setup(), is_tls=is_tls)) as scene:
             yield scene
 
     def url(self, scene: Scene) -> str:
-        """Where clients find it."""
         scheme = "https" if self._is_tls else "http"
         return f"{scheme}://localhost:{scene.process.port}"

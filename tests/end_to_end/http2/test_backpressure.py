@@ -35,12 +35,10 @@ SPEAKS = SMALL.with_downstream(http2=CLEARTEXT)
 
 
 async def connect(scene: Scene) -> Http2Peer:
-    """A client that speaks HTTP/2."""
     return Http2Peer(await scene.connect(buffer_bytes=BUFFER_BYTES))
 
 
 async def next_upstream_side(scene: Scene) -> Peer:
-    """Where the next request goes, once its head is there."""
     peer = await scene.upstream.next_connection()
     await peer.read_head()
     return peer

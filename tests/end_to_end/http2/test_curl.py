@@ -80,7 +80,6 @@ class Transfer(NamedTuple):
 def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Place]:
-    """A proxy with TLS, or one that takes HTTP/2 without."""
     folder, is_tls = tmp_path_factory.mktemp("curl"), request.param
     (folder / "file").write_bytes(PIECE * (BIG_BYTES // len(PIECE)))
     (folder / "too-large").write_bytes(bytes(MAX_BODY_BYTES + 1))
@@ -100,7 +99,6 @@ def place(
 
 
 def heads_of(text: str) -> tuple[tuple[str, ...], ...]:
-    """Each head, with its status first, without fields that may differ."""
     found = []
     for head in text.replace("\r\n", "\n").strip("\n").split("\n\n"):
         lines = head.split("\n")
@@ -117,7 +115,6 @@ def heads_of(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def transfer(folder: Path, url: str, path: str, *options: str) -> Transfer:
-    """Have curl do something."""
     heads, body = folder / "heads", folder / "body"
     heads.write_text("")
     body.write_bytes(b"")

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A proxy that speaks HTTP/2 over TLS."""
     with secure(tmp_path_factory.mktemp("tls")) as found:
         yield found
 

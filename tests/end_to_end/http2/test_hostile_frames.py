@@ -45,15 +45,7 @@ LARGEST = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Attack:
-    """Frames that are sent again and again.
-
-    Attributes:
-        name: Of the attack.
-        part: The frames of a step, whose streams are numbered from an odd number on.
-        ended_as: Why the connection is ended.
-        begin: What is sent before all.
-        is_paced: Whether each step waits until the proxy has taken the one before.
-    """
+    """Frames that are sent again and again."""
 
     name: str
     part: Callable[[int], bytes]
@@ -66,27 +58,22 @@ STREAMS_A_PART = 50
 
 
 def of_streams(unit: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Frames of many streams, of each the same."""
     return lambda first: b"".join(unit(first + 2 * each) for each in range(STREAMS_A_PART))
 
 
 def of_connection(unit: bytes, times: int = 100) -> Callable[[int], bytes]:
-    """The same frames many times."""
     return lambda _: unit * times
 
 
 def begun(stream_id: int) -> bytes:
-    """A request whose body has yet to come."""
     return headers(stream_id, POST, ends=False)
 
 
 def malformed(*fields: tuple[bytes, bytes]) -> Callable[[int], bytes]:
-    """Requests with fields that no request may have."""
     return of_streams(lambda stream_id: headers(stream_id, GET + block(*fields)))
 
 
 def reset_of_last(stream_id: int) -> bytes:
-    """The reset of the stream that began a step earlier; none in the first step."""
     earlier = stream_id - 2 * STREAMS_A_PART
     return reset(earlier) if earlier > 0 else b""
 
@@ -219,13 +206,11 @@ ATTACKS = (
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A proxy that takes HTTP/2 by prior knowledge."""
     with cleartext() as found:
         yield found
 
 
 def endings(server: Server) -> dict[str, float]:
-    """Why connections of HTTP/2 were ended, by what the metrics page says, and how many were."""
     counters = server.scene.process.cluster.counters.listener.http2
     return {
         label.value: number
@@ -235,7 +220,6 @@ def endings(server: Server) -> dict[str, float]:
 
 
 def has_ended(client: FrameClient, *, is_paced: bool) -> bool:
-    """Whether the proxy has closed the connection; for certain if it was asked for an answer."""
     if not is_paced:
         return client.has_ended()
     while (found := client.next_frame()) is not None:

@@ -24,7 +24,6 @@ WHOLE = PIECE * (BIG_BYTES // len(PIECE))
 
 
 async def pieces() -> AsyncIterator[bytes]:
-    """A large body of unknown length."""
     for _ in range(BIG_BYTES // len(PIECE)):
         yield PIECE
 

@@ -35,7 +35,6 @@ STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNK
 
 
 async def answer(arrival: Arrival) -> None:
-    """Begin a watch, or send a whole response."""
     await arrival.peer.send(STREAM if b"watch" in arrival.request.line else OK)
 
 

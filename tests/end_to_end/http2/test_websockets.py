@@ -41,12 +41,10 @@ socket.onclose = (event) => heard.push(`${event.code} ${event.reason} ${event.wa
 
 
 async def page(_: web.Request) -> web.Response:
-    """The page that the browser opens."""
     return web.Response(text=PAGE.replace("BYTES", str(BIG_BYTES)), content_type="text/html")
 
 
 async def echo(request: web.Request) -> web.WebSocketResponse:
-    """Send back what comes, until a message says the end."""
     socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",), max_msg_size=2 * BIG_BYTES)
     await socket.prepare(request)
     async for message in socket:
@@ -61,7 +59,6 @@ async def echo(request: web.Request) -> web.WebSocketResponse:
 
 @contextlib.asynccontextmanager
 async def server() -> AsyncIterator[int]:
-    """A server of the page and of WebSockets: its port."""
     application = web.Application()
     application.add_routes([web.get("/page", page)])
     application.add_routes([web.get(path, echo) for path, _, _ in CLOSINGS])

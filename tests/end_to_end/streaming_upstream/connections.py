@@ -63,7 +63,6 @@ class WebSocket:
         self._is_writing = asyncio.Lock()
 
     async def read(self) -> bytes:
-        """The next message that is not empty; b"" at the end."""
         pieces = b""
         while True:
             try:

@@ -43,7 +43,6 @@ class WebSocketStreams:
         }
 
     async def run(self) -> None:
-        """Read until the client ends the connection."""
         while message := await self._websocket.read():
             if message[0] == CLOSE:
                 await self._channels[message[1]].put(b"")
@@ -76,7 +75,6 @@ class SpdyStreams:
         return await self._streams[self.NAMES[channel]].read()
 
     async def write(self, channel: int, data: bytes) -> None:
-        """Send output, if the client wants it."""
         if (stream := self._streams.get(self.NAMES[channel])) is not None:
             await stream.write(data)
 
@@ -87,7 +85,6 @@ class SpdyStreams:
 
 
 def status_of(exit_code: int) -> dict[str, Any]:
-    """The content of the error stream at the end of a command."""
     if exit_code == 0:
         return {"metadata": {}, "status": "Success"}
     return {
@@ -109,7 +106,6 @@ class Container:
         self._changed = asyncio.Condition()
 
     async def lines(self, *, is_followed: bool) -> AsyncIterator[bytes]:
-        """The lines of the log, and if it is followed further ones until its end."""
         at = 0
         while True:
             while at < len(self._lines):
@@ -122,7 +118,6 @@ class Container:
                     await self._changed.wait()
 
     async def run(self, command: list[str], streams: Streams) -> None:
-        """Run a command to its end."""
         name, *arguments = command
         known = {
             "attach": self._attach,
@@ -184,7 +179,6 @@ class Container:
         return 0 if self._path(arguments[1]).is_dir() else 1
 
     async def _tar(self, streams: Streams, arguments: list[str]) -> int:
-        """Do as kubectl cp asks: `tar cf - PATH`, `tar -xmf - -C DIRECTORY`."""
         archive = io.BytesIO()
         if "x" in arguments[0]:
             archive.write(await _all_of(streams))
@@ -220,7 +214,6 @@ async def _all_of(streams: Streams) -> bytes:
 
 @contextlib.asynccontextmanager
 async def beside(running: Any) -> AsyncIterator[None]:  # noqa: ANN401  a coroutine
-    """Run something until the end of the context."""
     task = asyncio.create_task(running)
     try:
         yield

@@ -160,15 +160,7 @@ class Asked:
 
 @dataclass
 class StreamingUpstream:
-    """A server of streams.
-
-    Attributes:
-        folder: Has the files of the pods.
-        tokens: Of users that it knows itself; without them proxies name the user.
-        port: Where it listens.
-        asked: All streams so far.
-        failures: Errors in it.
-    """
+    """A server of streams."""
 
     folder: Path
     tokens: tuple[str, ...] = ()
@@ -214,7 +206,6 @@ class StreamingUpstream:
     async def _answer(
         self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Answer a request; whether another one may follow."""
         user = request.fields.get("x-remote-user", "")
         token = request.fields.get("authorization", "").removeprefix("Bearer ")
         if token:
@@ -271,7 +262,6 @@ class StreamingUpstream:
         return False
 
     async def _forward(self, session: Session) -> None:
-        """Connect pairs of streams, each a connection to a port, until the client ends."""
         errors: dict[str, Stream] = {}
         async with asyncio.TaskGroup() as connections:
             while (stream := await session.next_stream()) is not None:
@@ -296,7 +286,6 @@ class StreamingUpstream:
 
 
 async def _streams_of(session: Session, request: Request) -> SpdyStreams:
-    """The streams that the client asks for, that of errors, and sizes of a terminal."""
     count = 1 + sum(map(request.is_set, ("stdin", "stdout", "stderr", "tty")))
     made: dict[str, Stream] = {}
     while len(made) < count:

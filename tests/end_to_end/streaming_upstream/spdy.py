@@ -74,7 +74,6 @@ class Stream:
         self._is_at_end = False
 
     async def read(self) -> bytes:
-        """Whatever comes next; b"" at the end."""
         data = b"" if self._is_at_end else await self.received.get()
         self._is_at_end = not data
         return data
@@ -101,11 +100,9 @@ class Session:
         self._made: asyncio.Queue[Stream | None] = asyncio.Queue()
 
     async def next_stream(self) -> Stream | None:
-        """The next stream that the client made; None at the end of the session."""
         return await self._made.get()
 
     async def run(self) -> None:
-        """Read until the client ends the session."""
         pending = b""
         while data := await self._duplex.read():
             pending += data
@@ -127,7 +124,6 @@ class Session:
         await self._duplex.write(frame)
 
     async def close(self) -> None:
-        """Say that nothing follows, and end the connection."""
         last = max(self._streams, default=0)
         await self.send(control_frame(GOAWAY, struct.pack(">II", last, 0)))
         await self._duplex.close()
