@@ -1,7 +1,11 @@
-"""Passages through flow control: what happens in which state, and that all is given back once."""
+"""Passages through flow control, also those only observed: all is given back exactly once."""
 
 from __future__ import annotations
 
+import random
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +17,12 @@ from apfproxy.flowcontrol import passage as passage_module
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter, RequestCount
-from apfproxy.flowcontrol.observed_passage import Caller, ObservedPassage
+from apfproxy.flowcontrol.observed_passage import MOST_HELD_BACK, Caller, ObservedPassage
 from apfproxy.flowcontrol.passage import (
+    ABANDONED,
     DONE,
     EXECUTING,
+    NEW,
     OUTSIDE,
     SEATLESS,
     TRANSITIONS,
@@ -33,7 +39,10 @@ from tests.simulation.scene import objects
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apfproxy.flowcontrol.queue_set import Flow, Ticket
+
 
 S = 1_000_000_000
 USER = User("u", ("system:authenticated",))
@@ -340,3 +349,390 @@ def test_all_is_given_back_once(
     callers = [caller for connection in connections for caller in connection]
     assert all(passage.state is DONE for caller in callers for passage in caller)
     assert not bench.errors
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """A level with one seat and queues of two, which are not insisted on."""
+    return Bench(is_observing=True)
+
+
+def test_goes_on_late(bench: Bench) -> None:
+    """A passage that waits holds its seat for as long as its request needed, from its turn on."""
+    first, second = bench.arrive().passage, bench.arrive().passage
+    bench.wait(0.5)
+    bench.end(second)
+    assert (WAITING, (1, 1)) == (second.state, bench.use)
+    bench.wait(0.5)
+    bench.end(first)
+    assert (EXECUTING, (1, 0)) == (second.state, bench.use)
+    bench.wait(0.49)
+    assert str(EXECUTING) == second.state
+    bench.wait(0.01)
+
+    assert str(DONE) == str(second.state)
+    bench.assert_at_rest()
+
+
+def test_a_watch_goes_on_late() -> None:
+    """It gives the seat back as much later as it waited, and its place when it ends."""
+    bench = Bench(is_observing=True, schema=LIMITED)
+    first, watch = bench.arrive().passage, bench.arrive(WATCH).passage
+    bench.wait(0.25)
+    watch.release_seats(bench.clock.now_ns())
+    bench.wait(0.75)
+    bench.end(first)
+    assert (EXECUTING, False, (1, 0)) == (watch.state, watch.has_seats, bench.use)
+    bench.wait(0.25)
+    assert (SEATLESS, (0, 0)) == (watch.state, bench.use)
+    assert OUTSIDE is bench.arrive(LOG).passage.state
+    bench.end(watch)
+
+    assert SEATLESS is bench.arrive(LOG).passage.state
+
+
+def test_the_upstream_works_on_late(bench: Bench) -> None:
+    first, second = bench.arrive().passage, bench.arrive().passage
+    bench.wait(0.5)
+    bench.end(first)
+    bench.wait(0.25)
+    assert second.has_seats
+    second.leave_to_upstream(bench.clock.now_ns())
+    bench.wait(0.25)
+    bench.end(second)
+    assert (ABANDONED, (1, 0)) == (second.state, bench.use)
+    bench.wait(0.5)
+
+    bench.assert_at_rest()
+
+
+def assert_at_rest(bench: Bench, callers: list[Caller]) -> None:
+    """All is given back, and no passage is unfinished."""
+    bench.assert_at_rest()
+    assert all(passage.state is DONE for caller in callers for passage in caller)
+
+
+def unfinished(bench: Bench) -> tuple[Request, list[Caller], Passage]:
+    """A request that has the seat for good, and a caller whose passage would wait for it."""
+    callers: list[Caller] = []
+    first = bench.arrive()
+    passage = bench.arrive(callers=callers).passage
+    bench.wait(0.1)
+    bench.end(passage)
+    assert str(WAITING) == passage.state
+    return first, callers, passage
+
+
+def test_the_next_request_is_held_back(bench: Bench) -> None:
+    """It is not counted, but for its class, and enters when the one before it ends."""
+    first, callers, passage = unfinished(bench)
+    following = bench.arrive(callers=callers).passage
+    assert (NEW, False, 1, None) == (
+        following.state,
+        following.has_seats,
+        following.seats,
+        following.ticket,
+    )
+    assert following.classification is passage.classification
+    assert (1, 1) == bench.use
+    bench.end(first.passage)
+    bench.wait(0.09)
+    assert (EXECUTING, NEW) == (passage.state, following.state)
+    bench.wait(0.01)
+    assert ("done", EXECUTING, []) == (str(passage.state), following.state, callers)
+    bench.end(following)
+    assert str(EXECUTING) == following.state
+    bench.wait(0.1)
+
+    assert_at_rest(bench, callers)
+
+
+def test_requests_that_were_held_back_enter_in_turn(bench: Bench) -> None:
+    first, callers, passage = unfinished(bench)
+    held_back = []
+    for number in range(MOST_HELD_BACK + 2):
+        held_back.append(bench.arrive(callers=callers).passage)
+        bench.wait(0.001 * (1 + number))
+        bench.end(held_back[-1])
+    last = bench.arrive(callers=callers).passage
+    bench.end(first.passage)
+    bench.wait(0.1)
+    assert str(DONE) == passage.state
+    for number, each in enumerate(held_back):
+        if number < 2:
+            assert str(DONE) == each.state
+            continue
+        assert str(EXECUTING) == each.state
+        bench.wait(0.001 * (1 + number))
+        assert str(DONE) == each.state
+    assert str(EXECUTING) == last.state
+    bench.end(last)
+    bench.wait(1)
+
+    assert_at_rest(bench, callers)
+
+
+def test_a_connection_may_have_several_callers(bench: Bench) -> None:
+    """As many as it had requests at once; each has one passage at a time."""
+    callers: list[Caller] = []
+    first = bench.arrive().passage
+    two = [bench.arrive(callers=callers).passage for _ in range(2)]
+    for passage in two:
+        bench.end(passage)
+    more = [bench.arrive(callers=callers).passage for _ in range(3)]
+
+    assert [NEW, NEW, WAITING] == [passage.state for passage in more]
+    for passage in (*more, first):
+        passage.cancel(bench.clock.now_ns())
+    bench.wait(1)
+    assert_at_rest(bench, callers)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_rejected_one_is_no_reason_to_ask_at_once(bench: Bench, is_late: bool) -> None:
+    """The caller asks again as soon as after a response."""
+    first, callers, passage = unfinished(bench)
+    following = bench.arrive(callers=callers).passage
+    bench.wait(0.2)
+    bench.end(following)
+    last = bench.arrive(callers=callers).passage
+    if is_late:  # its place in the queue is taken when it enters
+        passage.cancel(bench.clock.now_ns())
+        others = [bench.arrive().passage for _ in range(4)]
+        bench.wait(0.19)
+        rejected = following
+    else:
+        others = []
+        bench.wait(1.7 + 0.09)
+        rejected = passage
+    assert (OUTSIDE, NEW) == (rejected.state, last.state)
+    bench.wait(0.02)
+
+    assert str(DONE) == rejected.state
+    for each in (first.passage, last, following, *others):
+        each.cancel(bench.clock.now_ns())
+    bench.wait(1)
+    assert_at_rest(bench, callers)
+
+
+def test_who_was_late_stays_so_while_there_are_waits(bench: Bench) -> None:
+    first, callers, passage = unfinished(bench)
+    bench.end(first.passage)  # the caller is late by 0.1 s
+    bench.wait(0.15)
+    assert str(DONE) == passage.state
+    following = bench.arrive(callers=callers).passage
+    bench.wait(0.09)
+    assert str(NEW) == following.state
+    bench.wait(0.01)
+    assert str(EXECUTING) == following.state
+    bench.end(following)
+    bench.wait(0.1)
+
+    assert (DONE, []) == (following.state, callers)  # it did not wait
+    assert EXECUTING is bench.arrive(callers=callers).passage.state
+
+
+def test_one_that_takes_no_seats_is_held_back(bench: Bench) -> None:
+    first, callers, _ = unfinished(bench)
+    log = bench.arrive(LOG, callers=callers).passage
+    assert (NEW, 0) == (log.state, log.seats)
+    bench.end(log)
+    last = bench.arrive(callers=callers).passage
+    bench.end(first.passage)
+    bench.wait(0.1)
+
+    assert (DONE, EXECUTING) == (log.state, last.state)
+    last.cancel(bench.clock.now_ns())
+    bench.assert_at_rest()
+
+
+def test_an_error_costs_one_passage() -> None:
+    bench = Bench(is_observing=True, schema=LIMITED)
+    first, second = bench.arrive(), bench.arrive(WATCH)
+    bench.control.top_flows = Noting(fails=True)
+    bench.wait(2)
+    assert ([ZeroDivisionError], []) == ([type(error) for error in bench.errors], second.told)
+    assert DONE is second.passage.state
+    second.passage.release_seats(bench.clock.now_ns())
+    bench.end(second.passage)
+    with pytest.raises(ZeroDivisionError):
+        bench.end(first.passage)
+
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("is_executing", [False, True])
+def test_an_error_at_the_end_of_an_unfinished_one(bench: Bench, is_executing: bool) -> None:
+    first, callers, passage = unfinished(bench)
+    following = bench.arrive(callers=callers).passage
+    if is_executing:
+        bench.end(first.passage)
+    bench.control.top_flows = Noting(fails=True)
+    bench.wait(0.1 if is_executing else 1.9)
+
+    assert [ZeroDivisionError] == [type(each) for each in bench.errors]
+    assert (DONE, EXECUTING if is_executing else WAITING) == (passage.state, following.state)
+
+
+@pytest.mark.interpreted
+def test_an_error_of_one_that_enters_late(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, callers, passage = unfinished(bench)
+    following = bench.arrive(callers=callers).passage
+    bench.end(first.passage)
+    monkeypatch.setattr(Passage, "acquire", lambda *_: 1 / 0)
+    monkeypatch.setattr(ObservedPassage, "cancel", lambda *_: 1 / 0)
+    bench.wait(0.1)
+
+    assert [ZeroDivisionError] * 2 == [type(each) for each in bench.errors]
+    assert (DONE, NEW) == (passage.state, following.state)
+    bench.assert_at_rest()
+
+
+@dataclass
+class Server:
+    """Takes so many requests at once, and the others in turn."""
+
+    bench: Bench
+    workers: int
+    service_s: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def take(self, done: Callable[[], None]) -> None:
+        """Work at a request, and say when it is done."""
+        if not self.workers:
+            self._waiting.append(done)
+            return
+        self.workers -= 1
+        clock = self.bench.clock
+        clock.call_at(clock.now_ns() + round(self.service_s() * S), partial(self._end, done))
+
+    def _end(self, done: Callable[[], None]) -> None:
+        self.workers += 1
+        if self._waiting:
+            self.take(self._waiting.popleft())
+        done()
+
+
+class Asked(Request):
+    """A request whose response comes from the server."""
+
+    def __init__(self, world: World, callers: list[Caller], done: Callable[[float], None]) -> None:
+        super().__init__(world.bench, GET, 60 * S, callers)
+        self._world, self._done = world, done
+        if self.passage.acquire(self):
+            self.on_seats()
+        elif self.passage.ticket is None:
+            self._reject()
+
+    def on_seats(self) -> None:
+        self._world.server.take(self._through)
+
+    def on_time_out(self) -> None:
+        self._reject()
+
+    def _through(self) -> None:
+        self._bench.end(self.passage)
+        self._done(0.0)
+
+    def _reject(self) -> None:
+        self._bench.end(self.passage)
+        self._done(MEAN_S)  # as soon as if it had been served, as those are that are observed
+
+
+MEAN_S = 0.19
+SEATS, QUEUING = 12, "queues: 1, handSize: 1, queueLengthLimit: 50"
+WARM_S, LONG_S = 6, 12
+
+
+class World:
+    """Clients and a server, with 12 seats and 50 places in the queue between them."""
+
+    def __init__(self, *, is_observing: bool, seed: int, workers: int, is_even: bool) -> None:
+        self.bench = Bench(is_observing=is_observing, seats=SEATS, queuing=QUEUING)
+        self._arrivals, draws = random.Random(seed), random.Random(seed + 1)  # noqa: S311  no secrets
+        service_s = partial(draws.expovariate, 1 / MEAN_S)
+        self.server = Server(self.bench, workers, (lambda: MEAN_S) if is_even else service_s)
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        clock = self.bench.clock
+        clock.call_at(clock.now_ns() + round(seconds * S), action)
+
+    def closed(self, clients: int, think_s: float = 0.0) -> None:
+        """Have clients each of which asks again once it has its response, and has thought."""
+        for _ in range(clients):
+            ask = partial(self._ask_in_turn, [], think_s)
+            self._later(self._arrivals.random() * MEAN_S, ask)
+
+    def _ask_in_turn(self, callers: list[Caller], think_s: float) -> None:
+        def again(pause_s: float) -> None:
+            if think_s:
+                pause_s += self._arrivals.expovariate(1 / think_s)
+            self._later(pause_s + 1e-4, partial(self._ask_in_turn, callers, think_s))
+
+        Asked(self, callers, again)
+
+    def open(self, rate: float) -> None:
+        """Have requests come at random, each on a connection of its own."""
+        Asked(self, [], lambda _: None)
+        self._later(self._arrivals.expovariate(rate), partial(self.open, rate))
+
+    def counts(self) -> dict[str, float]:
+        """Requests in the time looked at, and how many waited in the mean."""
+        before = self._totals(WARM_S)
+        waiting = 0
+        for step in range(100):
+            after = self._totals(WARM_S + LONG_S * (step + 1) / 100)
+            waiting += self.bench.queue_set.requests_waiting
+        found = {name: after[name] - before[name] for name in after}
+        return {**found, "waiting": waiting / 100}
+
+    def _totals(self, at_s: float) -> dict[str, float]:
+        self.bench.clock.run_until(round(at_s * S))
+        assert not self.bench.errors
+        queue_set = self.bench.queue_set
+        (counters,) = (
+            each
+            for each in self.bench.controller.flow_schema_counters()
+            if each.flow_schema == "schema"
+        )
+        return {
+            "rejected": queue_set.rejected_total,
+            "dispatched": queue_set.dispatched_total,
+            "queued": sum(counters.lengths_met.counts),
+            "waited": counters.wait_executed_ns.sum / S,
+        }
+
+
+ALL = ("rejected", "dispatched", "queued", "waited", "waiting")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("come", "workers", "is_even", "same"),
+    [
+        pytest.param(lambda w: w.closed(62), 1000, True, ALL, id="closed-even"),
+        pytest.param(lambda w: w.closed(62), 1000, False, ALL, id="closed"),
+        pytest.param(lambda w: w.closed(25), 1000, False, ALL, id="closed-few"),
+        pytest.param(lambda w: w.closed(110), 1000, False, ALL, id="closed-many"),
+        pytest.param(lambda w: w.closed(150, 0.5), 1000, False, ALL, id="closed-thinking"),
+        pytest.param(lambda w: w.open(100), 1000, False, ALL, id="open"),
+        pytest.param(lambda w: w.open(200), 1000, True, ALL, id="open-even"),
+        pytest.param(lambda w: w.open(100), 24, False, ALL, id="open-server-of-24"),
+        # With more requests such a server takes longer over each, which enforcing would change.
+        (lambda w: w.closed(62), 12, False, ("rejected", "waiting")),
+    ],
+)
+def test_counts_are_those_of_enforcing(
+    come: Callable[[World], None], workers: int, is_even: bool, same: tuple[str, ...], seed: int
+) -> None:
+    found: list[dict[str, Any]] = []
+    for is_observing in (False, True):
+        world = World(is_observing=is_observing, seed=seed, workers=workers, is_even=is_even)
+        come(world)
+        counts = world.counts()
+        found.append({name: counts[name] for name in same})
+    enforced, observed = found
+
+    assert enforced == pytest.approx(observed, rel=0.2)
