@@ -17,8 +17,8 @@ from apfproxy.workers.place import STORE
 from tests.end_to_end.api_servers import api_server, url_of
 from tests.end_to_end.scene import on_uvloop
 from tests.end_to_end.slices_api import kubeconfig
-from tests.fleet.memory_store import MemoryRecord
 from tests.fleet.redis_servers import RedisServer, redis_server
+from tests.fleet.virtual import Shelf
 from tests.support.browser import Tab
 from tests.support.clocks import until
 from tests.support.processes import settings_for
@@ -53,7 +53,7 @@ async def redis(folder: Path, *options: str) -> AsyncIterator[tuple[FleetSetting
 async def proxies(
     fleet: FleetSettings,
     *names: str,
-    record: MemoryRecord | None = None,
+    record: Shelf | None = None,
     flow_control: FlowControlSettings = ENFORCED,
     upstream_port: int = 9,
 ) -> AsyncIterator[list[ProxyProcess]]:
@@ -159,7 +159,7 @@ async def test_seats_follow_what_is_observed() -> None:
             proxies(
                 BY_RECORD,
                 *("one", "two"),
-                record=MemoryRecord(),
+                record=Shelf(),
                 flow_control=flow_control,
                 upstream_port=upstream.sockets[0].getsockname()[1],
             )
@@ -177,7 +177,7 @@ async def test_seats_follow_what_is_observed() -> None:
 @on_uvloop
 async def test_what_members_show(browser: Chrome, capsys: pytest.CaptureFixture[str]) -> None:
     """Pages, commands and the live page have both members, and say when the store is away."""
-    record, tab = MemoryRecord(), Tab(browser)
+    record, tab = Shelf(), Tab(browser)
     async with proxies(BY_RECORD, "one", "two", record=record) as both:
         await until(
             lambda: all(len(view_of(each).members) == 2 and view_of(each).claim for each in both)
@@ -195,7 +195,7 @@ async def test_what_members_show(browser: Chrome, capsys: pytest.CaptureFixture[
         await tab.open(f"{url}/")
         await tab.until(f"{ROWS}.length === 2")
         rows = await tab.run(ROWS)
-        record.is_away = True
+        record.problem = "it is away"
         said = await tab.until(f"{SAID}.includes('record has not been written') && {SAID}")
         errors = await tab.errors()
         await tab.open("about:blank")

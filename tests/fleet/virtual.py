@@ -10,23 +10,21 @@ import functools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.fleet.membership import Membership
 from apfproxy.fleet.store import Stored, StoreError, Swapped
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
-from apfproxy.objects.types import QueuingConfiguration
-from apfproxy.request.attributes import User, parse_attributes
 from apfproxy.settings import FleetSettings
-from loadtest.objects import flow_schema, priority_level, user_subject
+from tests.flowcontrol.scene import GET_POD, level_object, schema_object, user
 from tests.support.clocks import VirtualLoop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
 LIMIT = 20
-QUEUING = QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=1000)
 WITHIN_S = 1000.0
 
 
@@ -77,6 +75,10 @@ class Shelf:
         self.late_s = 0.0
         self.rivals: list[bytes] = []
         self.listeners: list[Callable[[], None]] = []
+
+    def open_store(self, *_settings: object) -> Slot:
+        """As the opener of stores of other kinds."""
+        return Slot(self)
 
     def stored(self) -> Stored:
         return Stored(self.data, str(self.writes) if self.data is not None else "")
@@ -141,30 +143,17 @@ class One:
     ) -> None:
         self.slot = Slot(shelf)
         self.controller = Controller(LoopTime(), LIMIT, 0, is_prompt=True, on_short=self.on_short)
-        self.controller.commit(
-            self.controller.digest(
-                [
-                    priority_level("a", shares=95, queuing=QUEUING if queues else None),
-                    flow_schema("s", "a", user_subject("*")),
-                ]
-            )
-        )
+        level = level_object("a", 95, int(queues), borrowing=0, length=1000)
+        digest = self.controller.digest([level, schema_object("s", "a")])
+        self.controller.commit(digest)
         self.changed = asyncio.Event()
         self.limit = LIMIT
         self.events = ConfigurationEvents()
+        settings = FleetSettings(store="redis://shelf", name="fleet", member=name)
+        settings = replace(settings, lease_s=lease_s, refresh_interval_s=period_s)
+        told = self.events, self.changed.set
         self.membership = Membership(
-            self.controller,
-            self.slot,
-            FleetSettings(
-                store="redis://shelf",
-                name="fleet",
-                member=name,
-                lease_s=lease_s,
-                refresh_interval_s=period_s,
-            ),
-            lambda: self.limit,
-            self.events,
-            self.changed.set,
+            self.controller, self.slot, settings, lambda: self.limit, *told
         )
 
     def on_short(self, level: str, seats: int) -> None:
@@ -182,7 +171,7 @@ class One:
     def admit(
         self, count: int, on_dispatch: Callable[[Ticket], None] = lambda _: None
     ) -> list[Ticket]:
-        found = self.controller.classify(User("alice", ()), GET_POD)
+        found = self.controller.classify(user("alice"), GET_POD)
         queue_set = found.level.queue_set
         tickets = [queue_set.admit(found.flow, ONE_SEAT, on_dispatch) for _ in range(count)]
         return [ticket for ticket in tickets if isinstance(ticket, Ticket)]
