@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -47,7 +45,6 @@ class Class:
 
 
 def classes_of(source: str, where: str) -> Iterator[tuple[str, Class]]:
-    """All classes of a module, by their names."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.ClassDef):
             continue
@@ -74,7 +71,6 @@ def classes_of(source: str, where: str) -> Iterator[tuple[str, Class]]:
 
 
 def assigned(node: ast.AST) -> set[str]:
-    """The attributes of `self` that a statement assigns."""
     targets: list[ast.expr] = []
     match node:
         case ast.Assign():
@@ -105,20 +101,17 @@ class Reader:
         self._classes = classes
 
     def family(self, found: Class) -> Iterator[Class]:
-        """A class and those of its ancestors that are written here."""
         yield found
         for base in found.bases:
             if base in self._classes:
                 yield from self.family(self._classes[base])
 
     def is_generated(self, found: Class) -> bool:
-        """Whether nobody writes the constructor."""
         return any(
             each.is_generated or not GENERATED.isdisjoint(each.bases) for each in self.family(found)
         )
 
     def attributes(self, found: Class) -> set[str]:
-        """All that anything of the class names or assigns."""
         names = set()
         for each in self.family(found):
             names |= each.named
@@ -128,7 +121,6 @@ class Reader:
         return names
 
     def set_at_once(self, found: Class) -> set[str]:
-        """Those that the constructor, or the class, sets in any case."""
         values = {name for each in self.family(found) for name in each.values}
         return values | self._set_by(found, "__init__", frozenset())
 
@@ -142,7 +134,6 @@ class Reader:
     def _set_in_any_case(
         self, found: Class, here: Class, body: Iterable[ast.stmt], calling: frozenset[str]
     ) -> set[str]:
-        """What a block of a method assigns, whatever way is taken through it."""
         names: set[str] = set()
         for each in body:
             names |= assigned(each)
@@ -178,7 +169,6 @@ class Reader:
 
 
 def unset(classes: Mapping[str, Class]) -> list[str]:
-    """Of each class the attributes that its constructor may leave unset."""
     reader = Reader(classes)
     return [
         f"{found.where}: {', '.join(sorted(missing))}"
@@ -189,7 +179,6 @@ def unset(classes: Mapping[str, Class]) -> list[str]:
 
 
 def test_every_attribute_is_set_by_the_constructor() -> None:
-    """Whatever way an object goes from there on, it finds what it looks for."""
     classes: dict[str, Class] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         where = path.relative_to(PACKAGE.parent).as_posix()
@@ -202,7 +191,6 @@ def test_every_attribute_is_set_by_the_constructor() -> None:
 
 
 def test_nobody_asks_whether_an_attribute_is_set() -> None:
-    """Each is, and stays: `getattr` with a default, `hasattr` and `del` are of no use."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -217,39 +205,3 @@ def test_nobody_asks_whether_an_attribute_is_set() -> None:
                     found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
 
     assert [] == found
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        pytest.param("self.a = 1", [], id="set"),
-        pytest.param("self.a: int", ["a"], id="only-declared"),
-        pytest.param("if x:\n    self.a = 1", ["a"], id="set-on-one-way"),
-        pytest.param("if x:\n    self.a = 1\nelse:\n    self.a = 2", [], id="set-on-both-ways"),
-        pytest.param("if x:\n    self.a = 1\nelse:\n    raise E", [], id="or-there-is-no-object"),
-        pytest.param("if x:\n    return\nself.a = 1", ["a"], id="behind-a-way-out"),
-        pytest.param("for x in y:\n    self.a = 1", ["a"], id="as-often-as-not"),
-        pytest.param("try:\n    self.a = 1\nexcept E:\n    raise", [], id="or-raised"),
-        pytest.param("try:\n    self.a = 1\nexcept E:\n    pass", ["a"], id="or-swallowed"),
-        pytest.param("self.b()", [], id="by-a-method"),
-        pytest.param("if x:\n    self.b()", ["a"], id="by-a-method-perhaps"),
-    ],
-)
-def test_reading_of_a_constructor(source: str, expected: list[str]) -> None:
-    """What is set only on some ways is not set."""
-    lines = "".join(f"        {line}\n" for line in source.splitlines())
-    text = f"class C:\n    def __init__(self):\n{lines}    def b(self):\n        self.a = 2\n"
-    found = unset(dict(classes_of(text, "m")))
-
-    assert [f"m:1 C: {name}" for name in expected] == found
-
-
-def test_reading_of_a_subclass() -> None:
-    """A constructor of its own has to call that of its base."""
-    base = "class B:\n    __slots__ = ('a',)\n    def __init__(self):\n        self.a = 1\n"
-    calling = "class C(B):\n    def __init__(self):\n        super().__init__()\n"
-    other = "class D(B):\n    def __init__(self):\n        self.b = 1\n"
-    inheriting = "class E(B):\n    pass\n"
-    found = unset(dict(classes_of(base + calling + other + inheriting, "m")))
-
-    assert ["m:8 D: a"] == found

@@ -50,7 +50,6 @@ asyncio.run(main())
 
 
 def modules_after(program: str) -> set[str]:
-    """The modules that a program of its own process has imported when it prints them."""
     result = subprocess.run(  # noqa: S603 - this interpreter
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
@@ -59,7 +58,6 @@ def modules_after(program: str) -> set[str]:
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
 def test_group(arguments: list[str]) -> None:
-    """The version and the list of commands import no command, and nothing heavy."""
     modules = modules_after(PROGRAM.format(arguments=arguments))
 
     assert "click" in modules
@@ -80,7 +78,6 @@ def test_group(arguments: list[str]) -> None:
     ],
 )
 def test_commands(arguments: list[str], unused: set[str]) -> None:
-    """A command imports no library that it does not need."""
     assert set() == modules_after(PROGRAM.format(arguments=arguments)) & unused
 
 
@@ -93,7 +90,6 @@ def test_commands(arguments: list[str], unused: set[str]) -> None:
     ],
 )
 def test_proxy_without_a_store(paths: tuple[str, ...], unused: set[str]) -> None:
-    """A proxy has nothing of the API server, and makes metrics once they are asked for."""
     program = STARTED.replace("{paths!r}", repr(paths))
     modules = modules_after(program if paths else program.replace("admin=ANY_PORT", "admin=None"))
 

@@ -22,7 +22,6 @@ HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}(?: \\)?$")
 
 
 def wanted(extras: list[str]) -> dict[str, Requirement]:
-    """What the project asks for with these extras, and with those that they name."""
     found: dict[str, Requirement] = {}
     for text in (*PROJECT["dependencies"], *(each for name in extras for each in EXTRAS[name])):
         requirement = Requirement(text)
@@ -42,7 +41,6 @@ def wanted(extras: list[str]) -> dict[str, Requirement]:
     ],
 )
 def test_locked(name: str, extras: list[str], more: list[str]) -> None:
-    """All that pyproject.toml asks for is there for each Python, in a version that will do."""
     locked: dict[str, list[Requirement]] = {}
     hashes = 0
     for line in (ROOT / f".ci/requirements-{name}.txt").read_text().splitlines():

@@ -60,7 +60,6 @@ def attribute(oid: x509.ObjectIdentifier, value: str) -> x509.NameAttribute[str]
 
 
 def user(*attributes: tuple[x509.ObjectIdentifier, str], name: str = "u", **more: Any) -> Issued:  # noqa: ANN401 - as of `issue`
-    """A certificate of the CA "users" with such attributes besides."""
     return USERS.issue(name, attributes=[attribute(*each) for each in attributes], **more)
 
 

@@ -61,7 +61,6 @@ def allowing(*names: str) -> Any:  # noqa: ANN401 - what a script answers
     ],
 )
 async def test_lists(settings: ImpersonationSettings, user: User, expected: bool) -> None:
-    """Without reviews only the list counts, and the answer is known at once."""
     impersonations = Impersonations(settings, None)
 
     assert expected is impersonations.check(user, BOB_AND_ALL)

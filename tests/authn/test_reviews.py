@@ -193,7 +193,6 @@ async def test_failures_are_not_kept(failure: Answer, caplog: pytest.LogCaptureF
 
 
 async def test_long_and_odd_tokens() -> None:
-    """Long ones are nobody's and never sent; any other text is sent as what it is."""
     too_long = Verdict(None, 0.0, "the token is longer than 32768 bytes")
     odd = ['"}', "\udc80", "\x00", "x" * MAX_TOKEN_BYTES]
     async with scripted(lambda _: of_token(error=f"invalid bearer token {TOKEN}")) as (script, api):

@@ -72,7 +72,6 @@ async def test_unknown_token(token: str) -> None:
     ],
 )
 def test_bad_file(data: bytes, problem: str) -> None:
-    """A broken file is refused with file and line, without a token, and the old one stays."""
     tokens = taken(b"old,j,7\n")
     with pytest.raises(SecretFileError) as error:
         tokens.take(data)
@@ -213,7 +212,6 @@ def test_basic_with_a_key_that_only_the_server_knows() -> None:
     ],
 )
 def test_refuses_a_file(text: str, message: str) -> None:
-    """A broken file leaves the keys as they were, and no problem shows a key."""
     keys = keys_of(FILE)
     with pytest.raises(SecretFileError, match=message) as raised:
         keys.take(text.encode())

@@ -64,7 +64,6 @@ def test_an_address_that_shows_too_many_names(caplog: pytest.LogCaptureFixture) 
 def test_too_many_names_of_all_addresses(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No address is blamed that found all places taken by others."""
     monkeypatch.setattr(unverified_names, "MAX_PLACES", 2)
     names = NamesOfAddresses(2, VirtualClock())
     for number in (7, 8):

@@ -128,7 +128,6 @@ async def test_passing_failures(status: int) -> None:
 
 
 async def test_failure_that_passed(caplog: pytest.LogCaptureFixture) -> None:
-    """A second attempt that succeeds is enough, with no word of the first."""
     answers: list[Answer] = [503, {"status": "fine"}]
     async with scripted(lambda _: answers.pop(0)) as (_, api):
         assert {"status": "fine"} == await api.post(PATH, OBJ)
@@ -137,7 +136,6 @@ async def test_failure_that_passed(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_no_server_is_known() -> None:
-    """That is said, and asked about again: one may be known by then."""
     waits: list[float] = []
 
     async def sleep(wait_s: float) -> None:
@@ -180,7 +178,6 @@ class Servers:
 
 
 async def test_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a server fails, another one is asked from then on, until that one fails."""
     answers: list[Answer] = [{}, {}, 503, {}]
     async with scripted(lambda _: answers.pop(0)) as (script, one):
         port = port_of(one)
@@ -227,7 +224,6 @@ async def test_another_server_than_one_that_hangs(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few questions are under way, some wait, and those beyond fail at once."""
     monkeypatch.setattr(upstream_api, "MAX_WAITING_PER_SLOT", 2)
     async with scripted(lambda _: {}, max_concurrent=2) as (script, api):
         script.may_answer.clear()

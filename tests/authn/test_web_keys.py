@@ -73,7 +73,6 @@ def test_key_of_pem_and_of_jwks(algorithm: str) -> None:
 
 
 def test_certificates_and_keys_of_pem() -> None:
-    """One file has several keys, in any of their forms, with text between them."""
     rsa_key = private_key("RS256").public_key()
     old_form = rsa_key.public_bytes(Encoding.PEM, PublicFormat.PKCS1)
     data = b"# keys\n" + Authority("ca").pem + old_form + public_pem(private_key("ES384"))
@@ -220,7 +219,6 @@ def test_any_member(member: dict[str, Any], changes: dict[str, Any]) -> None:
 
 
 async def test_file(tmp_path: Path) -> None:
-    """A file's keys are known once it is read; a broken new content keeps the old."""
     path = tmp_path / "sa.pub"
     path.write_bytes(public_pem(private_key()))
     keys = FileKeys(path)
@@ -527,7 +525,6 @@ def test_url_problem(url: str, problem: str) -> None:
 
 
 def test_refuses_at_once(tmp_path: Path) -> None:
-    """A URL that keys cannot be fetched from, and a file of CAs that is none."""
     with pytest.raises(WebKeysError, match=r"http://x\.example: not https"):
         RemoteKeys("http://x.example")
     path = tmp_path / "ca.pem"

@@ -40,7 +40,6 @@ OTHER_KEY = Authority("other").issue("me").key_pem
     ],
 )
 async def test_authorization(access: ApiAccess, expected: str | None) -> None:
-    """Who asks is said by a token, or by a name and password."""
     credentials = ApiCredentials(access)
 
     assert expected == await credentials.refresh()
@@ -48,7 +47,6 @@ async def test_authorization(access: ApiAccess, expected: str | None) -> None:
 
 
 async def test_token_file_is_read_again(tmp_path: Path) -> None:
-    """A token that is replaced counts from the next request on; one that is gone fails it."""
     path = tmp_path / "token"
     path.write_text("first\n")
     credentials = ApiCredentials(
@@ -126,7 +124,6 @@ async def test_certificates_are_read_again(
     ],
 )
 def test_problems(access: Callable[[Authority], dict[str, object]], expected: str) -> None:
-    """What cannot be used at the start ends it, and names the file."""
     fields: dict[str, object] = {"server": SERVER, **access(Authority("ca"))}
 
     with pytest.raises(OperatorError, match=expected):
@@ -179,7 +176,6 @@ async def test_is_told(program: Callable[[str], str]) -> None:
 async def test_fails(
     lines: str, expected: str, program: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program that fails or hangs is an error, with its own words."""
     if "sleep" in lines:
         monkeypatch.setattr(api_credentials, "WITHIN_S", 0.1)
 
@@ -228,7 +224,6 @@ async def test_ends_with_the_wait_for_it(program: Callable[[str], str], tmp_path
     ],
 )
 def test_read(data: bytes, expected: Credential) -> None:
-    """A credential is a token, or a certificate with its key, perhaps for a time."""
     found = read_credential(data, Program(api_version=VERSION, command="x"))
 
     assert expected == found
@@ -253,7 +248,6 @@ def test_read(data: bytes, expected: Credential) -> None:
     ],
 )
 def test_no_credential(data: bytes, expected: str) -> None:
-    """What is no credential is refused, without showing it."""
     with pytest.raises(OperatorError, match=expected) as caught:
         read_credential(data, Program(api_version=VERSION, command="x"))
 

@@ -61,7 +61,6 @@ class Writer:
         self.now_s += pause_s
 
     async def run(self) -> Writer:
-        """Run until it has slept so often, with changes all the time."""
         running = asyncio.ensure_future(self.status.run())
         while not running.done():
             self.status.wake()
@@ -72,7 +71,6 @@ class Writer:
 
 
 async def test_writes_what_is_due() -> None:
-    """Each schema has its condition applied, as one manager's, of the version in use."""
     schemas = Followed(schema("lost", "none"), schema("well", "mine"))
     schemas.objects["well"]["status"] = {
         "conditions": [
@@ -112,7 +110,6 @@ async def test_contested() -> None:
 
 
 async def test_refused(caplog: pytest.LogCaptureFixture) -> None:
-    """A refusal is said once, with what to do, and tried again after growing pauses."""
     writer = Writer(Followed(schema("lost", "none")), Followed(), 4)
     writer.api.refused = {"apfproxy"}
     await writer.run()
@@ -126,7 +123,6 @@ async def test_refused(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_own_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """An error that nobody foresaw is logged and said, and does not end it."""
     writer = Writer(Followed(schema("lost", "none")), Followed(), 4)
     monkeypatch.setattr(writer.api, "apply", lambda *_: 1 / 0)
     await writer.run()
@@ -144,7 +140,6 @@ async def test_own_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapt
     ],
 )
 async def test_old_knowledge(schemas: str | None, levels: str | None) -> None:
-    """Nothing is written of what may be old."""
     writer = Writer(Followed(schema("lost", "none")), Followed(), 2)
     writer.schemas.problem = schemas
     other: Any = writer.status._levels  # noqa: SLF001 - a double
@@ -155,7 +150,6 @@ async def test_old_knowledge(schemas: str | None, levels: str | None) -> None:
 
 
 async def test_one_that_is_refused() -> None:
-    """One that cannot be written is said, and those after it are written."""
     writer = Writer(Followed(schema("bad", "none"), schema("good", "none")), Followed(), 1)
     apply = writer.api.apply
 

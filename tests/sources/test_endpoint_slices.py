@@ -17,14 +17,12 @@ DRAINING = {"ready": False, "serving": True, "terminating": True}
 
 
 def found(*slices: Json, wanted: ServicePort = HTTPS) -> list[str]:
-    """Host and port of each endpoint; there must be no problem."""
     result = endpoints_of(slices, wanted)
     assert () == result.problems
     return [str(each.address) for each in result.endpoints]
 
 
 def test_endpoint() -> None:
-    """An endpoint has the Service's name for its certificate, and speaks TLS if it is to."""
     (secure,) = endpoints_of([slice_of(at("10.0.0.1"))], HTTPS).endpoints
     (plain,) = endpoints_of(
         [slice_of(at("10.0.0.1"))], ServicePort(port=None, is_tls=False, server_name="x")
@@ -122,7 +120,6 @@ PORTS = [
     ],
 )
 def test_port(ports: object, wanted: str | None, expected: int) -> None:
-    """The port is the one of that name or number, or the first one."""
     port = ServicePort(port=wanted, is_tls=True, server_name="x")
 
     assert [f"10.0.0.1:{expected}"] == found(slice_of(at("10.0.0.1"), ports=ports), wanted=port)
@@ -142,7 +139,6 @@ LEFT_OUT = r"""
 
 @pytest.mark.parametrize("line", LEFT_OUT.strip().splitlines())
 def test_left_out(line: str) -> None:
-    """What cannot be used is left out and told; the other slices count."""
     given, _, expected = line.partition(" > ")
     fields, _, wanted = given.rpartition(" ")
     odd = yaml.safe_load(fields)

@@ -49,12 +49,6 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Told:
-    """A source, and what it told.
-
-    Attributes:
-        hosts: Of the endpoints, each time.
-    """
-
     def __init__(self, settings: Settings) -> None:
         self.hosts: list[list[str]] = []
         self.health = HealthRegistry()
@@ -89,7 +83,6 @@ async def started(settings: Settings) -> AsyncIterator[Told]:
 async def test_unknown_at_the_start(
     names: dict[str, list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is started without endpoints after a while, and what is wrong is said."""
     async with started(by_dns("a")) as told:
         await until(lambda: "[!]" in told.checks)
         checks = told.checks
@@ -120,7 +113,6 @@ async def test_changes(names: dict[str, list[str]]) -> None:
 async def test_change_that_fails(
     names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name that has no address is refused, and what was there stays in force."""
     names["a"] = ["10.0.0.1"]
     async with started(by_dns("a")) as told:
         monkeypatch.setattr(endpoint_source, "FIRST_ANSWER_S", 0.0)

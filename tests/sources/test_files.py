@@ -43,7 +43,6 @@ def controller() -> Controller:
 
 
 def test_broken_at_first(tmp_path: Path, controller: Controller) -> None:
-    """A process does not start with broken objects: all problems are raised."""
     (tmp_path / "a.yaml").write_text("a: [")
     (tmp_path / "b.yaml").write_text("b: [")
     with pytest.raises(OperatorError) as caught:
@@ -58,7 +57,6 @@ def test_broken_at_first(tmp_path: Path, controller: Controller) -> None:
 async def test_reload(
     tmp_path: Path, controller: Controller, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A good change takes effect, a broken one leaves the last good one and is reported."""
     path = tmp_path / "a.yaml"
     path.write_text(level_yaml("first"))
     loads = Loads()
@@ -96,7 +94,6 @@ async def test_reload(
 
 
 async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Controller) -> None:
-    """A swapped link, as of a mounted ConfigMap, takes effect, and its target is then watched."""
     for version in ("1", "2"):
         (tmp_path / f"..{version}").mkdir()
         (tmp_path / f"..{version}" / "a.yaml").write_text(level_yaml(f"level-{version}"))

@@ -59,7 +59,6 @@ async def test_agreement(port: int) -> None:
 
 
 async def test_several_records(port: int) -> None:
-    """Records of several clusters are in one ConfigMap, and no write disturbs another record's."""
     async with stores_of(port, "a/b", "a/c") as (one, other):
         first = await one.swap(b"1", NOTHING)
         second = await other.swap(b"2", NOTHING)
@@ -95,7 +94,6 @@ async def test_deleted(port: int) -> None:
     "data", [{"a": "1"}, {"a_version": "1"}, {"a": "1", "a_version": ""}], ids=str
 )
 async def test_garbage(port: int, data: dict[str, str]) -> None:
-    """Entries of somebody else are named, and nothing is written over them."""
     async with stores_of(port, "a", "b") as (store, other):
         await other.swap(b"1", NOTHING)
         api = api_at(port)
@@ -107,7 +105,6 @@ async def test_garbage(port: int, data: dict[str, str]) -> None:
 
 
 async def test_what_is_no_record(port: int) -> None:
-    """What a ConfigMap cannot have, or nobody would read, is not sent."""
     async with stores_of(port, "a") as (store,):
         with pytest.raises(StoreError, match="more than"):
             await store.swap(b"x" * (MAX_RECORD_BYTES + 1), NOTHING)
@@ -144,7 +141,6 @@ THERE = {"metadata": {"resourceVersion": "7"}, "data": {"a": "1", "a_version": "
     ],
 )
 async def test_wrong_answers(answers: list[tuple[int, Any]], problem: str) -> None:
-    """What the API should not answer is a StoreError, with what to do where there is something."""
     async with api_of(answering(*answers)) as api:
         store = KubernetesStore(api, "default", "fleet", "a")
         with pytest.raises(StoreError, match=f"the ConfigMap default/fleet: .*{problem}"):
@@ -173,8 +169,6 @@ async def test_written_in_between() -> None:
 
 @pytest.mark.parametrize(("headers", "pause_s"), [({"Retry-After": "3"}, 3.0), ({}, 0.0)])
 async def test_too_many_requests(headers: dict[str, str], pause_s: float) -> None:
-    """The pause that the API asks for is known to whoever asked."""
-
     async def refuse(_request: web.Request) -> web.Response:
         return web.Response(status=429, headers=headers)
 
@@ -187,7 +181,6 @@ async def test_too_many_requests(headers: dict[str, str], pause_s: float) -> Non
 
 
 def test_parent() -> None:
-    """Only workers have the record of their parent, over their link."""
     with pytest.raises(OperatorError, match="only workers have the store of their parent"):
         open_store(FleetSettings(store="parent:link"), "a")
 
@@ -195,14 +188,12 @@ def test_parent() -> None:
 
 
 def test_wrong() -> None:
-    """A URL that nobody checked is the operator's error, without the password in it."""
     with pytest.raises(OperatorError, match=r"^fleet\.store ") as error:
         open_store(FleetSettings(store="http://u:secret@a"), "a")
     assert "secret" not in str(error.value)
 
 
 def test_without_redis_py(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where redis-py is not installed the operator is told what to install."""
     for name in [each for each in sys.modules if each.startswith("apfproxy.fleet.redis")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "redis.asyncio", None)
@@ -211,7 +202,6 @@ def test_without_redis_py(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_kubernetes_outside_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a kubeconfig it takes a pod."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(OperatorError, match=r"fleet\.kubeconfig"):
         open_store(FleetSettings(store="kubernetes:a/b"), "a")

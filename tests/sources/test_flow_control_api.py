@@ -26,7 +26,6 @@ def api(tmp_path: Path, *, with_suggested: bool = True, token: str | None = None
 
 
 async def test_suggested_objects_go(tmp_path: Path) -> None:
-    """Suggested objects that nobody changed go when they are not wanted any more."""
     for with_suggested in (True, False):
         found = api(tmp_path, with_suggested=with_suggested)
         await found.start()
@@ -38,7 +37,6 @@ async def test_suggested_objects_go(tmp_path: Path) -> None:
 
 
 async def test_one_process(tmp_path: Path) -> None:
-    """Only one process has the file; it is free once that stops."""
     first = api(tmp_path)
     with pytest.raises(OperatorError):
         api(tmp_path)

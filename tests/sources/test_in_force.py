@@ -77,7 +77,6 @@ def test_take(
 
 
 def test_dangling_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A FlowSchema that stays without its level is in the log once, until it is anew."""
     in_force = InForce("here", Controller(VirtualClock(), 100, 0))
     for other in ("a", "b", "c"):
         take(in_force, [schema("lost", "none"), schema(other)])

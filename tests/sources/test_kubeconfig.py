@@ -121,7 +121,6 @@ def of(whole: object, context: str | None = None) -> ApiAccess:
     ],
 )
 def test_contexts(context: str | None, expected: ApiAccess) -> None:
-    """A context leads to a server, and says who asks it."""
     found = of(WHOLE, context)
 
     assert expected == found
@@ -193,7 +192,6 @@ def test_problems(line: str) -> None:
     ],
 )
 def test_no_kubeconfig(data: bytes, expected: str) -> None:
-    """What is no kubeconfig is refused without showing it."""
     with pytest.raises(OperatorError) as caught:
         of(data)
 
@@ -202,14 +200,12 @@ def test_no_kubeconfig(data: bytes, expected: str) -> None:
 
 
 def test_unverified() -> None:
-    """A cluster may say that any server is to be believed."""
     fields = {"insecure-skip-tls-verify": True, "certificate-authority": ""}
 
     assert of(changed("clusters", 0, fields)).is_unverified
 
 
 def test_program() -> None:
-    """A program is named with all that it is to be told."""
     program = {
         "apiVersion": EXEC,
         "command": "./bin/login",
@@ -245,7 +241,6 @@ def test_program() -> None:
     [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")],
 )
 def test_in_cluster(host: str, expected: str, tmp_path: Path) -> None:
-    """A pod reaches the API by its environment, as its service account."""
     (tmp_path / "token").write_text("token")
     environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
 
@@ -268,7 +263,6 @@ def test_in_cluster(host: str, expected: str, tmp_path: Path) -> None:
     ],
 )
 def test_not_in_cluster(environment: dict[str, str], expected: str, tmp_path: Path) -> None:
-    """Elsewhere the operator is told to give a kubeconfig."""
     with pytest.raises(OperatorError, match=expected) as caught:
         in_cluster(environment, str(tmp_path))
 
@@ -300,7 +294,6 @@ def test_warnings(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whoever is on the way to the API is warned about."""
     monkeypatch.setattr(kubeconfig, "in_cluster", lambda _, **__: access)
 
     assert access == access_of(None, None, "who gets seats", "x")

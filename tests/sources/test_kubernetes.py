@@ -78,7 +78,6 @@ def test_first(*, with_suggested: bool, expected: set[str]) -> None:
 
 
 async def test_follows() -> None:
-    """What the API has is in force, then what it changes; the mandatory objects always are."""
     source = Source()
     source.api.put(LEVELS, level("mine"))
     async with source.followed():

@@ -55,7 +55,6 @@ async def failure(api: KubernetesApi) -> KubernetesApiError:
 
 @pytest.mark.parametrize("prefix", ["", "/k8s/clusters/c-1"])
 async def test_requests(prefix: str) -> None:
-    """Questions and writes go to the server's path, with the token, as JSON."""
     seen = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -103,7 +102,6 @@ async def test_refusals(
     retry_after_s: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another answer than a good one is an error that says what came."""
     monkeypatch.setattr(kubernetes_api, "MAX_RESPONSE_BYTES", 100_000)
     status, text, head = response
 
@@ -119,7 +117,6 @@ async def test_refusals(
 
 
 async def test_refused_program() -> None:
-    """A program whose token is refused is run again."""
     runs = 0
 
     async def refused(_: web.Request) -> web.Response:
@@ -202,8 +199,6 @@ async def test_certificates_of_other_servers(tmp_path: Path) -> None:
 
 
 def answering(name: str, statuses: list[int]) -> Handler:
-    """A server that answers as said, in turn, and then well, with its name."""
-
     async def answer(_: web.Request) -> web.Response:
         return web.json_response({"name": name}, status=statuses.pop(0) if statuses else 200)
 
@@ -247,7 +242,6 @@ async def test_other_servers() -> None:
 
 
 async def test_many_servers_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One question goes to some of them, and the next one to those that are left."""
     monkeypatch.setattr(kubernetes_api, "MOST_ASKED", 2)
     gone: dict[str, str | None] = {f"http://127.0.0.1:{free_port()}/{at}": None for at in range(3)}
     async with api_of(answering("b", [])) as other:
@@ -280,7 +274,6 @@ async def test_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_writes_are_not_done_twice() -> None:
-    """One that was sent is not sent to another server; one that was not is."""
     broken: list[str] = []
 
     async def cut(request: web.Request) -> web.Response:
@@ -353,8 +346,6 @@ async def events_of(api: KubernetesApi) -> list[Any]:
     ],
 )
 async def test_watch(pieces: list[bytes]) -> None:
-    """A watch begins, and then yields an event for each line, however it comes."""
-
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -377,7 +368,6 @@ async def test_watch(pieces: list[bytes]) -> None:
     ],
 )
 async def test_bad_watch(content: bytes, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watch that makes no sense, or is silent for too long, is given up."""
     monkeypatch.setattr(kubernetes_api, "MAX_EVENT_BYTES", 20)
     is_over = asyncio.Event()
 
@@ -396,7 +386,6 @@ async def test_bad_watch(content: bytes, expected: str, monkeypatch: pytest.Monk
 
 
 async def test_watch_that_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The head of a watch's response is awaited for less time than its events."""
     monkeypatch.setattr(kubernetes_api, "LONGEST_S", 0.1)
     is_over = asyncio.Event()
 

@@ -91,13 +91,11 @@ def test_counts_of_a_page() -> None:
     ],
 )
 def test_lines_without_a_count(line: bytes) -> None:
-    """A line that says no count is passed over; a page without any is refused."""
     with pytest.raises(CountsError, match="neither apiserver_resource_objects nor"):
         parse(line)
 
 
 def test_too_many_resources(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page cannot make us keep more resources than a server can have."""
     monkeypatch.setattr(object_counts, "MAX_RESOURCES", 1)
 
     assert parse(PAGE) == {"pods": 1234}
@@ -108,7 +106,6 @@ def test_too_many_resources(monkeypatch: pytest.MonkeyPatch) -> None:
     [("MAX_PAGE_BYTES", "longer than 10 bytes"), ("MAX_LINE_BYTES", "a line longer than 10 bytes")],
 )
 def test_page_without_end(name: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page or a line that does not end is given up."""
     monkeypatch.setattr(object_counts, name, 10)
     with pytest.raises(CountsError, match=expected):
         parse(b"x" * 11)
@@ -181,7 +178,6 @@ async def test_page_of_another_server() -> None:
 
 
 async def test_reading_again_and_again() -> None:
-    """It waits for the interval after each reading, whether it worked or not."""
     sink = Sink("http://a..b/metrics")  # a host whose name no resolver takes
     sink.counts.start()
     await until(lambda: len(sink.waited) == 3)

@@ -82,7 +82,6 @@ def test_pipe(tmp_path: Path) -> None:
 
 
 def test_one_name_in_two_files(tmp_path: Path) -> None:
-    """An object that two files define is a problem that names both."""
     (tmp_path / "a.yaml").write_text(level_yaml("x"))
     (tmp_path / "b.yaml").write_text(level_yaml("x"))
 
@@ -95,7 +94,6 @@ def test_one_name_in_two_files(tmp_path: Path) -> None:
 
 
 def test_broken_object(tmp_path: Path) -> None:
-    """A problem of an object has its file, line, kind, name and the path of the field."""
     path = tmp_path / "a.yaml"
     path.write_text(level_yaml("good") + "---\n" + level_yaml("bad").replace("Reject", "Drop"))
 
@@ -107,7 +105,6 @@ def test_broken_object(tmp_path: Path) -> None:
 
 
 def test_given_objects_replace_built_in_ones(tmp_path: Path) -> None:
-    """A given object takes the place of the built-in one of its kind and name, others are added."""
     (tmp_path / "a.yaml").write_text(level_yaml("workload-low") + "---\n" + level_yaml("mine"))
     given = decode_files(read_files([str(tmp_path)])).objects
 
@@ -125,7 +122,6 @@ def test_given_objects_replace_built_in_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["contents", "name", "gone", "swapped"])
 def test_fingerprint(tmp_path: Path, change: str) -> None:
-    """Every change of files or their contents shows, and nothing else does."""
     path = tmp_path / "a.yaml"
     other = tmp_path / "b.yaml"
     path.write_text("a")
@@ -147,7 +143,6 @@ def test_fingerprint(tmp_path: Path, change: str) -> None:
 
 
 def test_round_trip(tmp_path: Path) -> None:
-    """Whoever reads it has the same objects."""
     path = tmp_path / "objects.json"
     objects = effective_objects((), with_suggested=True, preset=KUBERNETES)
     write_objects(str(path), objects[:1])
@@ -161,7 +156,6 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_file_that_cannot_be_replaced(tmp_path: Path) -> None:
-    """It stays as it was, and nothing else is left."""
     path = tmp_path / "objects.json"
     path.mkdir()
     with pytest.raises(OSError, match=r"objects\.json"):

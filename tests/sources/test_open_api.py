@@ -79,7 +79,6 @@ async def test_servers_of_the_api(
 
 
 async def test_service(kubeconfig: str) -> None:
-    """A Service is that of the chosen context's API, with the name that its servers show."""
     settings = ServiceSettings(
         name="api", namespace="team", port="web", kubeconfig=kubeconfig, context="two"
     )

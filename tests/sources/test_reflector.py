@@ -102,12 +102,6 @@ class ScriptedApi:
 
 
 class Followed:
-    """A reflector of a script that ran to its end.
-
-    Attributes:
-        pauses: Seconds, as the reflector waited.
-    """
-
     def __init__(self, *script: object) -> None:
         self.api = ScriptedApi(script)
         self.pauses: list[float] = []
@@ -277,7 +271,6 @@ async def test_problem(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What is wrong is said, once in the log, and what to do."""
     monkeypatch.setattr(reflector_module, "MAX_OBJECTS", 3)
     monkeypatch.setattr(reflector_module, "MAX_CHUNKS", 2)
     followed = await Followed(*(read_script(script) if isinstance(script, str) else script)).run()
@@ -287,7 +280,6 @@ async def test_problem(
 
 
 async def test_own_error(caplog: pytest.LogCaptureFixture) -> None:
-    """An error that nobody foresaw is logged and said, and does not end it."""
     broken = await Followed(
         page("5", "a"), [{"type": "ADDED", "object": schema("b")}, KeyError()]
     ).run()

@@ -85,7 +85,6 @@ async def test_kept(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    """A slice that cannot be used is said, in the log once, and the others count."""
     service = Service()
     for name in "abcd":
         service.api.put(SLICES, slice_of(at("x.example"), name=name, addressType="FQDN"))

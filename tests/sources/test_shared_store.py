@@ -35,7 +35,6 @@ class Scene:
 
 
 async def test_file(tmp_path: Path) -> None:
-    """It has the built-in objects from the start, with the uids that they have in the store."""
     scene = Scene(tmp_path)
     await scene.store.start()
     names = scene.names()
@@ -78,7 +77,6 @@ async def test_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_token(tmp_path: Path) -> None:
-    """Another file has the token of writers from then on, if there is one in it."""
     token = tmp_path / "token"
     token.write_text("secret" * 9)
     scene = Scene(tmp_path)

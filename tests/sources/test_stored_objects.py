@@ -45,14 +45,12 @@ class Source:
         await asyncio.sleep(0)
 
     def spoil(self) -> None:
-        """Put an object into the store that no registry would take."""
         metadata = {"name": "bad", "uid": "u"}
         bad: dict[str, Any] = {"metadata": metadata, "spec": {"type": "Odd"}}
         self.scene.store.put(PRIORITY_LEVEL_CONFIGURATION.resource, bad, {})
 
 
 async def test_spoilt_at_first() -> None:
-    """A process does not start with an object that is not valid."""
     source = Source()
     source.spoil()
 
@@ -61,7 +59,6 @@ async def test_spoilt_at_first() -> None:
 
 
 async def test_follows() -> None:
-    """Changes are in force soon after, many of them at once, until the store is closed."""
     source = Source()
     source.stored.load_first()
     watching = spawn(source.stored.watch(lambda: None), name="watching")

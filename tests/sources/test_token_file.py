@@ -47,7 +47,6 @@ def test_no_token(tmp_path: Path, data: bytes, message: str) -> None:
 
 
 def test_pipe(tmp_path: Path) -> None:
-    """A pipe without a writer does not hold up anything."""
     os.mkfifo(tmp_path / "pipe")
 
     with pytest.raises(OperatorError, match="cannot be read: a pipe, not a regular file"):
