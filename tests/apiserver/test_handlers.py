@@ -13,9 +13,9 @@ from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.flowcontrol import FLOW_SCHEMA
 from apfproxy.apiserver.handlers import Paths
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.options import asked_version, delete_options, manager_of
+from apfproxy.apiserver.options import asked_version, manager_of
 from apfproxy.apiserver.policy import EVICTIONS
-from apfproxy.apiserver.registry import DeleteOptions, Registry
+from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.responses import PROTOBUF, WARNINGS, Renderer
 from apfproxy.apiserver.schema.body import MAGIC, MOST_OBJECTS
 from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS
@@ -447,18 +447,3 @@ def test_exports_are_refused() -> None:
     for query in (b"export", b"export=1"):
         with pytest.raises(StatusError, match="export"):
             asked_version(parse_query(query))
-
-
-@pytest.mark.parametrize(
-    ("query", "raw", "options"),
-    [
-        (b"dryRun=All", {}, {}),
-        (b"gracePeriodSeconds=-5", None, {"grace_period_s": 1}),
-        (b"uid=a", None, {"uid": "a"}),
-        (b"", {"preconditions": {"uid": "", "resourceVersion": ""}},
-         {"uid": "", "resource_version": ""}),
-    ],
-)  # fmt: skip
-def test_delete_options(query: bytes, raw: object, options: dict[str, Any]) -> None:
-    expected = DeleteOptions(**options)
-    assert expected == delete_options(parse_query(query), raw)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import platform
-import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from apfproxy import __version__
-from apfproxy.apiserver.discovery import Discovery, stability, version_document
+from apfproxy.apiserver.discovery import Discovery, stability
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.openapi.documents import Definitions, OpenAPI, Style, encode
 from apfproxy.apiserver.openapi.operations import catalog, tag_of
@@ -326,13 +323,3 @@ def test_versions_have_the_kinds_that_they_have() -> None:
 def test_stability() -> None:
     expected = ["v10", "v2", "v1", "v2beta1", "v1beta10", "v1beta2", "v1alpha1", "x1"]
     assert expected == sorted(sorted(expected), key=stability, reverse=True)
-
-
-def test_version_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    document = version_document()
-    assert ("1", "36", "linux/amd64") == tuple(
-        document[name] for name in ("major", "minor", "platform")
-    )
-    assert f"v1.36.0+apfproxy-{__version__}" == document["gitVersion"]

@@ -111,12 +111,6 @@ def test_expressions(expressions: list[object], text: str, causes: list[str]) ->
     ]
 
 
-def test_wrong_labels_of_selectors_are_named() -> None:
-    (error,) = validate_label_selector({"matchLabels": {"a": "-"}}, "s")
-
-    assert "s.matchLabels" == error.field
-
-
 @given(st.text() | st.text(alphabet="a\\,="))
 def test_any_value_can_be_asked_for(value: str) -> None:
     escaped = re.sub(r"([\\,=])", r"\\\1", value)

@@ -581,13 +581,6 @@ def plain(user: User) -> tuple[str, tuple[str, ...], str, dict[str, tuple[str, .
     return user.name, user.groups, user.uid, extra
 
 
-def test_front_proxy() -> None:
-    extra = ("Extra-a%2F%42%25: v", "Extra-a%2F%42%25: ")
-    expected = ("User: \u00e9 x", "Uid: 1", "Group: g", "Group: ", "Group: a\tb", *extra)
-
-    assert lines("X-Remote-", *expected) == front_proxy_lines(ALL)
-
-
 @pytest.mark.parametrize(
     ("user", "groups"),
     [

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
-import weakref
 
 import pytest
 
@@ -144,28 +141,6 @@ async def test_failures_are_not_kept(cache: AnswerCache[str]) -> None:
 
     assert ["no", "no", "no"] == [str(failure) for failure in failures]
     assert "answer 2" == (await cache.get_or_ask(SECRET, question)).value
-
-
-async def test_failures_are_forgotten_at_once(cache: AnswerCache[str]) -> None:
-    """Nothing of a failure waits for the next garbage collection."""
-    made: list[weakref.ref[AskFailedError]] = []
-
-    async def failing(_has_last: bool) -> tuple[str, float]:
-        error = AskFailedError("no")
-        made.append(weakref.ref(error))
-        try:
-            raise error
-        finally:
-            del error
-
-    gc.disable()
-    try:
-        with contextlib.suppress(AskFailedError):
-            await cache.get_or_ask(SECRET, failing)
-        await asyncio.sleep(0)
-        assert made[0]() is None
-    finally:
-        gc.enable()
 
 
 async def test_clear(cache: AnswerCache[str], clock: Clock) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from apfproxy.authn import unverified_names
-from apfproxy.authn.unverified_names import LEASE_NS, MAX_PLACES, NamesOfAddresses
+from apfproxy.authn.unverified_names import LEASE_NS, NamesOfAddresses
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
@@ -24,21 +23,6 @@ def test_places_of_all_addresses_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     clock.run_until(LEASE_NS)
     assert names.admit("y", "address:192.0.2.98")
     assert "<NamesOfAddresses: 1 of 1 addresses>" == repr(names)
-
-
-def test_places_take_few_bytes() -> None:
-    names = NamesOfAddresses(1, VirtualClock())
-    for number in range(MAX_PLACES + 1):
-        names.admit("x" * 300, f"address:2001:db8:{number:x}::/64")
-    places, of_address = names._places, names._of_address  # noqa: SLF001 - their size is the test
-    held = sys.getsizeof(places) + sys.getsizeof(of_address)
-    held += sum(
-        sum(map(sys.getsizeof, (key, place, *place))) + sys.getsizeof(0)
-        for key, place in places.items()
-    )
-
-    assert MAX_PLACES == len(places)
-    assert held <= 300 * MAX_PLACES
 
 
 def test_an_address_that_shows_too_many_names(caplog: pytest.LogCaptureFixture) -> None:

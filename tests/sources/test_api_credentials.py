@@ -15,10 +15,12 @@ from apfproxy.base.tls_files import Pem
 from apfproxy.sources import api_credentials
 from apfproxy.sources.api_credentials import ApiCredentials, Credential, read_credential, run
 from apfproxy.sources.kubeconfig import ApiAccess, Program, Variable
+from apfproxy.sources.token_file import MAX_BYTES, read_token, tokens_in, usable_token
 from loadtest.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 TOKEN = "abc"  # noqa: S105 - of nobody
 SECRET = "s3cr3t"  # noqa: S105 - of nobody
@@ -291,3 +293,57 @@ async def test_is_run_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [True] * 4 == [contexts[at] is contexts[at + 1] for at in (0, 2, 4, 6)]
     assert 4 == len({id(context) for context in contexts})
     assert credentials.problem is None
+
+
+LONG_TOKEN = b"0123456789abcdef"
+
+
+def test_token_of_now(tmp_path: Path) -> None:
+    """The token is what the file has whenever it is asked for, without white space around it."""
+    path = tmp_path / "token"
+    path.write_bytes(LONG_TOKEN + b"\n")
+    token = usable_token(str(path))
+    assert token is not None
+    path.write_bytes(b" " + LONG_TOKEN[::-1])
+
+    assert LONG_TOKEN[::-1] == token()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b" \n", "is empty"),
+        (b"short", "shorter than 16 characters"),
+        (b"two tokens of some length", "something else than one token"),
+        (b"0123456789abcdef\0", "something else than one token"),
+        (b"x" * (MAX_BYTES + 1), "larger than 16384 bytes"),
+    ],
+)
+def test_no_token(tmp_path: Path, data: bytes, message: str) -> None:
+    """What is no token is refused with a reason that does not show it."""
+    path = tmp_path / "token"
+    path.write_bytes(data)
+
+    with pytest.raises(OperatorError, match=message) as caught:
+        read_token(str(path))
+    assert str(path) in str(caught.value)
+    assert "tokens of some" not in str(caught.value)
+
+
+def test_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(OperatorError, match="cannot be read: a pipe, not a regular file"):
+        read_token(str(tmp_path / "pipe"))
+
+
+def test_several_tokens(tmp_path: Path) -> None:
+    """Each has a line, others are comments or empty; if one of them is none, none counts."""
+    path = tmp_path / "tokens"
+    path.write_bytes(b"# mine\n" + LONG_TOKEN + b"\r\n\n  # old\n " + LONG_TOKEN[::-1])
+    found = tokens_in(str(path))
+    path.write_bytes(LONG_TOKEN + b"\nshort\n")
+    with pytest.raises(OperatorError, match="shorter than 16 characters"):
+        tokens_in(str(path))
+
+    assert (LONG_TOKEN, LONG_TOKEN[::-1]) == found

@@ -24,7 +24,6 @@ from apfproxy.sources.kubeconfig import (
 
 SECRET = "s3cr3t"  # noqa: S105 - of nobody
 EXEC = "client.authentication.k8s.io/v1"
-INFORMED = {"apiVersion": EXEC, "command": "a", "provideClusterInfo": True}
 WHOLE: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Config",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import itertools
+import socket
 import ssl
 from typing import TYPE_CHECKING
 
@@ -15,8 +18,16 @@ from apfproxy.http.read_buffer import WRITE_HIGH_WATER_BYTES
 from apfproxy.http.response_head import ResponseError
 from apfproxy.settings import Address, EndpointAddress, UpstreamSettings
 from apfproxy.upstream import endpoint
+from apfproxy.upstream.connecting import (
+    CONNECTION,
+    TLS_HANDSHAKE,
+    ConnectTimeoutError,
+    connect_failure,
+    connected_socket,
+)
 from apfproxy.upstream.counters import PoolCounters, UpstreamFailure
 from apfproxy.upstream.health_check import NoAnswerError, question, status_text
+from apfproxy.upstream.idle_limit import FORGOTTEN_NS, IdleLimit
 from apfproxy.upstream.pool import Pool
 from apfproxy.upstream.response_sink import ResponseSink
 from tests.end_to_end.scene import on_uvloop
@@ -388,3 +399,177 @@ def test_any_bytes_are_told_alike_however_cut(
     assert (told, is_open) == (told_of_pieces, is_open_after_pieces)
     if "broken" not in told:
         assert body == body_of_pieces
+
+
+CONNECT, TLS, LATE = (UpstreamFailure.CONNECT, UpstreamFailure.TLS, UpstreamFailure.CONNECT_TIMEOUT)
+NO = "no connection to the upstream: "
+ODD = ssl.SSLError(1, "odd")
+REFUSED = (CONNECT, 502, f"{NO}Connection refused", "connection refused")
+
+
+def not_tls(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, "odd")
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ODD, (TLS, 502, f"no TLS with the upstream: {ODD}", f"no TLS: {ODD}")),
+        (
+            not_tls("WRONG_VERSION_NUMBER"),
+            (
+                *(TLS, 502, "no TLS with the upstream: the server does not speak it"),
+                "no TLS: the server does not speak it; upstream.url",
+            ),
+        ),
+        (ConnectionRefusedError(111, "Connection refused"), REFUSED),
+        (ConnectionRefusedError(111, "Connect call failed ('::1', 1)"), REFUSED),
+        (OSError("DNS is away"), (CONNECT, 502, f"{NO}DNS is away", "DNS is away")),
+        (OSError(), (CONNECT, 502, NO, "")),
+        (UnicodeError("label too long"), (CONNECT, 502, f"{NO}label too long", "label too long")),
+        (
+            ConnectTimeoutError(CONNECTION, 5),
+            (
+                *(LATE, 504, "no connection to the upstream within 5 s (upstream.connectTimeout)"),
+                "no connection within 5 s",
+            ),
+        ),
+        (
+            ConnectTimeoutError(TLS_HANDSHAKE, 0.5),
+            (
+                *(LATE, 504),
+                "no TLS handshake with the upstream within 0.5 s (upstream.tls.handshakeTimeout)",
+                "no TLS handshake within 0.5 s",
+            ),
+        ),
+    ],
+    ids=[
+        *("tls", "plain-http", "refused", "refused-by-a-loop", "acronym", "without-words", "name"),
+        *("stalls", "handshake-stalls"),
+    ],
+)
+def test_failures_are_told_apart_for_clients_and_operators(
+    error: Exception, expected: tuple[UpstreamFailure, int, str, str]
+) -> None:
+    found = connect_failure(error)
+
+    assert expected == (found.kind, found.code, found.reason, found.problem)
+
+
+@on_uvloop
+async def test_address_where_nobody_listens() -> None:
+    """The error is raised, and nothing keeps it until the next garbage collection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+    def refusals() -> list[BaseException]:
+        found = [each for each in gc.get_objects() if isinstance(each, ConnectionRefusedError)]
+        return [each for each in found if each.__traceback__]
+
+    gc.collect()
+    before = len(refusals())
+    gc.disable()
+    try:
+        with contextlib.suppress(ConnectionRefusedError):
+            await connected_socket("127.0.0.1", port)
+            pytest.fail("somebody listens")
+        await asyncio.sleep(0)  # the loop forgets its call
+        assert before == len(refusals())
+    finally:
+        gc.enable()
+
+
+S = 1_000_000_000
+MS = 1_000_000
+
+
+def taught(*lessons: tuple[int, int], announced: bytes = b"") -> IdleLimit:
+    limit = IdleLimit()
+    if announced:
+        limit.announced(announced)
+    for age_ns, now_ns in lessons:
+        limit.closed(age_ns, now_ns)
+    return limit
+
+
+@pytest.mark.parametrize(
+    ("lessons", "expected"),
+    [
+        pytest.param([], 0, id="nothing"),
+        pytest.param([(2 * S, 9 * S)], 1800 * MS, id="one"),
+        pytest.param([(2 * S, 9 * S), (5 * S, 20 * S)], 1800 * MS, id="later-is-nothing-new"),
+        pytest.param([(5 * S, 9 * S), (2 * S, 20 * S)], 1800 * MS, id="sooner"),
+        pytest.param([(200 * MS, 9 * S)], 0, id="too-soon-for-idleness"),
+        pytest.param([(2 * S, 9 * S)] * 9, 1800 * MS, id="many-of-one-age"),
+        pytest.param([(2900 * MS, 9 * S), (2 * S, 9 * S)], 1800 * MS, id="about-one-age"),
+        pytest.param([(2 * S, 9 * S), (30 * S, 9 * S)], 0, id="a-server-that-ends"),
+        pytest.param(
+            [(30 * S, 9 * S), (2 * S, 9 * S + 1), (1 * S, 9 * S + 2), (5 * S, 9 * S + 3)],
+            0,
+            id="with-many",
+        ),
+        pytest.param(
+            [(9 * S, 2 * S), (5 * S, 9 * S), (900 * MS, 9 * S)], 8100 * MS, id="as-it-was-before"
+        ),
+        pytest.param(
+            [(2 * S, 9 * S), (30 * S, 9 * S), (2 * S, 20 * S)], 1800 * MS, id="again-after-that"
+        ),
+    ],
+)
+def test_shortest_time_counts_unless_all_connections_ended(
+    lessons: list[tuple[int, int]], expected: int
+) -> None:
+    assert expected == taught(*lessons).limit_ns(21 * S)
+
+
+def test_says_what_is_a_lesson() -> None:
+    limit = IdleLimit()
+
+    assert [True, False, False, True] == [
+        limit.closed(age_s * S, now_s * S) for age_s, now_s in [(5, 10), (5, 10), (6, 20), (2, 30)]
+    ]
+
+
+def test_a_server_that_is_gone_taught_nothing() -> None:
+    limit = taught((9 * S, 2 * S), (5 * S, 90 * S))
+    limit.gone(95 * S)
+    assert 8100 * MS == limit.limit_ns(95 * S)
+    limit.gone(96 * S)
+    assert 8100 * MS == limit.limit_ns(96 * S)
+
+    assert limit.closed(5 * S, 100 * S)
+    limit.gone(120 * S)
+    assert 4500 * MS == limit.limit_ns(120 * S)
+
+
+def test_it_is_forgotten_slowly() -> None:
+    limit = taught((2 * S, 9 * S))
+    periods = [limit.limit_ns(9 * S + number * FORGOTTEN_NS) // MS for number in (0, 1, 2, 3)]
+    assert [1800, 3600, 7200, 14400] == periods
+    assert 24 * 3600 * S < limit.limit_ns(9 * S + 10**6 * FORGOTTEN_NS) < 1 << 60
+    now_ns = 9 * S + 2 * FORGOTTEN_NS
+
+    assert limit.closed(2 * S, now_ns)
+    assert 1800 * MS == limit.limit_ns(now_ns)
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        (b"Keep-Alive: timeout=5", 4500 * MS),
+        (b"keep-alive: max=100, Timeout = 20", 18 * S),
+        (b'Keep-Alive: timeout="5"', 4500 * MS),
+        (b"Keep-Alive: max=100", 0),
+        (b"Keep-Alive: timeout=soon", 0),
+        (b"Keep-Alive: timeout=0", 0),
+    ],
+)
+def test_field_of_the_server_counts(field: bytes, expected: int) -> None:
+    limit = taught(announced=field)
+
+    assert expected == limit.limit_ns(9 * S)
+    assert (expected or 7200 * MS) == taught((8 * S, 9 * S), announced=field).limit_ns(9 * S) or (
+        expected > 7200 * MS
+    )

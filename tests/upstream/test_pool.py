@@ -179,15 +179,6 @@ def test_failure_fails_the_first_in_line_alone(
     assert [False, True, True] == served(*waiters)
 
 
-def test_failure_is_told_in_either_line(bench: Bench) -> None:
-    (first,), (needy,) = stand_in_line(bench), stand_in_line(bench, is_new=True)
-    bench.connect(REFUSED)
-    bench.connect(REFUSED)
-
-    reason = (502, "no connection to the upstream: Connection refused")
-    assert (reason, reason) == (first.failure, needy.failure)
-
-
 def test_connection_whose_options_the_system_refuses_is_closed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

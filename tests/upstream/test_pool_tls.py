@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import datetime as dt
 import socket
-import time
+import ssl
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from apfproxy.proxy.tls import ServerTls, peer_certificates
 from apfproxy.settings import Address, DownstreamTlsSettings, UpstreamSettings, UpstreamTlsSettings
 from apfproxy.upstream.counters import PoolCounters, UpstreamCounters, UpstreamFailure
 from apfproxy.upstream.pool import Pool
-from apfproxy.upstream.tls import ClientTls
+from apfproxy.upstream.tls import MAX_AGE_S, ClientTls, SessionContext
 from loadtest.certificates import Authority
 from tests.end_to_end.scene import on_uvloop
 from tests.support.clocks import until
@@ -28,6 +29,7 @@ from tests.upstream.test_pool import Waiter
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
 
 NOW = dt.datetime.now(dt.UTC)
 SERVERS, PROXIES = Authority("servers"), Authority("proxies")
@@ -187,19 +189,6 @@ async def test_reload_ends_sessions(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_old_session_is_not_taken_up(tmp_path: Path) -> None:
-    async with running(tmp_path, asks_for_certificates=False) as scene:
-        await scene.ask()
-        scene.pool.close_idle(1)
-        sessions = scene.pool.endpoints[0]._sessions  # noqa: SLF001  its time is over
-        assert sessions is not None
-        sessions._until_unix_s = time.time()  # noqa: SLF001
-        await scene.ask()
-
-        assert (2, 0) == kinds(scene)
-
-
-@on_uvloop
 async def test_failed_handshake_ends_sessions(tmp_path: Path) -> None:
     async with running(tmp_path, asks_for_certificates=False) as scene:
         await scene.ask()
@@ -292,3 +281,88 @@ async def test_upstream_that_speaks_no_tls(tmp_path: Path) -> None:
         answer = await ask(pool)
 
     assert answer.startswith("502 no TLS with the upstream: ")
+
+
+NOW_S = 1_700_000_000.0
+
+
+def text_of(unix_s: float) -> str:
+    return dt.datetime.fromtimestamp(unix_s, dt.UTC).strftime("%b %d %H:%M:%S %Y GMT")
+
+
+def transport_of(
+    context: object,
+    *,
+    session: object,
+    valid_until_s: float = NOW_S + 10 * MAX_AGE_S,
+    is_resumed: bool = False,
+) -> asyncio.BaseTransport:
+    tls = SimpleNamespace(
+        context=context,
+        session=session,
+        session_reused=is_resumed,
+        getpeercert=lambda: {"notAfter": text_of(valid_until_s)},
+    )
+    return asyncio.BaseTransport({"ssl_object": tls})
+
+
+def session_of(*, begun_s: float = NOW_S, has_ticket: bool = True) -> SimpleNamespace:
+    return SimpleNamespace(time=begun_s, has_ticket=has_ticket)
+
+
+def remembered(context: SessionContext) -> object:
+    return context._session  # noqa: SLF001  OpenSSL takes no session but its own
+
+
+@pytest.fixture
+def context() -> SessionContext:
+    return SessionContext(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+
+
+def test_whole_handshake_is_remembered_for_an_hour(context: SessionContext) -> None:
+    session = session_of()
+    context.remember(transport_of(context.shared, session=session), NOW_S)
+    assert session is remembered(context)
+    context.expire(NOW_S + MAX_AGE_S - 1)
+    assert session is remembered(context)
+    context.expire(NOW_S + MAX_AGE_S)
+
+    assert None is remembered(context)
+
+
+def test_certificate_that_expires_ends_its_session(context: SessionContext) -> None:
+    connection = transport_of(context.shared, session=session_of(), valid_until_s=NOW_S + 5)
+    context.remember(connection, NOW_S + 4)
+    assert None is not remembered(context)
+    context.expire(NOW_S + 5)
+
+    assert None is remembered(context)
+
+
+def test_failed_handshake_ends_all_sessions_before(context: SessionContext) -> None:
+    before, later = session_of(), session_of(begun_s=NOW_S + 2)
+    context.remember(transport_of(context.shared, session=before), NOW_S)
+    context.forget(NOW_S + 1)
+    assert None is remembered(context)
+    context.remember(transport_of(context.shared, session=before), NOW_S + 2)
+    assert None is remembered(context)
+    context.remember(transport_of(context.shared, session=later), NOW_S + 2)
+
+    assert later is remembered(context)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"session": None}, id="none"),
+        pytest.param({"session": session_of(has_ticket=False)}, id="no-ticket"),
+        pytest.param({"session": session_of(begun_s=NOW_S - MAX_AGE_S)}, id="old"),
+        pytest.param({"session": session_of(), "is_resumed": True}, id="resumed"),
+        pytest.param({"session": session_of(), "context": None}, id="other-context"),
+    ],
+)
+def test_what_is_not_remembered(context: SessionContext, changed: dict[str, Any]) -> None:
+    arguments = {"context": context.shared, **changed}
+    context.remember(transport_of(**arguments), NOW_S)
+
+    assert None is remembered(context)

@@ -6,50 +6,18 @@ import pytest
 
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.policy import EVICTIONS
-from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS, OBJECT_META, SHARED
+from apfproxy.apiserver.schema.shared_structs import DELETE_OPTIONS, OBJECT_META
 from apfproxy.apiserver.schema.types import (
-    Field,
     List,
     Map,
     SchemaError,
     Struct,
     Type,
-    Union,
     structs,
 )
 
 PART = Struct("Part", (), "p", "A part.")
 OTHERS = {"Part": PART, "ObjectMeta": OBJECT_META}
-
-
-def test_structs() -> None:
-    text = """
-A +atomic +union=d:b,c: What
-        it is.
-  b  B  One
-        thing.
-  +open c
-        d
-  +open e
-
-B +typed: Another.
-C +object: An object.
-  4 other string  More.
-  1 metadata ObjectMeta  Once more.
-CSpec: Its own.
-"""
-    made = structs("p", text, OTHERS)
-    a, c = made["A"], made["C"]
-
-    assert ["A", "B", "C", "CSpec"] == list(made)
-    assert ("What it is.", True, frozenset("cde")) == (a.description, a.is_atomic, a.kept)
-    assert Union(("b", "c"), "d") == a.union
-    assert (Field("b", made["B"], "One thing."),) == a.fields
-    assert ["kind", "apiVersion"] == list(made["B"].by_name)
-    assert ["kind", "apiVersion", "metadata", "spec", "other"] == list(c.by_name)
-    assert "Once more." == c.by_name["metadata"].description
-    assert (made["CSpec"], 2) == (c.by_name["spec"].type, c.by_name["spec"].number)
-    assert SHARED["ObjectMeta"] is c.by_name["metadata"].type
 
 
 @pytest.mark.parametrize(
@@ -89,15 +57,3 @@ def structs_of(kind: Type, found: dict[str, Struct]) -> dict[str, Struct]:
         for field in kind.fields:
             structs_of(field.type, found)
     return found
-
-
-def test_numbers() -> None:
-    structs: dict[str, Struct] = {}
-    for root in ROOTS:
-        structs_of(root, structs)
-
-    for name, struct in structs.items():
-        lost = [field.name for field in struct.fields if not field.number]
-        assert set(lost) <= ({"kind", "apiVersion"} if struct in ROOTS else set()), name
-        numbers = [field.number for field in struct.fields if field.number]
-        assert len(set(numbers)) == len(numbers), name
