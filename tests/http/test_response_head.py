@@ -178,10 +178,7 @@ NO_NUMBER, NO_LF = (
             (f"{START}{CODING}{coding}", f'Transfer-Encoding is "{coding}", not chunked alone')
             for coding in ("gzip", "", "gzip, chunked")
         ),
-        (
-            f"{START}{CODING}chunked\r\n{CODING}chunked",
-            "it has 2 Transfer-Encoding fields",
-        ),
+        (f"{START}{CODING}chunked\r\n{CODING}chunked", "it has 2 Transfer-Encoding fields"),
         (f"HTTP/1.0 200 OK\r\n{CODING}chunked", "it has a Transfer-Encoding in HTTP/1.0"),
     ],
 )

@@ -388,7 +388,7 @@ class Bench:
         if tracing is not None:
             self.context.tracer = Tracer(tracing, self.traces.append)
         self.context.in_force.gathered_body_bytes = gathered_body_bytes
-        self.connecting: deque[asyncio.Task[None]] = deque()
+        self.connecting: list[asyncio.Task[None]] = []
         self.upstreams: list[FakeTransport] = []
         # Connections come up in tasks of a loop of their own, which runs in `connect` only.
         self._tasks_loop = asyncio.new_event_loop()
@@ -396,8 +396,8 @@ class Bench:
         self._attempts: deque[asyncio.Future[BaseException | str]] = deque()
         self.authenticating: list[asyncio.Task[None]] = []
         self._patches = (
-            patch.object(pool_module, "spawn", self._spawn),
-            patch.object(exchange_module, "spawn", self._spawn_authentication),
+            patch.object(pool_module, "spawn", partial(self._spawn, self.connecting)),
+            patch.object(exchange_module, "spawn", partial(self._spawn, self.authenticating)),
         )
         for each in self._patches:
             each.start()
@@ -437,17 +437,11 @@ class Bench:
         )
         self._tasks_loop.close()
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
-        task = self._tasks_loop.create_task(coroutine, name=name)
-        self.connecting.append(task)
-        return task
-
-    def _spawn_authentication(
-        self, coroutine: Coroutine[Any, Any, None], *, name: str
+    def _spawn(
+        self, tasks: list[asyncio.Task[None]], coroutine: Coroutine[Any, Any, None], *, name: str
     ) -> asyncio.Task[None]:
-        task = self._tasks_loop.create_task(coroutine, name=name)
-        self.authenticating.append(task)
-        return task
+        tasks.append(self._tasks_loop.create_task(coroutine, name=name))
+        return tasks[-1]
 
     def request_of(self, head: bytes, address: str = "10.0.0.1") -> Request:
         return self.reader(address).read(head, None, 0)
@@ -485,7 +479,7 @@ class Bench:
 
     def connect(self, outcome: BaseException | str = "") -> None:
         """Finish the oldest connection under way, perhaps with an error, or `lost` at once."""
-        task = self.connecting.popleft()
+        task = self.connecting.pop(0)
 
         async def finish() -> None:
             await asyncio.sleep(0)  # lets the task begin

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from apfproxy.base.sockets import UNIX_PEER, address_of
-from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy.client_limits import (
     LARGE_HEAD_BYTES,
     MIN_CONNECTIONS,
@@ -20,13 +18,12 @@ from apfproxy.proxy.client_limits import (
     Holdings,
 )
 from apfproxy.proxy.counters import Bound, ListenerCounters, Refusal
-from apfproxy.proxy.overload import SWEEPS_PER_TRIM, Overload, resident_bytes
+from apfproxy.proxy.overload import SWEEPS_PER_TRIM, Overload
 from apfproxy.settings import DownstreamSettings, LimitSettings, OverloadSettings
 from tests.proxy.fakes import Bench, FakeTransport, body, status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 
 def limits(**settings: Any) -> tuple[ClientLimits, ListenerCounters]:  # noqa: ANN401  by their names
@@ -290,17 +287,3 @@ def test_logs_once_an_episode(caplog: pytest.LogCaptureFixture) -> None:
         ),
         "10 MiB of memory are in use: connections and requests are taken again",
     ] == caplog.messages
-
-
-@pytest.mark.parametrize("has_statm", [True, False])
-def test_resident_bytes_are_the_highest_where_the_system_does_not_tell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_statm: bool
-) -> None:
-    statm = tmp_path / "statm"
-    if has_statm:
-        statm.write_bytes(b"900 300 200 1 0 100 0\n")
-    monkeypatch.setattr(overload_module, "STATM", statm)
-    found = resident_bytes()
-
-    assert has_statm is (300 * os.sysconf("SC_PAGESIZE") == found)
-    assert found > 0

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import Peer, Verdict
 from apfproxy.http.read_buffer import READ_BYTES
+from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.request.attributes import User
 from apfproxy.settings import (
     FRONT_PROXY,
@@ -28,6 +29,7 @@ from apfproxy.settings import (
 )
 from apfproxy.upstream.counters import UpstreamFailure
 from tests.end_to_end.http2_peer import HTTP2, PROTOCOLS
+from tests.http2_translation import Translation
 from tests.proxy.fakes import (
     OK,
     Bench,
@@ -38,12 +40,37 @@ from tests.proxy.fakes import (
     connection_of,
     status,
 )
-from tests.proxy.spoken import BOTH_SPOKEN, client_of
+from tests.proxy.http2.peer import CLEARTEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tests.support.clocks import VirtualClock
+
+
+class Http2Transport(FakeTransport):
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.loop)
+        self._translation = Translation()
+
+    def feed(self, data: bytes) -> None:
+        self._translation.request(data)
+        super().feed(self._translation.output())
+
+    def take(self) -> bytes:
+        self._translation.answer(super().take())
+        return self._translation.taken() or b""
+
+
+def client_of(bench: Bench, protocol: str, tls: object = None) -> FakeTransport:
+    if protocol != HTTP2:
+        return bench.client(tls=tls)
+    transport = Http2Transport(bench)
+    transport.tls = tls
+    connection = Http1Connection(bench.listener, bench.router)
+    transport.connect(cast("asyncio.BufferedProtocol", connection))
+    return transport
+
 
 PATH = b"/api/v1/namespaces/a/pods/b"
 FOLLOWS = b"GET /next HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer quick\r\n\r\n"
@@ -138,19 +165,8 @@ class Known(Bench):
 
 @pytest.fixture
 def bench() -> Iterator[Known]:
-    with Known(downstream=BOTH_SPOKEN) as result:
+    with Known(downstream=CLEARTEXT) as result:
         yield result
-
-
-def test_claims_count_from_front_proxies_only(bench: Known) -> None:
-    request = get("", b"X-Remote-User: admin\r\n", b"X-Remote-Group: system:masters\r\n")
-    front, alice = bench.client(tls=Tls(b"front")), bench.client(tls=Tls(b"alice"))
-    plain = bench.client()
-    for _ in range(4):
-        for client, name in ((front, "admin"), (alice, "alice"), (plain, "system:anonymous")):
-            bench.send(client, request)
-            assert ([name], b"200") == bench.answer(client)
-    bench.assert_at_rest()
 
 
 @pytest.mark.parametrize(
@@ -326,7 +342,7 @@ def forged(draw: st.DrawFn, names: Sequence[str] = CLAIM_NAMES) -> bytes:
 def test_no_spelling_forges_an_identity(
     protocol: str, assertion: str, lines: list[bytes], is_tls: bool
 ) -> None:
-    with Known(assertion, BOTH_SPOKEN) as bench:
+    with Known(assertion, CLEARTEXT) as bench:
         client = client_of(bench, protocol, Tls(b"alice") if is_tls else None)
         bench.send(client, get("quick", *lines))
         sent = bench.upstreams[0].take().lower()
@@ -348,7 +364,7 @@ def test_no_spelling_forges_an_identity(
 )
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_no_spelling_borrows_the_rights_of_the_proxy(protocol: str, lines: list[bytes]) -> None:
-    with Known(IMPERSONATE, BOTH_SPOKEN) as bench:
+    with Known(IMPERSONATE, CLEARTEXT) as bench:
         client = client_of(bench, protocol)
         bench.send(client, get("quick", *lines))
         sent = bench.upstreams[0].take().lower()

@@ -8,19 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from apfproxy.proxy.reasons import Audience
-from apfproxy.proxy.tracing import (
-    BATCH,
-    Traces,
-    audit_line,
-    made_audit_lines,
-    made_id,
-    read_traces,
-)
+from apfproxy.proxy.tracing import BATCH, Traces, audit_line, made_audit_lines, made_id, read_traces
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import (
     AccessLogSettings,
@@ -265,16 +256,6 @@ def test_parent_of_anybody(flags: str) -> None:
     assert b"\r\nbaggage: c=d\r\n" in forwarded
 
 
-@pytest.mark.parametrize("lines", [(), ("traceparent: nonsense",)], ids=["none", "malformed"])
-def test_no_parent(lines: tuple[str, ...]) -> None:
-    settings = TracingSettings(parents_from=EVERYBODY, sampling_rate_per_million=ALWAYS)
-    forwarded, (trace,) = traced(asked_with(*lines, "tracestate: a=b"), settings)
-
-    assert 1 == len(SENT.findall(forwarded)) == forwarded.lower().count(b"traceparent")
-    assert b"tracestate" not in forwarded
-    assert (0, "") == (trace.parent_id, trace.link)
-
-
 @pytest.mark.parametrize(
     ("drawn", "is_traced"), [(0.0, True), (0.2499, True), (0.25, False), (0.9999, False)]
 )
@@ -314,10 +295,7 @@ def test_retried_request() -> None:
             f"Host: a\r\nUSER-AGENT: k/1 (x)\r\nAudit-Id:  x-1\r\nTraceParent: {SAMPLED}\r\n",
             Traces("x-1", SAMPLED, "k/1 (x)"),
         ),
-        (
-            "X-User-Agent: b\r\nReferer: audit-id: c\r\nUser-Agent-X: d\r\n",
-            Traces("", "", ""),
-        ),
+        ("X-User-Agent: b\r\nReferer: audit-id: c\r\nUser-Agent-X: d\r\n", Traces("", "", "")),
         (
             "Audit-ID: a\r\nAudit-ID: b\r\nUser-Agent: c\r\nUser-Agent: d\r\n"
             + f"traceparent: {SAMPLED}\r\n" * 2,
@@ -343,11 +321,6 @@ def test_fields(fields: str, expected: Traces) -> None:
 )
 def test_traceparent(value: str, expected: str) -> None:
     assert expected == read_traces(f"traceparent: {value}\r\n".encode()).traceparent
-
-
-@given(st.binary())
-def test_any_bytes(fields: bytes) -> None:
-    assert "\n" not in "".join(read_traces(fields))
 
 
 def test_made_ids_are_different_uuids() -> None:

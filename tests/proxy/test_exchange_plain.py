@@ -133,17 +133,6 @@ def test_an_upload_that_stands_still(plain: Bench) -> None:
     plain.assert_at_rest()
 
 
-def test_an_answer_that_flows_has_no_limit(plain: Bench) -> None:
-    client = plain.ask(PLAIN_GET)
-    plain.send(plain.upstreams[0], ENDLESS)
-    flow(plain, plain.upstreams[0], b"1\r\n.\r\n", times=60, every_s=59)
-    assert (1, 0, 0) == plain.use()
-    plain.send(plain.upstreams[0], b"0\r\n\r\n")
-
-    assert client.take().endswith(b"1\r\n.\r\n0\r\n\r\n")
-    plain.assert_at_rest()
-
-
 @pytest.mark.parametrize(("bytes_", "is_cut"), [(1, True), (20_000, False)])
 def test_an_answer_whose_client_is_slow(plain: Bench, bytes_: int, *, is_cut: bool) -> None:
     client = plain.ask(PLAIN_GET)
@@ -215,45 +204,6 @@ class Naming(Bench):
 def naming() -> Iterator[Naming]:
     with Naming() as result:
         yield result
-
-
-@pytest.mark.parametrize(
-    ("lines", "user"),
-    [
-        ([], f"address:{CLIENT}"),
-        (["X-API-Key: k1"], "alice"),
-        (["x-api-key:k2"], "bob"),
-        *(([line], "401") for line in ("X-API-Key: k3", "X-API-Key: k1, k2")),
-        (["X-API-Key: k1", "X-API-Key: k2"], "400"),
-        (["X-API-Key: k1", "Connection: x-api-key"], "400"),
-        *(
-            ([line], f"address:{CLIENT}")
-            for line in ("X-API-Key:", "X_API_Key: k1", "X_Client_Id: al")
-        ),
-        (["X-API-Key: " + "k" * 60000], "401"),
-        ([f"Authorization: Basic {basic(b'alice:k1')}"], "alice"),
-        ([f"Authorization: Basic {basic(b'bob:k1')}"], "401"),
-        (["Authorization: Basic a", "Authorization: Basic b"], "400"),
-        (["X-Client-Id: alice"], "header:alice"),
-        (["X-Secret: s3cret"], digest("s3cret")),
-        (["X-API-Key: k1", "X-Client-Id: al"], "alice"),
-        (["X-API-Key: k3", "X-Client-Id: al"], "401"),
-        *(
-            ([line], f"address:{CLIENT}")
-            for line in (
-                "X-Remote-User: root",
-                f"X-Forwarded-For: {OTHER}",
-                f"Forwarded: for={OTHER}",
-            )
-        ),
-    ],
-    ids=range(21),
-)
-def test_who_asks(naming: Naming, lines: list[str], user: str) -> None:
-    client = naming.client((CLIENT, 1))
-
-    assert user == naming.user_of(client, named_get(*lines))
-    naming.assert_at_rest(client)
 
 
 def test_identity_changes_within_a_connection(naming: Naming) -> None:

@@ -12,16 +12,7 @@ import pytest
 from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READ_BYTES
 from apfproxy.http.request_body import MAX_DISCARDED_BODY_BYTES
 from apfproxy.settings import DownstreamSettings, LimitSettings
-from tests.proxy.fakes import (
-    CHUNKED_POST,
-    GET,
-    OK,
-    POST,
-    Bench,
-    body,
-    connection_of,
-    status,
-)
+from tests.proxy.fakes import CHUNKED_POST, GET, OK, POST, Bench, body, connection_of, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,20 +48,6 @@ def test_answers_make_room_for_requests_not_for_reads(bench: Bench) -> None:
         held_bytes.append(bench.counters.listener.bytes_from_clients - answered * len(GET))
 
     assert max(held_bytes) <= 2 * READ_BYTES
-
-
-@pytest.mark.parametrize(
-    "start",
-    [b"GET / HTTP/1.1\r\nHost: h\r\nA: " + b"a" * 50_000, b"\r\n" * 25_000],
-    ids=["long-head", "empty-lines"],
-)
-def test_long_start_of_a_request_waits_for_its_end(bench: Bench, start: bytes) -> None:
-    client = bench.ask(GET)
-    bench.send(client, start)
-    assert not client.reads
-    bench.send(bench.upstreams[0], OK)
-
-    assert client.reads
 
 
 @pytest.mark.parametrize("pieces", [[b"\r", b"\n" + GET], [b"\r\n\r\n\r\n", b"\r", b"\n", GET]])

@@ -8,12 +8,7 @@ import httptools
 import pytest
 
 from apfproxy.http.grammar import HeadError
-from apfproxy.proxy.own_responses import (
-    DateLine,
-    status_body,
-    status_response,
-    too_many_requests,
-)
+from apfproxy.proxy.own_responses import DateLine, status_body, status_response, too_many_requests
 from apfproxy.proxy.refused import refused
 from apfproxy.settings import HTTP_API, KUBERNETES_API, AccessLogSettings
 from tests.proxy.fakes import Bench
@@ -61,26 +56,21 @@ def test_date_line_is_made_once_a_second(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        (400, "BadRequest"),
-        (408, "Timeout"),
-        (417, "BadRequest"),
-        (431, "BadRequest"),
+        *((code, "BadRequest") for code in (400, 417, 431)),
+        *((code, "Timeout") for code in (408, 504)),
         (501, "NotImplemented"),
         (502, "InternalError"),
-        (504, "Timeout"),
     ],
 )
 def test_status_is_a_kubernetes_status(code: int, reason: str) -> None:
     message = 'it "failed"\r\nhere'
-    expected = {
+    expected: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code,
     }
+    expected |= {"message": message, "reason": reason, "code": code}
     whole = status_response(code, message)
 
     assert expected == json.loads(status_body(code, message))

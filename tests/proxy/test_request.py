@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from apfproxy.authn.authenticator import Authentication, Authenticator
 from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.http.grammar import HeadError
-from apfproxy.http.request_fields import HTTP_1_1, SIZED, RequestFields
 from apfproxy.http.request_head import parse_head
 from apfproxy.proxy import request as request_module
 from apfproxy.proxy.cluster_router import ClusterRouter
-from apfproxy.proxy.head_reader import MAX_BLOCK_BYTES, MAX_REPEATED_BYTES, HeadReader
-from apfproxy.proxy.request import MARK_BYTES, BoundedCache, HeaderBlock, MemoryBudget, key_of
+from apfproxy.proxy.head_reader import MAX_BLOCK_BYTES, HeadReader
+from apfproxy.proxy.request import MARK_BYTES, BoundedCache, MemoryBudget
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import (
     ApiKeySettings,
@@ -29,16 +28,7 @@ from apfproxy.settings import (
     UnverifiedSettings,
 )
 from tests.http.test_request_head import HEADS_OF_ALL_KINDS, heads
-from tests.proxy.fakes import (
-    GET,
-    OK,
-    POST,
-    Bench,
-    Certificates,
-    FakeTransport,
-    connection_of,
-    status,
-)
+from tests.proxy.fakes import GET, OK, Bench, Certificates, FakeTransport, connection_of, status
 from tests.proxy.test_http1_work import NAMING, TRUSTED, read
 
 if TYPE_CHECKING:
@@ -223,57 +213,6 @@ def test_kinds_of_clients(address: str, certificate: bytes | None, expected: Pee
         assert kind.blocks is not kinds.kind_of(address, certificate, is_http2=True).blocks
 
 
-PUT_LINE = b"PUT / HTTP/1.1\r\n"
-SPDY_LINES = b"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
-
-
-@pytest.mark.parametrize(
-    ("section", "key", "body_bytes"),
-    [
-        (
-            b"Host: h\r\nContent-Length: 12\r\nA: b\r\n\r\n",
-            (b"Host: h\r\nContent-Length: ", b"\r\nA: b\r\n\r\n"),
-            12,
-        ),
-        (b"content-length: 7\r\n\r\n", (b"content-length: ", b"\r\n\r\n"), 7),
-        *(
-            (section, (b"", section), 0)
-            for section in (
-                *(b"Content-Length: 0\r\n\r\n", b"Host: h\r\n\r\n", b"A-Content-Length: 7\r\n\r\n"),
-                b"Content-Length: 7\r\nContent-Length: 7\r\n\r\n",
-            )
-        ),
-    ],
-)
-def test_key(section: bytes, key: tuple[bytes, bytes], body_bytes: int) -> None:
-    assert (key, body_bytes) == key_of(section)
-
-
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
-        (b"Content-Length: 123456\r\nA: b\r\n\r\n", 123456),
-        (b"Content-Length: " + b"9" * 18 + b"\r\nA: b\r\n\r\n", 10**18 - 1),
-        (b"Content-Length: " + b"9" * 19 + b"\r\nA: b\r\n\r\n", -1),
-        *(
-            (b"Content-Length: " + each + b"\r\nA: b\r\n\r\n", -1)
-            for each in (b"0", b"07", b"", b"+7")
-        ),
-        (b"Content-Length: 7", -1),
-        (b"Content-Length: 7\r\nC: d\r\nA: b\r\n\r\n", -1),
-        (b"content-length: 7\r\nA: b\r\n\r\n", -1),
-    ],
-)
-def test_body_bytes(section: bytes, expected: int) -> None:
-    fields = RequestFields(HTTP_1_1)
-    fields.framing, fields.body_bytes, fields.has_one_length = SIZED, 5, True
-    block = HeaderBlock(fields, key_of(b"Content-Length: 5\r\nA: b\r\n\r\n")[0])
-    head = PUT_LINE + section
-    end = len(head) if expected >= 0 else 0
-    for data in (head, head + PUT_LINE, bytearray(head)):
-        assert (end, max(0, expected)) == block.match(data, len(PUT_LINE))
-
-
 # Heads that are known in part.
 
 OWN = ("method", "target", "is_head", "body_bytes", "framing", "is_http_10")
@@ -415,22 +354,6 @@ def ask(bench: Bench, client: FakeTransport, head: bytes, times: int) -> list[Re
     return found
 
 
-@pytest.mark.parametrize(
-    ("head", "different"),
-    [
-        pytest.param(GET, 2, id="short"),
-        pytest.param(GET[:-2] + b"A: %b\r\n\r\n" % (b"a" * MAX_REPEATED_BYTES), 5, id="long"),
-        pytest.param(POST + b"\r\nbody", 5, id="body"),
-        pytest.param(POST.replace(b"4", b"0") + b"\r\n", 2, id="empty-body"),
-    ],
-)
-def test_a_repeated_head_is_not_parsed(bench: Bench, head: bytes, different: int) -> None:
-    client = bench.client()
-
-    assert different == len(set(map(id, ask(bench, client, head, 5))))
-    bench.assert_at_rest(client)
-
-
 def test_what_a_connection_is_known_by_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_module, "MAX_BLOCKS", 2)
     with Bench() as bench:
@@ -547,20 +470,3 @@ def test_collections_share_their_room() -> None:
 
     assert (["b"], ["d"]) == (list(one.values), list(other.values))
     assert 300 == room.taken
-
-
-@pytest.mark.parametrize(
-    ("room", "keys", "forgetful"),
-    [pytest.param(700, "aa", 2, id="room"), pytest.param(ROOMY, "aabbcc", 1, id="bound")],
-)
-def test_others_hear_once_however_many_collections_forget(
-    room: int, keys: str, forgetful: int
-) -> None:
-    heard: list[int] = []
-    budget = MemoryBudget(room, lambda: heard.append(budget.taken))
-    caches = [kept_in(budget, 2) for _ in range(9)]
-    for cache in caches[:forgetful]:
-        for key in keys:
-            cache.offer(key, 400)
-
-    assert 1 == len(heard)

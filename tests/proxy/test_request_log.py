@@ -14,7 +14,6 @@ from apfproxy.flowcontrol.controller import Classification, Controller
 from apfproxy.http.request_fields import HTTP_1_1, RequestFields
 from apfproxy.http.request_head import RequestHead
 from apfproxy.objects.decode import bootstrap_objects
-from apfproxy.proxy import log_lines
 from apfproxy.proxy.log_lines import (
     CUT,
     MAX_FLOWS,
@@ -25,15 +24,7 @@ from apfproxy.proxy.log_lines import (
     quoted,
 )
 from apfproxy.proxy.request import HeaderBlock
-from apfproxy.proxy.request_log import (
-    FLUSH_PERIOD_NS,
-    MAX_KEYS,
-    MAX_RECORDS,
-    SECOND_NS,
-    LogBudget,
-    Omission,
-    RequestLog,
-)
+from apfproxy.proxy.request_log import SECOND_NS, LogBudget, Omission, RequestLog
 from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.tracing import audit_line
 from apfproxy.request.attributes import User, parse_attributes
@@ -42,8 +33,6 @@ from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from apfproxy.flowcontrol.controller import Classification
 
 Line = dict[str, Any]
 S = 1_000_000_000
@@ -162,10 +151,7 @@ def test_line_of_what_is_no_request(subject: LogLines) -> None:
     [
         ((0, 9 * S + 1999, 9 * S + S // 2), ("59.000001", 0.499998, 0.5)),
         ((8 * S, 9 * S, 0), ("58.000000", 1.0, 0.0)),
-        ((0, 9 * S + 900_000_000, 9 * S + 900_000_000), ("59.900000", 0.0, 0.1)),
-        ((S, S, S), ("51.000000", 0.0, 9.0)),
     ],
-    ids=["queued", "never-sent", "at-once", "long"],
 )
 def test_times(
     subject: LogLines, times_ns: tuple[int, int, int], expected: tuple[str, float, float]
@@ -230,7 +216,7 @@ def test_target_is_bounded_and_without_secrets(
             },
         ),
     ],
-    ids=["left", "why", "upstream", "wide", "nobody", "fields", "long-names"],
+    ids=range(7),
 )
 def test_members_are_escaped_and_cut(subject: LogLines, members: Line, expected: Line) -> None:
     line = line_of(subject, **members)
@@ -252,22 +238,6 @@ def test_text_is_kept_with_its_header_block(subject: LogLines) -> None:
 
     assert ["ann", "ann", "bob", "eve"] == names
     assert [ANN, ANN, bob, bob] == kept
-
-
-def test_text_is_kept_with_the_class(subject: LogLines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_lines, "MAX_KEPT_CLASSES", 2)
-    controller = Controller(VirtualClock(), 600, 0)
-    old, new = (classes_of(*"abc", controller=controller) for _ in range(2))
-
-    def kept_after(*found: Classification) -> list[str]:
-        lines = lines_of(subject, *(record_of(PODS, classification=each) for each in found))
-        assert [each.flow.distinguisher for each in found] == [line["flow"] for line in lines]
-        kept: Any = subject._classes  # noqa: SLF001  what is bounded
-        return [each.flow.distinguisher for each in kept]
-
-    assert ["a", "b"] == kept_after(old[0], old[1], old[0])
-    assert ["c"] == kept_after(old[2])
-    assert ["a"] == kept_after(new[0])
 
 
 def test_record_of_which_no_line_can_be_made() -> None:
@@ -414,21 +384,6 @@ def test_flows_and_reasons_are_told_apart() -> None:
     ]
 
 
-def test_flows_without_end_share_the_lines_of_their_reason() -> None:
-    recorder = Recorder(refused_per_second=1)
-    number = 3 * MAX_KEYS
-    found = classes_of(*map(str, range(number)), controller=Controller(VirtualClock(), 600, 0))
-    for each in found:
-        recorder.refuse(2, each)
-    counts = dict(recorder.log._refused)  # noqa: SLF001  it is bounded
-    lines, (said,) = recorder.lines()
-
-    assert MAX_KEYS + 1 == len(lines)
-    assert 2 * number - len(lines) == said["leftOut"]
-    assert number - MAX_KEYS < counts["ban", "", "", ""]
-    assert MAX_KEYS + 1 >= len(counts)
-
-
 @pytest.mark.parametrize("reason", ["", Failure.CANCELLED])
 def test_no_more_bytes_than_settings_allow(reason: str) -> None:
     most, seconds, number = 8192, 5, 64
@@ -445,47 +400,3 @@ def test_no_more_bytes_than_settings_allow(reason: str) -> None:
     assert all(line["leftOut"] == line["overBytes"] == line["reasons"][reason] for line in says)
     assert 0 < len(says) <= seconds + 1
     assert left_out == recorder.budget.left_out[Omission.BYTES]
-
-
-def test_lines_are_made_many_at_a_time() -> None:
-    recorder = Recorder()
-    recorder.give(MAX_RECORDS)
-    recorder.clock.run()
-    recorder.give(2)
-    recorder.clock.run()
-    recorder.give()
-    recorder.log.close()
-    recorder.log.close()
-
-    assert [MAX_RECORDS, 2, 1] == [lines for _, lines, _ in recorder.chunks]
-    assert 2 * FLUSH_PERIOD_NS == recorder.clock.now_ns()
-
-
-def test_bytes_come_back_with_time() -> None:
-    budget = LogBudget(AccessLogSettings(max_bytes_per_second=4096))
-    start_ns = 10**15
-    assert budget.refill(start_ns)
-    budget.spend(4096)
-    budget.correct(2 * 4096)
-
-    has_left = [budget.refill(start_ns + tenth * SECOND_NS // 10) for tenth in range(1, 22)]
-    assert [False] * 20 + [True] == has_left
-    budget.spend(410)
-    assert not budget.refill(start_ns + 21 * SECOND_NS // 10)
-    assert budget.refill(start_ns + 100 * SECOND_NS)
-    budget.spend(4096)
-    assert not budget.refill(start_ns + 100 * SECOND_NS)
-    budget.correct(-1)
-    assert budget.refill(start_ns + 100 * SECOND_NS)
-
-
-def test_budget_that_changes_is_full() -> None:
-    budget = LogBudget(AccessLogSettings(max_bytes_per_second=4096))
-    budget.spend(5000)
-    budget.configure(AccessLogSettings(max_bytes_per_second=4096))
-    assert not budget.refill(0)
-    budget.configure(AccessLogSettings(max_bytes_per_second=8192))
-    assert budget.refill(0)
-    budget.configure(AccessLogSettings(max_bytes_per_second=None))
-    budget.spend(1 << 40)
-    assert budget.refill(0)

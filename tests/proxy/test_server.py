@@ -17,12 +17,7 @@ from apfproxy.proxy import server as server_module
 from apfproxy.proxy.counters import Refusal
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.server import ended_at_once
-from apfproxy.settings import (
-    DrainSettings,
-    LimitSettings,
-    OverloadSettings,
-    WatchSettings,
-)
+from apfproxy.settings import DrainSettings, LimitSettings, OverloadSettings, WatchSettings
 from tests.end_to_end.peer import WAIT_S, Peer, begin
 from tests.end_to_end.scene import (
     GET,
@@ -102,28 +97,6 @@ async def test_short_memory_closes_idle_connections(monkeypatch: pytest.MonkeyPa
 
         tmp_statm.pages = 1
         await until(lambda: not counters.listener.overloads[Refusal.MEMORY])
-        await connected(scene)
-
-
-@on_uvloop
-async def test_late_loop_sheds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.02)
-    setup = Setup().with_downstream(overload=OverloadSettings(loop_delay_s=0.2))
-    async with running(setup) as scene:
-        client = await connected(scene)
-        counters, server = scene.process.cluster.counters, scene.process.server
-
-        def sheds() -> bool:
-            server._sweep_due_ns = server._clock.now_ns() - 10_000_000_000  # noqa: SLF001
-            return counters.listener.overloads[Refusal.LOOP_DELAY]
-
-        await until(sheds)
-        assert await (await scene.connect()).is_at_end()
-        assert 1 == counters.listener.connections_refused[Refusal.LOOP_DELAY]
-        await until(lambda: not counters.listener.overloads[Refusal.LOOP_DELAY])
-        await client.send(GET)
-        await (await scene.upstream.next_request()).peer.send(OK)
-        assert 200 == (await client.read_answer()).status
         await connected(scene)
 
 

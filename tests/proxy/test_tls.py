@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from apfproxy.authn.certificates import ClientCertificates
-from apfproxy.base.tls_files import TlsError, TlsFile
+from apfproxy.base.tls_files import TlsFile
 from apfproxy.proxy.tls import ServerTls, peer_certificates
 from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
 from apfproxy.upstream.tls import ClientTls, is_cut_off
@@ -107,10 +107,7 @@ def test_speaks(folder: Path) -> None:
     ends = Ends(server_tls(folder).context, client_tls(folder).context)
 
     assert b"pong:ping" == ends.talk()
-    assert ("TLSv1.3", "http/1.1") == (
-        ends.server.version(),
-        ends.server.selected_alpn_protocol(),
-    )
+    assert ("TLSv1.3", "http/1.1") == (ends.server.version(), ends.server.selected_alpn_protocol())
     assert (None, ()) == certificates_of(ends.server)
     assert SERVER.der == certificates_of(ends.client)[0]
 
@@ -133,13 +130,14 @@ def test_end_that_nobody_announced(folder: Path, version: ssl.TLSVersion) -> Non
 @pytest.mark.parametrize(
     ("version", "ciphers", "is_taken"),
     [
-        pytest.param(ssl.TLSVersion.TLSv1_2, "ECDHE+AESGCM", True, id="aes-gcm"),
-        pytest.param(ssl.TLSVersion.TLSv1_2, "ECDHE+CHACHA20", True, id="chacha20"),
-        pytest.param(ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-SHA", False, id="cbc"),
-        pytest.param(ssl.TLSVersion.TLSv1_2, "DHE+AESGCM", False, id="finite-field"),
-        pytest.param(ssl.TLSVersion.TLSv1_1, "DEFAULT@SECLEVEL=0", False, id="tls-1.1"),
-        pytest.param(ssl.TLSVersion.TLSv1_3, "prime256v1", True, id="p-256"),
-        pytest.param(ssl.TLSVersion.TLSv1_3, "secp521r1", False, id="p-521"),
+        *((ssl.TLSVersion.TLSv1_2, cipher, True) for cipher in ("ECDHE+AESGCM", "ECDHE+CHACHA20")),
+        *(
+            (ssl.TLSVersion.TLSv1_2, cipher, False)
+            for cipher in ("DHE+AESGCM", "ECDHE-ECDSA-AES128-SHA")
+        ),
+        (ssl.TLSVersion.TLSv1_1, "DEFAULT@SECLEVEL=0", False),
+        (ssl.TLSVersion.TLSv1_3, "prime256v1", True),
+        (ssl.TLSVersion.TLSv1_3, "secp521r1", False),
     ],
 )
 def test_versions_ciphers_and_curves(
@@ -175,19 +173,15 @@ def test_options(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "is_required", "is_taken"),
     [
-        pytest.param(lambda: USERS.issue("u"), False, True, id="good"),
-        pytest.param(lambda: USERS.below("mid").issue("u"), True, True, id="intermediate"),
-        pytest.param(
-            lambda: USERS.issue("u", not_after=NOW - dt.timedelta(hours=1)),
-            True,
-            True,
-            id="expired-is-judged-later",
-        ),
-        pytest.param(lambda: None, False, True, id="none-and-optional"),
-        pytest.param(lambda: None, True, False, id="none-and-required"),
-        pytest.param(lambda: SERVERS.issue("u"), False, False, id="of-another-ca"),
-        pytest.param(lambda: USERS.issue("u", usage="server"), False, False, id="for-servers-only"),
+        (lambda: USERS.issue("u"), False, True),
+        (lambda: USERS.below("mid").issue("u"), True, True),
+        (lambda: USERS.issue("u", not_after=NOW - dt.timedelta(hours=1)), True, True),
+        (lambda: None, False, True),
+        (lambda: None, True, False),
+        (lambda: SERVERS.issue("u"), False, False),
+        (lambda: USERS.issue("u", usage="server"), False, False),
     ],
+    ids=["good", "intermediate", "expired", "optional", "required", "other-ca", "for-servers"],
 )
 def test_client_certificates(
     folder: Path, make: Callable[[], Issued | None], is_required: bool, is_taken: bool
@@ -235,21 +229,19 @@ def test_sessions_with_client_certificates(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "name", "problem"),
     [
-        pytest.param(
+        (
             lambda: USERS.issue("server", usage="server"),
             "localhost",
             "unable to get local issuer certificate",
-            id="other-ca",
         ),
-        pytest.param(lambda: SERVER, "example.org", "Hostname mismatch", id="other-name"),
-        pytest.param(lambda: SERVER, "127.0.0.2", "IP address mismatch", id="other-address"),
-        pytest.param(
+        (lambda: SERVER, "example.org", "Hostname mismatch"),
+        (lambda: SERVER, "127.0.0.2", "IP address mismatch"),
+        (
             lambda: SERVERS.issue("s", usage="server", not_after=NOW - dt.timedelta(hours=1)),
             "localhost",
             "certificate has expired",
-            id="expired",
         ),
-        pytest.param(lambda: SERVERS.issue("s"), "localhost", "certificate purpose", id="usage"),
+        (lambda: SERVERS.issue("s"), "localhost", "certificate purpose"),
     ],
 )
 def test_verifies_the_upstream(
@@ -272,23 +264,3 @@ def test_reload_is_for_new_connections(folder: Path) -> None:
 
     assert [SERVER.der, renewed.der] == [certificates_of(e.client)[0] for e in (old, new)]
     assert [b"pong:ping"] * 2 == [old.talk(), new.talk()]
-
-
-def test_expiries(folder: Path) -> None:
-    server = server_tls(folder, client_ca="users.crt")
-    client = client_tls(folder, USERS.issue("u"))
-    before = server.expiries
-    SERVERS.issue("server", usage="server", not_after=NOW + 30 * DAY).write(folder, "server")
-    (folder / "users.crt").write_bytes(b"broken")
-    with pytest.raises(TlsError):
-        server.load()
-    assert before is server.expiries
-    USERS.write(folder, "users")
-    server.load()
-
-    assert ["downstream.tls.certificateFile", "cas"] == [e.file.setting for e in server.expiries]
-    assert before[0].unix_s[0] - server.expiries[0].unix_s[0] == 60 * DAY.total_seconds()
-    assert ["upstream.tls.caFile", "upstream.tls.certificateFile"] == [
-        e.file.setting for e in client.expiries
-    ]
-    assert () == ClientTls(UpstreamTlsSettings()).expiries

@@ -13,7 +13,7 @@ from apfproxy.http.websocket_frames import GOING_AWAY
 from apfproxy.proxy.http1_connection import Http1Connection
 from apfproxy.proxy.tunnel import Tunnel, TunnelEnd
 from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
-from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, status
+from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, broken, status
 
 if TYPE_CHECKING:
     from tests.proxy.fakes import FakeTransport
@@ -212,31 +212,20 @@ def connection_of_tunnel(bench: Bench) -> Http1Connection:
     return connection
 
 
-@pytest.mark.parametrize("event", ["_from_client", "_from_upstream", "on_end", "on_lost"])
+@pytest.mark.parametrize("event", ["_from_upstream", "on_end"])
 def test_an_error_ends_both_sides(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("a bug")
-
     errors = bench.loop.errors = []
     with monkeypatch.context() as patch:
-        patch.setattr(Tunnel, event, fail)
+        patch.setattr(Tunnel, event, broken)
         client, upstream = opened(bench)
-        bench.send(client, b"c")
-        if event == "_from_upstream":
-            bench.send(upstream, b"o")
-        elif event == "on_end":
-            bench.end(client)
-        elif event == "on_lost":
-            bench.end(client, ConnectionResetError())
-        bench.loop.run_ready()
+        bench.send(upstream, b"o")
+        bench.end(client)
         assert {ZeroDivisionError} == {type(error) for error in errors}
         assert client.ended_by
         assert "abort" == upstream.ended_by
     bench.loop.run_ready()
-    if event == "on_lost":  # which is what would say that the tunnel is over
-        return
     assert_over(bench)
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from apfproxy.http.read_buffer import ANSWER_READ_BYTES
@@ -149,26 +148,6 @@ def drain(bench: Bench) -> None:
     bench.loop.run_ready()
 
 
-@pytest.mark.parametrize(("waited_s", "goes_on"), [(1.0, True), (0.9, False)])
-def test_clients_that_give_up(waited_s: float, *, goes_on: bool) -> None:
-    with http2_bench(seats=100, idle_upstreams=0) as bench:
-        client = Http2Peer(bench)
-        for _ in range(60):
-            streams = [client.ask() for _ in range(90)]
-            while bench.connecting:
-                bench.connect()
-            bench.wait(waited_s)
-            for stream in streams:
-                client.h2.reset_stream(stream, ErrorCodes.CANCEL)
-            client.send()
-            if client.transport.ended_by:
-                break
-
-        assert goes_on == (not client.transport.ended_by)
-        assert goes_on == (not bench.counters.listener.http2.floods[Flood.RESETS])
-        bench.assert_at_rest()
-
-
 def test_flood(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     client, other = Http2Peer(bench), Http2Peer(bench)
     client.transport.feed(PING * 1500)
@@ -183,16 +162,6 @@ def test_flood(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.send(bench.upstreams[0], OK)
     other.take()
     assert 200 == other.answers[stream].status
-
-
-def test_broken_protocol(bench: Bench) -> None:
-    client = Http2Peer(bench)
-    client.ask()
-    client.send(b"\x00\x00\x01\x04\x00\x00\x00\x00\x00x")
-
-    assert 6 == client.goaways[-1][1]
-    assert "close" == client.transport.ended_by
-    assert 1 == bench.counters.listener.http2.goaways[GoAway.PROTOCOL]
 
 
 def test_windows_are_open_and_nothing_is_read() -> None:
@@ -486,14 +455,6 @@ def test_each_kind_has_an_end(kind: str, flood: Flood) -> None:
         assert frames.nuisances > 100
 
 
-def test_window_updates_for_what_was_sent() -> None:
-    frames = Frames()
-    for _ in range(10_000):
-        frames.data_sent += 1
-        frames.add("window_updates", 2)
-        assert frames.judged() is None
-
-
 def test_window_updates_that_come_late() -> None:
     frames = Frames()
     for _ in range(30):  # answers of 4 MiB each
@@ -526,19 +487,3 @@ def test_resets_by_clients_that_have_waited(waited_ns: int, flood: Flood | None)
             frames.add("resets")
             frames.budget.reset_after(waited_ns)
         assert flood is frames.judged(second * S)
-
-
-def test_resets_beside_answers() -> None:
-    frames = Frames()
-    for _ in range(10_000):
-        frames.requests += 2
-        frames.add("resets")
-        assert frames.judged() is None
-
-
-def test_what_was_saved_is_bounded() -> None:
-    frames = Frames(requests=1_000_000)
-    assert frames.judged(86_400 * S) is None
-    frames.add("others", 1001)
-
-    assert Flood.CONTROL is frames.judged(86_400 * S)

@@ -18,22 +18,18 @@ from hyperframe.frame import (
     Frame,
     GoAwayFrame,
     HeadersFrame,
-    PingFrame,
-    PriorityFrame,
     RstStreamFrame,
     SettingsFrame,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+if not os.environ.get("CI"):
+    pytest.importorskip("apfproxy.proxy.http2.nghttp2")
 from apfproxy.proxy.http2 import nghttp2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-if not os.environ.get("CI"):
-    pytest.importorskip("apfproxy.proxy.http2.nghttp2")
-
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 GET = [
@@ -208,28 +204,6 @@ def test_streams_take_turns() -> None:
     assert sent in ([first, second] * 3, [second, first] * 3)
 
 
-def test_wrong_calls() -> None:
-    pair, stream_id = begun()
-    session = pair.session
-    with pytest.raises(ValueError, match="no answer under way"):
-        session.send(stream_id, b"x", False)
-    with pytest.raises(ValueError, match="no answer under way"):
-        session.end(stream_id, b"")
-    for lines in (b"x", b"x\r\n", b": x\r\n", b"x: y\n", b"x: y\r\nz"):
-        with pytest.raises(ValueError, match="line"):
-            session.answer(stream_id, 200, lines, b"", True)
-    for status in (0, 99, 1000):
-        with pytest.raises(ValueError, match="no status"):
-            session.answer(stream_id, status, b"", b"", True)
-    with pytest.raises(ValueError, match="no status"):
-        session.interim(stream_id, 200, b"")
-    session.answer(stream_id, 200, b"", b"", False)
-    with pytest.raises(ValueError, match="line"):
-        session.end(stream_id, b"x")
-    with pytest.raises(ValueError, match="has its answer"):
-        session.answer(stream_id, 200, b"", b"", False)
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_sessions_end_with_streams_under_way(fails: bool) -> None:
     chunk = b"x" * 100_000
@@ -245,34 +219,9 @@ def test_sessions_end_with_streams_under_way(fails: bool) -> None:
     assert before == sys.getrefcount(chunk)
 
 
-def test_what_differs_in_every_answer() -> None:
-    """The id of a request does not drive the rest out of HPACK's table, in which that stays."""
-    pair = Pair()
-    sizes = []
-    for number in range(200):
-        stream_id = pair.request(GET)
-        pair.pump()
-        lines = b"Audit-Id: %036d\r\nCache-Control: no-cache, private\r\n" % number
-        pair.session.answer(stream_id, 200, lines, b"", True)
-        output = pair.session.output(1000)
-        pair.client.receive_data(output)
-        sizes.append(len(output))
-
-    assert 1 == len(set(sizes[1:]))
-    assert sizes[0] > sizes[1]
-
-
-MAX_STREAMS = 100
-
-
 def headers(stream_id: int, *, is_last: bool = True) -> HeadersFrame:
     flags = ["END_HEADERS", "END_STREAM"] if is_last else ["END_HEADERS"]
     return HeadersFrame(stream_id, b"\x20" + block(GET if is_last else POST), flags=flags)
-
-
-def receive_in_pieces(session: nghttp2.Session, data: bytes, size: int) -> None:
-    for at in range(0, len(data), size):
-        session.receive(data[at : at + size])
 
 
 def written(session: nghttp2.Session) -> list[tuple[int, int]]:
@@ -299,57 +248,6 @@ def test_malformed_requests(wrong: tuple[str, str]) -> None:
     assert [] == session.events()
     assert [(1, ErrorCodes.PROTOCOL_ERROR)] == written(session)
     assert (2, 1) == (session.requests, session.own_resets)
-
-
-@pytest.mark.parametrize(
-    ("sent", "code"),
-    [
-        (raw(SettingsFrame(0, settings={2: 2})), 1),
-        (raw(headers(1), headers(9), headers(3)), 1),
-        (
-            raw(headers(1, is_last=False), RstStreamFrame(1), DataFrame(1, b"late")),
-            ErrorCodes.STREAM_CLOSED,
-        ),
-        (b"\0\0\5\2\0\0\0\0\0" + bytes(5), 1),
-        (raw(headers(1, is_last=False), PriorityFrame(1, depends_on=1)), 1),
-        (
-            raw(headers(1, is_last=False)) + b"\0\0\7\2\0\0\0\0\1" + b"\0\0\0\1\0\0\0",
-            ErrorCodes.FRAME_SIZE_ERROR,
-        ),
-    ],
-    ids=range(6),
-)
-@pytest.mark.parametrize("size", [1, 9, 10, 1000])
-def test_connection_errors(sent: bytes, code: int, size: int) -> None:
-    session = opened()
-    with pytest.raises(nghttp2.SessionError) as raised:
-        receive_in_pieces(session, sent, size)
-
-    assert (code, False) == (raised.value.code, session.is_over)
-    assert str(raised.value)
-    assert [] == session.events()
-    *_, goaway = ended(session)
-    assert isinstance(goaway, GoAwayFrame)
-    assert (code, True, b"") == (goaway.error_code, session.is_over, session.output(100))
-    with pytest.raises(nghttp2.SessionError):
-        session.receive(raw(PingFrame(0, b"12345678")))
-
-
-def test_streams_beyond_the_bound_at_the_start() -> None:
-    session = nghttp2.Session(1, WINDOW, 65536, 4096, False)
-    told = session.receive(PREFACE + raw(SettingsFrame(0), headers(1), headers(3)))
-
-    assert [1] == [each[1] for each in told]
-    assert [(3, ErrorCodes.REFUSED_STREAM)] == written(session)
-    assert 1 == session.own_resets
-
-
-def test_answers_to_floods_are_bounded() -> None:
-    session = opened()
-    with pytest.raises(nghttp2.SessionError) as raised:
-        session.receive(raw(PingFrame(0, b"12345678")) * 5000)
-
-    assert ErrorCodes.ENHANCE_YOUR_CALM == raised.value.code
 
 
 @pytest.mark.parametrize("references", [8, 12_000])
@@ -469,16 +367,6 @@ def test_bound(size: int) -> None:
     assert (nghttp2.REQUEST if size == MOST else nghttp2.TOO_LARGE) == event[0]
 
 
-def test_long_field_in_trailers() -> None:
-    session, encoder = session_of(), Encoder()
-    session.receive(in_frames(1, encoder.encode(POST), ()))
-    session.receive(in_frames(1, encoder.encode([("x-long", "y" * LONG)], False)))
-
-    assert [RstStreamFrame] == [type(frame) for frame in ended(session)]
-    assert [nghttp2.CLOSED] == [event[0] for event in session.events()]
-    next_request(session, encoder, 3)
-
-
 @pytest.mark.parametrize(
     "sent",
     [
@@ -510,24 +398,7 @@ def test_block_without_end() -> None:
     assert 11 == raised.value.code
 
 
-def test_unfinished_blocks() -> None:
-    session = session_of()
-    block = Encoder().encode([*GET, ("x", "y" * 20_000)], False)
-    sent = in_frames(1, block)
-    assert 0 == session.unfinished
-    session.receive(sent[:100])
-    assert 91 == session.unfinished
-    session.receive(sent[100 : FRAME_BYTES + 9])
-    assert FRAME_BYTES == session.unfinished
-    session.receive(sent[FRAME_BYTES + 9 : -1])
-    assert len(block) - 1 == session.unfinished
-    session.receive(sent[-1:])
-    assert 0 == session.unfinished
-    session.receive(in_frames(3, Encoder().encode(GET))[:-1])
-    assert 0 < session.unfinished
-
-
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(
     st.lists(st.tuples(st.from_regex(r"\A[a-z]{1,9}\Z"), st.text("a~", max_size=300)), max_size=9),
     st.integers(1, 60),

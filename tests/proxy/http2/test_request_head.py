@@ -8,13 +8,7 @@ import pytest
 
 from apfproxy.http.grammar import HeadError
 from apfproxy.proxy.http2 import available, nghttp2
-from apfproxy.proxy.http2.request_head import (
-    HAS_COOKIES,
-    HAS_HOST,
-    HAS_LENGTH,
-    as_upgrade,
-    head_of,
-)
+from apfproxy.proxy.http2.request_head import HAS_COOKIES, HAS_HOST, HAS_LENGTH, as_upgrade, head_of
 from apfproxy.settings import Http2Settings
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READ_BYTES, WRITE_HIGH_WATER_BYTES
+from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READ_BYTES
 from apfproxy.http.websocket_frames import GOING_AWAY
 from apfproxy.proxy.counters import Flood, ResetBy
-from apfproxy.settings import LimitSettings, UpgradeSettings, UpstreamSettings
+from apfproxy.settings import LimitSettings
 from tests.proxy.fakes import CHUNKED_OK, OK, FakeTransport
 from tests.proxy.http2.peer import CLEARTEXT, Answer, Http2Peer, http2_bench
 
@@ -39,19 +39,6 @@ def test_get(bench: Bench) -> None:
         assert (200, b"ok", True) == (answer.status, answer.body, answer.is_whole)
         assert b"2" == answer.fields[b"content-length"]
         assert b"connection" not in answer.fields
-
-
-@pytest.mark.parametrize("has_length", [False, True])
-def test_body_with_the_head(bench: Bench, *, has_length: bool) -> None:
-    client = Http2Peer(bench)
-    fields = [(b"content-length", b"4")] if has_length else []
-    stream = client.ask(b"/x", b"POST", fields, b"body")
-
-    forwarded = bench.upstreams[0].take()
-    assert has_length == forwarded.endswith(b"\r\n\r\nbody")
-    assert has_length != forwarded.endswith(b"\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
-    client.get()
-    assert client.answers[stream].is_whole
 
 
 def test_body_and_trailers_in_parts(bench: Bench) -> None:
@@ -145,25 +132,9 @@ def test_streams_that_take_nothing_hold_up_no_other() -> None:
         bench.assert_at_rest()
 
 
-def test_interim_and_trailers(bench: Bench) -> None:
-    client = Http2Peer(bench)
-    stream = client.ask(b"/x", b"POST", [(b"expect", b"100-continue")], b"")
-    client.put(stream, b"", is_last=True)
-    bench.send(bench.upstreams[0], b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
-    client.get(CHUNKED_OK + b"2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n")
-
-    answer = client.answers[stream]
-    assert ([100, 103], b"ok", [(b"x-sum", b"7")]) == (answer.interim, answer.body, answer.trailers)
-    assert answer.is_whole
-
-
 @pytest.mark.parametrize(
     ("rest", "taken", "is_over"),
-    [
-        ((1 << 20) - 4, (1 << 20) - 4, False),
-        ((1 << 21) - 4, MAX_LINGER_BYTES, False),
-        (5, 5, True),
-    ],
+    [((1 << 20) - 4, (1 << 20) - 4, False), ((1 << 21) - 4, MAX_LINGER_BYTES, False), (5, 5, True)],
 )
 def test_rest_of_a_request_that_is_answered(
     bench: Bench, rest: int, taken: int, *, is_over: bool
@@ -186,27 +157,7 @@ def test_rest_of_a_request_that_is_answered(
     assert 1 == len(bench.listener.connections)
 
 
-def unfinished(bench: Bench) -> tuple[Http2Peer, int]:
-    client = Http2Peer(bench, acknowledges=False)
-    stream = client.ask()
-    bench.send(bench.upstreams[0], SIZED_OK % 70000 + bytes(70000))
-    client.take()
-    bench.assert_at_rest()
-    return client, stream
-
-
-def test_client_that_never_takes_the_rest(bench: Bench) -> None:
-    client, stream = unfinished(bench)
-    bench.wait(91)
-    client.take()
-
-    assert 8 == client.answers[stream].reset_by
-    assert 1 == len(bench.listener.connections)
-
-
 EXEC = b"/api/v1/namespaces/a/pods/b/exec?command=ls"
-VNC = b"/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/vm/vnc"
-UPGRADING = UpstreamSettings(upgrades=UpgradeSettings(allow=("/sockets/*",)))
 HANDSHAKE = [
     (b"sec-websocket-version", b"13"),
     (b"sec-websocket-protocol", b"v5.channel.k8s.io, v4.channel.k8s.io"),
@@ -284,19 +235,6 @@ def test_tunnel(bench: Bench) -> None:
     assert_over(bench)
 
 
-@pytest.mark.parametrize("path", [VNC, b"/sockets/a"], ids=["aggregated", "allowed"])
-def test_other_upgrades(path: bytes) -> None:
-    with http2_bench(upstream=UPGRADING) as bench:
-        site = Site(bench, path)
-        assert (1, 0, 0) == bench.use()
-        site.agree(b"first")
-
-        assert (200, b"first") == (site.answer.status, site.answer.body)
-        assert (0, 0, 0) == bench.use()
-        bench.end(site.upstream, OSError())
-        assert_over(bench)
-
-
 @pytest.mark.parametrize("is_last", [False, True])
 def test_early_bytes(bench: Bench, *, is_last: bool) -> None:
     site = Site(bench)
@@ -344,27 +282,6 @@ def test_server_breaks(bench: Bench, *, has_ended: bool) -> None:
     assert_over(bench)
 
 
-def test_client_of_a_tunnel_takes_nothing(bench: Bench) -> None:
-    site = Site(bench)
-    site.agree()
-    site.client._acknowledges = False  # noqa: SLF001
-    window = 65535
-    sent = 0
-    while site.upstream.reads:
-        site.say(b"x" * 10000)
-        sent += 10000
-        assert sent <= window + WRITE_HIGH_WATER_BYTES + 10000
-    assert window == len(site.answer.body)
-    site.client.h2.increment_flow_control_window(sent)
-    site.client.h2.increment_flow_control_window(sent, site.stream)
-    site.client.send()
-
-    assert sent == len(site.answer.body)
-    assert site.upstream.reads
-    site.client.reset(site.stream)
-    assert_over(bench)
-
-
 @pytest.mark.parametrize(
     ("said", "code"),
     [
@@ -384,31 +301,6 @@ def test_refused_by_the_server(bench: Bench, said: bytes, code: int) -> None:
     assert (code, True, NO_ERROR) == (answer.status, answer.is_whole, answer.reset_by)
     assert (b"", "abort") == (site.upstream.take(), site.upstream.ended_by)
     assert 0 == bench.counters.tunnels_open
-    assert_over(bench)
-
-
-@pytest.mark.parametrize(
-    ("protocol", "path", "fields", "code"),
-    [
-        (b"connect-udp", EXEC, HANDSHAKE, 501),
-        (b"websocket", b"/api/v1/pods", HANDSHAKE, 405),
-        (b"websocket", EXEC, HANDSHAKE[1:], 400),
-        (b"websocket", EXEC, [(b"sec-websocket-version", b"8")], 426),
-        (b"websocket", EXEC, [*HANDSHAKE, (b"sec-websocket-key", b"YWJj")], 400),
-        (b"websocket", EXEC, [*HANDSHAKE, (b"content-length", b"0")], 400),
-    ],
-)
-def test_refused(
-    bench: Bench, protocol: bytes, path: bytes, fields: list[tuple[bytes, bytes]], code: int
-) -> None:
-    client = Http2Peer(bench)
-    stream = client.ask(path, b"CONNECT", fields, b"", protocol)
-
-    answer = client.answers[stream]
-    assert (code, NO_ERROR) == (answer.status, answer.reset_by)
-    assert not {b"connection", b"upgrade"} & answer.fields.keys()
-    assert (b"13" if code == 426 else None) == answer.fields.get(b"sec-websocket-version")
-    assert b"" == bench.upstreams[0].take()
     assert_over(bench)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,14 @@ from apfproxy.upstream.endpoint import Endpoint, UpstreamConnection
 from apfproxy.upstream.pool import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
     from types import ModuleType
 
     from apfproxy.http.read_buffer import Piece
     from apfproxy.http.response_head import ResponseHead
-    from apfproxy.upstream.response_sink import ResponseSink
+
+
+Method = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,11 @@ class Mutation:
 
     of: type[object] | ModuleType
     method: str
-    make: Callable[..., Any]
+    make: Callable[[Method], Method]
     seed: int = 1
 
 
-def _unset_of_those_known(start: Callable[..., None]) -> Callable[..., None]:
+def _unset_of_those_known(start: Method) -> Method:
     def mutated(self: Exchange) -> None:
         if self.request.authenticated_until_ns > self.context.clock.now_ns():
             del self.request.user_lines
@@ -50,7 +53,7 @@ def _unset_of_those_known(start: Callable[..., None]) -> Callable[..., None]:
     return mutated
 
 
-def _never_expiring(start: Callable[..., None]) -> Callable[..., None]:
+def _never_expiring(start: Method) -> Method:
     def mutated(self: Exchange) -> None:
         if self.request.authenticated_until_ns:
             self.request.authenticated_until_ns = FOREVER_NS
@@ -59,23 +62,20 @@ def _never_expiring(start: Callable[..., None]) -> Callable[..., None]:
     return mutated
 
 
-def _nothing(_original: Callable[..., object]) -> Callable[..., None]:
-    def mutated(self: object, *_: object, **__: object) -> None:
-        del self
-
-    return mutated
+def _nothing(_: Method) -> Method:
+    return lambda *_, **__: None
 
 
-def _ends_with_the_first_408(_original: Callable[..., None]) -> Callable[..., None]:
+def _ends_with_the_first_408(sweep: Method) -> Method:
     def mutated(self: ProxyServer) -> None:
         assert self._router.only is not None
         if not self._router.only.counters.requests_by_status.get(408):
-            _original(self)
+            sweep(self)
 
     return mutated
 
 
-def _paused_gives_seats_back(pause: Callable[..., None]) -> Callable[..., None]:
+def _paused_gives_seats_back(pause: Method) -> Method:
     def mutated(self: Relay) -> None:
         pause(self)
         exchange = self._exchange
@@ -85,38 +85,26 @@ def _paused_gives_seats_back(pause: Callable[..., None]) -> Callable[..., None]:
     return mutated
 
 
-def _keeps_its_place(drop: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: Exchange) -> None:
-        if self._relay is not None:
-            drop(self)
-
-    return mutated
+def _keeps_its_place(drop: Method) -> Method:
+    return lambda self: self._relay is not None and drop(self)
 
 
-def _says_less_of_a_response(on_response: Callable[..., None]) -> Callable[..., None]:
+def _says_less_of_a_response(on_response: Method) -> Method:
     def mutated(self: Relay, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
         on_response(self, head, body if is_whole else body[:-1], is_whole=is_whole)
 
     return mutated
 
 
-def _not_of_those_who_leave(log: Callable[..., None]) -> Callable[..., None]:
-    def mutated(
-        self: Exchange,
-        now_ns: int,
-        status: int,
-        upstream_status: int,
-        body_bytes: int,
-        reason: str,
-        why: str = "",
-    ) -> None:
+def _not_of_those_who_leave(log: Method) -> Method:
+    def mutated(self: Exchange, now_ns: int, reason: str, *rest: object) -> None:
         if reason != Failure.CANCELLED:
-            log(self, now_ns, status, upstream_status, body_bytes, reason, why)
+            log(self, now_ns, reason, *rest)
 
     return mutated
 
 
-def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
+def _forgets_half(forget: Method) -> Method:
     def mutated(self: HeadReader) -> None:
         known, request = self._known[:], self.last_request
         forget(self)
@@ -125,7 +113,7 @@ def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
     return mutated
 
 
-def _keeps_its_relay(retry: Callable[..., None]) -> Callable[..., None]:
+def _keeps_its_relay(retry: Method) -> Method:
     def mutated(self: Exchange, old: Relay, reason: str) -> None:
         retry(self, old, reason)
         self._relay = old
@@ -133,14 +121,11 @@ def _keeps_its_relay(retry: Callable[..., None]) -> Callable[..., None]:
     return mutated
 
 
-def _loses_a_byte(send_body: Callable[..., int]) -> Callable[..., int]:
-    def mutated(self: Relay, pieces: Sequence[bytes]) -> int:
-        return send_body(self, [bytes(b"".join(pieces))[:-1]])
-
-    return mutated
+def _loses_a_byte(send_body: Method) -> Method:
+    return lambda self, pieces: send_body(self, [bytes(b"".join(pieces))[:-1]])
 
 
-def _gives_seats_back_twice(end: Callable[..., None]) -> Callable[..., None]:
+def _gives_seats_back_twice(end: Method) -> Method:
     def mutated(self: Exchange, old: Relay, now_ns: int) -> None:
         end(self, old, now_ns)
         self.passage.release(now_ns)
@@ -148,24 +133,17 @@ def _gives_seats_back_twice(end: Callable[..., None]) -> Callable[..., None]:
     return mutated
 
 
-def _stays_open(end: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: UpstreamConnection, sink: ResponseSink, *, keep_alive: bool) -> None:
-        del keep_alive
-        end(self, sink, keep_alive=True)
-
-    return mutated
+def _stays_open(end: Method) -> Method:
+    return lambda self, sink, **_: end(self, sink, keep_alive=True)
 
 
-def _believes_it(_original: Callable[..., bytes]) -> Callable[..., bytes]:
-    def mutated(*_: object) -> bytes:
-        return b"websocket"
-
-    return mutated
+def _believes_it(_: Method) -> Method:
+    return lambda *_: b"websocket"
 
 
-def _forgets_the_rest(take: Callable[..., list[Piece]]) -> Callable[..., list[Piece]]:
+def _forgets_the_rest(take: Method) -> Method:
     def mutated(self: RequestBody, data: Piece) -> list[Piece]:
-        pieces = take(self, data)
+        pieces: list[Piece] = take(self, data)
         self.rest = b""
         return pieces
 

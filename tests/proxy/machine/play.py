@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
+    from tests.proxy.machine.peers import Client
+
 FAVOURITES = (
     tuple(each for each in REQUESTS if b"Content-Length" in each.head and each.is_good),
     tuple(each for each in REQUESTS if each.token == "fickle"),  # noqa: S105  of nobody
@@ -151,23 +153,22 @@ class Play:
         self._say("connect", slot, b % 4 == 0, "TLS" if tls else "")
         self._do(lambda: self._world.connect(slot, is_shared=b % 4 == 0, tls=tls))
 
-    def _client(self, number: int) -> int | None:
+    def _client(self, number: int) -> tuple[int, Client] | None:
         for offset in range(SLOTS):
             slot = (number + offset) % SLOTS
             client = self._world.clients[slot]
             if client is not None and not client.wire.is_over and not client.wire.has_left:
-                return slot
+                return slot, client
         return None
 
     def ask(self, a: int, b: int, c: int) -> None:
-        slot = self._client(a)
-        if slot is None:
+        found = self._client(a)
+        if found is None:
             self.connect(a, 1, c)
-            slot = self._client(a)
-        if slot is None:
+            found = self._client(a)
+        if found is None:
             return
-        client = self._world.clients[slot]
-        assert client is not None
+        slot, client = found
         request = self._favourites[b % len(FAVOURITES)]
         if b >= 192:
             request = REQUESTS[b % len(REQUESTS)]
@@ -180,10 +181,10 @@ class Play:
             self.serve(a, b, c)
 
     def send(self, a: int, b: int, c: int) -> None:
-        slot = self._client(a)
-        client = self._world.clients[slot] if slot is not None else None
-        if client is None:
+        found = self._client(a)
+        if found is None:
             return
+        slot, client = found
         if client.is_tunnel:
             self._say("tunnel", slot)
             self._do(client.wire.feed, b"t" * (1 + c))
@@ -195,21 +196,19 @@ class Play:
             self._say("send", slot, count)
             self._do(client.send, count)
 
-    def take(self, a: int, b: int, c: int) -> None:
-        slot = self._client(a)
-        client = self._world.clients[slot] if slot is not None else None
-        if client is not None:
+    def take(self, a: int, b: int, _c: int) -> None:
+        found = self._client(a)
+        if found is not None:
+            slot, client = found
             self._say("take", slot, b % 3 == 0)
             self._do(lambda: client.wire.take(takes=b % 3 == 0))
-        del c
 
-    def leave(self, a: int, b: int, c: int) -> None:
-        slot = self._client(a)
-        client = self._world.clients[slot] if slot is not None else None
-        if client is not None:
+    def leave(self, a: int, b: int, _c: int) -> None:
+        found = self._client(a)
+        if found is not None:
+            slot, client = found
             self._say("leave", slot, "end" if b % 2 else "reset")
             self._do(client.wire.end if b % 2 else client.wire.break_off)
-        del c
 
     # The upstream.
 
@@ -226,7 +225,7 @@ class Play:
         else:
             self._do(lambda: self._world.come_about(attempt, is_lost=kind == 1))
 
-    def serve(self, a: int, b: int, c: int) -> None:
+    def serve(self, a: int, _b: int, _c: int) -> None:
         world = self._world
         self._say("serve")
         for _ in range(8):
@@ -252,7 +251,6 @@ class Play:
                     is_busy = True
             if not is_busy:
                 break
-        del b, c
 
     def answer(self, a: int, b: int, c: int) -> None:
         world = self._world
@@ -289,14 +287,13 @@ class Play:
         else:
             self._do(upstream.go_on, b"+" * (1 + c))
 
-    def upstream_takes(self, a: int, b: int, c: int) -> None:
+    def upstream_takes(self, a: int, b: int, _c: int) -> None:
         upstreams = self._world.upstreams
         if upstreams:
             self._say("upstream takes", a % len(upstreams), b % 2 == 0)
             self._do(lambda: upstreams[a % len(upstreams)].wire.take(takes=b % 2 == 0))
-        del c
 
-    def upstream_leaves(self, a: int, b: int, c: int) -> None:
+    def upstream_leaves(self, a: int, b: int, _c: int) -> None:
         upstreams = [each for each in self._world.upstreams if not each.is_gone]
         if not upstreams:
             return
@@ -309,18 +306,16 @@ class Play:
             self._do(upstream.wire.end)
         else:
             self._do(upstream.wire.break_off)
-        del c
 
     # The rest.
 
-    def wait(self, a: int, b: int, c: int) -> None:
+    def wait(self, a: int, b: int, _c: int) -> None:
         duration_ns = TIMES_NS[a % len(TIMES_NS)]
         self._say("wait", duration_ns / S)
         if b == 0:
             self._world.loop.stall(duration_ns)
             duration_ns = 0
         self._world.loop.run_for(duration_ns)
-        del c
 
     def authenticate(self, a: int, b: int, c: int) -> None:
         tokens, kind = self._world.tokens, b % 16
@@ -344,14 +339,13 @@ class Play:
             tokens.rename("fickle", ("carol", "dave", "erin")[c % 3])
             self._do(self._world.forget_authentications)
 
-    def configure(self, a: int, b: int, c: int) -> None:
+    def configure(self, a: int, b: int, _c: int) -> None:
         world = self._world
         self._say("configure", a, b)
         if b % 2:
             self._do(world.configure, a)
         else:
             self._do(world.controller.adjust_limits)
-        del c
 
     def renew(self, a: int, b: int, c: int) -> None:
         if b % 8 == 0 and c % 4 == 0:

@@ -170,12 +170,7 @@ QUEUED = """
 
 def _schema(name: str, precedence: int, level: str, additions: str, urls: str, groups: str) -> str:
     return _SCHEMA.format(
-        name=name,
-        precedence=precedence,
-        level=level,
-        additions=additions,
-        urls=urls,
-        groups=groups,
+        name=name, precedence=precedence, level=level, additions=additions, urls=urls, groups=groups
     )
 
 

@@ -162,10 +162,7 @@ class World:
         self._digests = [self.controller.digest(each) for each in CONFIGURATIONS]
         self.controller.commit(self._digests[choices.configuration])
         self.settings = choices.settings()
-        limits = self.settings.downstream.limits
-        self._keeps_seats = (
-            limits.slow_reader_grace_s is None and self.settings.flow_control.enforcement == ENFORCE
-        )
+        self._keeps_seats = keeps_seats(self.settings)
         rules = Rules(
             allows_anonymous=choices.allows_anonymous, assertion=self.settings.upstream.identity
         )
