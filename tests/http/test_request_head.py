@@ -20,7 +20,6 @@ from apfproxy.settings import AuthenticationSettings
 NAMES = AuthenticationSettings().credential_rules
 RULES = FieldRules(UpstreamHosts(b"o:80", b""), NAMES, max_fields=4, max_target_bytes=64)
 END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "
-SPDY_LINES = b"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
 
 SERVED = [
     (b"GET /a HTTP/1.0", "GET", b"/a", b"GET /a HTTP/1.1"),

@@ -11,12 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.observed_passage import ObservedPassage
-from apfproxy.request.attributes import ANONYMOUS, parse_attributes
 from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
 from tests.proxy.fakes import (
-    CHUNKED_OK,
     GET,
-    LIST,
     LOG,
     OBJECTS,
     OK,
@@ -24,13 +21,12 @@ from tests.proxy.fakes import (
     Bench,
     FakeTransport,
     body,
+    broken,
     connection_of,
     status,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from apfproxy.flowcontrol.flow_limits import FlowLimits
     from apfproxy.flowcontrol.meters import FlowSchemaCounters
     from tests.proxy.fakes import FakeTransport
@@ -155,7 +151,6 @@ def test_long_running_limit(request_: bytes) -> None:
         assert {} == limits.long_running
 
 
-EVERY_POD = parse_attributes("GET", b"/api/v1/pods?watch=1")
 REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
 HURRIED = GET.replace(b" HTTP", b"?timeout=2200ms HTTP")
 """Waits for 550 ms at most."""
@@ -167,18 +162,8 @@ ADDITIONS = [
 ]
 
 
-@pytest.fixture
-def observing() -> Iterator[Bench]:
-    with Bench(
-        idle_upstreams=5, enforcement=OBSERVE, access_log=AccessLogSettings(path="-")
-    ) as result:
-        yield result
-
-
-def counts(observing: Bench) -> dict[str, object]:
-    [counters] = [
-        c for c in observing.controller.flow_schema_counters() if c.flow_schema == "queued"
-    ]
+def counts(bench: Bench) -> dict[str, object]:
+    [counters] = [c for c in bench.controller.flow_schema_counters() if c.flow_schema == "queued"]
     names = [each.name for each in fields(counters) if not each.name.startswith("_")]
     found = {name: getattr(counters, name) for name in names}
     found["wait_executed_ns"] = counters.wait_executed_ns
@@ -190,22 +175,10 @@ def counts(observing: Bench) -> dict[str, object]:
     }
 
 
-def ask_one(observing: Bench, request: bytes) -> tuple[FakeTransport, FakeTransport]:
-    busy = [upstream for upstream in observing.upstreams if upstream.written]
-    client = observing.ask(request)
-    if observing.connecting:
-        observing.connect()
-    got = [
-        upstream for upstream in observing.upstreams if upstream.written and upstream not in busy
-    ]
-    assert 1 == len(got)
-    return client, got[0]
-
-
 def run(
     arrivals: list[tuple[int, int, bytes]], annotations: bytes, enforcement: str
 ) -> tuple[dict[str, object], list[bytes]]:
-    """What a mix of requests comes to.
+    """The counts and statuses that a mix of requests comes to.
 
     Args:
         arrivals: Ticks since the one before, for which the upstream works at it, and the request.
@@ -220,23 +193,23 @@ def run(
     for gap, duration, request in arrivals:
         now += gap
         at.setdefault(now, []).append(request.replace(b"Host", b"Duration: %d\r\nHost" % duration))
-    with Bench(idle_upstreams=len(arrivals), enforcement=enforcement) as observing:
-        observing.annotate(annotations)
+    with Bench(idle_upstreams=len(arrivals), enforcement=enforcement) as bench:
+        bench.annotate(annotations)
         due: dict[int, int] = {}
         clients = []
         for tick in range(now + 20 * len(arrivals) + 20):
             for index in [index for index, end in due.items() if end == tick]:
                 del due[index]
-                observing.send(observing.upstreams[index], OK)
-            clients += [observing.ask(request) for request in at.get(tick, ())]
-            for index, upstream in enumerate(observing.upstreams):
+                bench.send(bench.upstreams[index], OK)
+            clients += [bench.ask(request) for request in at.get(tick, ())]
+            for index, upstream in enumerate(bench.upstreams):
                 sent = upstream.take()
                 if sent:
                     duration = int(sent.partition(b"Duration: ")[2].partition(b"\r\n")[0])
                     due[index] = tick + duration
-            observing.wait(TICK_S)
-        observing.assert_at_rest()
-        return counts(observing), [status(client.take()) for client in clients]
+            bench.wait(TICK_S)
+        bench.assert_at_rest()
+        return counts(bench), [status(client.take()) for client in clients]
 
 
 WAITING_WATCHES = [(0, 5, HURRIED), (0, 3, WATCH), (4, 3, WATCH)]
@@ -262,69 +235,20 @@ def test_agrees_with_enforcement(
     assert [b"200"] * len(arrivals) == answers
 
 
-ACTS = st.one_of(
-    st.tuples(st.just("ask_one"), st.sampled_from([GET, HURRIED, LIST, WATCH, LOG, REFUSING])),
-    st.tuples(st.sampled_from(["answer", "begin", "leave", "break"]), st.integers(0, 9)),
-    st.tuples(st.just("wait"), st.sampled_from([0.1, 0.3, 2.0, 20.0])),
-)
-
-
-@given(st.lists(ACTS, max_size=40))
-def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> None:
-    with Bench(idle_upstreams=40, enforcement=OBSERVE) as observing:
-        observing.annotate(b'apfproxy.io/long-running-limit: "2"')
-        limits = observing.controller.classify(ANONYMOUS, EVERY_POD).limits
-        assert limits is not None
-        asked: list[tuple[FakeTransport, FakeTransport]] = []
-        clients: list[FakeTransport] = []
-        for act, value in acts:
-            if act == "ask_one":
-                assert isinstance(value, bytes)
-                asked.append(ask_one(observing, value))
-                asked[-1][1].take()
-                clients.append(asked[-1][0])
-            elif act == "wait":
-                assert isinstance(value, float)
-                observing.wait(value)
-            elif asked:
-                assert isinstance(value, int)
-                client, upstream = asked[value % len(asked)]
-                if act == "begin":
-                    observing.send(upstream, CHUNKED_OK)
-                    continue
-                asked.remove((client, upstream))
-                if act == "answer":
-                    observing.send(upstream, OK)
-                elif act == "leave":
-                    observing.end(client)
-                else:
-                    observing.end(upstream, ConnectionResetError())
-                    while observing.connecting:  # to try it once more
-                        observing.connect()
-        for client in clients:
-            observing.end(client)
-        observing.wait(3600)
-
-        observing.assert_at_rest()
-        assert {} == limits.long_running
-
-
 @pytest.mark.interpreted
-def test_an_error_of_a_shadow(observing: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("a bug")
+def test_an_error_of_a_shadow(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Bench(idle_upstreams=5, enforcement=OBSERVE) as bench:
+        clients = [bench.ask(GET), bench.ask(GET)]
+        upstreams = list(bench.upstreams)
+        assert (1, 1, 0) == bench.use()
+        with monkeypatch.context() as patch:
+            patch.setattr(ObservedPassage, "on_seats", broken)
+            for upstream in upstreams:
+                if upstream.take():
+                    bench.send(upstream, OK)
+            bench.wait(1)
 
-    clients = [observing.ask(GET), observing.ask(GET)]
-    upstreams = list(observing.upstreams)
-    assert (1, 1, 0) == observing.use()
-    with monkeypatch.context() as patch:
-        patch.setattr(ObservedPassage, "on_seats", fail)
-        for upstream in upstreams:
-            if upstream.take():
-                observing.send(upstream, OK)
-        observing.wait(1)
-
-    assert [b"200", b"200"] == [status(client.take()) for client in clients]
-    assert [ZeroDivisionError] == [type(error) for error in observing.passage_errors]
-    observing.wait(100)
-    observing.assert_at_rest()
+        assert [b"200", b"200"] == [status(client.take()) for client in clients]
+        assert [ZeroDivisionError] == [type(error) for error in bench.passage_errors]
+        bench.wait(100)
+        bench.assert_at_rest()

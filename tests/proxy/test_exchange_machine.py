@@ -50,7 +50,7 @@ def test_many_lives_end_well() -> None:
 
 
 def test_nothing_is_kept_of_a_life() -> None:
-    """Who served requests, and is stopped, is garbage that the collector finds."""
+    """A server that has stopped is garbage that the collector finds."""
     search(random.Random(1), 1000)  # noqa: S311  programs, not secrets
     gc.collect()
 
@@ -70,7 +70,7 @@ def test_machine_finds_errors(name: str) -> None:
 
 
 def test_programs_as_text() -> None:
-    """What was found can be run again."""
+    """A finding can be run again."""
     program = Program.drawn(random.Random(1))  # noqa: S311  as above
 
     assert program == Program.from_hex(program.to_hex())

@@ -16,9 +16,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.authn.json_web_tokens import JsonWebTokens
-from apfproxy.authn.secret_files import StaticTokens
-from apfproxy.authn.web_keys import FileKeys
 from apfproxy.http.chunked import ChunkedDecoder, ChunkedError
 from apfproxy.http.grammar import HeadError
 from apfproxy.http.response_head import ResponseError, parse_response_head
@@ -26,14 +23,12 @@ from apfproxy.settings import (
     ApiKeySettings,
     AuthenticationSettings,
     DownstreamSettings,
-    JwtSettings,
     UnverifiedSettings,
 )
 from tests.proxy.fakes import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.proxy.fakes import FakeTransport
 
@@ -41,7 +36,7 @@ TIMES = 8
 MOST = 3.0
 """Quotient of the two times: 1 for linear work, `TIMES` for work that grows with the square."""
 RUNS = 7
-"""Of which the fastest counts: others may have lost the processor's caches to somebody else."""
+"""The fastest of them counts: others may have lost the processor's caches to somebody else."""
 
 TRUSTED = "127.0.0.2"
 NAMING = AuthenticationSettings(
@@ -244,25 +239,6 @@ def test_requests_that_wait_for_another(bench: Bench) -> None:
 
     one = b"GET / HTTP/1.1\r\nHost:\r\n\r\n"
     assert growth(work, repeated(one, 4000), repeated(one, 4000 * TIMES)) < MOST
-
-
-@pytest.mark.parametrize("kind", b"{a} {a.} YQ.{eyJh}.YQ YQ.eyJh{W1tb}.YQ".split())
-def test_tokens(kind: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "tokens.csv"
-    path.write_text("t,user,uid")
-    static = StaticTokens(path)
-    static.load()
-    keys = FileKeys(str(path))
-    tokens = JsonWebTokens(JwtSettings(issuer="https://a", audiences=("b",)), keys)
-
-    def work(data: bytes) -> None:
-        token = data.decode()
-        assert static.check(token).user is None
-        verdict = tokens.check(token)
-        assert verdict is not None
-        assert verdict.user is None
-
-    assert growth(work, grown(kind, 1990), grown(kind, 1990 * TIMES)) < MOST
 
 
 @pytest.mark.parametrize(

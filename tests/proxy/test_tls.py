@@ -1,4 +1,4 @@
-"""TLS contexts: what they take, what they refuse, and that a reload disturbs nobody.
+"""TLS contexts: what they take, what they refuse, and that a reload disturbs no connection.
 
 Handshakes are in memory: both ends are `ssl` objects, and no socket is needed.
 """

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.proxy.http2.peer import http2_bench
+from tests.proxy.fakes import Bench
+from tests.proxy.http2.peer import CLEARTEXT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tests.proxy.fakes import Bench
 
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
     """One with one seat and one idle upstream, which has nothing left when its clients are gone."""
-    with http2_bench() as result:
+    with Bench(downstream=CLEARTEXT) as result:
         yield result
         for connection in list(result.listener.connections):
             connection.leave()

@@ -18,7 +18,7 @@ from h2.events import (
     TrailersReceived,
 )
 
-from apfproxy.settings import DownstreamSettings, Http2Settings, UpstreamSettings
+from apfproxy.settings import DownstreamSettings, Http2Settings
 from tests.proxy.fakes import OK, Bench
 
 if TYPE_CHECKING:
@@ -29,18 +29,6 @@ Fields = list[tuple[bytes, bytes]]
 GOAWAY = 7
 
 CLEARTEXT = DownstreamSettings(http2=Http2Settings(is_cleartext=True))
-
-
-def http2_bench(
-    *,
-    seats: int = 1,
-    idle_upstreams: int = 1,
-    downstream: DownstreamSettings = CLEARTEXT,
-    upstream: UpstreamSettings | None = None,
-) -> Bench:
-    return Bench(
-        seats=seats, idle_upstreams=idle_upstreams, downstream=downstream, upstream=upstream
-    )
 
 
 class Answer:

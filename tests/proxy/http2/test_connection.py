@@ -24,7 +24,7 @@ from tests.end_to_end.http2.frames import (
     request,
 )
 from tests.proxy.fakes import CHUNKED_OK, OK, Bench, broken
-from tests.proxy.http2.peer import Http2Peer, http2_bench
+from tests.proxy.http2.peer import CLEARTEXT, Http2Peer
 
 if TYPE_CHECKING:
     from apfproxy.proxy.http2.nghttp2 import Session
@@ -90,7 +90,7 @@ def test_an_error_in_one_stream(bench: Bench, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("by", ["end", "reset"])
 def test_client_leaves_with_requests_that_wait(by: str) -> None:
-    with http2_bench(seats=2, idle_upstreams=5) as bench:
+    with Bench(downstream=CLEARTEXT, seats=2, idle_upstreams=5) as bench:
         client = Http2Peer(bench)
         streams = [client.ask(b"/x", b"POST") for _ in range(5)]
         assert (2, 3, 0) == bench.use()
@@ -167,7 +167,7 @@ def test_flood(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
 def test_windows_are_open_and_nothing_is_read() -> None:
     """Internal data buffering, CVE-2019-9517: of each answer no more than a read waits here."""
     streams, piece = 4, b"x" * 16384
-    with http2_bench(seats=streams, idle_upstreams=streams) as bench:
+    with Bench(downstream=CLEARTEXT, seats=streams, idle_upstreams=streams) as bench:
         client = Http2Peer(bench)
         client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: LAST})
         client.h2.increment_flow_control_window(LAST - 65535)
@@ -246,7 +246,7 @@ ANSWER_BYTES = 60_000
 def bench_of(most: int | None = None, *, seats: int = 1) -> Bench:
     limits = LimitSettings(max_held_bytes=most, max_held_bytes_per_connection=CONNECTION_BYTES)
     http2 = Http2Settings(is_cleartext=True)
-    return http2_bench(seats=seats, downstream=DownstreamSettings(limits=limits, http2=http2))
+    return Bench(seats=seats, downstream=DownstreamSettings(limits=limits, http2=http2))
 
 
 def held(bench: Bench) -> int:

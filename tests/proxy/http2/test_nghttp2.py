@@ -183,27 +183,6 @@ def test_bound_of_fields() -> None:
     assert 1 == pair.session.own_resets
 
 
-def test_output_is_bounded() -> None:
-    pair, stream_id = begun()
-    pair.session.answer(stream_id, 200, b"", b"x" * 60_000, True)
-
-    assert 20_000 <= len(pair.session.output(20_000)) <= 20_000 + 16384 + 9
-    assert pair.session.output(1 << 20)
-
-
-def test_streams_take_turns() -> None:
-    pair = Pair()
-    first = pair.request([*GET, ("priority", "u=0")])
-    second = pair.request([*GET, ("priority", "u=7")])
-    pair.client.increment_flow_control_window(1 << 20)
-    pair.pump()
-    for stream_id in (first, second):
-        pair.session.answer(stream_id, 200, b"", b"x" * 40_000, True)
-
-    sent = [each.stream_id for each in ended(pair.session) if isinstance(each, DataFrame)]
-    assert sent in ([first, second] * 3, [second, first] * 3)
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_sessions_end_with_streams_under_way(fails: bool) -> None:
     chunk = b"x" * 100_000
@@ -228,26 +207,6 @@ def written(session: nghttp2.Session) -> list[tuple[int, int]]:
     resets = [each for each in ended(session) if isinstance(each, RstStreamFrame)]
     session.events()
     return [(each.stream_id, each.error_code) for each in resets]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *(("x", value) for value in ("a\rb", "a\nb", "a\0b", " a", "a\t")),
-        *(("x:y", "a"), ("", "a"), ("transfer-encoding", "chunked"), ("upgrade", "websocket")),
-        *((":protocol", "websocket"), ("content-length", "1")),
-    ],
-)
-def test_malformed_requests(wrong: tuple[str, str]) -> None:
-    session, encoder = opened(), Encoder()
-    fields = [*GET[:4], wrong] if wrong[0] == ":protocol" else [*GET, wrong]
-    first = HeadersFrame(1, block(fields, encoder), flags=["END_HEADERS", "END_STREAM"])
-    second = HeadersFrame(3, block(GET, encoder), flags=["END_HEADERS", "END_STREAM"])
-
-    assert [(nghttp2.REQUEST, 3)] == [each[:2] for each in session.receive(raw(first, second))]
-    assert [] == session.events()
-    assert [(1, ErrorCodes.PROTOCOL_ERROR)] == written(session)
-    assert (2, 1) == (session.requests, session.own_resets)
 
 
 @pytest.mark.parametrize("references", [8, 12_000])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
@@ -14,11 +13,8 @@ from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READ_BYTES
 from apfproxy.http.websocket_frames import GOING_AWAY
 from apfproxy.proxy.counters import Flood, ResetBy
 from apfproxy.settings import LimitSettings
-from tests.proxy.fakes import CHUNKED_OK, OK, FakeTransport
-from tests.proxy.http2.peer import CLEARTEXT, Answer, Http2Peer, http2_bench
-
-if TYPE_CHECKING:
-    from tests.proxy.fakes import Bench
+from tests.proxy.fakes import CHUNKED_OK, OK, Bench, FakeTransport
+from tests.proxy.http2.peer import CLEARTEXT, Answer, Http2Peer
 
 WATCH = b"/api/v1/pods?watch=1"
 SIZED_OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
@@ -59,7 +55,7 @@ def test_body_and_trailers_in_parts(bench: Bench) -> None:
 
 
 def test_body_over_the_limit() -> None:
-    with http2_bench(idle_upstreams=2, downstream=SMALL_BODIES) as bench:
+    with Bench(idle_upstreams=2, downstream=SMALL_BODIES) as bench:
         client = Http2Peer(bench)
         known = client.ask(b"/x", b"POST", [(b"content-length", b"4")], b"body")
         unknown = client.ask(b"/x", b"POST", body=b"")
@@ -115,7 +111,7 @@ def test_client_takes_nothing(bench: Bench) -> None:
 
 
 def test_streams_that_take_nothing_hold_up_no_other() -> None:
-    with http2_bench(seats=5, idle_upstreams=5) as bench:
+    with Bench(downstream=CLEARTEXT, seats=5, idle_upstreams=5) as bench:
         client = Http2Peer(bench, acknowledges=False)
         client.h2.increment_flow_control_window(1 << 20)
         stuck = [client.ask() for _ in range(4)]
@@ -253,19 +249,6 @@ def test_early_bytes(bench: Bench, *, is_last: bool) -> None:
         site.send(b"", is_last=True)
     bench.end(site.upstream)
     assert site.answer.is_whole
-    assert_over(bench)
-
-
-@pytest.mark.parametrize("has_ended", [False, True])
-def test_client_resets(bench: Bench, *, has_ended: bool) -> None:
-    site = Site(bench)
-    site.agree()
-    if has_ended:
-        bench.end(site.upstream)
-    site.client.reset(site.stream)
-
-    assert "abort" == site.upstream.ended_by
-    assert 1 == bench.counters.client_aborts
     assert_over(bench)
 
 

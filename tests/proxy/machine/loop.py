@@ -1,7 +1,7 @@
 """An event loop of asyncio's own whose time moves only when it is told to, and without sockets.
 
 Tasks, timers and time limits are asyncio's, so the whole server runs on it.  Servers and
-connections are left to whoever plays the network.
+connections are left to the player of the network.
 """
 
 from __future__ import annotations

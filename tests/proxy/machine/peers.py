@@ -173,7 +173,7 @@ def _number(answer: Message) -> int | None:
 
 @dataclass
 class Asked:
-    """What an upstream was asked last; `rest` is None before the first part of its response."""
+    """An upstream's last request; `rest` is None before the first part of its response."""
 
     request: Request
     number: int
@@ -255,6 +255,11 @@ class Upstream:
         return asked.request.takes_seats and not asked.request.is_long_running
 
     @property
+    def _busy(self) -> Asked:
+        assert self.asked is not None
+        return self.asked
+
+    @property
     def is_gone(self) -> bool:
         return self.wire.is_closed or self.wire.has_left
 
@@ -266,8 +271,7 @@ class Upstream:
     def answer(
         self, status: bytes, size: int, *, part: int | None = None, more: bytes = b""
     ) -> None:
-        asked = self.asked
-        assert asked is not None
+        asked = self._busy
         body = b"%08d" % asked.number + b"." * max(0, size - ID_BYTES)
         head = b"HTTP/1.1 %b\r\n%b%bContent-Length: %d\r\n\r\n" % (status, MARK, more, len(body))
         self._record(asked, body, is_whole=True)
@@ -283,8 +287,7 @@ class Upstream:
         self.send(data[:cut])
 
     def answer_too_much(self, size: int) -> None:
-        asked = self.asked
-        assert asked is not None
+        asked = self._busy
         body = b"" if asked.request.method == b"HEAD" else b"%08d" % asked.number + b"." * size
         self._record(asked, body, is_whole=True)
         number = b"X-Number: %08d\r\nContent-Length: %d\r\n" % (asked.number, len(body))
@@ -292,8 +295,7 @@ class Upstream:
         self.send(b"HTTP/1.1 200 OK\r\n%b%b\r\n%bmore" % (MARK, number, body))
 
     def answer_in_chunks(self, trailers: bytes) -> None:
-        asked = self.asked
-        assert asked is not None
+        asked = self._busy
         body = b"%08d" % asked.number
         framing = b"Transfer-Encoding: chunked\r\n"
         if asked.request.method == b"HEAD":
@@ -305,16 +307,14 @@ class Upstream:
         self.send(head + b"8\r\n%b\r\n0\r\n%b\r\n" % (body, trailers))
 
     def answer_without_body(self, status: bytes, more: bytes = b"") -> None:
-        asked = self.asked
-        assert asked is not None
+        asked = self._busy
         self._record(asked, b"", is_whole=True)
         number = b"X-Number: %08d\r\n" % asked.number
         self._settle(asked)
         self.send(b"HTTP/1.1 %b\r\n%b%b%b\r\n" % (status, MARK, number, more))
 
     def begin(self, body: bytes, *, is_chunked: bool, more: bytes = b"") -> None:
-        asked = self.asked
-        assert asked is not None
+        asked = self._busy
         asked.is_chunked, asked.is_open = is_chunked, not is_chunked
         asked.rest = b""
         framing = b"Transfer-Encoding: chunked\r\n" if is_chunked else b""
@@ -328,8 +328,7 @@ class Upstream:
         self.send(head + b"\r\n" + (b"%x\r\n%b\r\n" % (len(data), data) if is_chunked else data))
 
     def go_on(self, data: bytes) -> None:
-        asked = self.asked
-        assert asked is not None
+        asked = self._busy
         if asked.rest:
             rest, asked.rest = asked.rest, b""
             self._settle(asked)
@@ -339,8 +338,7 @@ class Upstream:
             self.send(b"%x\r\n%b\r\n" % (len(data), data) if asked.is_chunked else data)
 
     def finish(self, trailers: bytes = b"") -> None:
-        asked = self.asked
-        assert asked is not None
+        asked = self._busy
         if asked.rest:
             self.go_on(b"")
         elif asked.is_chunked:

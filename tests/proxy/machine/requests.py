@@ -1,4 +1,4 @@
-"""What the clients of the machine ask, and the objects by which it is classified."""
+"""Requests of the machine's clients, and the objects by which they are classified."""
 
 from __future__ import annotations
 
