@@ -26,11 +26,7 @@ Answer = Any
 
 
 class ScriptedApi:
-    """The server.
-
-    Args:
-        answer: What it answers to the object of a question.
-    """
+    """The server."""
 
     def __init__(self, answer: Callable[[dict[str, Any]], Answer]) -> None:
         self.answer = answer

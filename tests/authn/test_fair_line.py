@@ -21,14 +21,7 @@ async def steps() -> None:
 
 @dataclass
 class Asked:
-    """Clients that ask, in a loop of the test.
-
-    Attributes:
-        line: The line that they ask.
-        served: Addresses, in the order of their turns.
-        refused: Addresses for which there was no place.
-        waits: The task of each place.
-    """
+    """Clients that ask, in a loop of the test."""
 
     line: FairLine
     served: str = ""

@@ -154,11 +154,7 @@ def port_of(api: UpstreamApi) -> int:
 
 
 class Servers:
-    """Two servers, of which the other one is chosen where one is to be avoided.
-
-    Attributes:
-        asked: Their ports, in the order in which they were asked.
-    """
+    """Two servers, of which the other one is chosen where one is to be avoided."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *ports: int) -> None:
         self._known = [

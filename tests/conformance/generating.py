@@ -117,13 +117,7 @@ def without(obj: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 class Requests:
-    """Makes requests about one subject.
-
-    Args:
-        subject: What they are about.
-        index: Of the subject; makes names unique.
-        chance: Draws values.
-    """
+    """Makes requests about one subject."""
 
     def __init__(self, subject: Subject, index: int, chance: random.Random) -> None:
         self._subject = subject
@@ -486,12 +480,7 @@ def is_judged(step: Step) -> bool:
 
 
 def requests(seed: int = 0, share: float = 1.0) -> list[Step]:
-    """All requests, or some of them.
-
-    Args:
-        seed: Of what is drawn.
-        share: Of the requests, apart from those that others depend on.
-    """
+    """All requests, or some of them."""
     found = [*discovery(), *evictions()]
     for index, subject in enumerate(SUBJECTS):
         chance = random.Random(f"{seed} {index}")  # noqa: S311 - of tests

@@ -78,12 +78,7 @@ class LocalServer(Server):
 
 @contextlib.contextmanager
 def embedded(*without: str, user_agent: str = "") -> Iterator[Server]:
-    """Run the API server in this process until the end of the context, on virtual time.
-
-    Args:
-        without: Controllers that it does not have.
-        user_agent: Of all requests; "" for none.
-    """
+    """Run the API server in this process until the end of the context, on virtual time."""
     controllers = frozenset(CONTROLLERS) - frozenset(without)
     settings = ApiServerSettings(listen=Address(host="127.0.0.1", port=0), controllers=controllers)
     with asyncio.Runner(loop_factory=partial(VirtualLoop, grace_s=0.002)) as runner:
@@ -103,15 +98,7 @@ async def started(settings: ApiServerSettings) -> ApiServerProcess:
 def compared(
     ours: Server, answers: Iterable[tuple[Step, Answer, bool]]
 ) -> tuple[list[str], set[str]]:
-    """Ask a server of ours what a real one was asked.
-
-    Args:
-        ours: The server.
-        answers: Requests, the real answers, and whether the owners of fields are compared.
-
-    Returns:
-        The differences that are not known, a line each; and the known differences that were met.
-    """
+    """Ask a server of ours what a real one was asked."""
     unknown: list[str] = []
     met: set[str] = set()
     for step, real, with_owners in answers:

@@ -50,14 +50,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back.
-
-    Attributes:
-        status: Of HTTP.
-        content_type: Of the body.
-        warnings: The fields of that name, in order.
-        body: JSON, or a list of events, or text.
-    """
+    """What came back."""
 
     status: int
     content_type: str

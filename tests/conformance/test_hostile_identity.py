@@ -261,13 +261,7 @@ async def test_id_27_during_a_drain() -> None:
 
 
 class Reviewer:
-    """An upstream that reviews tokens, and answers all else.
-
-    Attributes:
-        groups: Of everybody who has a token; None once the tokens are revoked.
-        reviews: Tokens that were asked about.
-        requests: What else came.
-    """
+    """An upstream that reviews tokens, and answers all else."""
 
     def __init__(self) -> None:
         self.groups: list[str] | None = ["dev"]

@@ -217,11 +217,7 @@ def _duration_ns(text: str) -> Fraction | None:
 
 
 def _unescaped(path: bytes) -> bytes:
-    """The path with its escapes decoded.
-
-    Raises:
-        RefusedError: One is malformed.
-    """
+    """The path with its escapes decoded."""
     result = bytearray()
     position = 0
     while position < len(path):

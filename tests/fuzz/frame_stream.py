@@ -107,12 +107,7 @@ class AskedStream:
 
 
 class Asked:
-    """What a plain reader finds in the frames of a client.
-
-    Attributes:
-        is_readable: Whether it read all blocks; another reader may read on.
-        streams: By their numbers.
-    """
+    """What a plain reader finds in the frames of a client."""
 
     def __init__(self, stream: bytes) -> None:
         self.is_readable = True
@@ -177,13 +172,7 @@ def _brought(asked: AskedStream, got: Message) -> bool:
 
 
 class Play:
-    """One connection and what came of it.
-
-    Attributes:
-        forwarded: Requests that the upstream got whole.
-        is_plain: Whether no stream was reset, and the connection not ended.
-        answered: Status of each stream's answer.
-    """
+    """One connection and what came of it."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._bench = bench = STAGE.bench()

@@ -26,16 +26,7 @@ class UnfinishedError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """A request or an answer.
-
-    Attributes:
-        line: The words of the first line: three, or two of an answer without a reason.
-        fields: Names in small letters, and values, in order.
-        framing: Of the body.
-        body: What there is of it, decoded.
-        is_whole: Whether that is all of it.
-        end: Where the next message begins.
-    """
+    """A request or an answer."""
 
     line: tuple[bytes, ...]
     fields: tuple[tuple[bytes, bytes], ...]
@@ -61,12 +52,7 @@ class Message:
 
 
 def read_request(data: bytes, start: int = 0) -> Message:
-    """Read one request.
-
-    Raises:
-        MalformedError: It is none.
-        UnfinishedError: Its head is not there; of a body that is not, `is_whole` tells.
-    """
+    """Read one request."""
     while data.startswith(b"\r\n", start):
         start += 2
     line, fields, end = _head(data, start)
@@ -134,14 +120,7 @@ def read_answer(data: bytes, start: int = 0, *, to_head: bool, is_ended: bool) -
 
 
 def read_chunked(data: bytes, position: int) -> tuple[bytes, bool, int]:
-    """Read a chunked body.
-
-    Returns:
-        What there is of it, whether that is all, and where it ends.
-
-    Raises:
-        MalformedError: It is none.
-    """
+    """Read a chunked body."""
     body = b""
     while True:
         end = data.find(b"\r\n", position)

@@ -83,13 +83,7 @@ def run_one(data: bytes) -> None:
 
 
 class Play:
-    """One connection and what came of it.
-
-    Attributes:
-        forwarded: Requests that the upstream got whole.
-        answers: To whom, in order.
-        is_closed: Whether the proxy has ended the connection.
-    """
+    """One connection and what came of it."""
 
     def __init__(
         self, pieces: Iterable[bytes], *, is_trusted: bool, answers_late: bool = False

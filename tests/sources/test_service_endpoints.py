@@ -22,11 +22,7 @@ HTTPS = ServicePort(port="https", is_tls=True, server_name="api.team.svc")
 
 
 class Service:
-    """A Service of an API that a test plays.
-
-    Attributes:
-        hosts: Of the endpoints, as they were told of last; None before that.
-    """
+    """A Service of an API that a test plays."""
 
     def __init__(self) -> None:
         self.api = KubernetesDouble()

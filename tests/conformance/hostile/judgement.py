@@ -20,13 +20,7 @@ IDENTITY = re.compile(
 
 
 def complaint(case: Case, outcome: Outcome, *, may_assert: bool = False) -> str | None:
-    """What is wrong with an outcome, or None.
-
-    Args:
-        case: The case.
-        outcome: What came of it.
-        may_assert: Whether the proxy itself names the user to the upstream.
-    """
+    """What is wrong with an outcome, or None."""
     wanted = {case["expect"], *case.get("alt_expect", ())}
     may_see = case.get("upstream_must_see")
     may_go_on = "next-request-fully-reprocessed" in wanted

@@ -29,15 +29,7 @@ STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]")
 
 @dataclass
 class Outcome:
-    """What came out.
-
-    Attributes:
-        received: What the client got.
-        is_closed: Whether the proxy closed the client's connection, or its stream.
-        has_left: Whether the client closed it.
-        requests: What the upstream got whole, without what the scenario needs.
-        is_upstream_left: Whether the proxy ended its connections to the upstream.
-    """
+    """What came out."""
 
     received: bytearray = field(default_factory=bytearray)
     is_closed: bool = False
@@ -60,13 +52,7 @@ class Outcome:
 
 
 class Play:
-    """One case, played with a proxy.
-
-    Args:
-        case: The case.
-        scene: The proxy and its upstream.
-        connect: Makes the client; a plain one by default.
-    """
+    """One case, played with a proxy."""
 
     def __init__(
         self, case: Case, scene: Scene, connect: Callable[[], Awaitable[Peer]] | None = None

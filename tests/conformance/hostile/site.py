@@ -48,11 +48,7 @@ spec:
 
 
 class Site:
-    """The files of a proxy that asks everybody who they are, and of its clients.
-
-    Args:
-        folder: Where they are.
-    """
+    """The files of a proxy that asks everybody who they are, and of its clients."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -74,13 +70,7 @@ class Site:
     def setup(
         self, mode: str, *, is_tls: bool, names: tuple[str, ...] = ("X-Remote-User",)
     ) -> Setup:
-        """A proxy.
-
-        Args:
-            mode: How it names the user to the upstream.
-            is_tls: Whether clients speak TLS.
-            names: What front proxies call users in.
-        """
+        """A proxy."""
         setup = Setup(objects=f"{NARROW}---{SCHEMAS}").with_upstream(
             identity=mode, token_file=self._write("own", OWN_TOKEN.decode())
         )
