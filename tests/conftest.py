@@ -1,4 +1,4 @@
-"""What all tests share: how much hypothesis tries, and that nothing it does depends on time."""
+"""Profiles of hypothesis, marks, and the protocols of scenes, for all tests."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(params=PROTOCOLS)
 def protocol(request: pytest.FixtureRequest) -> Iterator[str]:
-    """What the clients of a scene speak: each in turn."""
+    """Have the clients of a scene speak each protocol in turn."""
     before = SPOKEN.set(request.param)
     yield request.param
     SPOKEN.reset(before)

@@ -20,17 +20,17 @@ PACKAGE = Path(__file__).parents[1] / "apfproxy"
 GENERATED = frozenset(
     {"Enum", "IntEnum", "NamedTuple", "Protocol", "StrEnum", "Struct", "TypedDict"}
 )
-"""Bases whose classes have constructors that nobody writes."""
+"""Bases whose classes have generated constructors."""
 
 
 @dataclass
 class Class:
-    """What the text of a class says.
+    """A class as its text says.
 
     Attributes:
         where: Its place.
         bases: Their names.
-        is_generated: Whether nobody writes its constructor.
+        is_generated: Whether its constructor is generated.
         methods: By their names.
         named: The attributes that its slots and bare annotations name.
         values: Those that the class itself has values of.
@@ -190,7 +190,7 @@ def test_every_attribute_is_set_by_the_constructor() -> None:
     assert [] == unset(classes)
 
 
-def test_nobody_asks_whether_an_attribute_is_set() -> None:
+def test_no_code_asks_whether_an_attribute_is_set() -> None:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):

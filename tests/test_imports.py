@@ -8,12 +8,12 @@ import sys
 import pytest
 
 LIGHT = {"aiohttp", "asyncio", "cryptography", "prometheus_client", "rich", "uvloop", "yaml"}
-"""What only some commands need."""
+"""Modules that only some commands need."""
 
 UNUSED = {
     "cryptography", "jwt", "opentelemetry", "rich", "sqlite3", "watchfiles",
 }  # fmt: skip
-"""What a proxy with default settings does not need."""
+"""Modules that a proxy with default settings does not need."""
 
 PROGRAM = """
 import sys

@@ -112,7 +112,7 @@ def places(content: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401  any JSON
 @given(data=st.data(), is_schema=st.booleans(), version=st.sampled_from(["v1", "v1beta3"]))
 @settings(max_examples=300)
 def test_proxy_and_server_read_the_same(data: st.DataObject, is_schema: bool, version: str) -> None:
-    """What a proxy makes of any object is what it would read after it went through the server."""
+    """A proxy reads any object alike before and after its way through the server."""
     wire = {**(flow_schema() if is_schema else queuing()), "metadata": copy.deepcopy(METADATA)}
     wire["apiVersion"] = f"{GROUP}/{version}"
     body = {"metadata": wire["metadata"], "spec": wire["spec"]}

@@ -1,4 +1,4 @@
-"""What every request passes: counts, latencies, faults, time limits, and who may write."""
+"""The gate of all requests: counts, latencies, faults, time limits, and guarded writes."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ async def test_token(headers: Sequence[tuple[str, str]], expected: int) -> None:
 
 
 async def test_no_token_to_compare(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a token that can be read nobody writes; the log has why, once, and clients do not."""
+    """Without a token that can be read all writes are refused; only the log says why, once."""
     problems = ["gone", "gone", "", "gone", "empty"]
 
     def broken() -> bytes:

@@ -122,7 +122,6 @@ async def send(site: Site, method: str, path: str, body: bytes) -> Answer:
 
 
 async def test_pods_with_fields_that_are_kept(site: Site) -> None:
-    """What can only be kept as JSON has to come as JSON."""
     spec = block(2, block(1, b"c") + block(2, b"i")) + block(16, b"host")
     body = MAGIC + block(1, block(1, b"v1") + block(2, b"Pod")) + block(2, block(2, spec))
     refused = await send(site, "POST", PODS, body)
@@ -318,7 +317,7 @@ async def test_types_of_extra_values(site: Site, extra: object, shown: str) -> N
 
 
 async def test_subresources_of_clusters(site: Site) -> None:
-    """What only a cluster can serve is not found, as what there never is, and named."""
+    """A subresource that only a cluster can serve is not found, and named."""
     known, unknown = [await site.send("GET", f"{PODS}/x/{name}") for name in ("log", "logs")]
 
     assert (404, "NotFound") == known.summary == unknown.summary

@@ -402,7 +402,7 @@ def test_bookmarks_as_rows(kind: Kind) -> None:
 
 
 def test_bookmarks_of_controllers() -> None:
-    """What may be absent of one that is read is a number in kube-apiserver."""
+    """The replicas are a number, as in kube-apiserver, though an object may lack them."""
     renderer = Renderer(REPLICA_SET, REPLICA_SET.storage, AS_JSON, "", 0)
     found = json.loads(renderer.bookmark(7, is_end_of_initial=True))["object"]
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 TOKEN = "eyJhbGciOiJub25lIn0.c2VjcmV0.c2lnbmF0dXJl"  # noqa: S105 - of nobody
 OWN_TOKEN = b"own-token-of-the-proxy"
 ADDRESS = "192.0.2.1"
-"""Of a client."""
 
 Answer = Any
 """An object for JSON, bytes, a number for a status, or a response."""

@@ -153,7 +153,7 @@ HEADER, PAYLOAD, SIGNATURE = GOOD.split(".")
     ],
 )
 async def test_no_token(token: str) -> None:
-    """A text that is no token in compact form is nobody's for ever, and needs no key."""
+    """A text that is no token in compact form names no user for ever, and needs no key."""
     keys = Keys(later=PUBLISHED)
     verdict = tokens(keys=keys).check(token)
 
@@ -284,7 +284,7 @@ def test_times_and_audiences(changes: dict[str, Any], lifetime_s: float) -> None
     ],
 )
 def test_nobody(changes: dict[str, Any], lifetime_s: float, problem: str) -> None:
-    """A token that its issuer signed is nobody's before, after, or somewhere else."""
+    """A signed token names no user before, after, or outside what it is for."""
     verdict = verdict_of(signed({**CLAIMS, **changes}))
 
     assert (None, lifetime_s) == (verdict.user, verdict.lifetime_s)
@@ -435,7 +435,7 @@ JSON = st.recursive(
 
 
 def is_verdict(settings: JwtSettings, token: str) -> bool:
-    """Whether there is a verdict of nobody, or of somebody by all rules, at once and on review."""
+    """Whether there is a verdict, and the same one at once and on review."""
     known = JsonWebTokens(settings, Keys(later=PUBLISHED), lambda: NOW_S)
     assert isinstance(known.check(token), Verdict | None)
     verdict = asyncio.run(known.review(token, ADDRESS))

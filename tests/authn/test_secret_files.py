@@ -84,7 +84,7 @@ def test_bad_file(data: bytes, problem: str) -> None:
 
 
 def test_hash_in_place_of_a_token() -> None:
-    """Whoever sends the token is refused, and the log says why; the hash itself is a token."""
+    """The token itself is refused, and the log says why; its hash is a token of its own."""
     tokens = taken(f"{sha256('secret')},j,7\n".encode())
 
     assert "hashes are for authentication.apiKeys.file" in tokens.check("secret").problem

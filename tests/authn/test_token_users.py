@@ -189,7 +189,7 @@ def test_legacy_account() -> None:
     ],
 )
 def test_no_account(claims: dict[str, Any], issuer: str, problem: str) -> None:
-    """Claims that do not agree, or name no possible account, are nobody's."""
+    """Claims that do not agree, or name no possible account, name no user."""
     with pytest.raises(ClaimsError, match=problem):
         account(claims, issuer)
 

@@ -1,4 +1,4 @@
-"""Places of names that nobody has verified."""
+"""Places of names that are not verified."""
 
 from __future__ import annotations
 

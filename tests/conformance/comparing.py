@@ -1,4 +1,4 @@
-"""What of two answers to one request is unlike."""
+"""Finds the first difference of two responses to one request."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ SERVED = frozenset(
         "poddisruptionbudgets", "poddisruptionbudgets/status", "resourceslices",
     }
 )  # fmt: skip
-"""What of discovery both servers have."""
+"""Names in discovery that both servers have."""
 BUILD = frozenset(
     {
         "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler",
         "serverAddressByClientCIDRs",
     }
 )  # fmt: skip
-"""What is a server's own."""
+"""Members that each server has of its own."""
 AGE = re.compile(r"<invalid>|\d+[smhdy]\d*[smhd]?")
 
 

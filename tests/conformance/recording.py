@@ -25,9 +25,9 @@ PLAIN_KINDS = "plain_kinds"
 DIFFERENTIAL = "differential"
 SEED = 0
 SHARE = 0.35
-"""Of the generated requests that are recorded: some thousands."""
+"""Part of the generated requests that is recorded: some thousands."""
 USER_AGENT = "differential/1"
-"""Of the generated requests; it becomes the name of a field manager."""
+"""It becomes the name of a field manager."""
 
 
 def step_of(case: dict[str, Any]) -> Step:

@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """One response."""
 
     status: int
     content_type: str

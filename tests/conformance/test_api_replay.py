@@ -33,7 +33,7 @@ def test_answers_are_as_recorded(name: str) -> None:
 def differences(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, tuple[list[str], set[str]]]:
-    """What differs, by way: each has a server of its own, and all run at once."""
+    """Differences by way: each has a server of its own, and all run at once."""
     answers = list(exchanges())
     settings = tmp_path_factory.mktemp("proxy") / "settings.yaml"
     settings.write_text("downstream: {overload: {loopDelay: null}, http2: {cleartext: true}}\n")

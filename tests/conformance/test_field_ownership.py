@@ -39,7 +39,7 @@ OBJECT_PATH = re.compile(
 )
 
 ADDED_BY_ADMISSION = ("tolerations", "priority", "preemptionPolicy")
-"""Fields of a pod's spec that nobody owns, because they come after account has been taken."""
+"""Fields of a pod's spec without an owner: they are set after account has been taken."""
 
 
 def entries(obj: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -50,7 +50,7 @@ def entries(obj: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def apply_condition(live: dict[str, Any], after: dict[str, Any], schema: Struct) -> dict[str, Any]:
-    """What the server itself applies to the status of flow control objects between two requests."""
+    """The status as the server itself changes it between two requests."""
     conditions = after.get("status", {}).get("conditions", [])
     dangling = [one for one in conditions if one["type"] == "Dangling"]
     if not dangling or live["status"].get("conditions"):

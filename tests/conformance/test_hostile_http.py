@@ -47,7 +47,7 @@ ELSEWHERE = {
 }
 """Tests of cases that a script cannot play."""
 OF_HTTP_1 = {"HH-01", "HH-05", "HH-06", "RT-03", "RT-09", "RT-18", "RT-21", "RT-22", "RT-23"}
-"""Of those that are played over HTTP/2 as well, what it has no way to say, or refuses otherwise."""
+"""Cases that HTTP/2 cannot express, or refuses in another way."""
 PLAYED_HERE = [
     case
     for case in vectors.load("hostile_http")

@@ -61,7 +61,7 @@ USERS: dict[str, list[Line]] = {
     "alice, by proxy": [(b"user", b"alice"), (b"group", b"dev"), (b"extra-scopes", b"a%2Fb")],
     "bob, by root": [(b"user", b"bob"), (b"extra-acme.com%2fproject", b"x")],
 }
-"""What the upstream is to learn of whom, without the name of a way and all users' group."""
+"""Fields that name each user, without their prefix and the group of all users."""
 TOKEN_OF = {"alice": b"user-a", "bob": b"user-b", "root": b"admin"}
 
 AS_BOB_OF_MASTERS = [(b"impersonate-user", b"bob"), (b"impersonate-group", b"system:masters")]
@@ -123,9 +123,9 @@ OUTCOMES: dict[str, list[Served | int]] = {
     "ID-27": [401],
     "ID-28": [],
 }
-"""What becomes of each request of a case: a code of the proxy's own, or who it is served as."""
+"""The outcome of each request of a case: a code of the proxy, or the user."""
 OF_ONE_WAY: dict[tuple[str, str], list[Served | int]] = {("ID-16", IMPERSONATE): [403]}
-"""Where the way to tell the upstream makes a difference: with the proxy's rights nobody borrows."""
+"""Outcomes in one way to tell the upstream: with the proxy's rights no impersonation is done."""
 OVER_HTTP2: dict[str, tuple[str, list[Served | int]]] = {"ID-23": ("reject-4xx-and-close", [400])}
 """Where the protocol makes one: what is expected, and what becomes of the requests.
 
@@ -297,7 +297,7 @@ def reviewed(setup: Setup) -> Setup:
 @pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\0"])
 @on_uvloop
 async def test_hh_16(mode: str, end: str, site: Site) -> None:
-    """A group that would become a field of its own makes its user nobody."""
+    """A user with a group that would become a field of its own is refused."""
     reviewer = Reviewer()
     reviewer.groups = [f"a{end}X-Remote-Group: system:masters"]
     async with running(reviewed(site.setup(mode, is_tls=False))) as scene:

@@ -52,7 +52,7 @@ class Request:
 
 @dataclass
 class Outcome:
-    """What the client got, or should.
+    """The responses that the client got, or should get.
 
     Attributes:
         interims: Statuses of interim answers.
@@ -100,7 +100,7 @@ def run_one(data: bytes) -> None:
 
 
 def _expected(stream: bytes, request: Request, *, has_end: bool) -> Outcome:
-    """What the plain reader finds in the upstream's bytes; none where there is no good head."""
+    """The response that the plain reader finds; none where there is no good head."""
     interims: list[int] = []
     position = 0
     try:

@@ -1,4 +1,4 @@
-"""What all targets share: inputs to begin with, ways to split them, and a data plane to play them.
+"""Seeds, ways to split inputs, and a data plane to play them, for all targets.
 
 A target is a module with `run_one`, which raises if anything is wrong, and `seeds`.
 """
@@ -44,7 +44,7 @@ def target_named(name: str) -> Target:
 
 
 def raw_messages(*, of_upstreams: bool = False) -> list[bytes]:
-    """What hostile clients send, or hostile upstreams; no pauses, and what is repeated once."""
+    """Bytes of hostile clients or upstreams; without pauses, repetitions once."""
     cases: list[dict[str, Any]] = vectors.load("hostile_http")
     key = "upstream_raw" if of_upstreams else "raw"
     texts = {STEP.sub("", str(case.get(key) or "")) for case in cases}
@@ -131,7 +131,7 @@ def leave(bench: Bench, client: FakeTransport) -> None:
 
 
 class _Read:
-    """What llhttp finds in a request."""
+    """Keeps what llhttp finds in a request."""
 
     def __init__(self) -> None:
         self.messages = 0

@@ -107,7 +107,7 @@ class AskedStream:
 
 
 class Asked:
-    """What a plain reader finds in the frames of a client."""
+    """A plain reader of the frames of a client."""
 
     def __init__(self, stream: bytes) -> None:
         self.is_readable = True
@@ -143,7 +143,7 @@ class Asked:
 
 
 def _content(each: Frame) -> bytes:
-    """Of DATA, HEADERS or CONTINUATION: without padding and priority; b"" if they are wrong."""
+    """The payload without padding and priority; b"" if they are wrong."""
     payload = each.payload
     if each.kind != Kind.CONTINUATION:
         if each.flags & PADDED:
@@ -224,7 +224,7 @@ class Play:
             for name, _ in got.fields:
                 assert name not in OF_CONNECTIONS, (name, got)
                 assert not name.startswith(ASSERTED), (name, got)
-            assert not asked.is_readable or asked.has(got), ("nobody asked for it", got)
+            assert not asked.is_readable or asked.has(got), ("no stream asked for it", got)
 
     def __repr__(self) -> str:
         return f"<Play {self.answered}, plain {self.is_plain}, {self.forwarded}>"

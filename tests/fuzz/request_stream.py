@@ -58,7 +58,7 @@ AGAIN = 2
 """So often the stream comes once more on connections of its own, and as often on one."""
 REFUSED = -1
 Order = list[int]
-"""Of each answer the number of the forwarded request that it belongs to, or `REFUSED`."""
+"""The number of the forwarded request that each response belongs to, or `REFUSED`."""
 
 
 STAGE = Stage(SETTINGS)
@@ -194,7 +194,7 @@ def _check_fields(asked: Message, got: Message, *, is_trusted: bool) -> None:
             continue
         while sent and sent[0] != (name, value):
             _check_dropped(sent.pop(0)[0], nominated)
-        assert sent, ("a field that nobody sent", name, got)
+        assert sent, ("a field that was not sent", name, got)
         sent.pop(0)
     for name, _ in sent:
         _check_dropped(name, nominated)

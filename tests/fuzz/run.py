@@ -34,7 +34,6 @@ TIMEOUT_S = 20
 PACKAGE = str(Path(__file__).parents[2] / "apfproxy" / "*")
 ONE_AT_A_TIME = Lock()
 MAX_CORPUS_FILE_BYTES = 2500
-"""Of one that is kept."""
 
 
 def main() -> int:

@@ -186,7 +186,7 @@ async def test_fails(
 
 
 async def test_ends_with_the_wait_for_it(program: Callable[[str], str], tmp_path: Path) -> None:
-    """When nobody waits any more, the program and what it has started end at once."""
+    """A cancelled wait ends the program and its children at once."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     running = asyncio.ensure_future(
@@ -320,7 +320,6 @@ def test_token_of_now(tmp_path: Path) -> None:
     ],
 )
 def test_no_token(tmp_path: Path, data: bytes, message: str) -> None:
-    """What is no token is refused with a reason that does not show it."""
     path = tmp_path / "token"
     path.write_bytes(data)
 

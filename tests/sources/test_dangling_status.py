@@ -102,7 +102,7 @@ async def test_writes_what_is_due() -> None:
 
 
 async def test_contested() -> None:
-    """What somebody else will have otherwise is not written again at once, but later."""
+    """A condition that another client overwrites is not written again at once, but later."""
     sleeps = round(CONTESTED_S / REST_S) + 2
     writer = await Writer(Followed(schema("lost", "none")), Followed(), sleeps).run()
 

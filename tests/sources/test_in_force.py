@@ -66,7 +66,7 @@ def schema(name: str, level: str = "exempt", **fields: object) -> FlowSchema:
             [(0, 0), (0, 0)],
             id="own-annotation",
         ),
-        pytest.param([schema("a", uid="u")], 1, [(0, 0), (0, 0)], id="made-anew"),
+        pytest.param([schema("a", uid="u")], 1, [(0, 0), (0, 0)], id="made-again"),
         pytest.param([schema("b")], 1, [(0, 0), (0, 0)], id="another"),
         pytest.param([schema("a"), PROBLEM], 0, [(0, 0), (1, 0)], id="problem"),
         pytest.param([schema("b"), PROBLEM], 1, [(0, 0), (1, 0)], id="problem-and-another"),
@@ -76,7 +76,7 @@ def schema(name: str, level: str = "exempt", **fields: object) -> FlowSchema:
 def test_take(
     second: list[FlowControlObject | Problem], generations: int, loads: list[tuple[int, int]]
 ) -> None:
-    """What changes nothing for requests makes no new configuration, but problems are told."""
+    """A change that means nothing to requests makes no configuration; problems are told."""
     controller, observer = Controller(VirtualClock(), 100, 0), Loads()
     in_force = InForce("here", controller, observer)
     take(in_force, [schema("a")])

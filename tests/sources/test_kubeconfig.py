@@ -77,7 +77,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def of(whole: object, context: str | None = None) -> ApiAccess:
-    """What a kubeconfig says: as bytes, or as what is made into YAML."""
     data = whole if isinstance(whole, bytes) else yaml.safe_dump(whole).encode()
     Path("dir/config").write_bytes(data)
     return read_kubeconfig("dir/config", context)
@@ -166,7 +165,7 @@ two clusters 1 {certificate-authority-data: "?"} > no base64
 
 @pytest.mark.parametrize("line", PROBLEMS.replace("EXEC", EXEC).strip().splitlines())
 def test_problems(line: str) -> None:
-    """What cannot be used is refused, with its place and what to do; never with a secret."""
+    """Each problem has its place and what to do, and never a secret."""
     given, _, expected = line.partition(" > ")
     context, _, rest = given.partition(" ")
     place, _, content = rest.partition("{")

@@ -149,7 +149,6 @@ def rights(
 
 
 async def test_rights() -> None:
-    """What the source asks is what the roles allow."""
     source = Source(writes_status=True)
     source.api.put(SCHEMAS, schema("mine", "none"))
     source.objects.load_first()
@@ -165,7 +164,6 @@ async def test_rights() -> None:
 
 
 async def test_rights_of_endpoints() -> None:
-    """What following a Service asks is what its role allows."""
     service = Service()
     async with service.followed():
         await service.until(lambda: ("watch", SLICES) in service.api.asked)
@@ -178,7 +176,7 @@ async def test_rights_of_endpoints() -> None:
     [("reader.yaml", "ClusterRole"), ("status.yaml", "ClusterRole"), ("endpoints.yaml", "Role")],
 )
 def test_bindings(name: str, kind: str) -> None:
-    """A role is bound to the service account, and to nobody else."""
+    """A role is bound to the service account alone."""
     found = manifests(name)
     account = manifests("reader.yaml")["ServiceAccount"]["metadata"]
     binding = found[f"{kind}Binding"]

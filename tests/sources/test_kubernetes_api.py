@@ -255,7 +255,7 @@ async def test_many_servers_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another one is asked; nobody waits as for the only one."""
+    """Another one is asked, sooner than the only one would be given up."""
     monkeypatch.setattr(kubernetes_api, "PATIENCE_S", 0.5)
     never = asyncio.Event()
 

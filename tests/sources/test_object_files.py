@@ -45,7 +45,7 @@ def problems_of(*paths: object) -> list[str]:
 
 
 def test_directory(tmp_path: Path) -> None:
-    """Of a directory those files count that look like objects, in the order of their names."""
+    """Files of a directory count that look like objects, in the order of their names."""
     (tmp_path / "b.yml").write_text(level_yaml("b"))
     (tmp_path / "a.yaml").write_text(level_yaml("a"))
     (tmp_path / "c.json").write_text('{"apiVersion": "v1", "kind": "List", "items": []}')
@@ -58,7 +58,7 @@ def test_directory(tmp_path: Path) -> None:
 
 
 def test_directory_of_other_things(tmp_path: Path) -> None:
-    """What tools keep beside objects is left out, each file in a line; what is named is not."""
+    """Other files of a directory are left out, each told in a line; named files are not."""
     (tmp_path / "a.yaml").write_text(f"apiVersion: v1\nkind: Namespace\n---\n{level_yaml('a')}")
     (tmp_path / "kustomization.yaml").write_text("resources: [a.yaml]\nmetadata: {name: x}\n")
     (tmp_path / "values-prod.yaml").write_text("{{ broken: [\n")

@@ -208,7 +208,7 @@ async def test_follows(script: str, asked: str, names: str) -> None:
 
 
 async def test_objects_are_typed() -> None:
-    """Objects have the type that their list has, and nothing that nobody reads."""
+    """Objects have the type that their list has, and no managed fields."""
     followed = await Followed(NOT_FOUND, page("5", "a"), []).run()
 
     assert followed.reflector.objects == {
@@ -232,7 +232,7 @@ always gone: [5] 410 [5] 410 > 1 2
 
 @pytest.mark.parametrize(("script", "expected"), rows(PAUSES))
 async def test_pauses(script: str, expected: str) -> None:
-    """Pauses grow while it does not work, and start anew when it does."""
+    """Pauses grow while it fails, and are short again once it works."""
     followed = await Followed(*read_script(script)).run()
 
     assert [*map(float, expected.split())] == followed.pauses

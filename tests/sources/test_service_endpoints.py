@@ -57,7 +57,7 @@ class Service:
 
 
 async def test_kept(caplog: pytest.LogCaptureFixture) -> None:
-    """What is known stays while the API refuses, and what to do about it is said."""
+    """Known endpoints stay while the API refuses, and the problem says what to do."""
     caplog.set_level("INFO")
     service = Service()
     service.api.put(SLICES, slice_of(at("10.0.0.1")))

@@ -1,1 +1,1 @@
-"""What tests of several folders share."""
+"""Fixtures, fakes and helpers of tests of several folders."""

@@ -74,7 +74,7 @@ def owners(obj: Object) -> str:
 
 
 def written(steps: str) -> Object:
-    """What writes leave, each a second after the last: `update`, `apply`, `force`, `disown`."""
+    """The object after writes (`update`, `apply`, `force`, `disown`) a second apart."""
     obj: Object | None = None
     for second, step in enumerate(steps.split(";")):
         action, manager, text = step.split(maxsplit=2)
@@ -142,7 +142,7 @@ def test_entries_of_versions_and_subresources_are_apart() -> None:
     ],
 )
 def test_scale(managers: str, before: int, after: int, expected: str) -> None:
-    """Who updated the replicas has them in an entry without a time; nothing has no owner."""
+    """The writer of the replicas has them in an entry without a time."""
     fields: Object = {"f:size": {}, **({"f:replicas": {}} if before else {})}
     entry = {**SENT, "manager": "a", "time": TIME, "fieldsV1": {"f:spec": fields}}
     other = {**entry, "manager": "b", "operation": "Apply", "fieldsV1": REPLICAS}

@@ -42,7 +42,6 @@ ROOTS = (
     *EVICTIONS.values(),
     DELETE_OPTIONS,
 )
-"""What clients send."""
 
 
 def structs_of(kind: Type, found: dict[str, Struct]) -> dict[str, Struct]:

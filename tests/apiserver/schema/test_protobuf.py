@@ -36,7 +36,7 @@ FORMS = TYPED + OTHERS
 SCHEMAS = {(api_version, kind): schema for schema, api_version, kind in FORMS}
 POD = SCHEMAS["v1", "Pod"]
 
-"""What `kubectl create namespace x` sends."""
+"""The body that `kubectl create namespace x` sends."""
 
 
 def schema_for(api_version: str, kind: str) -> Struct | None:

@@ -1,4 +1,4 @@
-"""What is wrong with the outcome of a case, if anything."""
+"""Judges the outcome of a case."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDENTITY = re.compile(
 
 
 def complaint(case: Case, outcome: Outcome, *, may_assert: bool = False) -> str | None:
-    """What is wrong with an outcome, or None."""
+    """The fault of an outcome, or None."""
     wanted = {case["expect"], *case.get("alt_expect", ())}
     may_see = case.get("upstream_must_see")
     may_go_on = "next-request-fully-reprocessed" in wanted
@@ -34,7 +34,7 @@ def complaint(case: Case, outcome: Outcome, *, may_assert: bool = False) -> str 
     if "EVIL" in case.get("upstream_raw", "") and b"EVIL" in outcome.received:
         first = bytes(outcome.received).partition(b"EVIL")[0]
         if len(STATUS.findall(first)) > 1:
-            return "an answer that nobody asked for reached the client"
+            return "a response without a request reached the client"
     if any(IS_MET[want](case, outcome) for want in wanted):
         return None
     return f"want one of {sorted(wanted)}"

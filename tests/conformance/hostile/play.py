@@ -29,7 +29,7 @@ STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]")
 
 @dataclass
 class Outcome:
-    """What came out."""
+    """The bytes and requests that came out on both sides."""
 
     received: bytearray = field(default_factory=bytearray)
     is_closed: bool = False

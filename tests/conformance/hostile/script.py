@@ -37,7 +37,7 @@ def expanded(text: str) -> str:
 
 
 def steps(text: str) -> Iterator[tuple[str, str]]:
-    """What to do, in order: a verb and its argument."""
+    """The steps in order: a verb and its argument."""
     text = expanded(text)
     position = 0
     for match in STEP.finditer(text):
