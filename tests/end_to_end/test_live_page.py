@@ -63,47 +63,6 @@ SAID = """
 FIRST_STATE = """
 fetch('debug/live').then((got) => got.text()).then((data) => handlers.state({ data }))
 """.strip()
-TELL = """
-fetch('debug/live').then((got) => got.json()).then((state) => {
-  const member = { isAlike: true, isSilent: false, limit: 8, used: 0, demand: 0, age: 0 };
-  state.fleet = {
-    name: 'f', store: 'redis', state: 'held', problem: '', limit: 8, claims: 8, used: 0, age: 0,
-    inForce: 4, memberCount: 2, lostAge: null,
-    members: [
-      { ...member, name: 'a', isSelf: true, claim: 4 },
-      { ...member, name: 'b', isSelf: false, claim: 2 },
-    ],
-  };
-  state.topFlows = [{
-    flowSchema: 'everybody', priorityLevel: 'narrow', flow: 'key:370aed697dc503ae', kind: 'header',
-    isWhole: true, seatSeconds: 1234.5, waitSeconds: 56.7, rejected: 0,
-  }];
-  const level = { waiting: 28, executing: 4, cancelled: 616, leftPerSecond: 5, condition: 'waits' };
-  Object.assign(state.levels.find((each) => each.name === 'narrow'), level);
-  state.seatFairFrac = 0.125;
-  handlers.open();
-  handlers.state({ data: JSON.stringify(state) });
-})
-""".strip()
-SHOWN = """
-(() => {
-  const text = (id) => document.getElementById(id).textContent;
-  const style = (selector) => getComputedStyle(document.querySelector(selector));
-  const name = document.createRange();
-  name.selectNodeContents(document.querySelector('#flow-rows .name'));
-  return {
-    requests: text('requests-text'),
-    left: text('fact-left'),
-    rejected: ROW.querySelector('td:nth-child(6)').textContent,
-    given: text('fact-fair'),
-    linesOfName: name.getClientRects().length,
-    isClaimBorrowed: style('.fleet-table .bar .claim').backgroundColor
-      === style('.legend .borrowed').backgroundColor,
-    legend: document.querySelector('#fleet .legend').textContent.replace(/\\s+/g, ' ').trim(),
-    width: document.documentElement.scrollWidth,
-  };
-})()
-""".strip().replace("ROW", ROW)
 
 
 def hand_of(scene: Scene, user: str) -> str:
@@ -524,45 +483,6 @@ def test_appearance(browser: Chrome, tmp_path: Path, width: int, theme: str) -> 
 
     look()
     assert b"\x89PNG" == path.read_bytes()[:4]
-
-
-@pytest.mark.parametrize(("width", "theme"), [(400, "light"), (1400, "dark")])
-def test_a_state_that_may_be_misread(
-    browser: Chrome, tmp_path: Path, width: int, theme: str
-) -> None:
-    """A state with all that may be misread, and the level's requests out of sight."""
-    folder = Path(os.environ.get("APFPROXY_SCREENSHOTS", tmp_path))
-
-    @on_uvloop
-    async def look() -> None:
-        tab = Tab(browser)
-        async with running(SETUP) as scene, tab.prepared(NO_EVENTS):
-            await tab.open(
-                f"http://127.0.0.1:{scene.process.admin_port}/", width=width, theme=theme
-            )
-            await tab.appear(width=width, theme=theme, height=300)
-            await tab.until("handlers.state && innerHeight === 300")
-            await tab.run(TELL)
-            await tab.until(f"{ROW} !== null && document.querySelector('#flow-rows .name')")
-            found = await tab.run(SHOWN)
-            height = await tab.run("document.documentElement.scrollHeight")
-            await tab.appear(width=width, theme=theme, height=height)
-            await tab.until("true")
-            await tab.screenshot(folder / f"told-{theme}-{width}.png")
-            await tab.open("about:blank")
-
-        assert {
-            "requests": "28 wait, 4 execute",
-            "left": "5/s",
-            "rejected": "0616 left",
-            "given": "12.5 % given",
-            "linesOfName": 1,
-            "isClaimBorrowed": False,
-            "legend": "in use claim, to the scale of the largest",
-            "width": width,
-        } == found
-
-    look()
 
 
 @on_uvloop

@@ -66,7 +66,7 @@ WAYS = [pytest.param(each, id=each.__name__) for each in (refuse, hang, swallow)
 class Scene:
     """Two servers of one API, each behind a link, and a proxy before both."""
 
-    def __init__(self, folder: Path, links: list[FaultyLink], wait_s: float) -> None:
+    def __init__(self, folder: Path, links: list[FaultyLink]) -> None:
         self.links = links
         path = kubeconfig(folder, url_of(links[0].port))
         self.process = ProxyProcess(
@@ -84,7 +84,7 @@ class Scene:
                 ),
                 flow_control=FlowControlSettings(
                     kubernetes=KubernetesSettings(
-                        is_enabled=True, kubeconfig=path, first_sync_timeout_s=wait_s
+                        is_enabled=True, kubeconfig=path, first_sync_timeout_s=FOREVER_S
                     )
                 ),
                 admin=ANY_PORT,
@@ -116,14 +116,14 @@ async def make(session: aiohttp.ClientSession, ports: list[int], name: str) -> N
 
 @contextlib.asynccontextmanager
 async def scene(
-    folder: Path, session: aiohttp.ClientSession, wait_s: float = FOREVER_S
+    folder: Path, session: aiohttp.ClientSession
 ) -> AsyncIterator[tuple[Scene, list[int]]]:
     async with api_server() as one, api_server() as other:
         await make(session, [one, other], "own")
         links = [FaultyLink(port, random.Random(1)) for port in (one, other)]  # noqa: S311
         for link in links:
             await link.listen()
-        made = Scene(folder, links, wait_s)
+        made = Scene(folder, links)
         try:
             yield made, [one, other]
         finally:
@@ -185,21 +185,3 @@ async def test_all_are_away_at_the_start(tmp_path: Path, monkeypatch: pytest.Mon
     assert (500, True) == (readiness[0], is_alive)
     assert "[-]start failed: it is starting\n" in readiness[1]
     assert (200, 200, 200) == (after[0], later[0], ready)
-
-
-@on_uvloop
-async def test_all_are_away_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `firstSyncTimeout` the built-in objects serve until the others come."""
-    monkeypatch.setattr(process, "STARTS_S", 0.01)
-    async with (
-        aiohttp.ClientSession() as session,
-        scene(tmp_path, session, 0.3) as (made, _),
-    ):
-        for link in made.links:
-            refuse(link)
-        await made.process.start()
-        while (await made.ask(session, "/version"))[0] == 503:
-            await until(lambda: made.has("workload-high"))
-        assert made.has("workload-high")
-        await made.links[1].listen()
-        await until(lambda: made.has("own"))

@@ -113,13 +113,6 @@ def test_keys_and_objects_are_in_the_pod(pod: Pod) -> None:
     } == found
 
 
-def test_image_is_named_once(pod: Pod) -> None:
-    """Each container has the name that the command was given."""
-    images = {container["image"] for container in pod.containers.values()}
-
-    assert {"registry.example/apfproxy:9"} == images
-
-
 def test_end(pod: Pod) -> None:
     """The proxy drains when the pod is deleted, with the server there to the end of the drain.
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from tests.end_to_end.api_servers import (
-    ANY_PORT,
     in_thread,
     proxy,
     restarted,
@@ -21,7 +18,6 @@ from tests.end_to_end.informer import NUMBER, Away, Informer, Seen
 from tests.end_to_end.programs import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 client: Any = importlib.import_module("kubernetes.client")
@@ -152,37 +148,3 @@ def test_no_event_is_missed(tmp_path: Path) -> None:
     assert sorted(set(versions)) == versions
     assert 1 == informer.lists
     assert informer.watches > len(ENDS)
-
-
-@contextlib.asynccontextmanager
-async def forgetful() -> AsyncIterator[str]:
-    process = ApiServerProcess(ApiServerSettings(listen=ANY_PORT, watch_window=1))
-    await process.start()
-    try:
-        yield url_of(process.port)
-    finally:
-        await process.stop()
-
-
-def test_what_was_forgotten_is_listed() -> None:
-    """After 410 the difference between two lists stands for what happened between them."""
-    with in_thread(forgetful()) as url:
-        slices = slices_of(url)
-        for name in ("changed", "deleted", "same", "seen"):
-            slices.create_resource_slice(resource_slice(name, 1))
-        informer = Informer(slices.list_resource_slice)
-        informer.run(lambda one: one.name == "seen")
-        before = len(informer.seen)
-        for number in range(10):
-            slices.create_resource_slice(resource_slice(f"new-{number}", 2))
-            slices.delete_resource_slice(f"new-{number}")
-        slices.delete_resource_slice("deleted")
-        slices.patch_resource_slice("changed", {"metadata": {"annotations": {NUMBER: "2"}}})
-        slices.create_resource_slice(resource_slice("unseen", 2))
-
-        informer.run(lambda one: one.name == "unseen")
-
-    assert [("DELETED", "deleted", 1), ("MODIFIED", "changed", 2), ("ADDED", "unseen", 2)] == [
-        (one.type, one.name, one.number) for one in informer.seen[before:]
-    ]
-    assert 2 == informer.lists

@@ -18,17 +18,16 @@ from apfproxy.settings import (
     FlowControlSettings,
     HealthCheckSettings,
     OverloadSettings,
-    RebalanceSettings,
     Settings,
     UpstreamSettings,
 )
-from apfproxy.upstream import health, rebalance
+from apfproxy.upstream import health
 from loadtest.gateway_servers import Servers
 from tests.end_to_end.scene import on_uvloop
 from tests.support.clocks import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 ANY_PORT = Address(host="127.0.0.1", port=0)
@@ -89,7 +88,7 @@ class Gateway:
 
 @contextlib.asynccontextmanager
 async def gateway(
-    servers: Servers, *, clients: int = 4, check: HealthCheckSettings, percent: int = 0
+    servers: Servers, *, clients: int = 4, check: HealthCheckSettings
 ) -> AsyncIterator[Gateway]:
     process = ProxyProcess(
         Settings(
@@ -104,7 +103,6 @@ async def gateway(
                 health_check=check,
                 ejection=EjectionSettings(failures=3, pause_s=0.2, max_pause_s=0.2),
                 slow_start_s=0.2,
-                rebalance=RebalanceSettings(percent_per_minute=percent),
                 fails_readiness=True,
             ),
             flow_control=FlowControlSettings(per_endpoint=SEATS),
@@ -194,67 +192,3 @@ async def test_server_that_starts(tmp_path: Path) -> None:
 
     assert ["up", "failing"] == starting
     assert [] == [each for each in scene.wrong if each != "502"]
-
-
-class Watcher:
-    """Watches for ever: asks again when a watch ends."""
-
-    def __init__(self) -> None:
-        self.port = 0
-        self.broken = 0
-        self.ends = 0
-
-    async def watch(self, session: aiohttp.ClientSession, port: int) -> None:
-        url = f"http://127.0.0.1:{port}/api/v1/pods?watch=true"
-        while True:
-            try:
-                async with session.get(url) as response:
-                    assert 200 == response.status
-                    self.port = 1
-                    async for _ in response.content:
-                        pass
-            except aiohttp.ClientError:
-                self.broken += 1
-            self.port = 0
-            self.ends += 1
-
-
-@on_uvloop
-async def test_watches_come_back_into_balance(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once a server is back that was away: some end in order, and their clients go there."""
-    monkeypatch.setattr(rebalance, "MINUTE_S", 1.0)
-    monkeypatch.setattr(rebalance, "PERIOD_S", 0.05)
-    monkeypatch.setattr(rebalance, "OLD_S", 0.1)
-    with Servers(tmp_path, 3) as servers:
-        await servers.kill(2)
-        async with (
-            gateway(servers, check=CHECK, clients=0, percent=100) as scene,
-            aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
-        ):
-            pool = scene.process.cluster.served.pool
-            await scene.see("up", "up", "failing")
-            watchers = [Watcher() for _ in range(30)]
-            tasks = [
-                asyncio.create_task(each.watch(session, scene.process.port)) for each in watchers
-            ]
-            counts = counter_of(scene)
-            await until(lambda: sum(counts()) == 30)
-            assert 0 == counts()[2]
-            assert max(counts()) <= 17
-            await servers.be_well(2)
-            await until(lambda: min(counts()) >= 8 and sum(counts()) == 30)
-            moved = scene.process.cluster.counters.pool.rebalanced
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await until(lambda: all(not each.busy_count for each in pool.endpoints))
-
-    assert 0 == sum(each.broken for each in watchers)
-    assert 8 <= moved <= sum(each.ends for each in watchers) + 1
-
-
-def counter_of(scene: Gateway) -> Callable[[], list[int]]:
-    pool = scene.process.cluster.served.pool
-    return lambda: [len(rebalance.watches_of(each)) for each in pool.endpoints]

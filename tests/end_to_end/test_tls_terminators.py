@@ -69,9 +69,13 @@ def page_haproxy(directory: Path, tls: TlsSite, port: int) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("trusted", "scheme"), [("127.0.0.1", "https"), ("192.0.2.1", "http")], ids=["trusted", "not"]
+    ("front", "trusted", "scheme"),
+    [
+        pytest.param(page_nginx, "127.0.0.1", "https", id="nginx"),
+        pytest.param(page_haproxy, "127.0.0.1", "https", id="haproxy"),
+        pytest.param(page_haproxy, "192.0.2.1", "http", id="not-trusted"),
+    ],
 )
-@pytest.mark.parametrize("front", [page_nginx, page_haproxy])
 def test_redirects_keep_https(front: Front, trusted: str, scheme: str, tmp_path: Path) -> None:
     """Clients that came by https are sent there, where the terminator is trusted."""
     tls = make_tls(tmp_path)
