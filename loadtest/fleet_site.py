@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import random
 import re
-import signal
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -236,24 +234,18 @@ class StoreProcess:
         self.is_well = True
 
     async def kill(self) -> None:
-        """End it at once."""
-        process, self.is_well = self.process, False
-        os.kill(process.pid, signal.SIGKILL)
-        await asyncio.to_thread(process.stop)
+        self.is_well = False
+        await self.process.kill()
 
     def hang(self) -> None:
         self.is_well = False
-        os.kill(self.process.pid, signal.SIGSTOP)
+        self.process.hang()
 
     def go_on(self) -> None:
-        """The end of that; harmless otherwise."""
-        if self._process is not None and self._process.is_running:
-            os.kill(self._process.pid, signal.SIGCONT)
-            self.is_well = True
+        self.is_well = True
+        self.process.go_on()
 
     def stop(self) -> None:
-        """End it; harmless once done."""
-        self.go_on()
         if self._process is not None:
             self._process.stop()
 
@@ -388,7 +380,6 @@ class Site:
         self.links = [FaultyLink(self.store.port, self.chance) for _ in self.ports]
         self._directory = directory
         self._processes: list[Process | None] = [None] * fleet.members
-        self._paused: set[int] = set()
         self._running = ExitStack()
 
     async def start(self) -> None:
@@ -430,21 +421,8 @@ class Site:
         assert process is not None
         return process
 
-    async def kill_member(self, at: int) -> None:
-        """End a member at once."""
-        os.kill(self.member(at).pid, signal.SIGKILL)
-        await self.end_member(at)
-
     async def end_member(self, at: int) -> None:
         await asyncio.to_thread(self.member(at).stop)
-
-    def pause_member(self, at: int) -> None:
-        self._paused.add(at)
-        os.kill(self.member(at).pid, signal.SIGSTOP)
-
-    def resume_member(self, at: int) -> None:
-        self._paused.discard(at)
-        os.kill(self.member(at).pid, signal.SIGCONT)
 
     def cut_off(self, members: Iterable[int]) -> None:
         for at in members:
@@ -479,8 +457,6 @@ class Site:
 
     def __exit__(self, *error: object) -> None:
         self.clients.stop()
-        for at in tuple(self._paused):
-            self.resume_member(at)
         self._running.close()
         for link in self.links:
             link.stop()

@@ -242,8 +242,7 @@ class Course:
         everyone = site.everywhere(self._crowd)
         others = site.everywhere(self._crowd, without=[last])
         await self.step("all members", aim=everyone, until=self.is_spread)
-        kill = partial(site.kill_member, last)
-        await self.step("member dies", kill, aim=others, until=self.is_whole)
+        await self.step("member dies", site.member(last).kill, aim=others, until=self.is_whole)
         start = partial(site.start_member, last)
         await self.step("is back", start, aim=everyone, until=self.all_serve)
         leave = partial(site.end_member, last)
@@ -253,10 +252,10 @@ class Course:
         await self.move("all to newcomer", last)
         await self.step("all members", aim=everyone, until=self.is_spread)
         held = site.origin.by_member[last]
-        pause = partial(site.pause_member, last)
+        pause = site.member(last).hang
         lasts_s = AFTER_LEASES * site.fleet.lease_s
         await self.step("stands still", pause, aim=others, until=self.is_whole, lasts_s=lasts_s)
-        go_on = partial(site.resume_member, last)
+        go_on = site.member(last).go_on
         why = f"a member that stood still may begin as many as it had, {held}"
         await self.step("goes on", go_on, aim=everyone, until=self.all_serve, more=held, why=why)
 

@@ -34,7 +34,6 @@ import uvloop
 from loadtest.admin_pages import fetch
 from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.clients import MISPAIRED, Connection, OpenLoop, Outcome
-from loadtest.faults import OBJECTS, log_problem
 from loadtest.gateway_phases import (
     DETECTED_WITHIN_S,
     FAULTS,
@@ -50,6 +49,7 @@ from loadtest.gateway_phases import (
 from loadtest.gateway_servers import NAMES, Servers, start_gateway
 from loadtest.origin import ITEM, LIST_ITEMS
 from loadtest.processes import measured
+from loadtest.soak_site import OBJECTS, log_problem
 
 if TYPE_CHECKING:
     import argparse

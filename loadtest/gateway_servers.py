@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
@@ -67,25 +65,18 @@ class Servers:
         self._directory = directory
         self._running = ExitStack()
         self._processes = [self._start(at) for at in range(count)]
-        self._is_hung = [False] * count
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for at in range(self.count):
-            self._go_on(at)
         self._running.close()
 
     async def kill(self, at: int) -> None:
-        """End a server at once, and return when it is gone."""
-        process = self._processes[at]
-        os.kill(process.pid, signal.SIGKILL)
-        await asyncio.to_thread(process.stop)
+        await self._processes[at].kill()
 
     def hang(self, at: int) -> None:
-        os.kill(self._processes[at].pid, signal.SIGSTOP)
-        self._is_hung[at] = True
+        self._processes[at].hang()
 
     async def be(self, at: int, manner: str) -> None:
         await fetch(self.ports[at], f"/-/be/{manner}")
@@ -96,7 +87,7 @@ class Servers:
         await asyncio.to_thread(self._processes[at].stop)
 
     async def be_well(self, at: int) -> None:
-        self._go_on(at)
+        self._processes[at].go_on()
         if self._processes[at].is_running:
             await self.be(at, "well")
         else:
@@ -107,11 +98,6 @@ class Servers:
 
     def journals(self) -> list[list[Entry]]:
         return [read_journal(self._journal(at)) for at in range(self.count)]
-
-    def _go_on(self, at: int) -> None:
-        if self._is_hung[at]:
-            self._is_hung[at] = False
-            os.kill(self._processes[at].pid, signal.SIGCONT)
 
     def _journal(self, at: int) -> Path:
         return self._directory / f"{NAMES[at]}.journal"

@@ -58,7 +58,6 @@ ADJUSTED_AFTER_S = 22.0
 """Two adjustments of limits, one of them after a whole period of the load."""
 GREEDY = "greedy"
 MODEST = "modest"
-RUNS = ("alone", "beside", "settled", "without", "equal")
 MAX_RATIO = 2.0
 KUBERNETES_RATIO = "Kubernetes' own filter in a Go proxy: 1.4 to 3.1"
 """For default objects, while limits are still those of an idle server and so a level has few."""
@@ -151,34 +150,37 @@ SCENARIOS = {
 
 @dataclass(slots=True)
 class Findings:
-    """What the loads of one setting showed."""
+    """What the loads of one setting showed.
+
+    Attributes:
+        flows: By load.
+        busy_slots: Mean requests in the origin beside the greedy flow, at last.
+    """
 
     scenario: Scenario
     seconds: float
-    alone: list[Flow] = field(default_factory=list)
-    beside: list[Flow] = field(default_factory=list)
-    settled: list[Flow] = field(default_factory=list)
-    without: list[Flow] = field(default_factory=list)
-    equal: list[Flow] = field(default_factory=list)
+    flows: dict[str, list[Flow]]
     busy_slots: float = 0.0
-    """Mean number of requests that the origin was serving beside the greedy flow, at last."""
-
     watches: list[SeatWatch] = field(default_factory=list)
 
     def modest_ms(self, run: str) -> list[float]:
-        flows: list[Flow] = getattr(self, run)
+        flows = self.flows.get(run, ())
         return [ms for flow in flows if MODEST in flow.user for ms in flow.latencies_ms]
-
-    def ratio(self, run: str) -> float:
-        return percentile(self.modest_ms(run), 99) / percentile(self.modest_ms("alone"), 99)
 
     @property
     def ratios(self) -> dict[str, float]:
-        return {run: self.ratio(run) for run in ("beside", "settled") if getattr(self, run)}
+        """A modest flow's p99 beside the greedy one, relative to alone, in each run."""
+        alone_ms = percentile(self.modest_ms("alone"), 99)
+        return {
+            run: percentile(self.modest_ms(run), 99) / alone_ms
+            for run in ("beside", "settled")
+            if run in self.flows
+        }
 
     @property
     def spread(self) -> float:
-        each = [flow.per_s(self.seconds) for flow in self.equal]
+        """How far the throughput of any equal flow is from their mean, relative to it."""
+        each = [flow.per_s(self.seconds) for flow in self.flows["equal"]]
         mean = sum(each) / len(each)
         return max(abs(one - mean) for one in each) / mean
 
@@ -193,7 +195,6 @@ class Findings:
 
 async def measure(scenario: Scenario, options: argparse.Namespace, directory: Path) -> Findings:
     """Run the loads of one setting."""
-    findings = Findings(scenario, options.seconds)
     settings = directory / f"{scenario.name}.yaml"
     settings.write_text(scenario.settings())
     proxy_core, load_core = (None, None) if options.no_pin else (0, 1)
@@ -202,51 +203,57 @@ async def measure(scenario: Scenario, options: argparse.Namespace, directory: Pa
         *("--jitter-percent", str(options.jitter_percent)),
         *("--slots", str(scenario.slots)),
     ]
+    prefix = scenario.user_prefix
+
+    def crowd() -> list[Flow]:
+        modest = [Flow(f"{prefix}{MODEST}-{n}", 1) for n in range(options.modest)]
+        return [Flow(f"{prefix}{GREEDY}", options.greedy), *modest]
+
+    equal = scenario.users(options.equal)
+    findings = Findings(
+        scenario,
+        options.seconds,
+        {
+            "alone": [Flow(f"{prefix}{MODEST}-0", 1)],
+            "beside": crowd(),
+            **({"settled": crowd()} if scenario.objects is None else {}),
+            "without": crowd(),
+            "equal": [Flow(user, options.greedy // options.equal) for user in equal],
+        },
+    )
     with contextlib.ExitStack() as running:
         origin = running.enter_context(
             start_origin(directory=directory, core=load_core, arguments=origin_arguments)
         )
+        workers = ("--workers", str(options.workers)) if options.workers > 1 else ()
         proxy, admin_port = start_apfproxy(
             upstream_port=origin.port,
             directory=directory,
             core=proxy_core,
-            arguments=(
-                *scenario.arguments(settings),
-                *(("--workers", str(options.workers)) if options.workers > 1 else ()),
-            ),
+            arguments=(*scenario.arguments(settings), *workers),
         )
         running.enter_context(proxy)
         await check_seats(scenario, admin_port)
-
-        findings.alone = flows_of(scenario, modest=1)
-        await load(findings.alone, proxy.port, options)
-
-        each = options.greedy // options.equal
-        findings.beside = flows_of(scenario, modest=options.modest, in_flight=options.greedy)
-        if scenario.objects is None:
-            findings.settled = flows_of(scenario, modest=options.modest, in_flight=options.greedy)
-        findings.equal = [Flow(user, each) for user in scenario.users(options.equal)]
-        for flows in filter(None, (findings.beside, findings.settled, findings.equal)):
-            watch = SeatWatch(admin_port, options.sample_ms / 1000)
-            findings.watches.append(watch)
-            await fetch(origin.port, "/-/slots")
-            lead_in_s = LEAD_IN_S
-            if flows is findings.settled:
+        for run, flows in findings.flows.items():
+            watch, lead_in_s = None, LEAD_IN_S
+            if run in ("beside", "settled", "equal"):
+                watch = SeatWatch(admin_port, options.sample_ms / 1000)
+                findings.watches.append(watch)
+            if run == "settled":
                 lead_in_s = max(LEAD_IN_S, ADJUSTED_AFTER_S - LEAD_IN_S - options.seconds)
-            await load(flows, proxy.port, options, watch, lead_in_s)
-            if flows is not findings.equal:
+            await fetch(origin.port, "/-/slots")
+            port = origin.port if run == "without" else proxy.port
+            await load(flows, port, options, watch, lead_in_s)
+            if run in ("beside", "settled"):
                 findings.busy_slots = mean_busy(await fetch(origin.port, "/-/slots"))
-
-        findings.without = flows_of(scenario, modest=options.modest, in_flight=options.greedy)
-        await load(findings.without, origin.port, options)
     return findings
 
 
 async def check_seats(scenario: Scenario, admin_port: int) -> None:
     """See to it that the proxy has the priority level that the setting is about.
 
-    What counts is the nominal limit of all workers: what they have at the moment, while they begin
-    to divide it, may be less.
+    What counts is the nominal limit of all workers: their current ones may be less while they begin
+    to divide it.
     """
     levels = json.loads(await fetch(admin_port, "/debug/limits"))["levels"]
     seats = {each["name"]: each["nominal"] for each in levels}.get(scenario.priority_level, 0)
@@ -255,11 +262,6 @@ async def check_seats(scenario: Scenario, admin_port: int) -> None:
             f"{scenario.name}: priority level {scenario.priority_level} has {seats} seats; "
             f"are the objects those of {scenario.objects or 'the defaults'}?"
         )
-
-
-def flows_of(scenario: Scenario, *, modest: int, in_flight: int = 0) -> list[Flow]:
-    greedy = [Flow(f"{scenario.user_prefix}{GREEDY}", in_flight)] if in_flight else []
-    return greedy + [Flow(f"{scenario.user_prefix}{MODEST}-{n}", 1) for n in range(modest)]
 
 
 async def load(
@@ -288,35 +290,30 @@ def mean_busy(report: str) -> float:
 
 
 def print_findings(findings: Findings) -> None:
+    """Print the table of one setting, and what it says of the targets."""
     scenario = findings.scenario
     print(f"\n{scenario.name}: {scenario.title}")
     print(
         f"{'load':<10}{'flow':<16}{'in flight':>9}{'req/s':>9}{'p50 ms':>9}{'p99 ms':>9}{'429s':>7}"
     )
-    for run in RUNS:
-        flows: list[Flow] = getattr(findings, run)
+    for run, flows in findings.flows.items():
         modest = [flow for flow in flows if MODEST in flow.user]
         for flow in flows:
             if flow not in modest:
                 name = flow.user.removeprefix(scenario.user_prefix)
                 print_row(run, name, [flow], findings.seconds)
         if modest:
-            label = f"{len(modest)} x {MODEST}" if len(modest) > 1 else MODEST
-            print_row(run, label, modest, findings.seconds)
+            print_row(run, f"{len(modest)} x {MODEST}", modest, findings.seconds)
     for run, ratio in findings.ratios.items():
         bound = f"{verdict(ratio <= MAX_RATIO)}: at most {MAX_RATIO:g}"
-        if findings.settled and run == "beside":
+        if "settled" in findings.flows and run == "beside":
             bound = KUBERNETES_RATIO
         print(f"p99 of a modest flow, {run} / alone: {ratio:.2f} ({bound})")
     print(
         f"throughput of equal greedy flows, farthest from the mean: {findings.spread:.1%} "
-        f"({verdict(findings.spread <= MAX_SPREAD)}: at most {MAX_SPREAD:.0%})"
-    )
-    print(
+        f"({verdict(findings.spread <= MAX_SPREAD)}: at most {MAX_SPREAD:.0%})\n"
         f"samples with a free seat while a request waited: {findings.idle_samples} "
-        f"of {findings.waiting_samples} ({verdict(not findings.idle_samples)}: none)"
-    )
-    print(
+        f"of {findings.waiting_samples} ({verdict(not findings.idle_samples)}: none)\n"
         f"requests in the origin beside the greedy flow, mean: {findings.busy_slots:.1f}",
         flush=True,
     )
@@ -337,10 +334,11 @@ def verdict(is_met: bool) -> str:
 
 
 def as_json(findings: Findings) -> dict[str, object]:
+    """Give one setting's results; `plots` draws them."""
     return {
         "scenario": findings.scenario.name,
         "title": findings.scenario.title,
-        "modest_ms": {run: findings.modest_ms(run) for run in RUNS if findings.modest_ms(run)},
+        "modest_ms": {run: ms for run in findings.flows if (ms := findings.modest_ms(run))},
         "p99_ratios": findings.ratios,
         "equal_spread": findings.spread,
         "idle_seat_samples": findings.idle_samples,
@@ -355,8 +353,8 @@ def as_json(findings: Findings) -> dict[str, object]:
                 "rejected": flow.rejected,
                 **{f"p{p}_ms": percentile(flow.latencies_ms, p) for p in (50, 90, 99)},
             }
-            for run in RUNS
-            for flow in getattr(findings, run)
+            for run, flows in findings.flows.items()
+            for flow in flows
         ],
     }
 

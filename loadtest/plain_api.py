@@ -1,22 +1,14 @@
-"""Show that the preset http isolates clients of a plain API as well as HAProxy, and at once.
+"""Show that priorities of the preset http go first, beside HAProxy with priority classes.
 
-An origin needs 20 ms for a request and serves 20 at once.  Before it stand, in turn, HAProxy with
-`maxconn 20` and a better priority class for the modest client; apfproxy with `--preset http` and 20
-seats, which treats both clients alike; and the same with a FlowSchema that gives the modest client
-the level `interactive`, as HAProxy's configuration names it, too.  As soon as the proxy listens, a
-greedy client keeps 150 requests in flight and a modest one 2.  The throughput of each is counted in
-the first second, which begins with the first request, and in the seconds after.  The proxies take
-turns, several rounds, and medians are compared with HAProxy's: of the modest client 95 %, of the
-greedy one 90 %.
+An origin needs 50 ms for a request and serves 20, then 8 at once.  Before it stand, in turn,
+HAProxy with a priority class for each level and `maxconn`, apfproxy with `--preset http` and as
+many seats, which treats all users alike, and the same with FlowSchemas that give each user a level.
+The scenes: `interactive` with 2, 25 and 250 requests in flight beside 250 of `batch`; all four
+levels with 250 each; one that is alone; and a greedy customer of `interactive` with 250 beside five
+with 2.  `interactive` has to get 85 % of what HAProxy gives it, each level 5 % of all, a level that
+is alone 95 % of HAProxy's, and modest customers 3 times what HAProxy gives them.
 
     python -m loadtest.plain_api --rounds 5 --seconds 5 --json plain_api.json
-
-With `--levels` it is shown instead that priorities go first, with 20 and with 8 seats, beside
-HAProxy with a priority class for each level: `interactive` with 2, 25 and 250 requests in flight
-beside 250 of `batch`; all four levels with 250 each; one that is alone; and a greedy customer of
-`interactive` with 250 beside five with 2.  `interactive` has to get 85 % of what HAProxy gives it,
-each level 5 % of all, whoever is alone 95 % of HAProxy's, and modest customers 3 times what HAProxy
-gives them.
 """
 
 from __future__ import annotations
@@ -24,7 +16,6 @@ from __future__ import annotations
 import statistics
 import sys
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -38,34 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-SEATS = 20
-DELAY_MS = 20
 JITTER_PERCENT = 20
-GREEDY, MODEST = ("greedy", 150), ("modest", 2)
-"""Names, and requests in flight."""
 HAPROXY, ALIKE, LEVELS = "haproxy", "alike", "levels"
 PROXIES = (HAPROXY, ALIKE, LEVELS)
-FIRST, AFTER = "first second", "after"
-LEAST = {MODEST[0]: 0.95, GREEDY[0]: 0.9}
-"""Of HAProxy's throughput.  The modest client waits for the next seat, as there; a proxy in Python
-adds some tenths of a millisecond to 20."""
-
-INTERACTIVE = f"""
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: FlowSchema
-metadata: {{name: people}}
-spec:
-  matchingPrecedence: 500
-  priorityLevelConfiguration: {{name: interactive}}
-  distinguisherMethod: {{type: ByUser}}
-  rules:
-  - subjects: [{{kind: User, user: {{name: {MODEST[0]}}}}}]
-    nonResourceRules: [{{verbs: ["*"], nonResourceURLs: ["*"]}}]
-"""
-
-LEVELS_DELAY_MS = 50
-"""So that all seats are fewer answers a second: what is shown does not depend on CPU time."""
-LEVELS_LEAD_IN_S = 2.0
+DELAY_MS = 50
+"""So that all seats are fewer responses a second: what is shown does not depend on CPU time."""
+LEAD_IN_S = 2.0
 NAMES = ("interactive", "default", "batch", "background")
 CUSTOMERS = tuple(f"interactive-{number}" for number in range(1, 6))
 SCENES: dict[str, dict[str, int]] = {
@@ -92,9 +61,6 @@ spec:
   - subjects: [{subjects}]
     nonResourceRules: [{{verbs: ["*"], nonResourceURLs: ["*"]}}]
 ---
-"""
-MODEST_CLASS = """
-    http-request set-priority-class int(-100) if { hdr(X-Remote-User) -m str modest }
 """
 CLASSES = "\n".join(
     f"    http-request set-priority-class int({100 * place - 400})"
@@ -126,9 +92,8 @@ def start(
     directory: Path,
     upstream_port: int,
     *,
-    seats: int = SEATS,
-    objects: str = INTERACTIVE,
-    classes: str = MODEST_CLASS,
+    seats: int,
+    objects: str,
 ) -> Process:
     """Start one of the proxies; LoadTestError if it does not start."""
     if name != HAPROXY:
@@ -144,64 +109,14 @@ def start(
     (port,) = free_ports(1)
     config = directory / "haproxy.cfg"
     text = HAPROXY_CONFIG.format(
-        port=port, upstream_port=upstream_port, seats=seats, classes=classes
+        port=port, upstream_port=upstream_port, seats=seats, classes=CLASSES
     )
     config.write_text(text)
     argv = ["haproxy", "-db", "-f", str(config)]
     return Process(HAPROXY, argv, port=port, directory=directory)
 
 
-def loaded(port: int, seconds: float) -> dict[str, dict[str, float]]:
-    flows = [Flow(*GREEDY), Flow(*MODEST)]
-    begun_s = monotonic()
-    uvloop.run(drive(flows, port=port, lead_in_s=0, seconds=1 + seconds))
-    return {
-        flow.user: {
-            FIRST: float(sum(each < begun_s + 1 for each in flow.ended_s)),
-            AFTER: sum(0 <= each - begun_s - 1 < seconds for each in flow.ended_s) / seconds,
-        }
-        for flow in flows
-    }
-
-
 def measure(
-    options: argparse.Namespace, directory: Path
-) -> tuple[dict[str, dict[str, dict[str, float]]], list[str]]:
-    rounds: dict[str, list[dict[str, dict[str, float]]]] = {name: [] for name in PROXIES}
-    arguments = ["--delay-ms", str(DELAY_MS), "--jitter-percent", str(JITTER_PERCENT)]
-    arguments += ["--slots", str(SEATS)]
-    with start_origin(directory=directory, arguments=arguments) as origin:
-        for number in range(options.rounds):
-            for name in PROXIES if number % 2 else reversed(PROXIES):
-                with start(name, directory, origin.port) as process:
-                    rounds[name].append(loaded(process.port, options.seconds))
-    medians = {
-        name: {
-            user: {
-                part: statistics.median(each[user][part] for each in found)
-                for part in (FIRST, AFTER)
-            }
-            for user, _ in (MODEST, GREEDY)
-        }
-        for name, found in rounds.items()
-    }
-    print(f"{'':14}{'':14}{HAPROXY:>9}{ALIKE:>9}{LEVELS:>9}   answers a second, medians")
-    wrong = []
-    for user, _ in (MODEST, GREEDY):
-        for part in (FIRST, AFTER):
-            numbers = [medians[name][user][part] for name in PROXIES]
-            cells = "".join(f"{number:>9.1f}" for number in numbers)
-            ratios = [number / numbers[0] for number in numbers[1:]]
-            print(f"{user:14}{part:14}{cells}   {ratios[0]:.3f}, {ratios[1]:.3f} of HAProxy's")
-            wrong += [
-                f"{user}, {part}, {name}: {ratio:.3f} of HAProxy's, below {LEAST[user]}"
-                for name, ratio in zip(PROXIES[1:], ratios, strict=True)
-                if ratio < LEAST[user]
-            ]
-    return medians, wrong
-
-
-def measure_levels(
     options: argparse.Namespace, directory: Path
 ) -> tuple[dict[str, dict[str, dict[str, float]]], list[str]]:
     objects = "".join(
@@ -218,15 +133,15 @@ def measure_levels(
     results: dict[str, dict[str, dict[str, float]]] = {}
     wrong: list[str] = []
     for seats in (20, 8):
-        begin = partial(start, seats=seats, objects=objects, classes=CLASSES)
-        arguments = ["--delay-ms", str(LEVELS_DELAY_MS), "--jitter-percent", str(JITTER_PERCENT)]
+        begin = partial(start, seats=seats, objects=objects)
+        arguments = ["--delay-ms", str(DELAY_MS), "--jitter-percent", str(JITTER_PERCENT)]
         with start_origin(
             directory=directory, arguments=[*arguments, "--slots", str(seats)]
         ) as origin:
             for scene, users in SCENES.items():
                 rates: dict[str, dict[str, list[float]]] = {user: {} for user in users}
                 for _ in range(options.rounds):
-                    for proxy in (HAPROXY, LEVELS):
+                    for proxy in PROXIES:
                         with begin(proxy, directory, origin.port) as process:
                             found = rates_of(users, process.port, options.seconds)
                         for user, rate in found.items():
@@ -237,7 +152,7 @@ def measure_levels(
                 }
                 results[f"{seats} seats, {scene}"] = medians
                 for user, rate_of in medians.items():
-                    cells = "".join(f"{rate_of[proxy]:>10.1f}" for proxy in (HAPROXY, LEVELS))
+                    cells = "".join(f"{rate_of[proxy]:>10.1f}" for proxy in PROXIES)
                     print(f"{seats:2} seats  {scene:18}{user:20}{cells}", flush=True)
                 wrong += [f"{seats} seats, {scene}: {each}" for each in judged(scene, medians)]
     for each in wrong:
@@ -247,9 +162,7 @@ def measure_levels(
 
 def rates_of(users: dict[str, int], port: int, seconds: float) -> dict[str, float]:
     flows = [Flow(user, count) for user, count in users.items()]
-    uvloop.run(
-        drive(flows, port=port, lead_in_s=LEVELS_LEAD_IN_S, seconds=seconds, may_starve=True)
-    )
+    uvloop.run(drive(flows, port=port, lead_in_s=LEAD_IN_S, seconds=seconds, may_starve=True))
     return {flow.user: flow.per_s(seconds) for flow in flows}
 
 
@@ -267,7 +180,7 @@ def judged(scene: str, rates: dict[str, dict[str, float]]) -> list[str]:
         if user in CUSTOMERS:
             least = MODEST_OF_HAPROXY * rate[HAPROXY]
         if rate[LEVELS] < least:
-            wrong.append(f"{user}: {rate[LEVELS]:.1f} answers a second, below {least:.1f}")
+            wrong.append(f"{user}: {rate[LEVELS]:.1f} responses a second, below {least:.1f}")
     order = [rates[name][LEVELS] for name in NAMES if name in rates]
     if scene == "all at once" and order != sorted(order, reverse=True):
         wrong.append("the levels are not in the order of their priorities")
@@ -277,15 +190,14 @@ def judged(scene: str, rates: dict[str, dict[str, float]]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--rounds", type=count_up_to(100), default=5, help="of each proxy")
-    parser.add_argument("--seconds", type=count_up_to(3600), default=5, help="after the first")
+    parser.add_argument("--seconds", type=count_up_to(3600), default=5, help="measured")
     parser.add_argument(
         "--json", type=output_file, metavar="FILE", help="also write the medians there"
     )
-    parser.add_argument("--levels", action="store_true", help="show that priorities go first")
     options = parser.parse_args(arguments)
     return measured(
         "plain_api",
-        lambda directory: (measure_levels if options.levels else measure)(options, directory),
+        lambda directory: measure(options, directory),
         descriptors=2000,
         json_file=options.json,
     )

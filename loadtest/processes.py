@@ -7,6 +7,8 @@ holds itself; the kernel's socket buffers are in nobody's figure.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import resource
@@ -22,7 +24,6 @@ from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
 
     from loadtest.site import Build
 
@@ -74,6 +75,7 @@ class Process:
         """Start the program and wait until its port answers."""
         self.name = name
         self.port = port
+        self.is_hung = False
         self.log = directory / f"{name}.log"
         program = installed(argv[0])
         with self.log.open("wb") as log:
@@ -105,29 +107,38 @@ class Process:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def cpu_ns(self) -> int:
         """CPU time of all its threads so far, user and system, in nanoseconds."""
         self._check_alive()
-        total = 0
-        for thread in Path(f"/proc/{self.pid}/task").iterdir():
-            total += int((thread / "schedstat").read_text().split()[0])
-        return total
+        return cpu_ns(self.pid)
 
     def rss_bytes(self) -> int:
         """Memory that it holds now (resident set), in bytes."""
         self._check_alive()
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
+    async def kill(self) -> None:
+        """End it at once, and return when it is gone."""
+        os.kill(self.pid, signal.SIGKILL)
+        await asyncio.to_thread(self.stop)
+
+    def hang(self) -> None:
+        """Have it do nothing more; the kernel still takes connections for it."""
+        self.is_hung = True
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End that."""
+        if self.is_hung and self.is_running:
+            os.kill(self.pid, signal.SIGCONT)
+        self.is_hung = False
+
     def stop(self) -> None:
-        if self._popen.poll() is not None:
+        self.go_on()
+        if not self.is_running:
             return
         self._popen.send_signal(signal.SIGTERM)
         try:
@@ -158,6 +169,14 @@ class Process:
         return lines[-1] if lines else "it printed nothing"
 
 
+def cpu_ns(pid: int) -> int:
+    """CPU time of all threads of a process so far, in nanoseconds."""
+    return sum(
+        int((thread / "schedstat").read_text().split()[0])
+        for thread in Path(f"/proc/{pid}/task").iterdir()
+    )
+
+
 def installed(name: str) -> str:
     program = shutil.which(name, path=SEARCH_PATH)
     if program is None:
@@ -179,23 +198,16 @@ def free_ports(count: int) -> list[int]:
     """Find ports of 127.0.0.1 that nothing listens on, each another one."""
     found: list[int] = []
     # Start where another load test at the same time most likely does not.
-    offset = os.getpid() * 37 % len(PORTS)
+    offset = os.getpid() * 37
     for step in range(len(PORTS)):
-        if len(found) == count:
-            break
         port = PORTS[(offset + step) % len(PORTS)]
-        with socket.socket() as probe:
+        with socket.socket() as probe, contextlib.suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-    else:
-        raise LoadTestError(
-            f"found {len(found)} free ports in {PORTS}, need {count}; stop something"
-        )
-    return found
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise LoadTestError(f"found {len(found)} free ports in {PORTS}, need {count}; stop something")
 
 
 def raise_descriptor_limit(needed: int) -> None:
@@ -228,13 +240,8 @@ def start_apfproxy(
         name,
         [
             *(python_module("apfproxy") if build is None else build.command()),
-            "serve",
-            "--upstream",
-            f"{upstream_scheme}://{host}:{upstream_port}",
-            "--listen",
-            f"127.0.0.1:{port}",
-            "--admin",
-            f"127.0.0.1:{admin_port}",
+            *("serve", "--upstream", f"{upstream_scheme}://{host}:{upstream_port}"),
+            *("--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin_port}"),
             *(["--identity-headers-from", "127.0.0.0/8"] if believes_headers else []),
             *arguments,
         ],
@@ -256,13 +263,8 @@ def start_origin(
 ) -> Process:
     """Start the Python origin of `origin.py` in a process of its own."""
     (port,) = free_ports(1)
-    return Process(
-        "origin",
-        [*python_module("loadtest.origin"), "--port", str(port), *arguments],
-        port=port,
-        core=core,
-        directory=directory,
-    )
+    argv = [*python_module("loadtest.origin"), "--port", str(port), *arguments]
+    return Process("origin", argv, port=port, core=core, directory=directory)
 
 
 def exit_status(name: str, run: Callable[[], None]) -> int:

@@ -45,6 +45,7 @@ from loadtest.processes import (
     SEARCHED,
     LoadTestError,
     Process,
+    cpu_ns,
     free_ports,
     installed,
     measured,
@@ -110,14 +111,6 @@ def kinds_of(counts: Sequence[int]) -> list[Kind]:
 def children_of(pid: int) -> list[int]:
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
     return [int(each) for each in text.split()]
-
-
-def cpu_ns(pid: int) -> int:
-    """CPU time of all threads of a process so far, in nanoseconds."""
-    return sum(
-        int((thread / "schedstat").read_text(encoding="ascii").split()[0])
-        for thread in Path(f"/proc/{pid}/task").iterdir()
-    )
 
 
 def cpu_of(pids: Sequence[int]) -> int:
