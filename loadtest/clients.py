@@ -375,7 +375,7 @@ class OpenLoop:
         assert outcome is not None
         result = str(status) if status else BROKEN if connection.first_s else LOST
         self._note(outcome, result)
-        if status == OK and self._check is not None:
+        if status and self._check is not None:
             self._check(connection, outcome)
         self._busy.discard(connection)
         is_own = outcome.number * self._new_percent % 100 < self._new_percent

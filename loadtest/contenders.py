@@ -3,8 +3,8 @@
 Every one keeps client and upstream connections alive, logs no requests and has time limits long
 enough to never matter.  HAProxy gets `http-no-delay`, without which it holds back each event of a
 watch for 200 ms; that costs it nothing measurable on whole answers.  HAProxy and nginx add no
-fields by default, which is the strictest comparison; with `adds_headers` they set `Via`,
-`X-Forwarded-For` and `X-Forwarded-Proto` as apfproxy always does.
+fields, which is the strictest comparison: apfproxy sets `Via`, `X-Forwarded-For` and
+`X-Forwarded-Proto`.
 
 Clients may speak HTTP/2 to each; to the origin all speak HTTP/1.1.
 
@@ -49,7 +49,6 @@ defaults
     timeout http-keep-alive 300s
     option http-no-delay
     http-reuse always
-{headers}
 frontend clients
     bind 127.0.0.1:{port} backlog 4096{protocol}{tls}
     default_backend origin
@@ -66,12 +65,6 @@ HAPROXY_UPSTREAM_TLS = (
     " ssl verify required ca-file {authority} verifyhost {name} sni str({name})"
     " ssl-min-ver TLSv1.3 ciphersuites {cipher}"
 )
-
-HAPROXY_HEADERS = """    option forwardfor
-    http-request set-header X-Forwarded-Proto {scheme}
-    http-request set-header Via "1.1 haproxy"
-    http-response set-header Via "1.1 haproxy"
-"""
 
 NGINX_PROXY = (
     PREAMBLE
@@ -94,7 +87,7 @@ NGINX_PROXY = (
             proxy_request_buffering off;
             client_max_body_size 0;
             proxy_read_timeout 300s;
-{headers}{upstream_tls}
+{upstream_tls}
         }}
     }}
 }}
@@ -111,12 +104,6 @@ NGINX_UPSTREAM_TLS = """            proxy_ssl_verify on;
             proxy_ssl_name {name};
             proxy_ssl_server_name on;
             proxy_ssl_protocols TLSv1.3;
-"""
-
-NGINX_HEADERS = """            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-            proxy_set_header X-Forwarded-Proto $scheme;
-            proxy_set_header Via "1.1 nginx";
-            add_header Via "1.1 nginx";
 """
 
 
@@ -139,7 +126,6 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
         if tls is None
         else NGINX_ASKS_FOR_CERTIFICATES.format(authority=tls.authority),
         scheme="http" if upstream_tls is None else "https",
-        headers=NGINX_HEADERS if site.adds_headers else "",
         upstream_tls=""
         if upstream_tls is None
         else NGINX_UPSTREAM_TLS.format(authority=upstream_tls.authority, name=SERVER_NAME),
@@ -149,12 +135,10 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
 def _start_haproxy(name: str, site: Site, upstream_port: int) -> Process:
     tls, upstream_tls = site.tls, site.upstream_tls
     (port,) = free_ports(1)
-    headers = HAPROXY_HEADERS.format(scheme="http" if tls is None else "https")
     text = HAPROXY_CONFIG.format(
         port=port,
         upstream_port=upstream_port,
         max_connections=MAX_CONNECTIONS,
-        headers=headers if site.adds_headers else "",
         protocol=" proto h2" * site.http2
         if tls is None
         else f" alpn {'h2' if site.http2 else 'http/1.1'}",

@@ -3,7 +3,6 @@
 1. Admission to a queue set, and the end of a request there.
 2. Classification by 20, 1 000 and 5 000 FlowSchemas of one shape, as it is for the last of them.
 3. A request at a level of 8, 64 or 512 queues in which 0, 1 000 or 10 000 others wait.
-4. Attributes of targets of 16 KiB that are made to be expensive.
 
 Each figure is the best of several rounds, since anything else on the machine only adds to it.
 Where figures are compared, rounds of one take turns with those of the others.
@@ -31,7 +30,7 @@ from apfproxy.flowcontrol.queue_set import (
     Ticket,
 )
 from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ServiceAccountSubject, Subject
-from apfproxy.request.attributes import RequestAttributes, User, parse_attributes
+from apfproxy.request.attributes import RequestAttributes, User
 from loadtest.arguments import Parser
 from loadtest.objects import EVERY_RESOURCE, EVERY_URL, flow_schema, group_subject, user_subject
 
@@ -44,24 +43,6 @@ FLOWS = 50
 SCHEMAS = (20, 1_000, 5_000)
 QUEUES = (8, 64, 512)
 WAITING = (0, 1_000, 10_000)
-TARGET_BYTES = 16_384
-PODS = b"/api/v1/pods?"
-NAMED = PODS + b"fieldSelector=metadata.name=a"
-TARGETS = {
-    "a parameter": (PODS, b"a&"),
-    "an escaped name": (PODS, b"%61&"),
-    "a known parameter": (PODS, b"limit&"),
-    "an escaped known parameter": (PODS, b"l%69mit&"),
-    "an invalid escape": (PODS, b"w%61tch=%zz&"),
-    "an escape in a value": (PODS + b"continue=", b"%31"),
-    "a segment": (b"/api/v1", b"/a"),
-    "an escape in the path": (b"/", b"%2f"),
-    "a byte that is not UTF-8": (b"/", b"%ff"),
-    "a condition on a field": (NAMED, b",a=b"),
-    "a condition on a label": (NAMED + b"&labelSelector=a", b",a"),
-    "a value in a condition": (NAMED + b"&labelSelector=a+in+(a", b",a"),
-}
-"""The begin of a target, and the part that follows again and again."""
 AUTHENTICATED = group_subject("system:authenticated")
 
 
@@ -249,23 +230,11 @@ def crowds() -> None:
         print(f"{f'{queues} queues':36}", *both)
 
 
-def targets() -> None:
-    made = [
-        start + part * ((TARGET_BYTES - len(start)) // len(part))
-        for start, part in TARGETS.values()
-    ]
-    print(f"\n{f'us to read {TARGET_BYTES} bytes; each is':36}")
-    found = best_ns([partial(parse_attributes, "GET", target) for target in made], ROUNDS)
-    for name, ns in zip(TARGETS, found, strict=True):
-        print(f"{name:36}{ns / 1000:8.0f}")
-
-
 def main() -> None:
     Parser(__doc__).parse_args()
     admission()
     classification()
     crowds()
-    targets()
 
 
 if __name__ == "__main__":

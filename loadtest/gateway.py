@@ -10,11 +10,6 @@ number.  HAProxy, which has no such limit, shows that the program is fair.
     python -m loadtest.gateway --requests 100000 --rate 2000 --json gateway.json
     python -m loadtest.gateway --by haproxy --requests 20000
 
-At the end the server that left has no watches.  With --rest they are held on until they are in
-balance again, which takes two minutes or more, since only those that are a minute old are ended.
-
-    python -m loadtest.gateway --requests 100000 --rest 150
-
 The exit status is 2 if a promise was not kept.
 """
 
@@ -67,8 +62,6 @@ WATCHES = 60
 BETWEEN_WATCHES_S = 0.1
 SEATS_PER_ENDPOINT = 200
 POLL_S = 0.05
-MOST_WATCHES = 1.1
-"""What a server may have of the watches, times its part, and one more."""
 
 SETTINGS = f"""
 downstream: {{requestTimeout: 6s}}
@@ -135,6 +128,8 @@ class Clients:
 def check(connection: Connection, outcome: Outcome) -> None:
     fields, size = connection.fields, len(connection.body)
     outcome.origin = fields.get(b"x-origin", b"").decode()
+    if outcome.result != GOOD:
+        return
     expected = len(ITEM) * (LIST_ITEMS if outcome.kind == "LIST" else 1)
     if fields.get(b"x-request-id") != b"%d" % outcome.number or size != expected:
         outcome.result = MISPAIRED
@@ -214,18 +209,6 @@ async def run_phases(
     return phases
 
 
-async def rest(notes: Notes, names: Sequence[str], seconds: float) -> list[str]:
-    begun_s = monotonic()
-    watching = notes.watching
-    while monotonic() < begun_s + seconds:
-        await asyncio.sleep(POLL_S)
-        counts = [watching[name] for name in names]
-        if max(counts) <= sum(counts) / len(counts) * MOST_WATCHES + 1:
-            print(f"watches in balance after {monotonic() - begun_s:.0f} s: {counts}")
-            return []
-    return [f"watches are not in balance after {seconds} s: {counts}"]
-
-
 def print_phases(phases: Sequence[Phase], names: Sequence[str], *, has_limit: bool) -> None:
     servers = "/".join(names)
     print(
@@ -247,7 +230,7 @@ def print_phases(phases: Sequence[Phase], names: Sequence[str], *, has_limit: bo
 
 
 async def measure(
-    by: str, servers_count: int, requests: int, rate: float, directory: Path, rest_s: float = 0
+    by: str, servers_count: int, requests: int, rate: float, directory: Path
 ) -> tuple[dict[str, Any], list[str]]:
     """Run all phases: the results, and what is wrong with them."""
     (directory / "objects.yaml").write_text(OBJECTS)
@@ -262,14 +245,12 @@ async def measure(
         asking = asyncio.create_task(clients.ask(requests))
         phases = await run_phases(servers, clients.notes, admin_port, phase_s)
         await asking
-        unbalanced = await rest(clients.notes, servers.names, rest_s) if rest_s else []
         for each in watching:
             each.cancel()
         await asyncio.gather(*watching, return_exceptions=True)
         problem = log_problem(gateway.log)
         journals = servers.journals()
     wrong, totals = judge(phases, clients.notes, journals)
-    wrong += unbalanced
     if admin_port is not None:
         wrong += judge_limits(phases)
     if problem:
@@ -297,7 +278,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--servers", type=count_up_to(len(NAMES), 2), default=3, help="behind the gateway (3)")
     add("--requests", type=count_up_to(10**8), default=100_000, help="in all (100000)")
     add("--rate", type=count_up_to(20_000), default=2000, help="requests a second (2000)")
-    add("--rest", type=count_up_to(3600, 0), default=0, help="seconds for the watches at the end")
     add("--json", type=output_file, metavar="FILE", help="write all results there as well")
     return parser.parse_args(arguments)
 
@@ -307,9 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run(directory: Path) -> tuple[object, Sequence[str]]:
         results, wrong = uvloop.run(
-            measure(
-                options.by, options.servers, options.requests, options.rate, directory, options.rest
-            )
+            measure(options.by, options.servers, options.requests, options.rate, directory)
         )
         return results, wrong
 

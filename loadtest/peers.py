@@ -136,9 +136,7 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
                 proxies[load.mix, "h2" if load.streams else "h1", name],
                 mix=load.mix,
                 variety=Variety(
-                    options.names,
-                    options.users,
-                    seed,
+                    seed=seed,
                     rate=options.rate,
                     kib=options.kib,
                     streams=load.streams,
@@ -186,8 +184,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--mix", type=names_from(MIXES, "mix"), help=f"{','.join(MIXES)} (cluster,varied,same)")
     add("--kib", type=count_up_to(1 << 18), default=1024, help="of large bodies (1024)")
     add("--rate", type=count_up_to(100_000, 0), default=0, help="of cluster, requests a second")
-    add("--names", type=count_up_to(10**9), default=Variety().names, help="in varied (1000000)")
-    add("--users", type=count_up_to(10**9), default=Variety().users, help="in varied (10000)")
     add(
         "--proxies",
         type=names_from(CONTENDERS, "proxy"),
@@ -213,7 +209,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--write", type=output_file, metavar="FILE", help="write the ratios there")
     add("--tls", action="store_true", help="clients speak TLS 1.3 to the proxies")
     add("--upstream-tls", action="store_true", help="the proxies speak TLS 1.3 to the origin")
-    add("--add-headers", action="store_true", help="HAProxy and nginx set Via, X-Forwarded-* too")
     add(
         "--idle", type=count_up_to(MAX_CONNECTIONS, 0), default=8000, help="idle connections (8000)"
     )
@@ -275,7 +270,6 @@ def run(options: argparse.Namespace) -> bool:
             Path(directory),
             proxy_core,
             load_core,
-            adds_headers=options.add_headers,
             tls=tls if options.tls else None,
             upstream_tls=tls if options.upstream_tls else None,
             features=options.features,

@@ -28,12 +28,13 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile, reload
 from apfproxy.cli.serve import read_settings
 from loadtest.arguments import Parser
+from loadtest.clients import Connection
+from loadtest.origin import Origin
 
 if TYPE_CHECKING:
     from types import FrameType
 
 PACKAGE = Path(apfproxy.__file__).parent
-RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
 
 class Files:
@@ -60,30 +61,17 @@ class Files:
             self.calls[name] = self.calls.get(name, 0) + 1
 
 
-async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while True:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(RESPONSE)
-    except asyncio.IncompleteReadError:
-        writer.close()
-
-
 async def connect_and_ask(port: int, agent: str, count: int, last: Files | None = None) -> None:
     """Send equal requests, one after the other, over a connection of their own."""
     head = (
         "GET /api/v1/namespaces/default/pods/a HTTP/1.1\r\nHost: apf.example\r\n"
         f"User-Agent: {agent}\r\nAccept: application/json\r\n\r\n"
     ).encode()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    connection = await Connection.open(port)
     for number in range(1, count + 1):
         with last if last is not None and number == count else contextlib.nullcontext():
-            writer.write(head)
-            found = await reader.readuntil(b"\r\n\r\n")
-            assert found.startswith(b"HTTP/1.1 200"), found
-            await reader.readexactly(2)
-    writer.close()
-    await writer.wait_closed()
+            assert await connection.ask(head) == 200
+    connection.close()
 
 
 def write_settings(path: Path, port: int, head_timeout_s: int) -> None:
@@ -95,9 +83,9 @@ def write_settings(path: Path, port: int, head_timeout_s: int) -> None:
 
 
 async def measured(path: Path) -> dict[str, Files]:
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    write_settings(path, port, 9)
+    origin = Origin()
+    await origin.start()
+    write_settings(path, origin.port, 9)
     file = SettingsFile(path, lambda: read_settings(path, {}))
     process = ProxyProcess(file.read())
     await process.start()
@@ -108,14 +96,14 @@ async def measured(path: Path) -> dict[str, Files]:
         with new:
             await connect_and_ask(process.port, "new", 1)
         await connect_and_ask(process.port, "repeated", 3, repeated)
-        write_settings(path, port, 8)
+        write_settings(path, origin.port, 8)
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # of new threads
         with changed:
             await reload(process, file)
         assert process.settings.downstream.head_timeout_s == 8
     finally:
         await process.stop()
-        server.close()
+        origin.stop()
     return found
 
 

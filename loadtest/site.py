@@ -154,9 +154,6 @@ class Site(NamedTuple):
     load_core: int | None
     """The CPU of the origin and of the load generator."""
 
-    adds_headers: bool = False
-    """Whether HAProxy and nginx set the fields that apfproxy sets."""
-
     tls: TlsSite | None = None
     """What proxies and clients speak TLS with, if they do."""
 
