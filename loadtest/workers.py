@@ -1,15 +1,11 @@
 """What several workers cost and bring, and what clients notice of replacements and restarts.
 
-1. Costs: wrk keeps 64 connections a process busy, through a proxy of one process, of several
-   workers, and through as many proxies that share nothing, which are what the machine allows; and
-   through one process the connections of several.  Counted is the CPU of the proxies, of their
-   parent, of wrk and of the origin.  Where there are only two processors, the load and the origin
-   need their part, and requests a second say little; CPU a request is the figure.  With `--pin` the
-   proxies have the first processor, and the load and the origin another one.  As processors have
-   slow and fast moments, there is also the CPU of the proxies for each microsecond of wrk and
-   origin, which feel them as much.  The rounds alternate between these; figures are the medians.
-2. What the parent and the workers cost while no request comes.
-3. Replacement: clients ask at a rate, a tenth of them on new connections, while SIGUSR2 replaces
+1. Costs: wrk keeps 64 connections a worker busy.  Counted is the CPU of the workers and of their
+   parent, while they are busy and while no request comes.  Where there are only two processors, the
+   load and the origin need their part, and requests a second say little; CPU a request is the
+   figure.  With `--pin` the proxies have the first processor, and the load and the origin another
+   one.  The rounds alternate between the numbers of workers; figures are the medians.
+2. Replacement: clients ask at a rate, a tenth of them on new connections, while SIGUSR2 replaces
    the workers again and again, while one of them is killed, and while a process without a parent is
    restarted behind a socket that this program holds, as systemd does.  Counted is every request
    without its response; where a worker is killed these are those that it had.
@@ -23,9 +19,7 @@ The exit status is 2 if a request failed that no killed worker had.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import re
 import signal
 import socket
 import statistics
@@ -33,7 +27,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -47,20 +41,18 @@ from loadtest.processes import (
     Process,
     cpu_ns,
     free_ports,
-    installed,
     measured,
     pin,
     python_module,
     start_apfproxy,
 )
 from loadtest.site import Site
-from loadtest.wrk import TARGET, Variety, script_text
+from loadtest.wrk import Measurement, Variety, drive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CONNECTIONS = 64
-REPORT = re.compile(r'"requests":(\d+),"duration_us":(\d+)')
 STARTED = b"the parent is process"
 REPLACED = b"all workers are replaced"
 SERVES_AGAIN = b"serves again"
@@ -78,43 +70,9 @@ os.execv(sys.argv[2], sys.argv[2:])
 """Gives a command a listening socket."""
 
 
-class Kind(NamedTuple):
-    """What is measured.
-
-    Attributes:
-        processes: Of proxies.
-        is_apart: Whether they share nothing.
-        loads: Processes of wrk, each with its connections.
-    """
-
-    processes: int
-    is_apart: bool
-    loads: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.processes:>7} {'apart' if self.is_apart else '':5}{self.loads:>6}"
-
-
-def kinds_of(counts: Sequence[int]) -> list[Kind]:
-    most = max(counts)
-    found: list[Kind] = []
-    for count in counts:
-        found.append(Kind(count, is_apart=False, loads=count))
-        if count > 1:
-            found.append(Kind(count, is_apart=True, loads=count))
-        elif most > 1:
-            found.append(Kind(count, is_apart=False, loads=most))
-    return found
-
-
 def children_of(pid: int) -> list[int]:
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
     return [int(each) for each in text.split()]
-
-
-def cpu_of(pids: Sequence[int]) -> int:
-    return sum(map(cpu_ns, pids))
 
 
 def start(site: Site, upstream_port: int, workers: int) -> Process:
@@ -135,119 +93,62 @@ def start(site: Site, upstream_port: int, workers: int) -> Process:
     return proxy
 
 
-def wrk(ports: Sequence[int], seconds: int, directory: Path) -> tuple[int, float, float]:
-    """Drive ports, each with a process of wrk: requests, seconds, and CPU seconds of wrk itself."""
-    script = directory / "same.lua"
-    script.write_text(script_text("same", Variety()))
-    before = os.times()
-    driving = [
-        subprocess.Popen(
-            [
-                *(installed("wrk"), "--threads=1", f"--connections={CONNECTIONS}"),
-                *(f"--duration={seconds}s", f"--script={script}"),
-                f"http://127.0.0.1:{port}{TARGET}",
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for port in ports
-    ]
-    said = [each.communicate()[0] for each in driving]
-    after = os.times()
-    found = [REPORT.search(each) for each in said]
-    for each, report in zip(said, found, strict=True):
-        if report is None or '"bad_statuses":0,"socket_errors":0' not in each:
-            raise LoadTestError(f"wrk: {each.strip().splitlines()[-1:]}")
-    reports = [each for each in found if each is not None]
-    spent_s = (after.children_user + after.children_system) - (
-        before.children_user + before.children_system
-    )
-    requests = sum(int(each[1]) for each in reports)
-    return requests, max(int(each[2]) for each in reports) / 1e6, spent_s
+def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, float]:
+    """What so many workers cost, busy and idle, with their parent."""
+    with start(site, origin.port, workers) as proxy:
+        serving = children_of(proxy.pid) if workers > 1 else [proxy.pid]
+        everybody = {proxy.pid, *serving}
 
-
-def cost(site: Site, origin: Process, kind: Kind, seconds: int) -> dict[str, float]:
-    with contextlib.ExitStack() as stack:
-        proxies = [
-            stack.enter_context(start(site, origin.port, 1 if kind.is_apart else kind.processes))
-            for _ in range(kind.processes if kind.is_apart else 1)
-        ]
-        has_parent = kind.processes > 1 and not kind.is_apart
-        serving = children_of(proxies[0].pid) if has_parent else [each.pid for each in proxies]
-        parent = [proxies[0].pid] if has_parent else []
-        ports = [each.port for each in proxies] * (kind.loads // len(proxies))
-        wrk(ports, 1, site.directory)  # pools and caches fill
-        before = cpu_of(serving), cpu_of(parent), origin.cpu_ns()
-        former = [cpu_ns(each) for each in serving]
-        requests, lasted_s, wrk_s = wrk(ports, seconds, site.directory)
-        by_worker = [cpu_ns(each) - at for each, at in zip(serving, former, strict=True)]
-        spent = [
-            each - former
-            for each, former in zip(
-                (cpu_of(serving), cpu_of(parent), origin.cpu_ns()), before, strict=True
+        def load(lasts_s: int) -> Measurement:
+            return drive(
+                proxy,
+                mix="same",
+                variety=Variety(),
+                seconds=lasts_s,
+                connections=CONNECTIONS * workers,
+                core=site.load_core,
+                directory=site.directory,
             )
-        ]
-        idle = cpu_of(serving), cpu_of(parent)
+
+        load(1)  # pools and caches fill
+        before = {pid: cpu_ns(pid) for pid in everybody}
+        found = load(seconds)
+        spent = {pid: cpu_ns(pid) - before[pid] for pid in everybody}
+        idle = sum(map(cpu_ns, everybody))
         time.sleep(IDLE_S)
-        rest = cpu_of(serving) - idle[0], cpu_of(parent) - idle[1]
+        rest = sum(map(cpu_ns, everybody)) - idle
     return {
-        "requests_per_s": requests / lasted_s,
-        "workers_us_per_request": spent[0] / 1e3 / requests,
-        "parent_us_per_request": spent[1] / 1e3 / requests,
-        "wrk_us_per_request": wrk_s * 1e6 / requests,
-        "origin_us_per_request": spent[2] / 1e3 / requests,
-        "workers_to_load": spent[0] / (spent[2] + wrk_s * 1e9),
-        "busy_processors": (sum(spent) / 1e9 + wrk_s) / lasted_s,
-        "evenness": min(by_worker) / max(by_worker),
-        "idle_workers_ms_per_s": rest[0] / 1e6 / IDLE_S,
-        "idle_parent_ms_per_s": rest[1] / 1e6 / IDLE_S,
+        "requests_per_s": found.requests_per_s,
+        "cpu_us_per_request": sum(spent.values()) / 1e3 / found.requests,
+        "parent_us_per_request": spent[proxy.pid] * (workers > 1) / 1e3 / found.requests,
+        "evenness": min(spent[pid] for pid in serving) / max(spent[pid] for pid in serving),
+        "idle_ms_per_s": rest / 1e6 / IDLE_S,
     }
 
 
 def costs(
-    site: Site, origin: Process, kinds: Sequence[Kind], seconds: int, rounds: int
-) -> list[dict[str, Any]]:
-    found: dict[Kind, list[dict[str, float]]] = {kind: [] for kind in kinds}
+    site: Site, origin: Process, counts: Sequence[int], seconds: int, rounds: int
+) -> dict[int, dict[str, float]]:
+    """The medians of some rounds, by number of workers; prints a table."""
+    found: dict[int, list[dict[str, float]]] = {count: [] for count in counts}
     for _ in range(rounds):
-        for kind in kinds:
-            found[kind].append(cost(site, origin, kind, seconds))
-    return [
-        {
-            **kind._asdict(),
-            **{
-                name: statistics.median(each[name] for each in each_round) for name in each_round[0]
-            },
-            "rounds": each_round,
-        }
-        for kind, each_round in found.items()
-    ]
-
-
-def print_cost(kind: Kind, found: dict[str, Any]) -> None:
-    print(
-        f"{kind.name}{found['requests_per_s']:>10.0f}"
-        f"{found['workers_us_per_request']:>12.1f}{found['parent_us_per_request']:>11.2f}"
-        f"{found['wrk_us_per_request']:>8.1f}{found['origin_us_per_request']:>9.1f}"
-        f"{found['workers_to_load']:>10.2f}"
-        f"{found['busy_processors']:>8.2f}{found['evenness']:>10.2f}"
-        f"{found['idle_workers_ms_per_s']:>11.2f}{found['idle_parent_ms_per_s']:>11.2f}",
-        flush=True,
-    )
-
-
-def print_throughput(results: Sequence[dict[str, Any]]) -> None:
-    several = [each for each in results if each["processes"] > 1]
-    for one in (each for each in results if each["processes"] == each["loads"] == 1):
-        for each in several:
-            times, to_load = (
-                each["processes"] * one[name] / each[name]
-                for name in ("workers_us_per_request", "workers_to_load")
-            )
-            what = "proxies that share nothing" if each["is_apart"] else "workers"
-            print(
-                f"{each['processes']} {what}, on a processor each: {times:.2f} times the throughput"
-                f" of one process by CPU a request, {to_load:.2f} by CPU to that of load and server"
-            )
+        for count in counts:
+            found[count].append(cost(site, origin, count, seconds))
+    medians = {
+        count: {name: statistics.median(each[name] for each in of) for name in of[0]}
+        for count, of in found.items()
+    }
+    first = medians[counts[0]]["cpu_us_per_request"]
+    print(f"{'workers':>7}{'req/s':>12}{'CPU us':>9}{'parent us':>11}{'even':>7}{'idle ms/s':>10}")
+    for count, each in medians.items():
+        print(
+            f"{count:>7}{each['requests_per_s']:>12.0f}{each['cpu_us_per_request']:>9.1f}"
+            f"{each['parent_us_per_request']:>11.2f}{each['evenness']:>7.2f}"
+            f"{each['idle_ms_per_s']:>10.2f}  on a processor each"
+            f" {count / counts[0] * first / each['cpu_us_per_request']:.2f} times the throughput",
+            flush=True,
+        )
+    return medians
 
 
 class Log:
@@ -402,15 +303,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results: dict[str, Any] = {"processors": len(CPUS), "is_pinned": options.pin}
         with start_nginx_origin(site) as origin:
             if options.rounds:
-                kinds = kinds_of(counts)
-                print(
-                    "workers       wrks requests/s  workers us  parent us  wrk us  origin us"
-                    "   to load  busy      even  idle ms/s  parent ms/s"
-                )
-                results["costs"] = costs(site, origin, kinds, options.seconds, options.rounds)
-                for kind, each in zip(kinds, results["costs"], strict=True):
-                    print_cost(kind, each)
-                print_throughput(results["costs"])
+                found = costs(site, origin, counts, options.seconds, options.rounds)
+                results["costs"] = found
             for by, times in (
                 ("replaced", options.replacements),
                 ("killed", options.kills),
