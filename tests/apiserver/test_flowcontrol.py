@@ -127,7 +127,7 @@ def test_proxy_and_server_read_the_same(data: st.DataObject, is_schema: bool, ve
     body = {"metadata": wire["metadata"], "spec": wire["spec"]}
     for _ in range(data.draw(st.integers(1, 2))):
         container, key = data.draw(st.sampled_from(list(places(body))))
-        container[key] = data.draw(VALUES)
+        container[key] = copy.deepcopy(data.draw(VALUES))
     wire.update(body)
     served = KINDS[wire["kind"]].version(version)
     assert served is not None
