@@ -46,7 +46,7 @@ async def fetch(port: int, target: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProxyState:
-    """What is under way.
+    """Holds what is under way.
 
     Attributes:
         seats: In use in all priority levels, those of requests that linger included.
@@ -108,7 +108,7 @@ async def wait_until_quiet(admin_port: int) -> ProxyState:
 
 @dataclass(slots=True)
 class SeatWatch:
-    """What the samples said so far."""
+    """Holds what the samples said so far."""
 
     admin_port: int
     period_s: float = 0.1

@@ -49,11 +49,11 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 APPLY = "application/apply-patch+yaml"
 PAGE = 500
 REPEATS = 40
-"""Of reads that take milliseconds."""
+"""For reads that take milliseconds."""
 FEW = 7
-"""Of reads that take longer."""
+"""For reads that take longer."""
 WRITES = 4000
-"""Of each kind but creations: enough for seconds."""
+"""For each kind but creations: enough for seconds."""
 SLOW_READERS = 10
 LISTERS = 4
 WITHIN_S = 60.0
@@ -67,7 +67,7 @@ SLOW_S = 2.0
 
 
 class Limit(NamedTuple):
-    """What a figure has to keep to.
+    """Holds what a figure has to keep to.
 
     Attributes:
         bound: In the figure's unit.

@@ -28,7 +28,7 @@ EXTENDED_USAGES: Mapping[str, tuple[ObjectIdentifier, ...]] = {
     "any": (ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,),
     "none": (),
 }
-"""What `usage` can be; "none" leaves the extension out."""
+"""Holds what `usage` can be; "none" leaves the extension out."""
 
 DAY = dt.timedelta(days=1)
 

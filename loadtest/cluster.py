@@ -1,7 +1,7 @@
 """The mix `cluster`: what the clients of a Kubernetes cluster send, a connection for each client.
 
 There are 2 000 users, half of them nodes, and 20 000 paths.  A connection belongs to one user,
-drawn by Zipf's law: the k-th is k times as rare as the first.  Each request has a path drawn anew,
+drawn by Zipf's law: the k-th is k times as rare as the first.  Each request has a path drawn again,
 which gives its method.  Heads are those of client-go in Go's order of fields, with a bearer token
 of 900 bytes; answers are those of `nginx_origin.py`, 1 to 20 KB.  Over HTTP/2 a connection still
 belongs to one user, which has several requests in flight on it.
@@ -93,7 +93,7 @@ class User(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What tells a request from others of the same client."""
+    """Says what tells a request from others of the same client."""
 
     line: bytes
     """Method and target."""

@@ -42,12 +42,12 @@ REQUESTS_PER_S = 40_000
 """How many requests are drawn for a second; a client repeats those it has sent."""
 
 MOST_REQUESTS = 160_000
-"""Of which there are at most as many; drawing more takes long."""
+"""For which there are at most as many; drawing more takes long."""
 
 ANSWER_WITHIN_S = 20.0
 BUFFER_BYTES = 1 << 16
 MOST_HTTP2_REQUESTS = 20_000
-"""Of which the encoding takes long as well."""
+"""For which the encoding takes long as well."""
 LONGEST_BODY = b"0123456789abcdef" * 256
 NOTHING: tuple[int, ...] = ()
 
@@ -87,7 +87,7 @@ OPENING = (
     + frame(SETTINGS, 0, 0, struct.pack(">HLHLHL", 2, 0, 4, GOS_WINDOW, 6, 10 << 20))
     + window_update(0, GOS_CONNECTION_WINDOW)
 )
-"""What Go's client sends first."""
+"""Holds what Go's client sends first."""
 
 SETTINGS_ACK = frame(SETTINGS, ACK, 0, b"")
 

@@ -1,7 +1,7 @@
 """Requests whose answers tell whose they are, and an origin that answers them.
 
 A request has a number.  Its answer has the number in a header field, and a body that is nothing
-but that number again and again; so has the body of a request.  So whoever gets a byte of somebody
+but that number again and again; so has the body of a request.  So who gets a byte of somebody
 else's message sees it.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ID = b"x-request-id"
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 EVENTS = 4
-"""Of a watch that ends by itself."""
+"""For a watch that ends by itself."""
 EVENT_PERIOD_S = 0.02
 MAX_SIZE = 1 << 20
 CHUNK_BYTES = 20_000
@@ -143,7 +143,7 @@ def in_chunks(body: bytes) -> bytes:
 
 @dataclass(slots=True)
 class Seen:
-    """What an origin saw.
+    """Holds what an origin saw.
 
     Attributes:
         requests: Whole ones.
@@ -299,7 +299,7 @@ class Habits:
 
 @dataclass(slots=True)
 class Answer:
-    """What has come of an answer.
+    """Holds what has come of an answer.
 
     Attributes:
         status: Its code.
@@ -316,7 +316,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of requests.
+    """Holds what became of requests.
 
     Attributes:
         asked: Sent, or begun to be.
@@ -326,7 +326,7 @@ class Tally:
         lost: The connection ended before the answer began.
         left: The client did.
         cut: Right and apparently whole, but short: the origin's connection marked its end and was
-            closed early, which nobody can tell from the real end.
+            closed early, which no one can tell from the real end.
         mispaired: The answer is, in part or whole, not that of the request.
         hung: Neither an answer nor an end came.
         refused: Connections that were not made.

@@ -92,7 +92,7 @@ FAULTS = (*Faults(random.Random()).choosers, RANDOM)  # noqa: S311 - for the nam
 
 @dataclass(slots=True)
 class Findings:
-    """What came of one fault.
+    """Holds what came of one fault.
 
     Attributes:
         fault: Its name.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 HELD_BYTES = 262_144
-"""Of one direction, that wait to be passed on; then the sender has to wait too."""
+"""For one direction, that wait to be passed on; then the sender has to wait too."""
 PIECES = 64
 """A read is cut into about so many pieces at most: a megabyte byte by byte would take minutes."""
 TICK_S = 0.01
@@ -48,7 +48,7 @@ class Ending(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What is done to one connection.
+    """Holds what is done to one connection.
 
     Attributes:
         delay_s: Every byte comes so much later, in both directions.
@@ -108,7 +108,7 @@ class FaultyLink:
         self._hole.append(listener)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((HOST, self.port))
-        # The kernel drops what comes when this queue, which nobody serves, is full.
+        # The kernel drops what comes when this queue, which no one serves, is full.
         listener.listen(0)
         for _ in range(2):
             filler = socket.socket()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OK = "200"
 PAUSE_S = 0.1
-"""Of a client, after anything but a good response."""
+"""For a client, after anything but a good response."""
 MEMBER = re.compile(r"/members/([0-9]{1,4})/")
 RESPONDS_WITHIN_S = 5.0
 COMMANDS = {"evalsha", "hset", "publish"}
@@ -211,7 +211,7 @@ class FleetClients:
 
 
 class StoreProcess:
-    """What stores have in common.
+    """Holds what stores have in common.
 
     Attributes:
         port: Of 127.0.0.1.
@@ -251,7 +251,7 @@ class StoreProcess:
 
     @property
     def process(self) -> Process:
-        """That it runs in; LoadTestError if it does not."""
+        """Return where it runs; LoadTestError if it does not."""
         if self._process is None:
             raise LoadTestError("the store has not been started")
         return self._process
@@ -342,7 +342,7 @@ STORES: dict[str, type[RedisServer | KubernetesApi]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What is tested.
+    """Holds what is tested.
 
     Attributes:
         store: The name of one of `STORES`.

@@ -1,4 +1,4 @@
-"""What a fleet under test goes through, step by step, and what is wrong with what came of it."""
+"""Steps that a fleet under test goes through, and findings about each."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from loadtest.fleet_site import Site
 
 NEARLY_ALL = 0.9
-"""Of the limit: between two requests a seat is free for a moment, and `catch-all` has one."""
+"""For the limit: between two requests a seat is free for a moment, and `catch-all` has one."""
 GOOD_PART = 0.6
-"""Of what a member is to have where all want as much; whole seats are not quite even."""
+"""For what a member is to have where all want as much; whole seats are not quite even."""
 CROWD = 1.25
 """Requests of all clients at once, times the limit: some always wait."""
 AFTER_LEASES = 2.4
 """So long a store is away, or a member cut off, until everybody knows."""
 LATE_PART = 20
-"""Of a lease, that a connection may be late so that some writes do not get through in time."""
+"""For a lease, that a connection may be late so that some writes do not get through in time."""
 FOLLOWS_WITHIN_S = 15.0
 """After which it is given up."""
 MOVED = "moved"
@@ -212,7 +212,7 @@ class Course:
         await self.move(f"{MOVED} to 0", 0)
 
     async def be_late(self, moves: int) -> None:
-        """What members and store say to each other is late, each connection by so much.
+        """Delay what members and store say to each other, each connection by so much.
 
         At first each write is still done before the next one is due, and then it is not: members
         that do not get through in time are as good as cut off.

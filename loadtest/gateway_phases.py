@@ -25,13 +25,13 @@ SLACK_S = 0.05
 BALANCE = 0.1
 """By how much a server's share of the requests may differ from that of the others."""
 SETTLED = 2 / 3
-"""Of a phase, after which the balance counts."""
+"""For a phase, after which the balance counts."""
 FEWEST_TO_BALANCE = 600
 """Requests to a server: of fewer, chance alone makes a difference of a tenth."""
 
 
 class Event(enum.StrEnum):
-    """What a phase begins with."""
+    """Holds what a phase begins with."""
 
     ALL = "all"
     """Nothing; all servers are well."""
@@ -58,7 +58,7 @@ class WatchEnd(NamedTuple):
 
 @dataclass(slots=True)
 class Notes:
-    """What clients saw: their requests, the ends of watches, and open watches by origin."""
+    """Holds what clients saw: their requests, the ends of watches, and open watches by origin."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     watch_ends: list[WatchEnd] = field(default_factory=list)

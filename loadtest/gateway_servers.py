@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAMES = "abcdefghi"
-"""Of the servers."""
+"""For the servers."""
 NOTICED_S = 2.0
 """How long a server that will leave says that it is not ready, before it does."""
 

@@ -150,7 +150,7 @@ SCENARIOS = {
 
 @dataclass(slots=True)
 class Findings:
-    """What the loads of one setting showed.
+    """Holds what the loads of one setting showed.
 
     Attributes:
         flows: By load.

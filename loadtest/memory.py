@@ -1,4 +1,4 @@
-"""What an open connection costs a proxy in memory: idle after one request, or carrying a watch.
+"""Memory of an open connection of a proxy: idle after one request, or carrying a watch.
 
 Connections are opened one after the other, each by blocking calls, so nothing else grows
 meanwhile: no burst, no queue, one busy upstream connection while idle ones are opened.  Options are
@@ -42,18 +42,18 @@ SETTLE_S = 2.0
 ANSWER_WITHIN_S = 60.0
 
 TARGETS = {"idle_bytes": 6 * 1024, "watch_bytes": 20 * 1024}
-"""What apfproxy is to stay within: bytes per connection and per watch."""
+"""Holds what apfproxy is to stay within: bytes per connection and per watch."""
 
 HTTP2_TARGETS = {"watch_bytes": 8 * 1024}
 """The same over HTTP/2, with TLS or without, where watches share connections."""
 
 
 class Held(NamedTuple):
-    """What clients hold open."""
+    """Holds what clients hold open."""
 
     target: str
     until: bytes
-    """Of the answer's body; nothing waits for the answer's end."""
+    """For the answer's body; nothing waits for the answer's end."""
 
     number: int
     streams: int

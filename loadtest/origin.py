@@ -74,7 +74,7 @@ def read_journal(path: Path) -> list[Entry]:
 
 
 class Origin:
-    """What all connections share."""
+    """Holds what all connections share."""
 
     def __init__(
         self,

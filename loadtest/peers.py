@@ -2,11 +2,11 @@
 
 The mix `cluster` is what clients of a Kubernetes cluster send, one user a connection, with bearer
 tokens from a token file.  In `varied` and `same` a small GET carries identity headers, which are
-believed; `varied` draws target and user anew for each, `same` repeats one.  `length`, `chunked` and
+believed; `varied` draws target and user for each, `same` repeats one.  `length`, `chunked` and
 `upload` have large bodies of `--kib`; `new` has a connection for each request.
 
 Each proxy runs as one thread on one core before one origin; clients and the origin have the other
-core.  In each round every proxy is driven in turn, in an order drawn anew, so a machine that slows
+core.  In each round every proxy is driven in turn, in an order drawn again, so a machine that slows
 down or speeds up hits all of them; compare ratios within a round, not figures of different rounds.
 apfproxy runs with its default objects and metrics, and each mix has its own processes.
 CPU time is what the kernel says the proxy process used, the kernel's work for it included.
@@ -84,7 +84,7 @@ PROTOCOLS = ("h1", "h2")
 
 
 class Load(NamedTuple):
-    """What proxies are driven with."""
+    """Holds what proxies are driven with."""
 
     mix: str
     connections: int

@@ -1,4 +1,4 @@
-"""What a comparison of proxies prints: each round, medians over the rounds, and what they mean."""
+"""Report of a comparison of proxies: each round, medians over the rounds, and what they mean."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BASELINE = "haproxy"
-"""What others are related to."""
+"""Holds what others are related to."""
 
 DIRECT = "direct"
 """The origin itself, which a rate of requests is sent to as well."""
 
 MAX_ADDED_MS = 0.2
-"""What apfproxy's compiled build may add to the median at a rate."""
+"""Holds what apfproxy's compiled build may add to the median at a rate."""
 
 MAX_FEATURES_RATIO = 1.1
-"""What features that are on may make of the CPU per request."""
+"""Holds what features that are on may make of the CPU per request."""
 
 MAX_ENDPOINTS_RATIO = 1.05
-"""What three endpoints may make of it."""
+"""Holds what three endpoints may make of it."""
 
 
 class Result(NamedTuple):

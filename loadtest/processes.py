@@ -2,7 +2,7 @@
 
 What a process has cost is read from `/proc`: CPU time from every thread's `schedstat`, which counts
 nanoseconds (the clock ticks in `stat` are 10 ms), memory from `statm`.  Memory is what the process
-holds itself; the kernel's socket buffers are in nobody's figure.
+holds itself; the kernel's socket buffers are in no one's figure.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ BEYOND_A_LIMIT = 2
 
 
 class LoadTestError(Exception):
-    """What keeps a load test from running; its text is one line that says what to do."""
+    """Holds what keeps a load test from running; its text is one line that says what to do."""
 
 
 class Process:

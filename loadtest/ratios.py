@@ -23,7 +23,7 @@ TARGETS: dict[str, dict[str, float]] = {
     COMPILED: {"cluster": 1.5, "cluster+h2+tls": 1.6, "varied": 1.8, "same": 1.15},
     INTERPRETED: {"cluster": 2.5, "varied": 3.0},
 }
-"""What builds are to stay within, per mix as `mix_name` has it."""
+"""Holds what builds are to stay within, per mix as `mix_name` has it."""
 
 WORSE_BY = 0.10
 """By how much a ratio may exceed the committed one."""

@@ -38,7 +38,7 @@ MinProtocol = TLSv1.3
 Ciphersuites = {CIPHER}
 Groups = {CURVE}
 """
-"""What OpenSSL reads at the start of a client that has no options of its own for it."""
+"""Holds what OpenSSL reads at the start of a client that has no options of its own for it."""
 
 
 class Build(NamedTuple):
@@ -155,16 +155,16 @@ class Site(NamedTuple):
     """The CPU of the origin and of the load generator."""
 
     tls: TlsSite | None = None
-    """What proxies and clients speak TLS with, if they do."""
+    """Holds what proxies and clients speak TLS with, if they do."""
 
     upstream_tls: TlsSite | None = None
-    """What proxies and the origin speak TLS with, if they do."""
+    """Holds what proxies and the origin speak TLS with, if they do."""
 
     http2: bool = False
     """Whether clients speak HTTP/2 to the proxies; HTTP/1.1 otherwise."""
 
     features: Sequence[str] | None = None
-    """What `WITH` has on and apfproxy has not; None leaves apfproxy its defaults."""
+    """Holds what `WITH` has on and apfproxy has not; None leaves apfproxy its defaults."""
 
     builds: Mapping[str, Build] = MappingProxyType({"apfproxy": THIS})
     """Each apfproxy's name, and what it is; `WITH` is the last of them."""

@@ -35,7 +35,7 @@ MODES = {
     "body": ("-B", "-i", "2", "-x", "10", "-s", "8192", "-t", "POST"),
     "read": ("-X", "-w", "512", "-y", "1024", "-n", "1", "-z", "32", "-k", "1"),
 }
-"""Of slowhttptest; a piece every two seconds, or a read of 32 bytes every second."""
+"""For slowhttptest; a piece every two seconds, or a read of 32 bytes every second."""
 REQUESTS_PER_S = 20
 WORST_MS = 1000.0
 GRACE_MS = {"head": 0.0, "body": 5000.0, "read": 1000.0}
@@ -44,7 +44,7 @@ SETTINGS = """
 downstream: {limits: {slowReaderGrace: 1s, slowReadersPerLevel: 100000}}
 """
 GROWTH_MIB = 48.0
-"""Of memory that may stay after a mode: what the allocator keeps for the next one."""
+"""For memory that may stay after a mode: what the allocator keeps for the next one."""
 SPARE_DESCRIPTORS = 8
 PERIOD_S = 0.5
 QUIET_WITHIN_S = 60.0
@@ -55,7 +55,7 @@ FIELDS = {
     b"X-Remote-Group: system:serviceaccounts:kube-system\r\n",
     "beside": b"X-Remote-User: alice\r\n",
 }
-"""Of a user in the level workload-high, and of one in global-default, as the slow clients are."""
+"""For a user in the level workload-high, and of one in global-default, as the slow clients are."""
 COLUMNS = "{:6} {:>6}  {:>9} {:>9} {:>9} {:>9}   {:>19}   {:>19}"
 
 Numbers = dict[str, float]

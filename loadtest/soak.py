@@ -61,23 +61,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CONNECTIONS = {"h1": 24, "h2": 6}
-"""Of each of the four kinds of clients: as many requests are under way on them in all."""
+"""For each of the four kinds of clients: as many requests are under way on them in all."""
 CALIBRATION_S = 8.0
 QUIET_S = 10.0
 """After which idle connections to the origin are closed, and client connections long gone."""
 WATCHES = 20
 TUNNELS = 5
-"""Of each proxy, held for some seconds each."""
+"""For each proxy, held for some seconds each."""
 CHANGE_PERIOD_S = 7.0
 MIB = 1 << 20
 MAX_GROWTH = 0.05
 MAX_GROWTH_BYTES = 4 * MIB
-"""What memory may grow by from the middle to the end, by its slope: the greater of the two."""
+"""Bounds growth of memory from the middle to the end: the greater of the two."""
 
 
 @dataclass(slots=True)
 class Sample:
-    """What a proxy held at some moment."""
+    """Holds what a proxy held at some moment."""
 
     at_s: float
     rss_bytes: int

@@ -1,4 +1,4 @@
-"""What a start costs: processor time, memory and modules of `apfproxy --version` and of `serve`.
+"""Costs of a start: processor time, memory and modules of `apfproxy --version` and of `serve`.
 
     python -m loadtest.startup [--repeat 5] [--idle 5]
 

@@ -1,4 +1,4 @@
-"""What several workers cost and bring, and what clients notice of replacements and restarts.
+"""Covers what several workers cost and bring, and what clients notice of replacements and restarts.
 
 1. Costs: wrk keeps 64 connections a worker busy.  Counted is the CPU of the workers and of their
    parent, while they are busy and while no request comes.  Where there are only two processors, the
@@ -94,7 +94,7 @@ def start(site: Site, upstream_port: int, workers: int) -> Process:
 
 
 def cost(site: Site, origin: Process, workers: int, seconds: int) -> dict[str, float]:
-    """What so many workers cost, busy and idle, with their parent."""
+    """Return what so many workers cost, busy and idle, with their parent."""
     with start(site, origin.port, workers) as proxy:
         serving = children_of(proxy.pid) if workers > 1 else [proxy.pid]
         everybody = {proxy.pid, *serving}

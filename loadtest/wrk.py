@@ -1,9 +1,9 @@
 """Drive a proxy, mostly with wrk, and read from `/proc` what that cost the proxy.
 
 The mixes of requests: `cluster` is what the clients of a Kubernetes cluster send (`cluster.py`), by
-a driver of its own (`cluster_driver.py`); `varied` draws namespace, name and user anew for each
+a driver of its own (`cluster_driver.py`); `varied` draws namespace, name and user again for each
 request, from so many that what is cached of targets or users helps little; `same` sends one request
-over and over, which favours whoever remembers the last head; `new` sends that one on a connection
+over and over, which favours who remembers the last head; `new` sends that one on a connection
 of its own each time; `length` and `chunked` get large responses, with a Content-Length or in
 chunks, and `upload` sends a request of that size.
 """
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from loadtest.site import TlsSite
 
 KEPT_MIXES = ("cluster", "varied", "same")
-"""Those whose connections are kept."""
+"""Holds those whose connections are kept."""
 
 LARGE = {"length": "/large", "chunked": "/chunked", "upload": "/upload"}
-"""Those of large bodies, and their targets."""
+"""Holds those of large bodies, and their targets."""
 MIXES = (*KEPT_MIXES, "new", *LARGE)
 DEFAULT_CONNECTIONS = {"cluster": CONNECTIONS, "varied": 64, "same": 64, "new": 64} | dict.fromkeys(
     LARGE, 32
@@ -68,23 +68,23 @@ end
 
 
 class Variety(NamedTuple):
-    """What requests are drawn from, and how many of them."""
+    """Holds what requests are drawn from, and how many of them."""
 
     seed: int = 0
-    """Of the mix `cluster`; `varied` draws anew each time."""
+    """For the mix `cluster`; `varied` draws again each time."""
 
     rate: int = 0
     """Requests a second of the mix `cluster`; 0 for as many as there can be."""
 
     kib: int = 1024
-    """Of bodies in the mixes `LARGE`."""
+    """For bodies in the mixes `LARGE`."""
 
     streams: int = 0
     """At once on each connection of the mix `cluster` over HTTP/2; 0 speaks HTTP/1.1."""
 
 
 class Measurement(NamedTuple):
-    """What one run of a mix through one proxy gave."""
+    """Holds what one run of a mix through one proxy gave."""
 
     requests: int
     requests_per_s: float

@@ -124,7 +124,6 @@ class Translation:
         return any(stream.unsent and not stream.is_over for stream in self.streams.values())
 
     def output(self) -> bytes:
-        """What is to be sent to the server."""
         for stream in self.streams.values():
             self._send_body(stream)
         taken = bytes(self._output)
@@ -212,7 +211,6 @@ class Translation:
                 yield
 
     def _until(self, end: bytes) -> Generator[None, None, bytes]:
-        """What stands before an end."""
         while end not in self._text:
             yield
         before, _, self._text = self._text.partition(end)

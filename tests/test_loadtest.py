@@ -93,7 +93,6 @@ def test_a_comparison_begins_with_nothing_that_fails_at_its_end(
     arguments: list[str],
     message: str,
 ) -> None:
-    """What minutes of measuring would be lost by is said at once."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         parse_arguments(arguments)
@@ -235,7 +234,6 @@ def test_the_clients_of_a_cluster_send_their_requests(tmp_path: Path, rate: int)
 def test_an_answer_that_is_no_success_ends_the_measurement(
     tmp_path: Path, text: bytes, message: str
 ) -> None:
-    """What was wrong is said."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -249,7 +247,6 @@ def test_an_answer_that_is_no_success_ends_the_measurement(
 
 
 def _driven(answer: Answer, directory: Path, rate: int = 0) -> Measurement:
-    """What the driver of `cluster` measures with two connections to a server in this process."""
 
     async def serve() -> Measurement:
         server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=1 << 16)

@@ -148,13 +148,11 @@ def test_the_clients_of_a_cluster_send_their_requests(tmp_path: Path, rate: int)
 
 @pytest.mark.e2e
 def test_an_answer_that_is_no_success_ends_the_measurement(tmp_path: Path) -> None:
-    """What was wrong is said."""
     with pytest.raises(LoadTestError, match="no success: 429"):
         _driven(lambda: Server(429, [], Counter()), tmp_path)
 
 
 def _driven(server: Callable[[], asyncio.Protocol], directory: Path, rate: int = 0) -> Measurement:
-    """What the driver of `cluster` measures with two connections to a server in this process."""
 
     async def serve() -> Measurement:
         loop = asyncio.get_running_loop()

@@ -1,1 +1,1 @@
-"""What operators read: metrics, access log, debug dumps, live page, admin listener."""
+"""Operators' view of a process: metrics, access log, debug dumps, live page, admin listener."""

@@ -1,4 +1,4 @@
-"""Who may read the admin listener: its certificate, tokens, and the CAs of clients' certificates.
+"""Access to the admin listener: its certificate, tokens, and the CAs of clients' certificates.
 
 1. Without a file of tokens and without a CA everybody may who reaches it.
 2. Else a request needs one of the tokens, as a bearer token or as the password of HTTP's basic
@@ -54,7 +54,7 @@ class Refusal(enum.StrEnum):
 
 
 class Credentials:
-    """What some settings ask for, as the files have it.
+    """Holds what some settings ask for, as the files have it.
 
     OperatorError if one of them cannot be used.
     """
@@ -106,7 +106,7 @@ class Credentials:
 
 
 class AdminAccess:
-    """Who may read the listener, by the settings in force.
+    """Says who may read the listener, by the settings in force.
 
     Attributes:
         refused: Requests that might not, by `Refusal`.
@@ -127,7 +127,7 @@ class AdminAccess:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """That of TLS for new connections; None for plain text."""
+        """Return the TLS context for new connections; None for plain text."""
         tls = self._credentials.tls
         return None if tls is None else tls.context
 

@@ -1,6 +1,6 @@
 """The access log's file: the event loop gathers records, one thread makes lines and writes them.
 
-1. Nobody waits: if too many lines are queued, or they keep too many bytes, new ones are dropped.
+1. No one waits: if too many lines are queued, or they keep too many bytes, new ones are dropped.
 2. The thread gets them every tenth of a second or thousand lines, since a hand-over delays both the
    thread and the event loop.  It writes each part of them when that is made, by which it lets the
    event loop go on.
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Chunk = tuple["Callable[[], bytes]", int, int]
-"""What makes some lines; how many they are, and the bytes that are kept until then."""
+"""A function that makes lines; how many they are, and the bytes that are kept until then."""
 
 STDOUT = "-"
 FLUSH_PERIOD_NS = 100_000_000
 MAX_GATHERED = 1024
 """Lines; the queue can exceed its bound by so many."""
 MAX_KEPT_BYTES = 64 << 20
-"""Of requests whose lines are not made yet."""
+"""Bounds heads of requests whose lines are not made yet."""
 CACHED_BYTES = 8 << 20
 """Written before the page cache drops the file; programs that follow the log read it from there."""
 CLOSE_TIMEOUT_S = 5.0
@@ -88,7 +88,7 @@ class AccessLog:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong now; None while all is well."""
+        """Return what is wrong now; None while all is well."""
         if self._failure is not None:
             return self._failure
         stalled_ns = self._clock.now_ns() - self._progress_ns
@@ -214,7 +214,7 @@ class AccessLog:
 
 
 def open_log(path: str) -> int:
-    """A log's descriptor for appending; OSError also where nobody reads a pipe."""
+    """A log's descriptor for appending; OSError also where no one reads a pipe."""
     if path == STDOUT:
         return 1
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY

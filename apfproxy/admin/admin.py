@@ -153,7 +153,7 @@ class View(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What a page is of: the process, and one of its clusters."""
+    """The subject of a page: the process, and one of its clusters."""
 
     process: ProcessState
     cluster: ClusterState
@@ -333,7 +333,7 @@ class AdminPages:
         return found
 
     async def _ask_any(self, request: web.Request, kind: str, **words: str) -> Any:  # noqa: ANN401
-        """What the first worker says, of what all say alike."""
+        """Return what the first worker says, of what all say alike."""
         found = await self._ask(request, kind, **words)
         return next(iter(found.values()))[0]
 

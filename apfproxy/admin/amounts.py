@@ -21,7 +21,7 @@ S_PER_MINUTE = 60
 S_PER_HOUR = 3600
 S_PER_DAY = 86400
 SOME = 3
-"""Of a unit, below which the next smaller one says more."""
+"""Fewer of a unit are shown in the next smaller one says more."""
 
 
 def number_text(number: float) -> str:

@@ -1,4 +1,4 @@
-"""A thread that gets what the event loop gathers, in batches: nobody waits for what it does.
+"""A thread that gets what the event loop gathers, in batches: no one waits for what it does.
 
 A hand-over delays both the thread and the event loop, so there is one a period, or for many items.
 """
@@ -40,7 +40,7 @@ class BatchThread(Generic[Item]):
         self._gathered = 0
         self._timer: Timer | None = None
         self._end: Future[None] | None = None
-        """Of the thread; None if there is none."""
+        """Set at the end of the thread; None if there is none."""
 
     def open(self, work: Callable[[Iterator[list[Item]]], None]) -> None:
         """Start the thread: it works on all batches, in their order, and ends after the last."""

@@ -40,7 +40,7 @@ NOT_ENFORCED = (
     "this proxy only observes: whatever is said here to wait or to be rejected executes at once"
 )
 TOLD_APART = (
-    "clients whom nobody verifies are told apart: --as key:HASH or --as address:192.0.2.7 explains"
+    "unverified clients are told apart: --as key:HASH or --as address:192.0.2.7 explains"
     " the flow of one, by its name in apfproxy top"
 )
 PARAMETERS = ("method", "target", "user", "group", "header")
@@ -70,7 +70,7 @@ def explained(
     preset: Preset,
     notes: Callable[[User], Iterable[str]] = lambda _: (),
 ) -> Explanation:
-    """What would happen to a request, by the page's query; ValueError if that makes no sense.
+    """Explain a request by the page's query; ValueError if that makes no sense.
 
     `judge` raises ValueError for a method and a target that the proxy would refuse; the notes are
     lines about this proxy now, for a user.
@@ -83,7 +83,7 @@ def explained(
 def question(
     query: str, judge: Callable[[str, bytes], object], preset: Preset = KUBERNETES
 ) -> tuple[User, RequestAttributes, Headers]:
-    """Who asks for what, and with which headers, by the page's query as it stands in the URL.
+    """Read who asks for what, with which headers, by the page's query as it stands in the URL.
 
     ValueError, which says what would make sense, if it makes none or `judge` refuses it.
     """

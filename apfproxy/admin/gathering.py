@@ -83,17 +83,17 @@ if TYPE_CHECKING:
 NS_PER_S: Final = 1_000_000_000
 TICKS_PER_SEAT_SECOND: Final = NS_PER_S // NS_PER_TICK
 MAX_QUEUES: Final = 4096
-"""Of one level, the first ones; a level may have millions, which no page could show."""
+"""The first queues of a level; a level may have millions, which no page could show."""
 MAX_TICKETS: Final = 5000
-"""Of a level, the first ones that execute, and that wait: 1 ms of looking for each."""
+"""The first tickets of a level that execute, and that wait: 1 ms of looking for each."""
 MAX_NAME: Final = 256
 KINDS: Final = {"ByUser": "user", "ByNamespace": "namespace", "user-agent": "program"}
-"""What a flow is the flow of, by what tells flows apart."""
+"""Holds what a flow is the flow of, by what tells flows apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingParts:
-    """What serves a cluster's requests, as of now; see `ClusterState`.
+    """Holds what serves a cluster's requests, as of now; see `ClusterState`.
 
     Attributes:
         knows_users, is_plain: As `reachable_levels` has them.
@@ -208,7 +208,7 @@ def values(part: type[msgspec.Struct], names: Iterable[str], *owners: object) ->
 
 @cache
 def converters_of(part: type[msgspec.Struct]) -> dict[str, Callable[[Any], Any] | None]:
-    """What makes the values of fields, by name, of attributes; None where they are the same."""
+    """Say what makes the values of fields, by name, of attributes; None where they are the same."""
     found: dict[str, Callable[[Any], Any] | None] = {}
     for name, hint in get_type_hints(part).items():
         if hint is Times:
@@ -236,7 +236,7 @@ CONVERTERS: Final[dict[Any, Callable[[Any], Any]]] = {dict: by_text, list: list}
 
 
 def used_state(started_s: float) -> UsedState:
-    """What this process uses; it began at a time, in seconds since 1970."""
+    """Return what this process uses; it began at a time, in seconds since 1970."""
     virtual = resident = open_files = 0
     if os.path.isdir("/proc/self/fd"):  # noqa: PTH112 - not on other systems
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
@@ -402,7 +402,7 @@ def oldest_wait_ns(queue_set: QueueSet, now_ns: int) -> int:
 def flow_schema_states(
     controller: Controller, schemas: Sequence[FlowSchema]
 ) -> Iterator[FlowSchemaState]:
-    """Those in force, in the order in which they are tried, then those that were."""
+    """List FlowSchemas in force, in the order in which they are tried, then those that were."""
     counted = {
         (each.priority_level, each.flow_schema): each for each in controller.flow_schema_counters()
     }
@@ -431,7 +431,7 @@ def flow_schema_states(
 
 
 def flow_kind(schema: FlowSchema) -> str:
-    """What the flows of a FlowSchema are, in a word or two; "" if it has but one."""
+    """Return what the flows of a FlowSchema are, in a word or two; "" if it has but one."""
     how = distinguished_by(schema)
     return KINDS.get(how, how)
 

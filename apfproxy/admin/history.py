@@ -83,7 +83,7 @@ class Rates:
 
 
 class ServedRates(NamedTuple):
-    """What servers did: responses by class and failures a second; times to heads, in seconds."""
+    """Responses of servers by class and failures a second; times to heads, in seconds."""
 
     answers: Mapping[str, float] = dict.fromkeys(CLASSES, 0.0)
     failures: float = 0.0
@@ -307,7 +307,7 @@ def _served(
 
 
 def slots(old: Sequence[int], new: Sequence[int]) -> list[int]:
-    """What fell into each bucket between two histograms, of which the first may be empty."""
+    """Return what fell into each bucket between two histograms, of which the first may be empty."""
     return [max(0, after - before) for after, before in zip_longest(new, old, fillvalue=0)]
 
 
@@ -320,7 +320,7 @@ def _waits(cluster: ClusterState | ClusterCounts) -> dict[str, Times]:
 
 
 def refused(listener: ListenerState, cluster: ClusterState) -> dict[str, int]:
-    """What the proxy itself refused before flow control: who gets no connection is in no other one.
+    """Refusals of the proxy itself before flow control: who gets no connection is in no other one.
 
     Connections by why, and requests by the status code of the proxy's own response.  Those of 429
     are rejections of flow control; those from 500 on tell of the server behind, or of a connection

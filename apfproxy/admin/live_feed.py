@@ -56,7 +56,7 @@ class LiveFeed:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody listens."""
+        """Whether no one listens."""
         return not self._listeners
 
     def close(self) -> None:

@@ -46,13 +46,13 @@ WORKER: Final = "worker"
 SHUTDOWN: Final = "shutdown"
 """The check of a process that ends."""
 MAX_FLOW_SCHEMAS: Final = 100
-"""Of those in force, the ones that match most requests."""
+"""FlowSchemas in force on the page: the ones that match most requests."""
 MAX_ENDPOINTS: Final = 64
 """On the page; those that are well are left out first."""
 MAX_MEMBERS: Final = 64
-"""Of a fleet; likewise."""
+"""Members of a fleet on the page, the first ones."""
 REJECTS, WAITS, WORKS, IDLE = "rejects", "waits", "works", "idle"
-"""What a level did in the last seconds, worst first."""
+"""States of a level in the last seconds, worst first."""
 
 
 def live_state(process: ProcessState, cluster: ClusterState, history: History) -> State:
@@ -206,7 +206,7 @@ NO_RATES: Final = Rates()
 
 
 def _flow_schemas(schemas: Sequence[FlowSchemaState], history: History) -> list[State]:
-    """Those in force that match most, in the order in which they are tried."""
+    """List the FlowSchemas in force that match most, in the order in which they are tried."""
     found = [
         (history.flow_schemas.get((each.priority_level, each.name), NO_RATES), each)
         for each in schemas
@@ -286,7 +286,7 @@ NOT_SERVED: Final = ServedRates({})
 
 
 def shown(upstream: UpstreamState) -> Sequence[EndpointState]:
-    """Those with a place on the page, in their order."""
+    """List members with a place on the page, in their order."""
     endpoints = upstream.endpoints
     if len(endpoints) <= MAX_ENDPOINTS:
         return endpoints
@@ -295,7 +295,7 @@ def shown(upstream: UpstreamState) -> Sequence[EndpointState]:
 
 
 def fleet_json(view: FleetView) -> State:
-    """Who shares the seats; ages are whole seconds, so that what stays the same does not change.
+    """List who shares the seats; ages are whole seconds, so that equal states stay equal.
 
     `used` and `demand` are sums over the members, as they last said.
     """

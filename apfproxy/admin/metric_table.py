@@ -82,7 +82,7 @@ STATUS_CODES: Final = range(100, 600)
 
 
 def clusters(state: ProcessState, counts: bool) -> Iterator[tuple[Labels, ClusterState]]:
-    """Those that are served; if `counts`, also those that were by what ended or is silent."""
+    """List those that are served; if `counts`, also those that were by what ended or is silent."""
     for cluster in state.clusters:
         if cluster.is_serving or (counts and cluster.levels):
             yield {"cluster": cluster.name} if cluster.name else NONE, cluster
@@ -169,7 +169,7 @@ def objects(cluster: ClusterState) -> Labelled:
 
 
 def connections(path: str) -> Numbers:
-    """Those of a pool or of an endpoint, by whether a request uses them."""
+    """Return those of a pool or of an endpoint, by whether a request uses them."""
     return cases("state", active=f"{path}.active_count", idle=f"{path}.idle_count")
 
 
@@ -189,7 +189,7 @@ def worker_states(state: ProcessState) -> Labelled:
 
 
 def unless_zero(numbers: Numbers) -> Numbers:
-    """Those of an endpoint, without what never happened unless all is wanted."""
+    """Return those of an endpoint, without what never happened unless all is wanted."""
     return lambda shown: [each for each in numbers(shown) if each[1] or shown.is_full]
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "apfproxy_"
 MOST_SAMPLES: Final = 500
-"""Of one slice: making and encoding them takes 2 ms."""
+"""Samples of one slice: making and encoding them takes 2 ms."""
 NONE: Final[Labels] = {}
 
 ENCODE, CONTENT_TYPE = choose_encoder("")
@@ -44,7 +44,7 @@ ENCODE, CONTENT_TYPE = choose_encoder("")
 
 
 def itself(state: Any, _counts: bool) -> Labelled:  # noqa: ANN401 - of any table
-    """What is of the state itself."""
+    """Samples of the state itself."""
     return [(NONE, state)]
 
 

@@ -50,7 +50,7 @@ class Observers:
 
 
 class Observation:
-    """The access log and traces of one process, and clusters' top flows unless nobody could ask.
+    """The access log and traces of one process, and clusters' top flows unless no one could ask.
 
     Attributes:
         access_log: The file; None for none.
@@ -70,7 +70,7 @@ class Observation:
         self.access_log = self._log_of(settings.access_log)
         self.log_budget = LogBudget(settings.access_log)
         self._unrouted_log: RequestLog | None = None
-        """Of what is refused before it is any cluster's."""
+        """Logs requests that are refused before they are any cluster's."""
         self.traces = trace_queue(settings.tracing, clock)
         self._clusters: dict[Context, Observers] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -176,7 +176,7 @@ class Observation:
             self.access_log.reopen()
 
     def top_flows(self, served: Context) -> TopFlows | None:
-        """Those of a cluster; None if nobody could ask for them, or it is gone."""
+        """Return those of a cluster; None if no one could ask for them, or it is gone."""
         observers = self._clusters.get(served)
         return None if observers is None else observers.top_flows
 

@@ -31,7 +31,7 @@ MAX_PROBLEM, MAX_NAMED_PROBLEM = 200, 80
 
 
 class Totals(NamedTuple):
-    """Of a cluster, since its start.
+    """Counts of a cluster, since its start.
 
     Attributes:
         requests: That got seats, that servers failed, that were rejected.
@@ -44,7 +44,7 @@ class Totals(NamedTuple):
 
 
 class Overview:
-    """What each cluster did in the last seconds.
+    """Holds what each cluster did in the last seconds.
 
     Attributes:
         taken: Looks so far; there are rates from the second one on.
@@ -127,7 +127,7 @@ def in_order(row: Row) -> tuple[int, int, str]:
 
 
 def problem_of_servers(upstream: UpstreamState) -> str:
-    """What is wrong with the servers of a cluster; "" if nothing is."""
+    """Return what is wrong with the servers of a cluster; "" if nothing is."""
     if upstream.health.state == FAILING:
         return upstream.health.problem or "its servers give no answers"
     named = [each for each in upstream.endpoints if not each.is_drained]
@@ -151,7 +151,7 @@ def rejects(row: Row) -> bool:
 
 
 def verdict(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """What is wrong, in words, worst first; there is at least one sentence."""
+    """Return what is wrong, in words, worst first; there is at least one sentence."""
     cases = (
         (ERROR, lambda row: row["state"] == "refused", "cannot be used", "cannot be used"),
         (

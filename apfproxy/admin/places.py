@@ -59,7 +59,7 @@ WHAT_ENDED = {
     Ending.HANDSHAKE: "a TLS handshake failed",
     Ending.LONG_LIVED: "refused a watch or an event stream, since as many are open as may be",
 }
-"""What the log says of each."""
+"""Holds what the log says of each."""
 
 
 class Place(asyncio.Protocol):
@@ -93,7 +93,7 @@ class Place(asyncio.Protocol):
 
     def __repr__(self) -> str:
         state = "handling" if self.is_handling else "idle"
-        return f"<Place of {self.address or 'nobody'}, {state}>"
+        return f"<Place of {self.address or 'no one'}, {state}>"
 
     @property
     def unsent(self) -> int:

@@ -1,7 +1,7 @@
-"""What pages ask a process for that is no state: single requests, queues, and what would happen.
+"""Questions of pages to a process that is no state: single requests, queues, and what would happen.
 
 A process replies in lines of JSON, each of which is made within some milliseconds, so that a
-hundred thousand requests hold up nobody.  A parent asks its workers over their links.
+hundred thousand requests hold up no one.  A parent asks its workers over their links.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ ASK: Final = "admin.ask"
 ITEMS_AT_ONCE: Final = 200
 """Rows of a line, which takes 2 ms."""
 MAX_REQUESTS: Final = 50
-"""Of each kind on the live page: more than anybody reads."""
+"""For each kind on the live page: more than anybody reads."""
 MAX_CHARACTERS: Final = 256
-"""Of a name or a path there; `dump_requests` has the whole."""
+"""For a name or a path there; `dump_requests` has the whole."""
 NS_PER_S: Final = 1_000_000_000
 
 
@@ -49,7 +49,7 @@ class RefusedError(Exception):
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is asked, of which cluster, and with which words.
+    """Holds what is asked, of which cluster, and with which words.
 
     Attributes:
         kind: One of the methods of `Replies`.
@@ -85,7 +85,7 @@ def replies(question: Question, asked: Asked) -> Iterator[bytes]:
 
 
 def read(reply: bytes) -> list[Any]:
-    """What the lines of a reply say; RefusedError."""
+    """Return what the lines of a reply say; RefusedError."""
     found = list(map(json.loads, reply.splitlines()))
     if found and isinstance(found[0], dict) and "refused" in found[0]:
         raise RefusedError(*found[0]["refused"])

@@ -32,7 +32,7 @@ CLAIMS = "it is supposed that the identity fields come from a front proxy that i
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """What a request's head says.
+    """Holds what a request's head says.
 
     Attributes:
         user: The user that the fields name, with all groups that count; else the anonymous one.

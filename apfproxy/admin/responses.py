@@ -54,7 +54,7 @@ CONTENT_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-"""Of the files that are served; others, such as licences, are not."""
+"""For the files that are served; others, such as licences, are not."""
 FILE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"

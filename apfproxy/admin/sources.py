@@ -37,11 +37,11 @@ class States(ABC):
 
     @abstractmethod
     async def each(self) -> dict[str, ProcessState]:
-        """That of this process, "", and of each worker that tells something, by its name."""
+        """Return the state of this process, "", and of each worker that tells one, by name."""
 
     @abstractmethod
     async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
-        """What each worker replies by its name, or that one alone, in lines; RefusedError."""
+        """Say what each worker replies by its name, or that one alone, in lines; RefusedError."""
 
     @abstractmethod
     def health(
@@ -55,7 +55,7 @@ class States(ABC):
 
     @abstractmethod
     async def one(self, worker: str) -> ProcessState:
-        """That of one worker; RefusedError."""
+        """Return the state of one worker; RefusedError."""
 
 
 class OwnStates(States):

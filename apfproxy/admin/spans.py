@@ -259,7 +259,7 @@ def _method_attributes(method: str) -> Attributes:
 
 
 def _problem(record: RequestRecord) -> str | None:
-    """What went wrong with the request as a whole; a client's error is none."""
+    """Return what went wrong with the request as a whole; a client's error is none."""
     is_broken = record.status < _FIRST_ERROR and isinstance(record.reason, Failure)
     if is_broken or record.status >= _FIRST_SERVER_ERROR:
         return cut(record.why, MAX_WHY)
@@ -267,7 +267,7 @@ def _problem(record: RequestRecord) -> str | None:
 
 
 def _outcome(attempt: Attempt, record: RequestRecord) -> tuple[str, str | None]:
-    """What became of an attempt: the type of the error, and the error in words; None for none."""
+    """Say how an attempt ended: type of the error, and the error in words; None for none."""
     if attempt.ended_ns:
         return str(Failure.UPSTREAM), cut(attempt.problem, MAX_WHY)
     if attempt.status >= _FIRST_ERROR:

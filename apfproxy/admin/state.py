@@ -35,9 +35,9 @@ C = TypeVar("C", bound="ClusterState | ClusterCounts")
 NS_PER_S: Final = 1_000_000_000
 
 NOTHING: Final = object()
-"""What a rule makes of no values: the field keeps its default."""
+"""Holds what a rule makes of no values: the field keeps its default."""
 MAX_RECORDS: Final = 10_000
-"""Of one list of records in a sum: those that ended processes had could grow without end."""
+"""For one list of records in a sum: those that ended processes had could grow without end."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ MEAN: Final = _living(fmean)
 COUNT: Final = _all(sum)
 BY_NAME: Final = _by("name")
 NEVER_EMPTY: Final = Rule(lambda living, ended: BY_NAME.add(list(filter(None, living)), ended))
-"""Of records that nothing which serves is without: those of ended processes stay until then."""
+"""A list without which nothing serves: records of ended processes stay until then."""
 BY_KIND: Final = _by("kind", outlives=True)
 BY_LEVEL: Final = _by("priority_level", "name", outlives=True)
 BY_FILE: Final = _by("setting", "file")
@@ -385,7 +385,7 @@ BEST: Final = _living(lambda found: min(found, key=_badness))
 
 
 class ServedState(State, frozen=True):
-    """What servers did: responses by status code, failures by how, times to heads of responses."""
+    """Responses of servers by status code, failures by how, times to heads of responses."""
 
     answers: Counts = {}
     failures: Counts = {}
@@ -668,7 +668,7 @@ class AdminState(State, frozen=True):
 
 
 class UsedState(State, frozen=True):
-    """What the process uses of its machine; bytes, descriptors and seconds."""
+    """Holds what the process uses of its machine; bytes, descriptors and seconds."""
 
     cpu_s: Annotated[float, COUNT] = 0.0
     virtual_bytes: Amount = 0
@@ -787,7 +787,7 @@ class ClusterCounts(State, frozen=True):
 
 
 class ProcessCounts(State, frozen=True):
-    """What is read of the same bytes as a `ProcessState` in a fraction of the time."""
+    """Holds what is read of the same bytes as a `ProcessState` in a fraction of the time."""
 
     has_several: Annotated[bool, ANY] = False
     clusters: Annotated[list[ClusterCounts], NEVER_EMPTY] = []
@@ -818,7 +818,7 @@ class Moment:
 
     @classmethod
     def of(cls, state: ProcessState) -> Moment:
-        """That of a state that is whole."""
+        """Return that of a state that is whole."""
         return cls(state, lambda: state)
 
 
@@ -864,7 +864,7 @@ def is_silent(member: MemberView) -> bool:
 
 
 SILENT_PART: Final = 0.7
-"""Of its lease, after which a member is silent.  It writes at least three times in that time, and
+"""Part of its lease after which a member is silent.  It writes three times in that time, and
 looking as seldom may miss one of them."""
 SILENT_S: Final = 4.0
 """Without a beat, where the lease is not known."""

@@ -83,7 +83,7 @@ class Sketch:
         self.error += amount
 
     def estimate(self, key: FlowKey) -> float:
-        """What a key's sum is at most; 0 if it is not known."""
+        """Return what a key's sum is at most; 0 if it is not known."""
         count = self.counts.get(key)
         return 0.0 if count is None else count + self.error
 
@@ -98,7 +98,7 @@ class Sketch:
 
 
 class Used:
-    """What a flow used since the last fold.
+    """Holds what a flow used since the last fold.
 
     Attributes:
         seats: Seats times nanoseconds.
@@ -182,7 +182,7 @@ class TopFlows:
             sketch.settle()
 
     def _growth(self) -> float:
-        """What a weight of 1 is now in the sketches."""
+        """Return what a weight of 1 is now in the sketches."""
         now_ns = self._clock.now_ns()
         exponent = (now_ns - self._zero_ns) / (HALF_LIFE_S * 1e9)
         if exponent > MAX_EXPONENT:

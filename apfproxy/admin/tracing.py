@@ -1,6 +1,6 @@
 """Which requests of a process have a trace, and the queue of traces on their way to a collector.
 
-1. Nobody waits: if too many traces are queued, new ones are dropped.
+1. No one waits: if too many traces are queued, new ones are dropped.
 2. A thread gets them every second or 64 traces.  To send some takes 1.5 ms however few they are; to
    encode so many takes 5 ms, which is as long as the interpreter keeps the event loop waiting.
 3. A failure is logged once, until exporting works again; what cannot be exported is lost.  It is

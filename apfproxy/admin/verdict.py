@@ -1,4 +1,4 @@
-"""What is wrong, in words: ten rules over the state of the live page that name a cause.
+"""Verdicts in words: ten rules over the state of the live page that name a cause.
 
 A rule reads the state alone, as JSON has it, so that the page and `apfproxy top` say the same.  The
 sentences are in the order in which somebody who is called at night wants to read them: errors,
@@ -77,7 +77,7 @@ OWN_ANSWERS = {
 SERVERS = ("the server behind", "fails", "its"), ("the servers behind", "fail", "their")
 """One, or several: the subject, its verb, and whose requests."""
 SILENT_S = 5.0
-"""A server that answers nobody for so long, while some wait, may hang."""
+"""A server that answers no one for so long, while some wait, may hang."""
 FEW_ERRORS = 0.01
 MANY_ERRORS = 0.1
 """Parts of the answers of the servers behind."""
@@ -182,7 +182,7 @@ def waits(state: Json, _unix_s: float) -> Iterator[Finding]:
 
 
 def kept_seats(state: Json, _unix_s: float) -> Iterator[Finding]:
-    """Seats that nobody uses while requests wait."""
+    """Seats that no one uses while requests wait."""
     limited = [level for level in state["levels"] if level["type"] == "Limited"]
     seats = seats_here(state)
     used = sum(level["seatsInUse"] for level in limited)
@@ -326,11 +326,11 @@ RULES: Sequence[Callable[[Json, float], Iterator[Finding]]] = (
     server_errors,
     kept_seats,
 )
-"""Of two sentences of one severity the one whose rule is first here comes first."""
+"""Among sentences of one severity the one whose rule is first here comes first."""
 
 
 def all_is_well(state: Json) -> str:
-    """That nothing needs anybody, and how much is done."""
+    """Say that there is no problem, and how much is done."""
     rate = sum(level["dispatchedPerSecond"] for level in state["levels"])
     waiting = sum(level["waiting"] for level in state["levels"])
     parts = [
@@ -342,7 +342,7 @@ def all_is_well(state: Json) -> str:
 
 
 def would_be(state: Json) -> str:
-    """What enforcing would do: whom it would reject, what would wait, and what would go on."""
+    """Say what enforcing would do: whom it would reject, what would wait, and what would go on."""
     rejecting = [f"{number_text(rate)}/s in {name_text(name)}" for rate, name in _rejecting(state)]
     rejected = listed(rejecting) if rejecting else "nothing"
     parts = [f"flow control only observes: enforcing would reject {rejected}"]
@@ -390,7 +390,7 @@ def _since(part: Json, unix_s: float) -> str:
 
 
 def _holder(state: Json, level: Json) -> str:
-    """Who wants most seats of the level; empty if nobody wants half of what all do."""
+    """Return who wants most seats of the level; empty if no one wants half of what all do."""
     holder, used = level["holder"], level["seatsInUse"]
     if holder is None or 2 * (holder["seats"] + holder["waitsFor"]) < used + level["waiting"]:
         return ""

@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     """The checks of a health page by its name, or with another name of the page of one check."""
 
 EVENTS_PATH = "/events"
-"""Of the live page, which has a response that lasts."""
+"""Path of the live page's events, which has a response that lasts."""
 SWEEP_S = 1.0
 """Between two looks for connections whose time is over."""
 HANDSHAKE_S = 10.0
 
 LINE_BYTES = 64 * 1024
-"""Of a target, which holds long selectors: as much as the proxy lets through."""
+"""Bounds a target, which holds long selectors: as much as the proxy lets through."""
 FIELD_BYTES = 16 * 1024
 MAX_FIELDS = 64
-"""Of header fields, so that a head has 1 MiB at most: clients send a dozen, the longest a token."""
+"""Bounds fields, so that a head has 1 MiB at most: clients send a dozen, the longest a token."""
 
 MAX_SLASHES = 64
 """In a path: aiohttp looks for the page of a path with each of its beginnings, before anything else

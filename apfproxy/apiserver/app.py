@@ -41,7 +41,7 @@ AGGREGATED_TYPE = "{};g={};v={};as={}".format(JSON, *AGGREGATED)
 EXTERNAL_ADDRESS = "127.0.0.1:6443"
 """Kubernetes' port on this machine; clients that come through a proxy know a better one."""
 CUSTOM_RESOURCES = ["apis", "apiextensions.k8s.io", "v1", "customresourcedefinitions"]
-"""What kubectl asks for when a file has a kind that it does not find: with an answer it says so of
+"""Asked for by kubectl when it does not find the kind of a file: with a response it says so of
 that kind, and applies the rest of the file."""
 NO_CUSTOM_RESOURCES: Object = {
     "kind": "CustomResourceDefinitionList",

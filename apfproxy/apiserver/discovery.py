@@ -83,7 +83,7 @@ def subresources_of(kind: Kind) -> list[tuple[str, dict[str, str], list[str]]]:
 
 
 def stability(version: str) -> tuple[int, int, int]:
-    """What to sort versions by: v2, v1, v1beta2, v1beta1, v1alpha1, others is from greatest on."""
+    """Sort key of versions: v2, v1, v1beta2, v1beta1, v1alpha1, others is from greatest on."""
     match = VERSION_NAME.fullmatch(version)
     if not match:
         return (-1, 0, 0)

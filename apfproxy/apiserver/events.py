@@ -61,7 +61,7 @@ CORE_NAMES = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
-"""What the core calls fields of events.k8s.io; the others have one name."""
+"""Holds what the core calls fields of events.k8s.io; the others have one name."""
 NAMES = {core: name for name, core in CORE_NAMES.items()}
 
 FREE_NAMESPACES = frozenset({"default", "kube-system"})

@@ -85,7 +85,7 @@ VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletec
 
 OVERLOAD_EXPONENT = 1.5
 DEFAULT_SERVICE_S = 0.005
-"""What an overload multiplies where no latency is given; unused without overload."""
+"""Holds what an overload multiplies where no latency is given; unused without overload."""
 LONGEST_S = 600.0
 """No draw of an unbounded distribution is longer."""
 
@@ -130,7 +130,7 @@ class Latency:
 
 
 class Fault(enum.StrEnum):
-    """What happens to a request instead of being carried out."""
+    """Says what happens to a request instead of being carried out."""
 
     ERROR = "500"
     RESET = "reset"
@@ -429,7 +429,7 @@ class WriteGuard:
         except ValueError as error:
             found, problem = None, str(error)
         if problem and problem != self._problem:
-            log.error("nobody may write: %s", problem)
+            log.error("no client may write: %s", problem)
         self._problem = problem
         return found
 

@@ -89,7 +89,7 @@ EVICTIONS = tuple(bodies.Expected("Eviction", *each) for each in EVICTION_STRUCT
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path names; the namespace is "" for a kind without, or for all of them."""
+    """Holds what a path names; the namespace is "" for a kind without, or for all of them."""
 
     kind: Kind
     version: Version

@@ -1,4 +1,4 @@
-"""What a server has to know of one kind of object: its versions, rules and columns.
+"""Kinds: all that a server has to know of one kind of object: its versions, rules and columns.
 
 Objects are plain data (see `schema.types`) in the storage version's canonical form, unless said
 otherwise.  A rule that may change an object changes the new one in place, and never the old one.

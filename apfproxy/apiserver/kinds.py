@@ -56,7 +56,7 @@ LEASE = Kind(
 )
 
 FLOW_CONTROL_KINDS: tuple[Kind, ...] = (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)
-"""What a proxy keeps its own configuration in."""
+"""Holds what a proxy keeps its own configuration in."""
 
 KINDS: tuple[Kind, ...] = (
     NAMESPACE,

@@ -1,4 +1,4 @@
-"""What all kinds of objects share: metadata, status conditions, and changes of both.
+"""Metadata and status conditions of all kinds of objects, and changes of both.
 
 Sources: apimachinery's `ValidateObjectMeta`, `ValidateObjectMetaUpdate`, `ValidateConditions` and
 `SetStatusCondition`, and its package managedfields; apiserver's `BeforeUpdate`; Kubernetes API

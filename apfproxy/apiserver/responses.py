@@ -410,7 +410,7 @@ CHUNK_BYTES = 256 * 1024
 DATA = attrgetter("data")
 PARTIAL = Shape.METADATA.value
 INCLUDED = ("", "None", "Metadata", "Object")
-"""What a row of a Table includes of its object; "" is `Metadata`."""
+"""Holds what a row of a Table includes of its object; "" is `Metadata`."""
 
 
 class OnlyMetadata(msgspec.Struct):

@@ -1,6 +1,6 @@
 """Reviews: who sends a request, and what somebody may do; created only, and never stored.
 
-The server authenticates nobody and allows everything, so a user is who the request says: by the
+The server authenticates no one and allows everything, so a user is who the request says: by the
 fields of a front proxy, and before those by the fields of impersonation.
 
 Source: Kubernetes 1.36, `api/{authentication,authorization}/v1/generated.proto`,
@@ -157,7 +157,7 @@ SELECTORS: dict[str, tuple[Callable[[str], object], Callable[[Object], bool]]] =
     ),
     "labelSelector": (parse_label_selector, lambda each: each["operator"] in OBJECT_OPERATORS),
 }
-"""What parses a selector's text, and whether one of its requirements means something."""
+"""Holds what parses a selector's text, and whether one of its requirements means something."""
 
 
 def user_of(request: web.Request) -> User:

@@ -19,7 +19,7 @@ from apfproxy.objects.go_text import parse_time
 from apfproxy.objects.types import Object
 
 ZEROS: dict[Scalar, object] = {Scalar.BOOLEAN: False, Scalar.INT32: 0, Scalar.INT64: 0}
-"""What absent fields stand for that are no texts."""
+"""Holds what absent fields stand for that are no texts."""
 Cell = Callable[[Object, float], object]
 """Gives what a row shows of an object; the second argument is now, in seconds since 1970."""
 seconds_of = lru_cache(maxsize=4096)(parse_time)

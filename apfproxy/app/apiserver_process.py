@@ -55,7 +55,7 @@ SHUTDOWN_S = 5.0
 MAX_CONNECTIONS = 16384
 """Far more than the watches of a load test; fewer if the process may not open as many files."""
 MAX_FIELDS = 512
-"""Of a request, 8 MiB at most: one that impersonates names each group in a field of its own."""
+"""Header fields, 8 MiB at most: who impersonates names each group in a field of its own."""
 SPARE_DESCRIPTORS = 64
 """For the store's files, and for connections that are accepted only to be refused."""
 BACKLOG = 4096  # connections that may wait to be accepted: thousands of watchers come back at once
@@ -69,7 +69,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServerSettings:
-    """What an API server can be told; the flags of `apfproxy apiserver` explain each of them.
+    """Holds what an API server can be told; the flags of `apfproxy apiserver` explain each of them.
 
     Attributes:
         store: The SQLite file; None to keep everything in memory.
@@ -176,7 +176,7 @@ class ApiServerProcess:
         load = None
         if settings.load != LoadSettings():
             load = Load(settings.load, self._chance("latencies"), self._chance("faults"))
-        # Nobody needs to say who he is, but a web page is nobody's client.
+        # No one needs to say who he is, but a web page is no one's client.
         guard = WriteGuard(api.handle, lambda: True, checks_host=False)
         self._gate = Gate(guard.handle, KINDS, self.counters, load)
         page = apiserver_page(self.counters, self._store_state, time.time())

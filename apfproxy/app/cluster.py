@@ -284,7 +284,7 @@ class Cluster:
             self._events.record(time.time(), text)
 
     def _seats(self) -> int:
-        """Of the server, by the settings and by how many endpoints are well."""
+        """Compute the server's seats, by the settings and by how many endpoints are well."""
         return self.settings.flow_control.seats(self.served.pool.healthy_count)
 
     def _on_short(self, level: str, seats: int) -> None:
@@ -348,7 +348,7 @@ class Cluster:
         self.endpoints.stop_waiting()
 
     def stop(self) -> None:
-        """Put nothing in force any more, and ask nobody for it; harmless if it never began."""
+        """Put nothing in force any more, and ask no one for it; harmless if it never began."""
         self._adjustments.stop()
         if self.membership is not None:
             self.membership.stop()
@@ -358,7 +358,7 @@ class Cluster:
         self.counts.close()
 
     async def close(self) -> None:
-        """Ask nobody who clients are any more, and finish writes; `stop` comes first."""
+        """Ask no one who clients are any more, and finish writes; `stop` comes first."""
         if self.membership is not None:
             await self.membership.leave()
         await self.identities.close()

@@ -4,7 +4,7 @@
    again now and then; its health check says why.
 2. Without `clusters` in the settings there is one, named "", which all requests go to.  It is made
    with the process, and its mistakes are those of the process.
-3. A cluster that is new, or has to be made anew (see `is_another`), starts while others serve.
+3. A cluster that is new, or has to be made again (see `is_another`), starts while others serve.
    What it replaces serves until it is ready; then that one's requests end, as those of a removed
    one do.
 4. A host or a prefix that goes from one cluster to another is served by the one before until the
@@ -60,7 +60,7 @@ LEAST_GONE = 16
 STARTING = "it is starting"
 IS_STARTING = "is starting: ask again soon"
 IS_WRONG = "cannot be used: the log of the proxy says why"
-"""What clients may know: there are paths and addresses in what is wrong."""
+"""Holds what clients may know: there are paths and addresses in what is wrong."""
 OWN_ERROR = "an error of the proxy itself; its log says more"
 
 logger = logging.getLogger(__name__)
@@ -147,11 +147,11 @@ class Clusters:
         self._before: tuple[Route, ...] = ()
         """While the settings change: where requests went, unless that cluster has left."""
         self._checks: dict[Cluster, ClusterHealth] = {}
-        """Of all of several clusters: those that start, serve and leave."""
+        """Health of several clusters: those that start, serve and leave."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving: set[asyncio.Task[None]] = set()
         self._left: list[Cluster] = []
-        """Those that are to leave as soon as no more requests are routed to them."""
+        """Clusters that are to leave as soon as no more requests are routed to them."""
         self._routing: asyncio.TimerHandle | None = None
         self._is_putting = False
         self._gone = 0
@@ -163,12 +163,12 @@ class Clusters:
         self._route()
 
     def __iter__(self) -> Iterator[Cluster]:
-        """Those that serve, in the order of the settings."""
+        """List clusters that serve, in the order of the settings."""
         return (each.cluster for each in self._members.values() if each.cluster is not None)
 
     @property
     def only(self) -> Cluster | None:
-        """That of a process without `clusters` in its settings."""
+        """Return the cluster of a process without `clusters` in its settings."""
         return self._members[ONLY].cluster if ONLY in self._members else None
 
     @property
@@ -449,11 +449,11 @@ class Clusters:
             await asyncio.wait(tasks)
 
     def _all(self) -> list[Cluster]:
-        """Those that start, serve and leave."""
+        """List clusters that start, serve and leave."""
         return list(dict.fromkeys((*self._checks, *self)))
 
     def _problem(self) -> str | None:
-        """That no cluster is of use; None while one is."""
+        """Say why no cluster is of use; None while one is."""
         if not self._members or any(member.is_well for member in self._members.values()):
             return None
         return "no cluster can be used"
@@ -502,7 +502,7 @@ def check_of(name: str) -> str:
 
 
 def is_another(before: Settings, after: Settings) -> bool:
-    """Whether a cluster with other settings has to be made anew.
+    """Whether a cluster with other settings has to be made again.
 
     Objects of one source do not take the place of those of another.
     """

@@ -57,7 +57,7 @@ IDENTIFICATION = "identification"
 TOKEN = "token"  # noqa: S105 - a kind of review
 ACCESS = "access"
 SPARE_S = 5.0
-"""Beside the time of a review, until nobody asks those before any more."""
+"""Beside the time of a review, until no one asks those before any more."""
 
 OWN_USER = User("apfproxy", (AUTHENTICATED_GROUP,))
 """The user of health checks that the proxy sends as a front proxy; any may, by default."""
@@ -73,7 +73,7 @@ class Identities:
         review_apis: The upstream's, by the kind of what it is asked, `token` or `access`.
         server_tls: TLS towards clients; None if they speak plain HTTP.
         client_tls: TLS towards the upstream; None if it speaks plain HTTP.
-        names: Bounds the names that nobody verifies; None for no bound.
+        names: Bounds the names that no one verifies; None for no bound.
 
     `choose` says which server of the upstream to ask, as of `UpstreamApi`.
 
@@ -106,11 +106,11 @@ class Identities:
         self.client_tls: ClientTls | None = None
         self.names: NamesOfAddresses | None = None
         self._authorities: dict[TlsFile, Expiries] = {}
-        """Of issuers of tokens."""
+        """Expiry of issuers' CAs."""
         self._problems: list[str] = []
-        """Of files at the start."""
+        """Problems of files at the start."""
         self._retiring: set[asyncio.Task[None]] = set()
-        """Those before."""
+        """Tasks of earlier settings."""
         self._load_upstream()
         self.authenticator = self._authenticator()
         self._load_downstream()
@@ -121,7 +121,7 @@ class Identities:
     def own_lines(self) -> bytes:
         """Header lines by which the proxy says who it is when it asks servers how they are.
 
-        As a front proxy it has to name a user: its certificate alone is nobody's.
+        As a front proxy it has to name a user: its certificate alone is no one's.
         """
         if self._settings.upstream.identity == FRONT_PROXY:
             return front_proxy_lines(OWN_USER)
@@ -154,7 +154,7 @@ class Identities:
             await self._end()
 
     async def close(self) -> None:
-        """Ask nobody any more, nor those before; harmless once done."""
+        """Ask no one any more, nor those before; harmless once done."""
         await self.files.close()
         ending = list(self._retiring)
         for task in ending:
@@ -415,7 +415,7 @@ def client_cas_of(authentication: AuthenticationSettings) -> tuple[TlsFile, ...]
 
 
 def content(path: str | None) -> bytes | None:
-    """What is in a file, if there is one to read."""
+    """Return what is in a file, if there is one to read."""
     return None if path is None else read_file(path, MAX_PEM_BYTES)
 
 

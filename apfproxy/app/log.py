@@ -24,14 +24,14 @@ LOOP = "asyncio"
 _loop_warnings = RareLog(logging.getLogger(f"{LOOP}.warnings"), time.monotonic_ns)
 
 CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
-"""What breaks lines, and what makes terminals do things."""
+"""Holds what breaks lines, and what makes terminals do things."""
 
 
 class OneLineFormatter(logging.Formatter):
     r"""Writes each record in one line of UTC time, level, logger and text.
 
     A line break in a message, which may hold what a client sent, or in a traceback becomes `\n`,
-    so that nobody can forge a record; so does what else controls a terminal.
+    so that no one can forge a record; so does what else controls a terminal.
     """
 
     def __init__(self, form: str | None = None, date_form: str | None = None) -> None:
@@ -47,7 +47,7 @@ class JsonFormatter(logging.Formatter):
 
     `time` (UTC, RFC 3339), `level`, `logger` and `message`; `exception` is the traceback where
     there is one, `worker` the number of the worker where there are some.  Escapes are JSON's own,
-    so that nobody can forge a record.
+    so that no one can forge a record.
     """
 
     def format(self, record: logging.LogRecord) -> str:

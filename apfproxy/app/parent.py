@@ -48,7 +48,7 @@ class Parent:
         settings: Of the whole, with `count` workers.
         file: What they are read from again; None where they never change.
         listeners: What others have opened, and what is opened.
-        manager: Whoever is to know how the workers are.
+        manager: Anyone who is to know how the workers are.
         command: Of the workers, if it is not that of this process.
     """
 

@@ -155,14 +155,14 @@ class Worker(NamedTuple):
         return None if self.process is None else self.process.last
 
     def state_now(self) -> ProcessState | None:
-        """What it told last, unless it tells nothing now."""
+        """Return what it told last, unless it tells nothing now."""
         if self.last is None or self.why_not:
             return None
         return state_of(self.last)
 
 
 class Told(NamedTuple):
-    """What workers told last, of one moment, so that nothing is counted twice, or not at all.
+    """Holds what workers told last, of one moment, so that nothing is counted twice, or not at all.
 
     Attributes:
         living: By name, of those that tell something.
@@ -201,7 +201,7 @@ class WorkersStates(States):
             self._ended = msgspec.msgpack.encode(summed(list(map(state_of, both))))
 
     def named(self) -> dict[str, Worker]:
-        """Those that tell something, or should, by name: the number, or with the process."""
+        """List workers that tell something, or should, by name: the number, or with the process."""
         found = {}
         for slot in self._workers.slots:
             starting = [each for each in slot.processes if each.state is STARTING]

@@ -174,7 +174,7 @@ class ProxyProcess:
         self._tasks.append(self._watching_descriptors.start())
 
     def _parts(self) -> ProcessParts:
-        """What the process is shown as."""
+        """Return what the process is shown as."""
         observed, admin = self.observation, self._admin
         refused = self.access.refused
         return ProcessParts(
@@ -378,14 +378,14 @@ class ProxyProcess:
         return named_clusters(serving, len(self.clusters.members))
 
     def _named_seats(self) -> str:
-        """What flow control has, for the log."""
+        """Return what flow control has, for the log."""
         controllers = [each.controller for each in self.clusters]
         seats = sum(each.server_concurrency_limit for each in controllers)
         levels = sum(len(each.levels) for each in controllers)
         return f"{counted(seats, 'seat')}, {counted(levels, 'priority level')}"
 
     def _log_only(self, settings: Settings, cluster: Cluster, admin: Address | None) -> None:
-        """What a start says of the only cluster."""
+        """Return what a start says of the only cluster."""
         if settings.flow_control.enforcement == OBSERVE:
             logger.warning(
                 "flow control only observes: no request is rejected or delayed; the live page,"

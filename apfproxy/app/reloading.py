@@ -51,7 +51,7 @@ class Reloadable(Protocol):
 
     @property
     def settings(self) -> Settings:
-        """Those in force."""
+        """Return the settings in force."""
 
     async def renew(self, settings: Settings) -> None:
         """Put other settings in force; OperatorError if they cannot be, and nothing changed."""
@@ -61,7 +61,7 @@ class Reloadable(Protocol):
 
 
 class SettingsFile:
-    """What settings are read from: a file, if there is one, and flags over it.
+    """Holds what settings are read from: a file, if there is one, and flags over it.
 
     Args:
         path: Of the file; None for flags alone.
@@ -87,7 +87,7 @@ class SettingsFile:
         self.is_retry = False
 
     async def rest(self) -> None:
-        """Wait until nobody writes to the file any more, for a moment at most."""
+        """Wait until no one writes to the file any more, for a moment at most."""
         if self._paths:
             await at_rest(lambda: (None, fingerprint(self._paths)), b"", asyncio.sleep)
 
@@ -100,7 +100,7 @@ class SettingsFile:
     def read_again(self) -> Settings:
         """Read other settings; OperatorError if they cannot be used, or the file is empty by now.
 
-        An empty file has the defaults, among which nobody is authenticated.  Whoever is writing
+        An empty file has the defaults, among which no one is authenticated.  Anyone who is writing
         it, or has no room left on the disk, does not mean them.
         """
         settings = self.read()
@@ -110,7 +110,7 @@ class SettingsFile:
         return settings
 
     def problems_of(self, error: OperatorError) -> tuple[str, ...]:
-        """What is wrong, a line for each problem; with its place in the file if it has one.
+        """Return what is wrong, a line for each problem; with its place in the file if it has one.
 
         It blocks on the file system.
         """

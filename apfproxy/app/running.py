@@ -35,10 +35,10 @@ MOST_THREADS = 8
 ADMIN_CONNECTIONS = 64
 """Scrapers, probes, a team's live pages and terminals, and watches of the store."""
 ADMIN_PART = 8
-"""Of the descriptors it takes no more than one part of so many, however few there are."""
+"""The admin listener takes no more than one part of so many, however few there are."""
 
 LAST_S = 1.0
-"""For work of threads at the end, which nobody waits for any more."""
+"""For work of threads at the end, which no one waits for any more."""
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Served(Protocol):
     """A program that serves."""
 
     ENDING: str
-    """What it does at the first signal, for the log."""
+    """Holds what it does at the first signal, for the log."""
 
     async def start(self) -> None:
         """Serve, all or nothing; OperatorError if it cannot start."""
@@ -116,7 +116,7 @@ class DaemonThreads(ThreadPoolExecutor):
         for thread in self._started:
             thread.join(max(0.0, until_s - time.monotonic()))
         if hanging := sum(thread.is_alive() for thread in self._started):
-            log.warning("%s still in the file system, or the like", counted(hanging, "thread"))
+            log.warning("%s still in the file system or a similar call", counted(hanging, "thread"))
 
 
 def _settle(future: Future[T], work: Callable[[], T]) -> None:

@@ -65,7 +65,7 @@ def serving_parts(cluster: Cluster, observation: Observation) -> ServingParts:
 
 
 def explanation(cluster: Cluster, query: str) -> Explanation:
-    """What would happen to a request of a cluster; ValueError if the query makes no sense."""
+    """Say what would happen to a request of a cluster; ValueError if the query makes no sense."""
     return explained(
         query,
         cluster.controller,
@@ -77,7 +77,7 @@ def explanation(cluster: Cluster, query: str) -> Explanation:
 
 
 def notes(cluster: Cluster, user: User) -> Iterator[str]:
-    """What is to be known of a cluster beside what becomes of a user's request."""
+    """Return what is to be known of a cluster beside what becomes of a user's request."""
     if cluster.settings.flow_control.enforcement == OBSERVE:
         yield NOT_ENFORCED
     if user is ANONYMOUS and cluster.settings.authentication.unverified.is_any:

@@ -51,7 +51,7 @@ ACCESS_REVIEW = ReviewKind(
 MAX_TOKEN_BYTES = 1 << 15
 """Tokens of service accounts have 1 KiB; as many as a JSON Web Token may have."""
 MAX_USER_CHARACTERS = 65536
-"""Of a user's names, groups and extra values together, as thousands of users may be cached."""
+"""Bounds a user's names, groups and extra values together, as thousands of users may be cached."""
 
 TOO_LONG = Verdict(None, 0.0, f"the token is longer than {MAX_TOKEN_BYTES} bytes")
 
@@ -215,7 +215,7 @@ def verdict_of(answer: dict[str, Any], lifetime_s: float) -> Verdict:
     status = _status_of(answer, TOKEN_REVIEW)
     _texts(status.get("audiences"), "status.audiences")
     if not _flag(status.get("authenticated"), "status.authenticated"):
-        return Verdict(None, lifetime_s, "the upstream says that the token is nobody's")
+        return Verdict(None, lifetime_s, "the upstream says that the token has no user")
     return Verdict(_user_of(status.get("user")), lifetime_s)
 
 

@@ -234,7 +234,7 @@ def _parse_jwks(data: bytes, where: str) -> KeySet:
         is_symmetric = member.get("kty") == "oct"
         if is_symmetric or not SECRET_MEMBERS.isdisjoint(member):
             what = "symmetric" if is_symmetric else "a private key"
-            raise WebKeysError(f"{where}: keys[{index}] is {what}: whoever reads it can sign")
+            raise WebKeysError(f"{where}: keys[{index}] is {what}: all who read it can sign")
         if (key := _jwk_key(member)) is not None:
             keys.append(key)
     return _key_set(keys, where, "a JWKS with keys for signatures")

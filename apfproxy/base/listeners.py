@@ -36,10 +36,10 @@ LISTEN, ADMIN = "listen", "admin"
 
 
 class Listeners:
-    """Those of one process, by the flag whose address they are for.
+    """Listeners of one process, by the flag whose address they are for.
 
     Args:
-        given: What others have opened; None if nobody has.
+        given: What others have opened; None if no one has.
     """
 
     def __init__(self, given: dict[str, list[socket.socket]] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What systemd is told of the process: that it is ready, reads its settings again, ends, and lives.
+"""Notifications to systemd: that it is ready, reads its settings again, ends, and lives.
 
 The protocol of sd_notify(3): texts to a Unix socket that `NOTIFY_SOCKET` names.  Where it names
 none, nothing is told.  Other service managers speak it, too; the parent of workers has a link.
@@ -111,7 +111,7 @@ class ServiceManager:
             self._has_failed = True
 
     def __repr__(self) -> str:
-        return f"<ServiceManager {self._address.lstrip(chr(0)) or 'nobody'}>"
+        return f"<ServiceManager {self._address.lstrip(chr(0)) or 'no one'}>"
 
 
 NO_SERVICE_MANAGER = ServiceManager({})

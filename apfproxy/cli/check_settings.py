@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Findings:
-    """What is wrong with a file.
+    """Says what is wrong with a file.
 
     Attributes:
         wrong: Of the file itself, each with its line and path.
@@ -139,7 +139,7 @@ def look_at(settings: Settings) -> Findings:
 
 
 class Texts:
-    """What was found, once each: of clusters, and of the whole proxy.
+    """Holds what was found, once each: of clusters, and of the whole proxy.
 
     A file that several settings name, or a setting that several clusters have, is wrong once.
     """
@@ -169,7 +169,7 @@ class Texts:
 
 
 def of_objects(settings: Settings) -> Iterator[str]:
-    """What does not go with the objects, a line for each; nothing where they are elsewhere.
+    """Return what does not go with the objects, a line for each; nothing where they are elsewhere.
 
     That is the seats that levels keep from others though no request can come to them, and flows
     that are told apart by prefixes which there are not.

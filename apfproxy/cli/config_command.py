@@ -20,7 +20,7 @@ FILES = {
     "prometheusrule": ("prometheus/prometheusrule.yaml",),
     "settings": ("apfproxy.yaml",),
 }
-"""Of each name the files; several are documents of one YAML file."""
+"""Files by name; several are documents of one YAML file."""
 
 EPILOG = f"""\b
 Examples:

@@ -1,4 +1,4 @@
-"""What holds for the flags of every command: variables of the environment, and sections of help.
+"""Flags of every command: variables of the environment, and sections of help.
 
 Each flag is also a variable, `APFPROXY_COMMAND_FLAG`: `--log-level` of `serve` is
 `APFPROXY_SERVE_LOG_LEVEL`.  The command is part of it, since flags of the same name mean different

@@ -181,7 +181,7 @@ KINDS = {
     "objects": click.Path(exists=True),
     "store": click.Path(dir_okay=False),
 }
-"""What flags read that are not written as their settings are."""
+"""Holds what flags read that are not written as their settings are."""
 METAVARS = {
     "upstream-service": "NAMESPACE/NAME",
     "server-concurrency-limit": "SEATS",

@@ -82,12 +82,12 @@ TOP FLOWS       who used most lately; numbers halve every five minutes
 
 
 LARGEST = 1e20
-"""Of all numbers that a proxy tells."""
+"""The largest number that a proxy sends."""
 UNREADABLE = (
     *(ArithmeticError, AttributeError, LookupError, OSError),
     *(RecursionError, TypeError, ValueError),
 )
-"""What comes of a state with other fields, or with numbers that no proxy has."""
+"""Holds what comes of a state with other fields, or with numbers that no proxy has."""
 
 
 class Sort(NamedTuple):
@@ -134,7 +134,7 @@ class View:
         return "clusters" in self.state
 
     def rows(self, found: Sequence[Json], *names: str, by: Sequence[str] = ()) -> list[Json]:
-        """Those with the part in one of these fields; the largest `by` first, else by name."""
+        """List those with the part in one of these fields; the largest `by` first, else by name."""
         part = self.part.lower()
         kept = [row for row in found if any(part in row[name].lower() for name in names)]
         kept.sort(key=lambda row: row[names[0]])
@@ -235,7 +235,7 @@ class Block(NamedTuple):
     part: int = 1
 
     def lines(self, width: int | None, left: int) -> tuple[list[RenderableType], int]:
-        """What fits into so many lines, and the lines that it takes."""
+        """Return what fits into so many lines, and the lines that it takes."""
         if not self.rows:
             heading = Text(self.columns[0].name, "bold")
             return [Text(), heading, line((self.nothing, "dim"))], 3

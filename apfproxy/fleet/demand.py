@@ -1,4 +1,4 @@
-"""What a member asks for of a limit that others share: its demand by level, as it reports it."""
+"""Demand of a member for a limit that others share by level, as it reports it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MemberDemand:
-    """What the levels of a controller use and lack."""
+    """Holds what the levels of a controller use and lack."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller

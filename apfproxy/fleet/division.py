@@ -35,7 +35,7 @@ ROUNDING_DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class LevelRules:
-    """What the division needs of a level's configuration, see `priority_level.level_shares`."""
+    """Has what the division needs of a level's configuration, see `priority_level.level_shares`."""
 
     shares: int
     lendable_percent: int
@@ -46,7 +46,7 @@ class LevelRules:
 
 @dataclass(frozen=True, slots=True)
 class LevelSeats:
-    """What the fleet gives to a level.
+    """Holds what the fleet gives to a level.
 
     Attributes:
         limits: Its bounds, of the whole server.

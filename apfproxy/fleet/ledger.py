@@ -126,7 +126,7 @@ ALL_OVER: Final = Event("all-over", TRANSITIONS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a member knows of itself as it looks at the record.
+    """Holds what a member knows of itself as it looks at the record.
 
     Attributes:
         limit: Seats of the server, by its settings.
@@ -145,7 +145,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a member is to write.
+    """Holds what a member is to write.
 
     Attributes:
         record: To be written in place of that which was read.
@@ -163,7 +163,7 @@ class Plan:
 
 
 class Sighting:
-    """What is known of another member.
+    """Holds what is known of another member.
 
     Attributes:
         entry: Its part of the record, as seen last.
@@ -265,13 +265,13 @@ class Ledger:
         return self.safe_share() if self.state is LeaseState.PARTITIONED else 0
 
     def allotment(self, report: Report) -> dict[str, LevelLimits]:
-        """What is in force, by level; of an exempt level, its part of what others may borrow."""
+        """Seats in force by level; of an exempt level, its part of what others may borrow."""
         if self.state is LeaseState.PARTITIONED:
             return part_of(self.key, self.in_force(), report.levels, {self.key: report.demand})
         return scaled(self._by_level, report.levels, self.in_force())
 
     def safe_share(self) -> int:
-        """What each member may use while it knows nothing of the others; one request at least."""
+        """Seats of each member while it knows nothing of the others; one at least."""
         return max(1, self.limit // max(self._replicas, self._most, FEWEST))
 
     def next_change_s(self) -> float:

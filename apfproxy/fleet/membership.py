@@ -51,7 +51,7 @@ LEAVE_TRIES: Final = 5
 STALE_PERIODS: Final = 10
 """Periods without a look after which something is wrong with the task itself."""
 MOST_PROBLEMS: Final = 8
-"""That are logged until the record is up to date again: what a server says may differ each time."""
+"""Problems logged until the record is up to date: what a server says may differ each time."""
 MOST_NAMED: Final = 3
 """Members that one line of the log names."""
 
@@ -126,7 +126,7 @@ class Membership:
 
     @property
     def key(self) -> str:
-        """Of this member in the record."""
+        """Return that of this member in the record."""
         return self.ledger.key
 
     async def join(self) -> None:
@@ -182,7 +182,7 @@ class Membership:
             self._has_event.set()
 
     def problem(self) -> str | None:
-        """What is wrong, for the health pages; None while all is well."""
+        """Return what is wrong, for the health pages; None while all is well."""
         return self._following.problem() or self._words.trouble() or None
 
     def view(self) -> FleetView:
@@ -226,7 +226,7 @@ class Membership:
             beat()
 
     async def _step(self) -> None:
-        """What the pacer says."""
+        """Return what the pacer says."""
         step = self._pacer.next_step(self._loop.time())
         if step is Step.REST:
             return
@@ -291,7 +291,7 @@ class Membership:
         raise StoreError(f"{MOST_CONFLICTS} times others wrote first")
 
     async def _response(self, question: Awaitable[T]) -> T:
-        """What the store says, if it does so in time."""
+        """Return what the store says, if it does so in time."""
         asked_s = self._loop.time()
         async with asyncio.timeout(self._pacer.in_time_s):
             response = await question
@@ -299,7 +299,7 @@ class Membership:
         return response
 
     def _plan(self, stored: Stored, demand: Mapping[str, int]) -> Plan:
-        """What to write in place of what is stored; what it takes away is in force at once."""
+        """Say what to write in place of what is stored; what it takes away is in force at once."""
         record = None if stored.data is None else decode(stored.data)
         ledger, now_s = self.ledger, self._loop.time()
         lost, claim, others = ledger.lost, ledger.claim, dict(ledger.others)
@@ -345,7 +345,7 @@ class Membership:
             )
 
     def _members(self) -> int:
-        """That are known, itself included."""
+        """Count the known members, itself included."""
         return len(self.ledger.others) + 1
 
     async def _remove(self) -> None:
@@ -452,7 +452,7 @@ class MembershipWords:
         )
 
     def trouble(self) -> str:
-        """What is wrong with which record; "" if it is up to date."""
+        """Return what is wrong with which record; "" if it is up to date."""
         reason = self.reason()
         return f"the fleet's record in {self.described} cannot be used: {reason}" if reason else ""
 

@@ -49,7 +49,7 @@ TURNS_A_LEASE: Final = 4.0
 
 
 class Step(enum.Enum):
-    """What a member is to do now."""
+    """Holds what a member is to do now."""
 
     REST = enum.auto()
     """Nothing."""
@@ -123,7 +123,7 @@ class Pacer:
         return max(-math.inf if self._is_woken else soonest_s, calm_s)
 
     def next_step(self, now_s: float) -> Step:
-        """What to do now."""
+        """Return what to do now."""
         if now_s < self.next_s():
             return Step.REST
         if self._is_woken or now_s >= min(self.due_s, self._urgent_s):

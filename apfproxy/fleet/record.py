@@ -15,17 +15,17 @@ from typing import Annotated, Final
 import msgspec
 
 VERSION: Final = 1
-"""Of what a record says; members of another version take no part."""
+"""Version of the record; members of another version take no part."""
 
 MAX_RECORD_BYTES: Final = 1 << 20
-"""Of a record.  Twenty members of eight levels take 6 KB."""
+"""Bounds a record.  Twenty members of eight levels take 6 KB."""
 
 MAX_MEMBERS: Final = 512
 MAX_LEVELS: Final = 2048
-"""Of one member."""
+"""Bounds the levels of one member."""
 MAX_SEATS: Final = (1 << 31) - 1
 MAX_COUNT: Final = (1 << 53) - 1
-"""Of writes: what JSON's readers agree on; at four a second that is for ever."""
+"""Bounds writes: JSON's readers agree on it; at four a second that is for ever."""
 MAX_LEASE_MS: Final = 600_000
 
 Seats = Annotated[int, msgspec.Meta(ge=0, le=MAX_SEATS)]
@@ -43,7 +43,7 @@ class RecordFullError(Exception):
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What one member says of itself; absolute values, never differences.
+    """Holds what one member says of itself; absolute values, never differences.
 
     Attributes:
         beat: How often it has written; what others see it live by.

@@ -2,7 +2,7 @@
 
 Each item has a target and bounds.  There is one proportion p such that giving every item
 `p * target`, or the bound that this runs into, gives exactly the required sum.  It is fair in the
-max-min sense: nobody gets less of its target than p for anything but its upper bound, nobody more
+max-min sense: no one gets less of its target than p for anything but its upper bound, no one more
 but for its lower bound.
 
 The sum as a function of p is piecewise linear and never falls.  It bends where an item leaves its
@@ -35,7 +35,7 @@ class InfeasibleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What one participant wants and may get, in any one unit.
+    """Holds what one participant wants and may get, in any one unit.
 
     Needs 0 <= `lower_bound` <= `target` and `lower_bound` <= `upper_bound`; the target may exceed
     the upper bound.
@@ -48,7 +48,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What each item gets, in the order of the items, and the proportion."""
+    """Holds what each item gets, in the order of the items, and the proportion."""
 
     amounts: tuple[float, ...]
     fair_proportion: float

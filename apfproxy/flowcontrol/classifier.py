@@ -90,12 +90,12 @@ ROOT: Final = "/"
 
 
 def below(url: str) -> str:
-    """What all paths below a URL begin with; below `ROOT` are those too that are not plain."""
+    """The begin of all paths below a URL; below `ROOT` are those too that are not plain."""
     return url.removesuffix(ALL).removesuffix("/") + "/"
 
 
 MOST_LINES: Final = 4096
-"""Of one index: a set takes 560 bytes at most."""
+"""Bounds the sets of one index: a set takes 560 bytes at most."""
 
 
 class Line(NamedTuple):
@@ -335,7 +335,7 @@ LONGEST_VALUE: Final = 128
 VIRTUAL_GROUPS: Final = frozenset(
     {AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, "system:serviceaccounts"}
 )
-"""Those of everybody, or of all service accounts of a cluster."""
+"""Groups of everybody, or of all service accounts of a cluster."""
 
 _PROGRAM: Final = re.compile(r"[^/\s]+")
 
@@ -348,7 +348,7 @@ def no_header(name: str) -> str:  # noqa: ARG001  the signature of those that kn
 def flow_hash(seed: int, flow_schema_name: str, distinguisher: str) -> int:
     """The hash of a flow, 64 bits, from which it is dealt its hand.
 
-    The seed (32 bits) is drawn at start, so that nobody can compute which names share a hand.
+    The seed (32 bits) is drawn at start, so that no one can compute which names share a hand.
     """
     # A header may carry text that is no Unicode; it is hashed as it came.
     key = f"{flow_schema_name}\0{distinguisher}".encode(errors="surrogatepass")
@@ -380,7 +380,7 @@ class Classifier:
 
 
 def _lines(flow_schema: FlowSchema) -> Iterator[Line]:
-    """What can match of a FlowSchema."""
+    """Return what can match of a FlowSchema."""
     condition = flow_schema.additions.condition
     if condition is not None and condition.is_broken:
         return
@@ -393,7 +393,7 @@ def _lines(flow_schema: FlowSchema) -> Iterator[Line]:
 
 
 def matching_order(flow_schema: FlowSchema) -> tuple[int, str]:
-    """What FlowSchemas are sorted by before they are tried."""
+    """Return what FlowSchemas are sorted by before they are tried."""
     return flow_schema.spec.matching_precedence, flow_schema.metadata.name
 
 
@@ -403,7 +403,7 @@ def added_distinguisher(
     attributes: RequestAttributes,
     header_of: Callable[[str], str],
 ) -> str:
-    """What tells the flow of a request apart from others of its FlowSchema; "" if nothing does."""
+    """Tell the flow of a request from others of its FlowSchema; "" if nothing does."""
     if distinguisher.kind is DistinguisherKind.GROUP:
         return next((group for group in user.groups if group not in VIRTUAL_GROUPS), "")
     if distinguisher.kind is DistinguisherKind.PATH_PREFIX:

@@ -72,11 +72,11 @@ if TYPE_CHECKING:
 BY_USER: Final = "ByUser"
 BY_NAMESPACE: Final = "ByNamespace"
 NO_SEATS: Final = LevelLimits(0, 0, 0)
-"""Of a level that a shared limit knows nothing of yet."""
+"""Limits of a level that a shared limit knows nothing of yet."""
 MAX_KEPT_CLASSIFICATIONS = 16384
 """Flows remembered, about 500 bytes each; when they are more, the older half is forgotten.
 
-A flow that comes back is made anew with the same hash, so nothing depends on it but time.
+A flow that comes back is made again with the same hash, so nothing depends on it but time.
 """
 
 
@@ -104,7 +104,7 @@ class Digest:
 
 
 class Checked:
-    """What an object that was given comes to, whatever else is given; immutable.
+    """Holds what an object that was given comes to, whatever else is given; immutable.
 
     Attributes:
         unused: What is wrong with its additions, one line each.
@@ -422,7 +422,7 @@ class Controller:
         return flow_hash(self._hash_seed, flow_schema, distinguisher)
 
     def flow_schema_counters(self) -> Iterator[FlowSchemaCounters]:
-        """Those of FlowSchemas at their levels, former ones too, from their first requests on."""
+        """Counters of FlowSchemas at their levels, former ones too, from the first request on."""
         return iter(self._counters.values())
 
     def now_ns(self) -> int:

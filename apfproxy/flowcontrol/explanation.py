@@ -1,4 +1,4 @@
-"""What becomes of a request and why: its FlowSchema, its flow, its seats, its place.
+"""Explanations of a request: its FlowSchema, its flow, its seats, its place.
 
 An explanation is made of the configuration and the queues as they are, and changes nothing there
 that could be seen.  It is plain data, so that it can be sent and shown elsewhere.
@@ -143,7 +143,7 @@ class EstimatePart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OutcomePart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What would happen to the request if it came now, by a `Foresight`; `text` says it."""
+    """Says what would happen to the request if it came now, by a `Foresight`; `text` says it."""
 
     decision: str
     queue: int | None = None
@@ -343,7 +343,7 @@ def _refused(reason: RejectReason) -> OutcomePart:
 
 
 def distinguished_by(schema: FlowSchema) -> str:
-    """What tells its flows apart, as of `FlowPart`."""
+    """Return what tells its flows apart, as of `FlowPart`."""
     added = schema.additions.distinguisher
     if added is not None:
         return f"{added.kind.value} {added.header}".rstrip()
@@ -352,14 +352,14 @@ def distinguished_by(schema: FlowSchema) -> str:
 
 
 MAX_DISPATCHES = 500
-"""That an arrival brings about before its own, which only a withdrawal just before can have left.
+"""Bounds dispatches that an arrival brings about before its own, left by a withdrawal before.
 
 Beyond, it is taken to wait; each costs a look at every queue where something waits.
 """
 
 
 class Decision(enum.StrEnum):
-    """What becomes of a request at its arrival."""
+    """Says what becomes of a request at its arrival."""
 
     EXECUTE = "execute"
     WAIT = "wait"
@@ -368,7 +368,7 @@ class Decision(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """What a queue set would do.
+    """Holds what a queue set would do.
 
     Attributes:
         queue: Index of the queue that the request would be in; None at a level without queues.
@@ -385,7 +385,7 @@ class Foresight:
 def foresee(
     queue_set: QueueSet, hand: tuple[int, ...], estimate: WorkEstimate, limit: int
 ) -> Foresight:
-    """What `admit` would do now; `sync` the queue set first.
+    """Return what `admit` would do now; `sync` the queue set first.
 
     `hand` is empty at a level without queues.  `limit` is the seats that requests may use by then,
     `queue_set.seat_limit` or more.

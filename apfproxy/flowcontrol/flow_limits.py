@@ -7,7 +7,7 @@
 
 A bucket is one number: when it will be full.  It is kept only until then, so that what is kept are
 the flows that asked lately.  Where these are more than `MAX_FLOWS`, those beyond share one bucket:
-whoever makes up flows can fill neither the memory nor get a full bucket for each.
+anyone who makes up flows can fill neither the memory nor get a full bucket for each.
 
 Source of 3: the generic cell rate algorithm of ITU-T I.371, which comes to the same.
 """
@@ -43,7 +43,7 @@ class Refusal:
 
     Attributes:
         message: For the client.
-        retry_after_s: When to ask again; 0 where nobody can tell.
+        retry_after_s: When to ask again; 0 where no one can tell.
         seats: That the request would have taken.
     """
 

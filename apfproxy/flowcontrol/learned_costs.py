@@ -1,4 +1,4 @@
-"""What requests cost, learned from the answers that pass through.
+"""Costs of requests, learned from the responses that pass through.
 
 kube-apiserver knows how many objects it stores and how large they are.  A proxy sees answers, so
 for each resource, and for LISTs of one namespace and of all apart, it keeps moving averages of
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 
 LONGEST_KEY = 512
-"""Of a resource and its group, in characters; Kubernetes' have 317 at most."""
+"""Bounds a resource and its group, in characters; Kubernetes' have 317 at most."""
 MAX_KEYS = 4096
 """Resources and scopes remembered: a large cluster has a few hundred resources."""
 WEIGHT = 0.2
-"""Of the newest LIST in the average: five LISTs are half forgotten after three more."""
+"""Weight of the newest LIST in the average: five LISTs are half forgotten after three more."""
 ASSUMED_OBJECT_BYTES = 1000
 """Until a size is learned: 100 objects a seat, as Kubernetes estimated before it knew sizes."""
 MIN_OBJECT_BYTES = 100
@@ -66,7 +66,7 @@ class ObjectStats(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class LearnedList:
-    """What LISTs of one resource and scope have taught, in bytes of bodies; 0 is unknown.
+    """Holds what LISTs of one resource and scope have taught, in bytes of bodies; 0 is unknown.
 
     `object_bytes` are those of the fullest page lately, `page_objects` what the last one was asked
     to hold.
@@ -121,7 +121,7 @@ class LearnedCosts:
             learned.whole_bytes = _moved(learned.whole_bytes, body_bytes)
 
     def object_stats(self, attributes: RequestAttributes) -> ObjectStats | None:
-        """What is known about the objects that a LIST or WATCH goes through; None if nothing."""
+        """Estimate the objects that a LIST or WATCH goes through; None if nothing is known."""
         resource = attributes.stored_as
         learned = self._learned(attributes)
         counted = self._object_counts.get(resource)
@@ -141,7 +141,7 @@ class LearnedCosts:
         return ObjectStats(counted, math.ceil(object_bytes))
 
     def _learned(self, attributes: RequestAttributes) -> LearnedList | None:
-        """What LISTs like this one have taught; marks it as used."""
+        """Return what LISTs like this one have taught; marks it as used."""
         key = (attributes.stored_as, attributes.namespace != "")
         learned = self._lists.pop(key, None)
         if learned is not None:

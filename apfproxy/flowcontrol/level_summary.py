@@ -67,8 +67,8 @@ class LevelsSummary(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         shared_limit: Seats of a limit that others share, of which these are the part of now; None
-            if nobody does.
-        members: How many share it; None if nobody does, or an older version does not say.
+            if no one does.
+        members: How many share it; None if no one does, or an older version does not say.
     """
 
     server_concurrency_limit: int
@@ -102,7 +102,7 @@ def summarize_levels(
 
 
 def kept_for_nobody(summary: LevelsSummary) -> str | None:
-    """What levels that no request can come to do not lend, in a sentence; None if nothing."""
+    """Say what levels that no request can come to do not lend, in a sentence; None if nothing."""
     kept = [level for level in summary.levels if not level.is_reachable and level.minimum]
     if not kept:
         return None
@@ -118,7 +118,7 @@ def kept_for_nobody(summary: LevelsSummary) -> str | None:
 
 
 def shortfalls(summary: LevelsSummary) -> list[str]:
-    """What the server's seats are too few for, a sentence each, with the number that is enough."""
+    """Say what the seats are too few for, a sentence each, with the number that is enough."""
     server, total = summary.server_concurrency_limit, summary.sums.shares
     levels = [
         level
@@ -186,7 +186,7 @@ def reachable_levels(
     """Names of the levels that FlowSchemas can send a request to, whatever their order.
 
     Without `knows_users` nothing verifies users: every client is anonymous, or has a name that
-    nobody has verified, in the group of the unauthenticated.  An API that `is_plain` is not
+    no one has verified, in the group of the unauthenticated.  An API that `is_plain` is not
     Kubernetes': no request is for a resource.
     """
     return {
@@ -245,7 +245,7 @@ def named_objects(controller: Controller) -> Iterator[NamedObject]:
 
 
 def with_uid(objects: Iterable[NamedObject], uid: str) -> list[NamedObject]:
-    """Those of a UID; one at most, unless somebody has copied an object with its UID."""
+    """List objects with a UID; one at most, unless somebody has copied an object with its UID."""
     return [each for each in objects if each.uid == uid]
 
 

@@ -2,7 +2,7 @@
 
 A level's shares buy it a nominal limit.  Of that it can lend a part to others while it does not
 need it, and beyond it, up to a bound, it can borrow what others lend.  Every `ADJUSTMENT_PERIOD_S`
-the current limits are set from the seat demand of the period that ended: nobody goes below what
+the current limits are set from the seat demand of the period that ended: no one goes below what
 it used of its own, and the rest is divided in proportion to smoothed demand.
 
 Everything here is a function of its arguments.
@@ -109,7 +109,7 @@ def max_seats(nominal: int, hand_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LevelDemand:
-    """What the adjustment needs to know of one level, in seats.
+    """Holds what the adjustment needs to know of one level, in seats.
 
     Attributes:
         is_exempt: Exempt levels take what they use; the others divide what that leaves.
@@ -156,7 +156,7 @@ def adjust(levels: Sequence[LevelDemand], seats: int | None = None) -> Adjustmen
        guarantee and upper limit.  (They are not reduced by what exempt levels use; so Kubernetes
        has it.)
     5. If no division within the bounds exists, all keep their current limits.
-    6. What levels with a priority have by this together they divide anew, see `by_priority`: more
+    6. What levels with a priority have by this together they divide again, see `by_priority`: more
        or less by what rounded limits lack of the sum.  Kubernetes has no priorities.
     """
     lowers = [level.limits.lower for level in levels]
@@ -222,7 +222,7 @@ def by_priority(levels: Sequence[LevelDemand], seats: int) -> tuple[int, ...]:
        wants that.
     2. What is left goes to the greatest priority as far as it wants it, then to the next one.
        Levels of the same priority divide it in proportion to their shares.
-    3. What nobody wants is divided in proportion to shares, too.
+    3. What no one wants is divided in proportion to shares, too.
     """
     uppers = [float(level.limits.upper) for level in levels]
     wanted = [

@@ -1,4 +1,4 @@
-"""What flow control counts: plain integers that `observe` reads at scrape.
+"""Counters of flow control: plain integers that `observe` reads at scrape.
 
 Nothing here is locked: one event loop writes, the same loop reads.
 
@@ -67,7 +67,7 @@ def _durations() -> Histogram:
 
 @dataclass(slots=True, eq=False, repr=False)
 class FlowSchemaCounters:
-    """What happened to the requests of one FlowSchema at one priority level.
+    """Holds what happened to the requests of one FlowSchema at one priority level.
 
     Gauges (`executing_*`, `inqueue_*`) are requests and seats now; all else only grows.  A request
     counts as executing until the end of its execution; the seats count until they are given back,
@@ -270,7 +270,7 @@ class SeatDemand:
             self._peak = seats
 
     def mark(self) -> None:
-        """Begin anew to remember the maximum of the last moments, with the demand as it is now."""
+        """Begin again to remember the maximum of the last moments, with the demand as it is now."""
         self._fold()
         watermark = self._high_watermark
         self._period_watermark = max(self._period_watermark, watermark)
@@ -287,7 +287,7 @@ class SeatDemand:
         return max(self._former_peak, self._peak)
 
     def take_peak(self) -> int:
-        """The maximum since the last call, for whoever looks more often than marks are made."""
+        """The maximum since the last call, for anyone who looks more often than marks are made."""
         self._fold()
         peak, self._former_peak = self._former_peak, 0
         return peak

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes, User
 
 MAX_NAMED = 6
-"""Of the values that would have matched so many are named."""
+"""Values that would have matched so many are named."""
 LONGEST_SHOWN = 64
-"""Of a value that a client has sent."""
+"""Characters shown of a value that a client has sent."""
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):

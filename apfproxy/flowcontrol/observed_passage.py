@@ -129,7 +129,7 @@ class ObservedPassage(Passage):
                 super().release(now_ns)
             finally:
                 self._let_next_enter()
-        except Exception as error:  # noqa: BLE001  nobody but the clock is there to hear of it
+        except Exception as error:  # noqa: BLE001  no one but the clock is there to hear of it
             self.fail(error)
 
     def _let_next_enter(self) -> None:

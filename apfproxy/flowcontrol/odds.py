@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from apfproxy.flowcontrol.dealer import MAX_HASH_BITS, required_entropy_bits
 
 MAX_QUEUES = 10_000_000
-"""What validation lets a PriorityLevelConfiguration have."""
+"""Holds what validation lets a PriorityLevelConfiguration have."""
 MAX_ELEPHANTS = 10_000
 """Exact numbers grow with them; so many take a few milliseconds."""
 

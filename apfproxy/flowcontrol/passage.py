@@ -178,7 +178,7 @@ class FlowObserver(Protocol):
 
 
 class FlowControl:
-    """What all passages share.
+    """Holds what all passages share.
 
     `on_error` is told of errors of the program in passages that are only observed; it is None where
     flow control is enforced.  `unix_s` is the wall clock, in whole seconds since 1970.
@@ -230,7 +230,7 @@ class FlowControl:
 
 
 class RequestDigest:
-    """Who asks for what.
+    """A request as flow control sees it: who asks for what.
 
     Attributes:
         timeout_ns: How long the request may take; a long-running one, until it has its seats.
@@ -454,7 +454,7 @@ class Passage:
             kind.waiting.end(now_ns)
             kind.executing.begin(now_ns)
             waiter.on_seats()
-        except Exception as error:  # noqa: BLE001  it is not the fault of whoever gave them back
+        except Exception as error:  # noqa: BLE001  it is not the fault of anyone who gave them back
             waiter.fail(error)
 
     def _on_wait_limit(self) -> None:
@@ -468,7 +468,7 @@ class Passage:
             refusal = control.refusal(found.level, RejectReason.TIME_OUT)
             self._reject(TIMED_OUT, found, refusal, waited_ns)
             waiter.on_time_out()
-        except Exception as error:  # noqa: BLE001  nobody but the clock is there to hear of it
+        except Exception as error:  # noqa: BLE001  no one but the clock is there to hear of it
             waiter.fail(error)
 
     # The request goes on, and ends.

@@ -1,4 +1,4 @@
-"""What kind of API the server behind has: how requests are read, and which objects are built in.
+"""Presets, one for each kind of API: how requests are read, and which objects are built in.
 
 A preset is chosen once for a whole proxy, by name.
 """

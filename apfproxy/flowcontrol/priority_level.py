@@ -128,7 +128,7 @@ class PriorityLevel:
         lower_limit, upper_limit: Seats that it never lends, and that it has at most.
         max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
         target: Seats that it was to have at the last adjustment, before others were considered.
-        failed_total: Requests that had seats but that the server failed; counted by whoever
+        failed_total: Requests that had seats but that the server failed; counted by anyone who
             forwards them.
     """
 

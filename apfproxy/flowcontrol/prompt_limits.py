@@ -7,10 +7,10 @@ level without queues, has the limits adjusted, by the same division of seats and
 1. What counts is the demand of now, the seats in use and waited for: smoothed demand forgets in
    minutes that a level was busy.  Looking changes neither it nor the averages of the period, so
    that the adjustment at the period's end is what it would have been.
-2. Nobody goes below what it used of its own in the last `MARK_NS` at least: a level whose requests
+2. No one goes below what it used of its own in the last `MARK_NS` at least: a level whose requests
    come and go keeps the seats for the next one.
 3. Nominal limits are rounded up, so that their sum can exceed the seats of the server.  What is
-   divided does not: the seats of the server, and what levels that nobody asks for keep all the
+   divided does not: the seats of the server, and what levels that no one asks for keep all the
    same.
 4. Seats that are left when every level has what it wants go to the levels that are short of seats,
    in proportion to their demand; by Kubernetes to all, so that a level that was idle until now
@@ -45,7 +45,7 @@ LOOK_NS = 100_000_000
 LOOK_NS_PER_LEVEL = 1_000_000
 """The same for each level: an adjustment takes 30 us for each of 1 000, so 3 % of the time."""
 MARK_NS = 500_000_000
-"""What a level has used is remembered for once or twice so long."""
+"""Holds what a level has used is remembered for once or twice so long."""
 
 
 class PromptLimits:
@@ -79,7 +79,7 @@ class PromptLimits:
     def on_rejection(self, name: str, seats: int) -> None:
         """Look, if it is time: a level without queues is about to reject a request.
 
-        Nothing waits there, so nobody is looked after later.
+        Nothing waits there, so no one is looked after later.
         """
         now_ns = self._clock.now_ns()
         if self._timer is None and now_ns >= self._due_ns:

@@ -13,7 +13,7 @@ world dispatches, whenever it has seats, the request that ends first in the virt
 
 1. An arrival's queue is that of its flow's hand with the least work waiting.  The hand is visited
    from another card each time, so that ties favour none.
-2. A queue that had nothing waiting or executing starts anew: its `next_dispatch_r` is R.
+2. A queue that had nothing waiting or executing starts again: its `next_dispatch_r` is R.
 3. Queues are visited round robin from the one after the last winner, so that ties take turns.
    If the winner does not fit, nothing is dispatched: seats are saved up for it.
 4. How long a request will execute is guessed to be 3 ms.  The error is made good when it ends.
@@ -238,7 +238,7 @@ UNLIMITED: Final = 1 << 62
 
 
 class QueueSetKind(enum.Enum):
-    """What a queue set does with a request that does not fit."""
+    """Holds what a queue set does with a request that does not fit."""
 
     EXEMPT = "exempt"  # there is none: everything fits
     REJECT = "reject"
@@ -626,11 +626,11 @@ class QueueSet:
             self._dispatch(now_ns)
             self._settle(now_ns)
         else:
-            self._settle(now_ns)  # first, so that whoever is told finds everything settled
+            self._settle(now_ns)  # first, so that anyone who is told finds everything settled
             self.share_out(now_ns)
 
     def _notify(self) -> None:
-        """Tell who was dispatched; whoever is dispatched by what they do is told from here too.
+        """Tell who was dispatched; anyone who is dispatched by what they do is told from here too.
 
         So a callback may call any method, and a chain of requests that end at once does not
         nest.  A request that ended before its turn is not told.
@@ -753,10 +753,10 @@ class QueueSet:
         if ticket.state == WAITING and self._on_wait is not None:
             try:
                 self._on_wait()
-            except BaseException:  # else nobody would have the ticket, to give it back
+            except BaseException:  # else no one would have the ticket, to give it back
                 self.withdraw(ticket, None)
                 raise
-        # Set only now, so that nobody has told the ticket before the caller has it.
+        # Set only now, so that no one has told the ticket before the caller has it.
         if ticket.state == WAITING:
             ticket.on_dispatch = on_dispatch
         return ticket

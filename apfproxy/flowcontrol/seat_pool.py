@@ -14,11 +14,11 @@ every moment.)  Each seat that is freed goes to one of the requests that wait th
 3. Else the level of the greatest priority gets it; of equal ones the one that uses least of its
    part.
 4. A request that needs more seats than are free has them saved up for it.
-5. Nobody has more than its upper limit, or takes what a level never lends.
+5. No one has more than its upper limit, or takes what a level never lends.
 
 Between these events each level has a seat limit of its own, of which the sum is the pool: a
-request that fits there asks nobody else.  One that does not fit takes what is idle at other levels;
-while nothing is, every seat that comes back is shared out anew.  No request is interrupted, and no
+request that fits there asks no one else.  One that does not fit takes what is idle at other levels;
+while nothing is, every seat that comes back is shared out again.  No request is interrupted, and no
 more seats are used than the pool has, but for what executed already when it became smaller.
 """
 
@@ -86,7 +86,7 @@ class SeatPool:
     def replace(self, members: Sequence[PoolMember]) -> None:
         """Have other levels, or other bounds, priorities and shares of theirs; `resize` comes next.
 
-        The queue sets of levels that are not there any more are to be told their limits anew.
+        The queue sets of levels that are not there any more are to be told their limits again.
         """
         left = {each.queue_set.name: each for each in self.members}
         for member in members:

@@ -132,7 +132,7 @@ class Queue:
         self.work_waiting -= estimate.work
 
     def tickets(self) -> Iterator[Ticket]:
-        """What waits, the oldest first."""
+        """Return what waits, the oldest first."""
         ticket = self.oldest
         while ticket is not None:
             yield ticket

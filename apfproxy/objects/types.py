@@ -132,7 +132,7 @@ class ServiceAccountSubject(Model, frozen=True):
 
 
 class Subject(Model, frozen=True):
-    """Who makes a request: a user, a group or a service account."""
+    """Says who makes a request: a user, a group or a service account."""
 
     kind: Annotated[str, _required(1, "Which of the others is there.")] = ""
     user: Annotated[UserSubject | None, Wire(2, "The user that matches.")] = None
@@ -182,7 +182,7 @@ class PolicyRulesWithSubjects(Model, frozen=True):
 
 
 class FlowSchemaSpec(Model, frozen=True):
-    """What a FlowSchema matches, in which order, and where it sends what it matches."""
+    """Holds what a FlowSchema matches, in which order, and where it sends what it matches."""
 
     priority_level_configuration: Annotated[
         PriorityLevelConfigurationReference,
@@ -219,7 +219,7 @@ class QueuingConfiguration(Model, frozen=True):
 
 
 class LimitResponse(Model, frozen=True):
-    """What happens to requests that cannot be executed at once."""
+    """Responses to requests that cannot be executed at once."""
 
     type: Annotated[str, _required(1, "Queue or Reject.")] = ""
     queuing: Annotated[
@@ -252,7 +252,7 @@ class LimitedPriorityLevelConfiguration(Model, frozen=True):
 
 
 class ExemptPriorityLevelConfiguration(Model, frozen=True):
-    """What can be chosen of a level whose requests are not limited."""
+    """Says what can be chosen of a level whose requests are not limited."""
 
     nominal_concurrency_shares: Annotated[
         int | None,

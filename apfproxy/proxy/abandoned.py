@@ -1,4 +1,4 @@
-"""The response to a request that nobody waits for any more: its seats are kept until it has come.
+"""The response to a request that no one waits for any more: its seats are kept until it has come.
 
 Closing the connection tells the upstream that its response is not wanted, and servers that notice
 stop, as Go's `net/http` does.  Before one that does not notice, clients that ask and disconnect,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from apfproxy.upstream.endpoint import UpstreamConnection
 
 MAX_DISCARDED_BYTES = 1 << 20
-"""Of the response's body: it costs the proxy a millisecond, and most are smaller."""
+"""Bytes of a response that are read: they cost a millisecond, and most are smaller."""
 
 
 class AbandonedResponse(ResponseSink):
@@ -90,10 +90,10 @@ class AbandonedResponse(ResponseSink):
         self._discard(sum(map(len, pieces)), is_last=is_last)
 
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:  # noqa: ARG002  as above
-        raise ResponseError("an answer 101 that nobody waits for")
+        raise ResponseError("a response 101 that no client waits for")
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:  # noqa: ARG002  as above
-        # Responses that nobody waits for are not counted: this says nothing of how many fail.
+        # Responses that no one waits for are not counted: this says nothing of how many fail.
         self._upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason, is_telling=False)
         self.end()
 

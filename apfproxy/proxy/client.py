@@ -1,4 +1,4 @@
-"""What server and exchange ask of clients, and what all connections of a listener share.
+"""Clients, as server and exchange see them, and what all connections of a listener share.
 
 An exchange has a `Client`: a connection of HTTP/1.1, or a stream of HTTP/2.  How a response is
 framed, and whether more may come behind it, is the protocol's.  Base classes, not a `Protocol`:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KEPT_BYTES = 64 << 20
-"""Of all field sections, of all kinds of clients of all clusters: one with the token of a service
+"""Bounds the field sections of all kinds of clients and clusters: one with the token of a service
 account takes 5 KiB."""
 MAX_KEPT_SUFFIXES = 4096
 """Addresses of clients as bytes, shared by their connections."""
@@ -72,7 +72,7 @@ class OpenConnection(ABC):
         """Close after an error of the program, wherever it came up; never raises."""
 
     def forget_peer(self) -> None:  # noqa: B027  nor has a stream anything to do here
-        """Find out anew what kind of client this is, when its next request comes."""
+        """Find out again what kind of client this is, when its next request comes."""
 
     def forget_header_blocks(self) -> None:  # noqa: B027
         """Forget the header blocks by which it is known: its kind has forgotten some."""
@@ -229,7 +229,7 @@ class Client(OpenConnection):
 
     @abstractmethod
     def abort(self) -> None:
-        """Close at once, so that nobody takes what is cut short for the whole."""
+        """Close at once, so that no one takes what is cut short for the whole."""
 
     @abstractmethod
     def reset(self) -> None:
@@ -237,7 +237,7 @@ class Client(OpenConnection):
 
     @abstractmethod
     def fail(self, error: Exception, exchange: Exchange | None = None) -> None:
-        """As above; `exchange` is where it came up, if that is not under way here any more."""
+        """Do the same; `exchange` is where it came up, if that is not here any more."""
 
     def _give_up(self, exchange: Exchange | None) -> None:
         """End the exchange under way, and another one, after an error in either; never raises."""
@@ -284,12 +284,12 @@ class Client(OpenConnection):
         raise NotImplementedError
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """What was handed over is gone."""
+        """Forget what was handed over: it is gone."""
         raise NotImplementedError
 
 
 class ListenerContext:
-    """What connections need before they know whose request it is, and what exists once.
+    """Holds what connections need before they know whose request it is, and what exists once.
 
     Attributes:
         chance: Draws a number from 0 up to 1, for what is done now and then.
@@ -337,7 +337,7 @@ class ListenerContext:
         self.holdings.configure(settings.downstream)
 
     def forget_peers(self) -> None:
-        """Find the cluster of each connection, and its user, anew at its next request."""
+        """Find the cluster of each connection, and its user, again at its next request."""
         for connection in self.connections:
             connection.forget_peer()
 

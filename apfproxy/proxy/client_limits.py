@@ -1,4 +1,4 @@
-"""What one client, or all of them, may take of the proxy.
+"""Limits on what one client, or all of them, may take of the proxy.
 
 1. A connection over a limit is refused as soon as it is accepted, and costs next to nothing more.
 2. A client's address counts once in each of its forms: ::ffff:192.0.2.1 is 192.0.2.1.
@@ -38,7 +38,7 @@ SPARE_DESCRIPTORS = 256
 """For files, listeners, 64 clients of the admin listener, questions to the upstream's API, and
 connections that are accepted only to be refused."""
 SPARE_QUESTIONS = 32
-"""Of both kinds together, by default; for more of them more descriptors are spared."""
+"""Descriptors of both kinds together, by default; for more of them more descriptors are spared."""
 MIN_CONNECTIONS = 16
 """With fewer the proxy is of no use, whatever the system allows."""
 UNLIMITED = sys.maxsize
@@ -51,10 +51,10 @@ LARGE_PART_BYTES: Final = 4096
 
 
 class LimitsInForce:
-    """What the settings let a client take, in the hot path's units; a reload replaces all at once.
+    """Limits on a client, in the hot path's units; a reload replaces all at once.
 
     Attributes:
-        abandoned_wait_ns: How long seats are kept for a response that nobody waits for any more; 0
+        abandoned_wait_ns: How long seats are kept for a response that no one waits for any more; 0
             if they go back at once.
         goaway_chance: Of a request, that its connection of HTTP/2 is ended.
         probe_idle_ns: How long a client of HTTP/2 is silent before it is probed.
@@ -129,7 +129,7 @@ class ClientLimits:
         return None
 
     def has_room(self, waiting: int) -> bool:
-        """Whether one more may come beside those of which nobody knows yet for whom they are."""
+        """Whether one more may come beside those of which no one knows yet for whom they are."""
         return self.shed is None and self._open + waiting < self._max_connections
 
     def release(self, address: str) -> None:
@@ -177,7 +177,7 @@ class ClientLimits:
     def left(self, descriptors: int, questions: int = 0) -> int:
         """Connections to the upstream for which descriptors are left, if all clients' are there.
 
-        Clients that are there have no more; but responses that nobody waits for any more may.
+        Clients that are there have no more; but responses that no one waits for any more may.
         """
         return max(descriptors - spared(questions) - self._max_connections, MIN_CONNECTIONS)
 
@@ -211,7 +211,7 @@ class Holding:
 
 
 class Holdings:
-    """What is held for all connections of a listener.
+    """Holds what is held for all connections of a listener.
 
     Attributes:
         by_address: The same by the client's address; without zeros.

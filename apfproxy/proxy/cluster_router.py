@@ -31,9 +31,9 @@ _SCHEMES: Final = (b"http://", b"https://")
 _ENDS: Final = b"/?"
 
 MAX_HOST_BYTES: Final = 260
-"""A longer one is nobody's: names have 253 characters, and a port has five."""
+"""A longer one is no one's: names have 253 characters, and a port has five."""
 MAX_SHOWN_BYTES: Final = 100
-"""Of a host or a path, to a client that nobody knows."""
+"""Bytes shown of a host or a path, to a client that no one knows."""
 RETRY_AFTER_S: Final = 10
 
 

@@ -38,7 +38,7 @@ class Context:
     """Settings as the hot path wants them, and the collaborators of every exchange.
 
     Attributes:
-        abandoned: Responses that nobody waits for any more, but that seats are kept for.
+        abandoned: Responses that no one waits for any more, but that seats are kept for.
         access_log: Gets each request at its end; None for no log.
         audience: Those whose responses have debug headers.
         connection_count: Clients' connections whose last request was of it.

@@ -74,7 +74,7 @@ class GoAway(enum.StrEnum):
 
 
 class ResetBy(enum.StrEnum):
-    """Who reset a stream of HTTP/2; also the `by` label of http2_resets_total."""
+    """Says who reset a stream of HTTP/2; also the `by` label of http2_resets_total."""
 
     CLIENT = "client"
     PROXY = "proxy"
@@ -82,7 +82,7 @@ class ResetBy(enum.StrEnum):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Http2Counters:
-    """What connections of HTTP/2 did; `*_open` are gauges, all else only grows."""
+    """Holds what connections of HTTP/2 did; `*_open` are gauges, all else only grows."""
 
     connections: int = 0
     connections_open: int = 0
@@ -95,7 +95,7 @@ class Http2Counters:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ListenerCounters:
-    """What clients' connections did; all but gauges only grows.
+    """Holds what clients' connections did; all but gauges only grows.
 
     Attributes:
         connections_open: A gauge.
@@ -139,7 +139,7 @@ class ListenerCounters:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ProxyCounters:
-    """What was done for one cluster's requests; `*_open` are gauges, all else only grows.
+    """Holds what was done for one cluster's requests; `*_open` are gauges, all else only grows.
 
     Attributes:
         abandoned_given_up: Of the following, those that the upstream did not answer in time.
@@ -179,12 +179,12 @@ class ProxyCounters:
 
     @property
     def responses(self) -> dict[int, int]:
-        """Status code to final responses to the cluster's requests, whoever gave them."""
+        """Status code to final responses to the cluster's requests, no matter who gave them."""
         return _sum_of(self.upstream.answers, self.own_responses)
 
     @property
     def requests_by_status(self) -> dict[int, int]:
-        """Status code to final responses sent to clients, whoever gave them."""
+        """Status code to final responses sent to clients, no matter who gave them."""
         return _sum_of(self.upstream.answers, self.own_responses, self.listener.own_responses)
 
 

@@ -150,7 +150,7 @@ class Exchange(PoolWaiter):
         authenticator = self.context.authenticator
         try:
             found = authenticator.authenticate(self.client.peer, self.head.fields.credentials)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody is left waiting
+        except Exception as error:  # noqa: BLE001 - whatever it is, no one is left waiting
             self._on_authentication_error(error)
             return
         if found is not None:
@@ -340,7 +340,7 @@ class Exchange(PoolWaiter):
     # A connection to the upstream.
 
     def _connect(self) -> None:
-        # A connection that will be a tunnel is of nobody else before or after.
+        # A connection that will be a tunnel is of no one else before or after.
         pool, is_new = self.context.pool, self.head.upgrade is not None
         upstream = None if is_new else pool.acquire(is_long=self.request.is_long_running)
         if upstream is not None:

@@ -3,7 +3,7 @@
 1. A handshake counts as a connection, from the moment it is accepted.
 2. Each takes the certificate of the moment, so that a new one needs no new listener.
 3. One that stalls is cut after a time; whatever goes wrong is counted, and gives the count back.
-4. Where PROXY headers are wanted, a connection is nobody's until its header is there: it counts
+4. Where PROXY headers are wanted, a connection is no one's until its header is there: it counts
    within the limit of all connections, and then for the address that the header has.
 
 It accepts by itself since an event loop's own servers have one context for good, and since there is
@@ -43,9 +43,9 @@ log = logging.getLogger(__name__)
 SHUTDOWN_TIMEOUT_S = 30.0
 """For the client to take what is left, and to say that it saw the end; the loop's own default."""
 TLS_BUFFER_BYTES = 256 * 1024
-"""What uvloop allocates for each connection with TLS; a request fills the first page or so."""
+"""Allocated by uvloop for each TLS connection; a request fills the first page or so."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""What glibc's <malloc.h> calls them."""
+"""Holds what glibc's <malloc.h> calls them."""
 
 
 class HandshakeListener:

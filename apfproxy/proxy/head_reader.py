@@ -30,7 +30,7 @@ MAX_BLOCK_BYTES = 2048
 MAX_BLOCKS: Final = 3
 """By which a connection is known: a program sends one with each kind of body."""
 MAX_REPEATED_BYTES: Final = 512
-"""Of a head that a connection knows again as a whole: longer ones cost too much memory."""
+"""Bounds a head that a connection knows again as a whole: longer ones cost too much memory."""
 
 # A request line that needs no parser, since llhttp accepts it, too: one of Kubernetes' methods, and
 # a path of visible ASCII.
@@ -42,7 +42,7 @@ _VISIBLE: Final = bytes(sorted({*range(0x21, 0x7F)} - {ord("#")}))
 
 
 class HeadReader:
-    """What is known of one connection's client, and of the requests that it has made.
+    """Holds what is known of one connection's client, and of the requests that it has made.
 
     Attributes:
         address: The client's; "" until the connection has come about.
@@ -58,7 +58,7 @@ class HeadReader:
         self.address = ""
         self.context: Context | None = router.only
         self._tls_group: Hashable = None
-        """Of the clusters that the handshake was for; None if it was for any."""
+        """The TLS group of the clusters that the handshake was for; None if it was for any."""
         self._kind: ClientKind | None = None
         self._known: list[HeaderBlock] = []
         """By what the connection is known: the header blocks of its last requests."""
@@ -80,7 +80,7 @@ class HeadReader:
         self._enter(None)
 
     def forget_peer(self) -> None:
-        """Find out anew what kind of client this is, when its next request comes.
+        """Find out again what kind of client this is, when its next request comes.
 
         Not at once: for many connections, each with a certificate of its own, that takes seconds.
         """

@@ -62,7 +62,7 @@ _EMPTY_LINES: Final = re.compile(rb"\A(?:\r\n)+")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 MIN_PREFACE_BYTES: Final = 3
-"""Of the preface of HTTP/2: no method of HTTP/1.1 begins so."""
+"""Bytes of the preface of HTTP/2: no method of HTTP/1.1 begins so."""
 
 
 class Http1State(enum.StrEnum):

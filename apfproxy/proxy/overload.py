@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SWEEPS_PER_TRIM = 5
-"""Of free memory, which takes some tens of milliseconds; a look at memory takes 10 us."""
+"""Sweeps between trims of memory, which take tens of milliseconds; a look takes 10 us."""
 STATM = Path("/proc/self/statm")
 MEBIBYTE = 1 << 20
 
@@ -66,7 +66,7 @@ class Overload:
         self._settings = settings
 
     def configure(self, settings: OverloadSettings) -> None:
-        """Put other marks in force; an overload that nobody looks for any more is over."""
+        """Put other marks in force; an overload that no one looks for any more is over."""
         self._settings = settings
         if settings.loop_delay_s is None:
             self._set(Refusal.LOOP_DELAY, is_so=False)

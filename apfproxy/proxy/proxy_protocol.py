@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     import asyncio
 
 SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
-"""Of version 2."""
+"""The begin of version 2."""
 TEXT: Final = b"PROXY "
-"""Of version 1, whose shortest line is longer than the signature."""
+"""The begin of version 1, whose shortest line is longer than the signature."""
 MAX_LINE_BYTES: Final = 107
-"""Of version 1, as its specification has it."""
+"""Bounds version 1, as its specification has it."""
 HEAD_BYTES: Final = 16
 MAX_REST_BYTES: Final = 4096
-"""Of version 2, behind its head: addresses take 36 bytes, and load balancers add a few hundred."""
+"""Bounds version 2 behind its head: addresses take 36 bytes, balancers add a few hundred."""
 _VERSION, _LOCAL, _PROXY = 0x20, 0, 1
 _ADDRESS_BYTES: Final = {0x1: 4, 0x2: 16}
 """By the family: IPv4 and IPv6."""
@@ -42,7 +42,7 @@ class ProxyHeaderError(Exception):
 
 
 async def read_source(loop: asyncio.AbstractEventLoop, client: socket.socket) -> str:
-    """The address that a new, non-blocking connection is for; "" where it is for nobody else.
+    """The address that a new, non-blocking connection is for; "" where it is for no one else.
 
     Raises:
         ProxyHeaderError: What comes is no PROXY header.

@@ -1,4 +1,4 @@
-"""What is told of requests: why they failed, and the debug headers X-Apfproxy-*.
+"""Explanations for clients and operators: why they failed, and the debug headers X-Apfproxy-*.
 
 Reasons are for clients and the access log.  Debug headers tell some users what flow control made
 of a request.
@@ -40,7 +40,7 @@ UNHELD = {
 
 
 def crowd_text(passage: Passage, itself: int = 0) -> str:
-    """What a request met at its level; `itself`: 1 if it is one of those that wait there."""
+    """Return what a request met at its level; `itself`: 1 if it is one of those that wait there."""
     found = passage.classification
     assert found is not None
     queue_set = found.level.queue_set
@@ -51,7 +51,7 @@ def crowd_text(passage: Passage, itself: int = 0) -> str:
 
 
 def late_text(exchange: Exchange, now_ns: int, *, has_connection: bool) -> str:
-    """What did not come in time, and the settings that would give it more."""
+    """Return what did not come in time, and the settings that would give it more."""
     request, waited_ns = exchange.request, now_ns - exchange.sent_ns
     settings = []
     if exchange.is_whole and waited_ns >= exchange.context.in_force.answer_timeout_ns:

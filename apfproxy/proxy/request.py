@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 MAX_BLOCKS = 16384
 """Header blocks per kind of client: enough for a large cluster's nodes."""
 MAX_BLOCKS_OF_ONE = 1024
-"""Of one certificate's or one address's clients: mostly of one program."""
+"""Bounds blocks of one certificate's or one address's clients: mostly of one program."""
 MAX_KINDS = 4096
-"""Kinds of clients whose header blocks are kept; beyond, all kinds start anew."""
+"""Kinds of clients whose header blocks are kept; beyond, all kinds start again."""
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -273,7 +273,7 @@ def _size_of(value: object) -> int:
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 """RFC 9110, section 9.2.1, of the methods that are forwarded.  Go's transport, by which
 kube-apiserver forwards, sends no others again either: PUT and DELETE are idempotent only as long as
-nobody else writes, and may be commands, such as a restart."""
+no one else writes, and may be commands, such as a restart."""
 _COMMANDS = frozenset(("attach", "exec", "portforward"))
 """Subresources of which a GET does what no GET should."""
 

@@ -48,7 +48,7 @@ class RequestRecord(msgspec.Struct):
 
     Attributes:
         head, block: None for bytes that were refused before they became a request.
-        user: None if nobody was authenticated.
+        user: None if no one was authenticated.
         client_address: The client's, also behind proxies that are believed.
         begun_ns: By the process's clock, when it came; 0 for the same as `asked_ns`.
         asked_ns: When it asked for seats, or went on without.

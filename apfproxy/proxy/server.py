@@ -169,7 +169,7 @@ class ProxyServer:
         for cluster in self._clusters:
             if max(left, MIN_CONNECTIONS) < cluster.settings.upstream.max_connections:
                 cluster.pool.limit(max(left, MIN_CONNECTIONS))
-        # Nobody has asked for the default, nor for a number where there is to be no limit.
+        # No one has asked for the default, nor for a number where there is to be no limit.
         if most is not None and wanted not in (None, LimitSettings().max_connections):
             text = (
                 "at most %d connections of clients at once, not %d: the process may have"

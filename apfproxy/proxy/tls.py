@@ -50,7 +50,7 @@ GROUP = "apfproxy_group"
 
 HTTP_2 = "h2"
 CURVES = "X25519:prime256v1:secp384r1"
-"""Those of the profile, of which a Python that cannot name several offers the second alone."""
+"""Curves of the profile, of which a Python that cannot name several offers the second alone."""
 NO_CHECK_TIME = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME, which the standard library does not name."""
 

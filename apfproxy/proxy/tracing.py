@@ -43,7 +43,7 @@ _TRACEPARENT: Final = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?P<more>-.*)?"
 )
 _LENGTH: Final = 55
-"""Of a traceparent of version 0, and of what is known of later versions, which may add more."""
+"""Length of a traceparent of version 0, and the known part of later versions."""
 SPAN_BITS: Final = 64
 _SAMPLED: Final = 1
 _PARENT: Final = re.compile(rb"^traceparent:[^\r\n]*\r\n", re.MULTILINE | re.IGNORECASE)

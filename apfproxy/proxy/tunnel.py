@@ -153,7 +153,7 @@ class Tunnel:
         self._idle_ns = context.in_force.tunnel_idle_ns
         self._flush_timer: asyncio.TimerHandle | None = None
         self._frames: FramePosition | None = None
-        """Of what the upstream sends, while it is a WebSocket's and goes to the client."""
+        """Position in what the upstream sends, while it is a WebSocket's and goes to the client."""
         self.bytes_to_client = 0
         self.is_leaving = False
         self.is_over = False

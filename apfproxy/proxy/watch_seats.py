@@ -59,7 +59,7 @@ class WatchSeats:
 
     def _on_timer(self) -> None:
         left_s = self._until_s - self._loop.time()
-        # One timer that looks back costs less than one that every event arms anew.
+        # One timer that looks back costs less than one that every event arms again.
         if self._tail is None and self._has_data and left_s > 0:
             self._has_data = False
             self._timer = self._loop.call_later(min(self._silence_s, left_s), self._on_timer)

@@ -71,7 +71,7 @@ class User(Record, frozen=True):
 ANONYMOUS: Final = User(ANONYMOUS_NAME, (UNAUTHENTICATED_GROUP,))
 
 UNVERIFIED_PREFIXES = ("basic:", "key:", "header:", "address:")
-"""Of names that tell anonymous clients apart: by what each is known, in the order of precedence."""
+"""Prefixes of unverified names: by what a client is known, in the order of precedence."""
 BY_BASIC, BY_KEY, BY_HEADER, BY_ADDRESS = UNVERIFIED_PREFIXES
 
 
@@ -115,11 +115,11 @@ KNOWN_PARAMETERS = (
     "timeoutSeconds",
     "watch",
 )
-"""What a request's attributes know of its query; nothing else of it decides anything."""
+"""Holds what a request's attributes know of its query; nothing else of it decides anything."""
 MAX_KNOWN_QUERIES: Final = 512
 MAX_KNOWN_QUERY_BYTES: Final = 64
 known_queries: Final[dict[bytes, Query]] = {}
-"""What short queries say: clients send a few of them, such as `timeout=10s`, with most requests."""
+"""Parsed short queries: clients send a few, such as `timeout=10s`, with most requests."""
 PLAIN_KEYS: Final = {name.encode(): name for name in KNOWN_PARAMETERS}
 
 
@@ -319,7 +319,7 @@ NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 PATH_VERBS: Final = frozenset({"watch", "proxy"})
 """With these the deprecated paths begin."""
 OWN_PATHS: Final = ("/api/", "/apis/")
-"""What is below these is below no other prefix."""
+"""Paths below these are below no other prefix."""
 _PLAIN_READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 MAX_COLLECTIONS: Final = 1024
@@ -327,7 +327,7 @@ MAX_COLLECTION_CHARACTERS: Final = 128
 
 
 class ListOptions:
-    """What the cost of a LIST or of a WATCH's initial events depends on.
+    """Holds what the cost of a LIST or of a WATCH's initial events depends on.
 
     Attributes:
         is_decodable: Whether the numbers can be decoded; all else means nothing if not.
@@ -367,7 +367,7 @@ class ListOptions:
 
 
 class RequestAttributes:
-    """What a request does; immutable once it is made.
+    """Holds what a request does; immutable once it is made.
 
     Text is decoded: bytes of the target that are not UTF-8 are U+FFFD each.  A field that does not
     apply is "".
@@ -448,10 +448,10 @@ class RequestAttributes:
 
 
 _Collection = tuple[str, str, str, str, str]
-"""What all requests below it have in common: prefix, group, version, namespace and resource."""
+"""Common to all requests below it: prefix, group, version, namespace and resource."""
 
 _collections: Final[dict[str, _Collection]] = {}
-"""Those of late, by their paths, so that most paths are not divided; their texts are shared."""
+"""Recent ones by their paths, so that most paths are not divided; they share their texts."""
 
 
 def parse_attributes(

@@ -93,7 +93,7 @@ def _pattern_of(parts: list[str]) -> str:
 
 
 class RequestRules:
-    """What makes a request long-running, and where APIs begin; immutable.
+    """Says what makes a request long-running, and where APIs begin; immutable.
 
     Args:
         verbs: Of Kubernetes, or methods in small letters.

@@ -108,7 +108,7 @@ Networks = tuple[Annotated[Network, form(values.NETWORK)], ...]
 # ------------------------------------------------------------------ requests and users
 
 KUBERNETES_API, HTTP_API = "kubernetes", "http"
-"""What kind of API the server behind has: which objects are built in, and how requests are read."""
+"""Kinds of API of the upstream: which objects are built in, and how requests are read."""
 Preset = Annotated[str, form(one_of(KUBERNETES_API, HTTP_API))]
 
 
@@ -184,7 +184,7 @@ class ImpersonationSettings(Record):
 
 
 REFUSE, ANONYMOUS = "refuse", "anonymous"
-"""What becomes of a request with a key that the proxy does not know: 401, or as without the key."""
+"""Choices for a request with a key that the proxy does not know: 401, or as without the key."""
 
 
 class ApiKeySettings(Record):
@@ -198,7 +198,7 @@ class ApiKeySettings(Record):
 
 
 class UnverifiedSettings(Record):
-    """What tells anonymous clients apart, though nobody has verified it; the first that is there.
+    """Unverified names of anonymous clients; the first that is there counts.
 
     In the order of these fields: the user name of Basic, the hash of a secret, a field's value, the
     address.  None is left to the preset, and for the last one no limit without it.
@@ -262,7 +262,7 @@ class DownstreamTlsSettings(Record):
 
 
 class LimitSettings(Record):
-    """What one client, or all of them, may take of the proxy; None for no limit."""
+    """Limits on one client, or on all of them; None for no limit."""
 
     max_connections: Annotated[int, bounds(1)] | None = 32768
     max_connections_per_address: Annotated[int, bounds(1)] | None = None
@@ -364,7 +364,7 @@ class EndpointAddress(Record):
 
 
 MAX_ENDPOINTS = 256
-"""Of one cluster, wherever they come from: far more than control planes have."""
+"""Bounds endpoints of one cluster, wherever they come from: far more than control planes have."""
 
 
 class EndpointSettings(Record):
@@ -459,7 +459,7 @@ class UpstreamSettings(Record):
 
     @property
     def address(self) -> Address:
-        """What stands for the endpoints as a whole; UNSAID if nothing says where they are.
+        """Return what stands for the endpoints as a whole; UNSAID if nothing says where they are.
 
         It is the Host of requests that have none, and for `dns` and `service` the name that the
         endpoints' certificates have.
@@ -483,7 +483,7 @@ class UpstreamSettings(Record):
 # ------------------------------------------------------------------ flow control
 
 ENFORCE, OBSERVE = "enforce", "observe"
-"""What flow control does: its work, or nothing but count what it would have done."""
+"""Holds what flow control does: its work, or nothing but count what it would have done."""
 
 MAX_SEATS = (1 << 31) - 1
 Seats = Annotated[int, bounds(1, MAX_SEATS)]
@@ -604,7 +604,7 @@ class AdminTlsSettings(Record):
 
 
 class TopFlowsSettings(Record):
-    """Who is throttled, in bounded memory."""
+    """Settings of the top flows: who is throttled, in bounded memory."""
 
     is_enabled: bool = True
     capacity: Annotated[int, bounds(8, 65536)] = 512
@@ -614,7 +614,7 @@ class TopFlowsSettings(Record):
 
 
 class DrainSettings(Record):
-    """What happens between SIGTERM and the end."""
+    """Says what happens between SIGTERM and the end."""
 
     shutdown_delay_s: Annotated[float, duration(0)] = 0.0
     idle_grace_s: Annotated[float, duration(0)] = 1.0
@@ -665,7 +665,7 @@ class Certificate(Record):
 
 
 class ClusterSection(Record):
-    """What the settings file says of one cluster."""
+    """Holds what the settings file says of one cluster."""
 
     name: Label | None = None
     hosts: tuple[Annotated[str, form(values.HOST_PATTERN)], ...] = ()

@@ -39,7 +39,7 @@ def nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one part of a process has made.
+    """Holds what one part of a process has made.
 
     Attributes:
         commit: Puts it in force, within one turn of the loop.
@@ -162,7 +162,7 @@ def merged(before: Settings, after: Settings) -> Settings:
 
 
 def mergeable(before: Settings, after: Settings) -> tuple[Settings, list[str]]:
-    """What is `merged`, with the paths of what takes a restart.
+    """Return what is `merged`, with the paths of what takes a restart.
 
     OperatorError if the settings do not go together without that.
     """

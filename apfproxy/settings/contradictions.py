@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Rule(NamedTuple):
-    """What is wrong if settings are so, in the words of the message; see `rules`."""
+    """Says what is wrong if settings are so, in the words of the message; see `rules`."""
 
     text: str
     kind: str
@@ -445,7 +445,7 @@ def _of_unverified(authentication: AuthenticationSettings) -> Iterator[str]:
     unverified, section = authentication.unverified, "authentication.unverified"
     if unverified.is_any and not authentication.anonymous:
         yield (
-            f"{section}: needs authentication.anonymous; whoever names only themselves is anonymous"
+            f"{section}: needs authentication.anonymous; a client that names itself is anonymous"
         )
     keys, secret_headers = authentication.api_keys, unverified.secret_headers or ()
     secret = {AUTHORIZATION, "x-api-key", *(name.lower() for name in secret_headers)}
@@ -498,7 +498,7 @@ def url_problem(url: str) -> str:
     if parts.fragment:
         return "has a fragment"
     if parts.scheme == "http" and not is_local(host):
-        return "not https: whoever is on the way could sign tokens"
+        return "not https: others on the way could sign tokens"
     return ""
 
 
@@ -537,7 +537,7 @@ def verifies_users(settings: Settings) -> bool:
 
 
 def one_flow(settings: Settings) -> str:
-    """That all clients share one flow of each FlowSchema; "" if something tells them apart."""
+    """Say that all clients share one flow of each FlowSchema; "" if something tells them apart."""
     if not settings.authentication.anonymous or _knows_users(settings):
         return ""
     return ONE_FLOW if settings.preset == HTTP_API else ONE_FLOW + OR_PLAIN
@@ -548,7 +548,7 @@ def _knows_users(settings: Settings) -> bool:
 
 
 def warnings(settings: Settings) -> list[str]:
-    """What may be meant otherwise than it will work."""
+    """Return what may be meant otherwise than it will work."""
     found = list(_doubtful_requests(settings))
     authentication, upstream = settings.authentication, settings.upstream
     if not authentication.anonymous and not _knows_users(settings):
@@ -563,7 +563,7 @@ def warnings(settings: Settings) -> list[str]:
         if review.is_enabled and not upstream.token_file and not upstream.tls.certificate_file:
             found.append(
                 f"authentication.{name} without upstream.tokenFile and"
-                " upstream.tls.certificateFile: the proxy asks the server as nobody, and most"
+                " upstream.tls.certificateFile: the proxy asks the server without a user, and most"
                 " servers refuse that; give the proxy a token that may create such reviews"
             )
     found += [
@@ -605,7 +605,7 @@ def warnings(settings: Settings) -> list[str]:
 
 
 def access_warning(settings: Settings, *, is_here: bool | None = None) -> str:
-    """That others can read what they should not; "" if they cannot.
+    """Say that others can read what they should not; "" if they cannot.
 
     `is_here` says whether only this machine reaches the listener, where that is known better than
     by the setting.
@@ -615,7 +615,7 @@ def access_warning(settings: Settings, *, is_here: bool | None = None) -> str:
         return ""
     if settings.admin_read_token_file is None and tls.client_ca_file is None:
         return (
-            f"admin: others than this machine reach it ({admin}), and whoever does can read the"
+            f"admin: others than this machine reach it ({admin}), and can then read the"
             " names of users: set adminReadTokenFile or adminTls.clientCaFile, or see that a"
             " firewall or a NetworkPolicy keeps others away"
         )
@@ -661,7 +661,7 @@ def _of_fleet(fleet: FleetSettings) -> Iterator[str]:
 
 
 def fleet_warnings(settings: Settings, workers: int) -> Iterator[str]:
-    """What may be meant otherwise of how seats are shared by a proxy with so many workers."""
+    """Say what may be meant otherwise of how seats are shared by a proxy with so many workers."""
     fleet = settings.fleet
     members = (fleet.replicas or 1) * workers
     if fleet.replicas is not None and members < FEWEST_MEMBERS:
@@ -679,7 +679,7 @@ def fleet_warnings(settings: Settings, workers: int) -> Iterator[str]:
 
 
 def _too_few_seats(settings: Settings, members: int) -> Iterator[str]:
-    """That the limit, as far as settings tell it, has no seat for each member."""
+    """Say that the limit, as far as settings tell it, has no seat for each member."""
     flow_control, servers = settings.flow_control, len(settings.upstream.addresses)
     is_each = flow_control.per_endpoint is not None
     seats = flow_control.seats(servers)
@@ -743,7 +743,7 @@ def _of_cluster(cluster: ClusterSettings, whole: Settings) -> list[str]:
             " that name no host"
         )
     if settings.flow_control.store is not None:
-        # Nobody could edit it: the admin listener has the API of one store.
+        # No one could edit it: the admin listener has the API of one store.
         problems.append(
             "flowControl.store: is for one cluster alone; name flowControl.objects or"
             " flowControl.kubernetes"

@@ -1,13 +1,13 @@
 """The settings file: YAML with camelCase keys, as those of Kubernetes' components have.
 
 The records of `settings` are the schema.  Every problem is kept, with its line and path; an unknown
-key comes with the likeliest known one.
+key comes with such thingsliest known one.
 
 1. A setting that a cluster names replaces that of the top level; all others are as there.  Where
    only one of several may be given, such as `upstream.url` and `upstream.dns`, the one that a
    cluster names takes the place of the other.
 2. A cluster that cannot be used is refused alone, with what is wrong; it keeps the hosts and the
-   prefix that can be used, so that its requests are not taken for those of nobody.
+   prefix that can be used, so that its requests are not taken for those of no one.
 3. Of two clusters with the same name, or the same host under the same prefix, the later is refused.
 """
 
@@ -66,7 +66,7 @@ WORDS_FOR_NOTHING = ("none", "off", "no", "false", "never", "unlimited")
 RENAMED = {"upstream.probeInterval": "upstream.healthCheck.interval"}
 """Settings that had another name."""
 FORMS: dict[object, Form] = {bool: BOOL, int: WHOLE, float: NUMBER, str: TEXT}
-"""Of values that have no other."""
+"""Forms of values that have no other."""
 BOUND = re.compile(r"Expected `\w+` ([<>]=) (\S+)")
 """How msgspec says that a number is out of bounds."""
 TAG = "tag:yaml.org,2002:"
@@ -335,7 +335,7 @@ def _suggestion(key: str, known: dict[str, Setting], path: str) -> str:
 
 
 def _hint(form: Form, node: yaml.Node) -> str:
-    """What quotes have to do with it, if they do."""
+    """Return what quotes have to do with it, if they do."""
     if not isinstance(node, yaml.ScalarNode):
         return ""
     plain = RESOLVER(yaml.ScalarNode, node.value, (True, False)).removeprefix(TAG)

@@ -36,7 +36,7 @@ class SettingsLines:
         self._lines: dict[str, int] = {}
         """By path; those of sections and of items of lists, `a.b[0]`, are among them."""
         self._named: dict[str, str] = {}
-        """What paths of files are written as, to the setting."""
+        """Holds what paths of files are written as, to the setting."""
         with contextlib.suppress(OSError, UnreadableError):
             self._note(compose(read_file(path, MAX_FILE_BYTES), MOST_VALUES, DEEPEST), "")
 

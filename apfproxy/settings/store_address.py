@@ -6,7 +6,7 @@ redis+unix:/PATH[?db=DATABASE]
 redis+sentinel://[USER[:PASSWORD]@]HOST[:PORT],.../SERVICE[/DATABASE]
 redis+cluster://[USER[:PASSWORD]@]HOST[:PORT],...
 kubernetes:NAMESPACE/NAME
-parent:link                                         what workers are told; nobody writes it
+parent:link                                         what workers are told; no one writes it
 ```
 
 Passwords are in no message and no repr.
@@ -34,7 +34,7 @@ MAX_DATABASE = 65535
 MAX_NODES = 64
 
 SERVICE_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
-"""What Sentinel takes for the name of a server that it watches."""
+"""Holds what Sentinel takes for the name of a server that it watches."""
 CONFIG_MAP = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
 
 A_STORE = (
@@ -44,7 +44,7 @@ A_STORE = (
 
 
 class Kind(enum.StrEnum):
-    """What a store is, as the begin of its URL says."""
+    """Holds what a store is, as the begin of its URL says."""
 
     REDIS = "redis"
     SOCKET = "redis+unix"
@@ -64,7 +64,7 @@ NETWORKED = {Kind.REDIS: 6379, Kind.SENTINEL: 26379, Kind.CLUSTER: 6379}
 PARTS = re.compile(
     r"(?:(?P<user>[^/?#]*)@)?(?P<places>[^/?#@]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?"
 )
-"""What is behind the scheme; urlsplit takes a list of IPv6 addresses for a wrong one."""
+"""Holds what is behind the scheme; urlsplit takes a list of IPv6 addresses for a wrong one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,9 +57,9 @@ DNS_NAME_PART = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 HOST_NAME = re.compile(rf"(?=.{{1,254}}$){DNS_NAME_PART}(?:\.{DNS_NAME_PART})*\.?")
 MAX_PORT = 65535
 UNIX = "unix:"
-"""What nginx writes before the path of a Unix socket, too."""
+"""Holds what nginx writes before the path of a Unix socket, too."""
 MAX_UNIX_BYTES = 107
-"""Of such a path; Linux has no room for more in the address."""
+"""Bounds such a path; Linux has no room for more in the address."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 A_DURATION = "a duration such as 32s, 500ms or 1m30s"
 A_SIZE = "a size such as 65536, 64KiB or 1MiB"

@@ -30,7 +30,7 @@ Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY)]
 
 
 class Swap(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker reads, or writes if the record has the version that it saw."""
+    """Holds what a worker reads, or writes if the record has the version that it saw."""
 
     key: Key
     version: str = ""
@@ -39,7 +39,7 @@ class Swap(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What there is by now; without the data where the worker has written them itself."""
+    """Holds what there is by now; without the data where the worker has written them itself."""
 
     version: str = ""
     data: bytes | None = None

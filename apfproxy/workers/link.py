@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import socket
 
 MAX_FRAME_BYTES: Final = 64 << 20
-"""Of one message, of all parts of a reply together, and of what the other side has not read."""
+"""Bounds one message, all parts of a reply together, and of what the other side has not read."""
 PART_BYTES: Final = 1 << 20
-"""Of a reply in parts, sent before it is waited until they are read."""
+"""Bytes of a reply in parts, sent before it is waited until they are read."""
 READ_BYTES: Final = 1 << 18
 LENGTH_BYTES: Final = 4
 MAX_PROBLEM: Final = 200
@@ -86,7 +86,7 @@ class Alive(Message, frozen=True):
 
 
 class State(Message, frozen=True):
-    """What a worker shows, encoded."""
+    """Holds what a worker shows, encoded."""
 
     data: bytes
 

@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
 WORKER: Final = "APFPROXY_WORKER"
-"""What a parent tells a worker."""
+"""Holds what a parent tells a worker."""
 STORE: Final = "parent:link"
 """The fleet's store in the settings of a worker: the memory of its parent."""
 PERIOD_S: Final = 0.25
 LEASE_S: Final = 2.0
-"""Of workers that share seats: their parent drops those of one that dies at once."""
+"""Lease of workers that share seats: their parent drops those of one that dies at once."""
 AT_FULL_PACE: Final = 50
 """Clusters, each of which has a record; with more of them workers look less often at each."""
 MAX_LEASE_S: Final = 10.0
 """As long as a worker may be silent."""
 QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
-"""Of a container: CPU microseconds in a period, or `max`, and the period."""
+"""The quota of a container: CPU microseconds in a period, or `max`, and the period."""
 
 log = logging.getLogger(__name__)
 
 
 class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a worker is told.
+    """Holds what a worker is told.
 
     Attributes:
         index: From 1 on; the process that takes its place has the same.
@@ -166,7 +166,7 @@ def _handed(place: WorkerPlace) -> bytes:
     """The settings in force at the start of a worker; empty if it was handed none."""
     try:
         with open(place.settings, "rb") as file:  # noqa: PTH123 - a descriptor
-            file.seek(0)  # as it is shared, whoever wrote it stands at its end
+            file.seek(0)  # as it is shared, anyone who wrote it stands at its end
             return file.read()
     except (OSError, ValueError):
         return b""
@@ -175,7 +175,7 @@ def _handed(place: WorkerPlace) -> bytes:
 def _unpickled(data: bytes) -> Settings | None:
     """None if this code cannot use them."""
     try:
-        found = pickle.loads(data)  # noqa: S301 - the parent's, which nobody else writes to
+        found = pickle.loads(data)  # noqa: S301 - the parent's, which no one else writes to
     except Exception as error:  # noqa: BLE001 - of other code; pickles end in any of them
         log.warning("cannot read the settings in force, and takes those of now: %s", error)
         return None

@@ -1,6 +1,6 @@
 """The place of one worker, in which there is always a process, and another one when that ends.
 
-1. A process that ends though nobody told it to is followed by another one at once, and after a
+1. A process that ends though no one told it to is followed by another one at once, and after a
    pause if that ends soon as well: 1 s, and twice as long each time, up to 30 s.
 2. Told to end by somebody else than its parent, it drains; another one begins meanwhile.
 3. One that shows no life for `LOOKS` times `LOOK_PERIOD_S`, though it serves or drains, is killed.
@@ -111,7 +111,7 @@ class WorkerSlot:
                     await self._fill()
                 except OperatorError as error:
                     self.problem = str(error)
-                    self._on_rest()  # before it is said: whoever reads that may connect at once
+                    self._on_rest()  # before it is said: anyone who reads that may connect at once
                     log.error("%s; next try in %g s", error, self._pause_s)  # noqa: TRY400 - of others
                 else:
                     log.info("worker %d serves again, as process %d", self.index, self._pid)

@@ -5,7 +5,7 @@
    who is free accepts.
 2. Since the parent keeps them, a connection that waits to be accepted is not lost with a worker:
    the process that takes its place accepts it.
-3. For a worker that ends again and again nobody listens, until its next process does: new
+3. For a worker that ends again and again no one listens, until its next process does: new
    connections go to the others.
 """
 
@@ -29,7 +29,7 @@ BACKLOG: Final = 4096
 
 
 class WorkerSockets:
-    """Those of one address.
+    """Sockets of one address.
 
     Attributes:
         written: Where they listen, for the log.

@@ -37,7 +37,7 @@ WALL_OFFSET_NS = 1_792_481_236_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """What a ticket tells of its request."""
+    """Holds what a ticket tells of its request."""
 
     user_name: str
     attributes: RequestAttributes
@@ -66,7 +66,6 @@ class Scene:
         self.metrics = ScrapedPage(TABLE, self.state)
 
     def parts(self, **more: Any) -> ServingParts:  # noqa: ANN401 - any of them
-        """What serves, as it is now."""
         return ServingParts(
             **{
                 "controller": self.controller,

@@ -31,7 +31,7 @@ class StillEndpoint:
 
 
 class StillWatch:
-    """What is known of a server."""
+    """Holds what is known of a server."""
 
     def __init__(self, endpoint: StillEndpoint, state: str = "up") -> None:
         self.endpoint = endpoint
@@ -42,7 +42,7 @@ class StillWatch:
 
 
 class StillUpstream:
-    """What is known of the servers of a cluster together."""
+    """Holds what is known of the servers of a cluster together."""
 
     address = "http://a:1"
     since_unix_s: float | None = 7.0

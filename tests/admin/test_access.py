@@ -1,4 +1,4 @@
-"""Who may read the admin listener; processes are in `tests/end_to_end/test_admin_access.py`."""
+"""Access to the admin listener; processes are in `tests/end_to_end/test_admin_access.py`."""
 
 from __future__ import annotations
 
@@ -140,7 +140,6 @@ async def test_other_settings(settings: Settings, tmp_path: Path) -> None:
 
 
 async def test_problems(settings: Settings, tmp_path: Path) -> None:
-    """What is wrong with a changed file, and a certificate that expires soon, can be seen."""
     certificate, key = Authority("a").issue("s", usage="server").write(tmp_path, "s")
     tls = AdminTlsSettings(certificate_file=certificate, key_file=key)
     tokens = AdminAccess(settings)

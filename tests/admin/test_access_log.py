@@ -50,7 +50,6 @@ class Bench:
 
 
 async def test_lines_are_in_the_file_in_their_order(tmp_path: Path) -> None:
-    """What was there stays, and at the end nothing is missing."""
     path = tmp_path / "log"
     path.write_text("before\n")
     bench = Bench(path)
@@ -91,7 +90,6 @@ async def test_nobody_waits_for_the_file(tmp_path: Path) -> None:
 
 
 async def test_requests_that_keep_too_many_bytes(tmp_path: Path) -> None:
-    """Those beyond the bound are dropped, until lines are made of those before."""
     bench = Bench(tmp_path / "log")
     bench.log.open()
     for line in "ab":

@@ -157,7 +157,6 @@ async def test_index(client: Client) -> None:
 
 
 async def test_unknown_path(client: Client) -> None:
-    """What is not there says where to look."""
     for path in ("/nothing", "/readyz/nothing", f"{DUMPS}/nothing"):
         response = await client.get(path)
 
@@ -295,7 +294,7 @@ async def test_overview(several: Client) -> None:
 
 
 async def test_overview_of_a_worker(scene: Scene) -> None:
-    """It has that worker's rates; once the worker is gone nobody looks for it any more."""
+    """It has that worker's rates; once the worker is gone no one looks for it any more."""
     one, two = Process({"blue": scene}), Process({"blue": Scene(())})
     parent = Parent(one.told(1), two.told(2))
     pages = AdminPages(parent.states)
@@ -397,7 +396,6 @@ async def test_sums(workers: tuple[Process, Process]) -> None:
 async def test_nobody_looks_at_workers(
     workers: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each second only the counts are read; who looks then has the rates and the plots."""
     one, two = workers
     slot, scene = two.told(2), two.scenes[""]
     assert scene is not None
@@ -512,7 +510,6 @@ async def test_neither_clusters_nor_workers(
 
 
 def counts_in(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """What a page of metrics counts, but the time that processes took."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -523,7 +520,7 @@ def counts_in(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 @pytest.mark.parametrize("names", [[""], ["a", "b"]])
 async def test_counts_stay(scene: Scene, names: list[str]) -> None:
-    """No counter goes while nobody tells anything, or until the next request; all else does."""
+    """No counter goes while no one tells anything, or until the next request; all else does."""
     former, new = (Process(dict.fromkeys(names, each)) for each in (scene, Scene(())))
     parent = Parent(former.told(1))
     query = "".join(f"?cluster={name}" for name in filter(None, names[:1]))

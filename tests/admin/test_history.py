@@ -56,7 +56,6 @@ def scene() -> Scene:
 
 
 def test_failed_and_refused(scene: Scene) -> None:
-    """What the server failed is not served; what the proxy itself refused is no rejection."""
     history = Recorded(scene)
     level = scene.controller.levels["tiny"]
     level.queue_set.dispatched_total = 10
@@ -139,7 +138,7 @@ def test_since(scene: Scene) -> None:
 
 
 def test_levels_come_and_go(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A level has no values for the seconds in which it was not there; what counts anew is not < 0.
+    """A level has no values for the seconds in which it was not there; a new count is not < 0.
 
     Of too many levels those with most seats have a history.
     """
@@ -196,7 +195,6 @@ def test_workers(scene: Scene) -> None:
 
 
 async def test_measured(scene: Scene) -> None:
-    """Who looks first waits until there are rates."""
     history = Recorded(scene)
     waiting = asyncio.ensure_future(history.measured(2))
     for second in (1, 2):

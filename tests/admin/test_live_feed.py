@@ -1,4 +1,4 @@
-"""Who listens to the live page's events, and who gets what."""
+"""Tests of who listens to the live page's events, and who gets what."""
 
 from __future__ import annotations
 
@@ -115,7 +115,6 @@ async def test_close(source: Source) -> None:
 
 
 async def test_stalled(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who takes nothing for long is cut."""
     monkeypatch.setattr(live_feed, "STALLED_S", 0.01)
     source.first = {"n": "x" * 50_000_000}
     response = await source.client.get("/")

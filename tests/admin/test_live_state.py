@@ -105,7 +105,7 @@ def test_level(scene: Scene) -> None:
 
 
 def test_other_levels(scene: Scene) -> None:
-    """What the current limit is off the nominal one is lent or borrowed; exempt has no most.
+    """The difference of current and nominal limit is lent or borrowed; exempt has no most.
 
     The queues of a level that was never used are empty.
     """
@@ -128,7 +128,6 @@ def test_other_levels(scene: Scene) -> None:
 
 
 def test_left(scene: Scene) -> None:
-    """Who left while waiting is not rejected but left, unlike in the page of kube-apiserver."""
     waiting = next(
         ticket
         for queue in scene.controller.levels["tiny"].queue_set.queues
@@ -157,7 +156,6 @@ def test_left(scene: Scene) -> None:
 
 
 def test_rates(scene: Scene) -> None:
-    """What a level, a FlowSchema and the servers did lately is a rate."""
     history = History()
     for second in range(2):
         process = scene.state()
@@ -239,7 +237,6 @@ def test_the_whole(scene: Scene) -> None:
 
 
 def test_problems_of_a_cluster() -> None:
-    """Those of other clusters are not among them."""
     health = HealthRegistry()
     for name in ("a", "b", "ab"):
         checks = health.of_cluster(name)
@@ -254,7 +251,6 @@ def test_problems_of_a_cluster() -> None:
 
 
 def test_servers(scene: Scene) -> None:
-    """Of many servers those that are out are shown first, in their order."""
     scene.upstream = StillUpstream(*["up"] * 70, "failing")
     upstream = shown(scene)["upstream"]
 
@@ -314,7 +310,6 @@ def test_who_has_a_problem() -> None:
 
 
 def test_events_of_a_cluster() -> None:
-    """Those of other clusters are not on its page; those of all are."""
     events = ConfigurationEvents()
     for name in ("a", "b"):
         events.of_cluster(name).loaded(1.0, 2, [], [], is_whole=True)

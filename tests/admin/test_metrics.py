@@ -176,7 +176,7 @@ def of_schema(text: str) -> str:
 
 
 def test_flow_schemas(scene: Scene) -> None:
-    """What executes and waits is of now; dispatches, rejections, estimates and lengths count.
+    """Executing and waiting are of now; dispatches, rejections, estimates and lengths count.
 
     Rejections by additions, and what clients left, show once there are any.
     """
@@ -424,7 +424,6 @@ def test_endpoints() -> None:
 
 
 def test_numbers_of_endpoints() -> None:
-    """Of the only server there is nothing but its state; the last of many have series together."""
     check(behind("up").state(), "own:endpoints{state=up} 1\nown:endpoint_seats* 0")
     check(
         behind(*["up"] * (MAX_ENDPOINTS + 3)).state(),

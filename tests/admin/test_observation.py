@@ -1,4 +1,4 @@
-"""What sees the requests of a process, as the settings say."""
+"""Tests of what sees the requests of a process, as the settings say."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Served:
 
 
 class Observed:
-    """What sees the requests of a process with some settings, of a cluster and of none."""
+    """Holds what sees the requests of a process with some settings, of a cluster and of none."""
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.served, self.health = Served(), HealthRegistry()
@@ -78,7 +78,7 @@ def logging_to(path: Path, **more: Any) -> Settings:  # noqa: ANN401 - of the se
 
 
 def tracing(**settings: Any) -> Settings:  # noqa: ANN401 - of the settings
-    """Settings of a process that traces requests; nobody listens there."""
+    """Settings of a process that traces requests; no one listens there."""
     return Settings(tracing=TracingSettings(**{"endpoint": "http://127.0.0.1:9", **settings}))
 
 
@@ -133,7 +133,6 @@ async def test_floods_of_what_is_no_request(tmp_path: Path) -> None:
 
 
 async def test_turned_on_and_off(tmp_path: Path) -> None:
-    """What is off serves nobody of requests any more, and nothing can be wrong with it."""
     logs = logging_to(tmp_path / "a")
     async with Observed(replace(tracing(), access_log=logs.access_log)) as observed:
         on = observed.checks(), None not in (*observed.served.now, observed.served.tracer)
@@ -176,7 +175,6 @@ async def test_what_stays(tmp_path: Path) -> None:
 
 
 async def test_changes_that_are_given_up(tmp_path: Path) -> None:
-    """What was in force goes on, and nothing is left of what was made."""
     async with Observed(logging_to(tmp_path / "a")) as observed:
         before = observed.served.now, observed.it.access_log
         logs = logging_to(tmp_path / "b").access_log

@@ -103,7 +103,6 @@ def test_a_cluster_that_would_reject(is_observing: bool) -> None:
 
 
 def test_other_problems() -> None:
-    """Of seats that are not in step with other proxies, and of settings that are not in force."""
     process = Process(away=Still("up", fleet_problem="redis://r: no answer"), kept=Still("up"))
     state = process.state()
     state.clusters[1].problem = "s.yaml:3: odd\ns.yaml:4: even"
@@ -118,7 +117,7 @@ def test_other_problems() -> None:
 
 
 def test_rates() -> None:
-    """They are those between two samples; a cluster made anew begins again.
+    """They are those between two samples; a cluster made again begins again.
 
     Of clusters that are well those with most to do come first.
     """

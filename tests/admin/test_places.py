@@ -1,4 +1,4 @@
-"""Who gets a place of a listener, who keeps it, and who has to make way."""
+"""Tests of who gets a place of a listener, who keeps it, and who has to make way."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Transport(asyncio.Transport):
 
 
 class Inner(asyncio.Protocol):
-    """What the loop tells aiohttp's protocol."""
+    """Holds what the loop tells aiohttp's protocol."""
 
     ssl_context = peername = sockname = transport = None  # a request asks for them
 
@@ -116,7 +116,6 @@ class Client:
 
 
 async def test_passes_everything_on() -> None:
-    """What the loop says reaches aiohttp, and the place is given back at the end."""
     site = Site()
     client = site.connect()
     place = client.place
@@ -152,7 +151,6 @@ async def test_the_longest_idle_makes_way() -> None:
 
 
 async def test_the_address_with_the_most_makes_way() -> None:
-    """Whoever has the most connections gives one up, though another one is idle for longer."""
     site = Site()
     modest = site.connect("192.0.2.1")
     site.now_ns += 100
@@ -179,7 +177,7 @@ async def test_what_is_gone_does_not_count() -> None:
 
 
 async def test_the_oldest_request_makes_way() -> None:
-    """Where nobody is idle for long, the oldest request goes, but none whose answer lasts."""
+    """Where no one is idle for long, the oldest request goes, but none whose answer lasts."""
     site = Site()
     clients = [site.connect() for _ in range(3)]
     tasks = []

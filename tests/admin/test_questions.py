@@ -110,7 +110,7 @@ def test_queues(scene: Scene) -> None:
 
 
 def test_requests(scene: Scene) -> None:
-    """What waits comes before what executes; a request outside a queue has index -1 there.
+    """Waiting requests come before executing ones; outside a queue the index is -1.
 
     Where a level has no more than one queue, flows are not told apart.
     """
@@ -171,7 +171,6 @@ def crowd() -> Scene:
 
 
 def test_live_requests(crowd: Scene) -> None:
-    """What waits comes oldest first, whatever its queue; each says who asks for what."""
     for second, user in enumerate(("ann", "bob", "carol", "dave", "carol", "eve\udcff")):
         crowd.clock.run_until(second * S)
         crowd.ask(user)
@@ -199,7 +198,6 @@ def test_live_requests(crowd: Scene) -> None:
 
 
 def test_bounds(crowd: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many the oldest are told, and names are cut."""
     monkeypatch.setattr(questions, "MAX_REQUESTS", 1)
     for _ in range(6):
         crowd.ask("a" * 1000)

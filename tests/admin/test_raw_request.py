@@ -63,7 +63,7 @@ def test_request(data: bytes) -> None:
     ],
 )
 def test_who_asks(fields: bytes, user: User, notes: tuple[str, ...]) -> None:
-    """Fields that name somebody are believed, and that is said; tokens name nobody here."""
+    """Fields that name somebody are believed, and that is said; tokens name no one here."""
     found = read_raw_request(START + fields + b"\r\n")
 
     assert (user, notes) == (found.user, found.notes)
@@ -86,7 +86,6 @@ def test_who_asks(fields: bytes, user: User, notes: tuple[str, ...]) -> None:
     ],
 )
 def test_headers(fields: bytes, expected: dict[str, str]) -> None:
-    """Those are known that the proxy tells flows apart by: of what it forwards, without secrets."""
     found = dict(read_raw_request(START + fields).headers)
     added = {"host": "a.test", "via": "1.1 apfproxy", "x-forwarded-proto": "http"}
 

@@ -96,7 +96,6 @@ def test_is_own_name(host: str, *, expected: bool) -> None:
 async def test_page_of_another_site(
     monkeypatch: pytest.MonkeyPatch, method: str, is_local: bool, status: int
 ) -> None:
-    """What comes over loopback by a public name reads nothing, and learns why."""
 
     async def page(_request: web.Request) -> web.Response:
         return web.Response(text="users")

@@ -60,7 +60,7 @@ def bench() -> Iterator[Bench]:
 
 
 class Span(NamedTuple):
-    """What a span of the SDK has; times are those of the process's clock."""
+    """Holds what a span of the SDK has; times are those of the process's clock."""
 
     name: str
     kind: SpanKind
@@ -74,7 +74,6 @@ class Span(NamedTuple):
 
 
 def spans(bench: Bench, cluster: str = "") -> list[Span]:
-    """Those of the request that ended last."""
     return [
         Span(
             each.name,
@@ -185,7 +184,6 @@ def test_request_that_waited(bench: Bench) -> None:
 
 
 def test_body_that_was_waited_for() -> None:
-    """That has a span of its own, too, in which nobody is asked for seats."""
     with Bench(tracing=ALL, gathered_body_bytes=100) as bench:
         begun_ns = bench.clock.now_ns()
         client = bench.ask(POST + b"\r\nbo")
@@ -444,7 +442,6 @@ def test_answers(
     problem: str,
     retried: list[str],
 ) -> None:
-    """What went wrong is told in words, from the second attempt on at once; by nobody else."""
     traces = traced(bench)
     root = logging.Handler()
     monkeypatch.setattr(root, "emit", lambda record: pytest.fail(record.getMessage()))

@@ -119,7 +119,6 @@ def test_order_does_not_matter(states: list[ProcessState], chance: random.Random
 @given(PROCESSES, PROCESSES)
 @settings(max_examples=50)
 def test_what_outlives_a_process(living: ProcessState, ended: ProcessState) -> None:
-    """What it had counted stays; what it held is gone."""
     found, both = summed([living], [ended]), summed([living, ended])
 
     assert found.faults == both.faults
@@ -227,7 +226,6 @@ def test_processes() -> None:
 
 
 def test_counters_of_fleets_never_fall() -> None:
-    """What a worker that ended wrote, lost and saw stays; its seats go with it."""
     view = fleet(member("a", is_self=True), refreshes=90, lost=3)
     young = fleet(member("b", is_self=True), refreshes=1, conflicts=0, lost=0)
     ended = summed([ClusterState(fleet=view), ClusterState(fleet=view)])

@@ -51,7 +51,6 @@ def test_no_cell_adds_a_line(cells: list[tuple[str, str]]) -> None:
     ],
 )
 def test_cell_text_escapes_what_cannot_be_printed(cell: str, expected: str) -> None:
-    """What could move the cursor, begin a line or turn one around is shown as an escape."""
     assert expected == cell_text(cell)
 
 

@@ -1,4 +1,4 @@
-"""What the sketch says of sums, against exact ones."""
+"""Tests of what the sketch says of sums, against exact ones."""
 
 from __future__ import annotations
 
@@ -190,7 +190,6 @@ def test_memory_is_bounded() -> None:
 async def test_an_error_while_gathering(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever ends a request then is not troubled; later requests are gathered."""
     bench = Bench()
     with monkeypatch.context() as patch:
         patch.setattr(Sketch, "add", lambda *_: 1 // 0)

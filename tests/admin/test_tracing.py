@@ -102,7 +102,6 @@ async def test_many_traces() -> None:
 
 
 async def test_too_many_traces() -> None:
-    """Those beyond the bound are dropped, and counted."""
     way = Way(max_queued=100)
     way.collector.may_go_on.clear()
     way.queue.open()

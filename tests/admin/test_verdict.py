@@ -1,4 +1,4 @@
-"""What is wrong, in words: each rule with the state that makes it, and one that just does not."""
+"""Verdicts: each rule with the state that makes it, and one that just does not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ upstream: {address: http://a, state: up, problem: null, since: null, failuresPer
 endpoints: {url: a, state: up, problem: null, since: null, answersPerSecond: {2xx: 100},
   failuresPerSecond: 0}
 """)
-"""What a case does not say, by the part of the state; a proxy of 40 seats that does nothing."""
+"""Defaults of a case, by the part of the state; a proxy of 40 seats that does nothing."""
 
 
 def with_defaults(part: str, given: Any) -> Any:  # noqa: ANN401 - JSON
@@ -236,8 +236,8 @@ problems: [{check: limits, problem: late}]
 > warning: health check limits fails: late
 > warning: 1 waits in d, for up to 5 s
 > warning: 1 waits in c, for up to 2 s
-levels: [{seatsInUse: 19, holder: {flow: nobody; all is well}, rejectedPerSecond: {queue-full: 1}}]
-> error: low rejects 1/s (queues full): user "nobody; all is well" holds 19 of the level's 19 seats
+levels: [{seatsInUse: 19, holder: {flow: no one; all is well}, rejectedPerSecond: {queue-full: 1}}]
+> error: low rejects 1/s (queues full): user "no one; all is well" holds 19 of the level's 19 seats
 levels: [{name: a, seatsInUse: 5, waiting: 3, oldestWaitSeconds: 9, holder: {seats: 5,
   waitsFor: 3}}, {name: b, rejectedPerSecond: {queue-full: 2, ban: 1}}]
 enforcement: observe
@@ -261,7 +261,6 @@ serverConcurrencyLimit: 1
     ("text", "expected"), re.findall(r"((?:^[^>].*\n)+)((?:^(?:>|    ).*\n)+)", CASES, re.MULTILINE)
 )
 def test_verdict(text: str, expected: str) -> None:
-    """What is wrong comes first, and then nobody says that all is well."""
     sentences = " ".join(expected.split())[2:].split(" > ")
 
     assert sentences == found(state(text))

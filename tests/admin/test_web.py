@@ -147,7 +147,6 @@ async def test_heads_that_never_end(monkeypatch: pytest.MonkeyPatch, first: byte
 
 
 async def test_clients_that_leave_before_they_continue(caplog: pytest.LogCaptureFixture) -> None:
-    """That is no error of the server's."""
     async with listening_with(web.Application()) as address:
         reader, writer = await asyncio.open_connection(*address)
         head = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n"

@@ -211,7 +211,6 @@ async def test_many_fields(groups: int, status: int) -> None:
 
 
 async def test_restart(tmp_path: Path) -> None:
-    """What was written before is there after a restart, and what is seeded is not made again."""
     async with serving(tmp_path, seeds=SeedCounts(slices=3)) as (process, session):
         assert (3, 201) == (process.seeded, (await created(session, "kept"))[0])
     async with serving(tmp_path, seeds=SeedCounts(slices=3)) as (process, session):

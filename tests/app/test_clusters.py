@@ -46,7 +46,6 @@ def silent_api(folder: Path) -> tuple[Upstream, dict[str, object]]:
 
 
 def arrivals(scene: Gateway, *names: str) -> list[Arrival]:
-    """What comes to servers from now on; they answer nothing by themselves."""
     found: list[Arrival] = []
 
     async def hold(arrival: Arrival) -> None:
@@ -59,7 +58,7 @@ def arrivals(scene: Gateway, *names: str) -> list[Arrival]:
 
 @on_uvloop
 async def test_a_cluster_that_cannot_be_used(tmp_path: Path) -> None:
-    """It answers 503 alone, until what it names is there; nobody learns of paths."""
+    """It answers 503 alone, until what it names is there; no one learns of paths."""
     tokens = tmp_path / "tokens"
     broken = {**B, "authentication": {"tokenFile": str(tokens)}}
     refused = {"name": "c", "hosts": ["c.test"], "upstream": {"urll": "x", "tsl": {}}}
@@ -168,7 +167,6 @@ async def test_routes_are_made_for_all_clusters_together(
 
 @on_uvloop
 async def test_another_cluster_of_the_same_name(tmp_path: Path) -> None:
-    """What cannot change in place is made anew: the one before serves until that is ready."""
     async with gateway(tmp_path, A) as scene:
         before = scene.member("a").cluster
         arrived = arrivals(scene, "a")
@@ -219,7 +217,6 @@ async def test_one_cluster_starts_slowly(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_removed_while_it_is_made_anew(tmp_path: Path) -> None:
-    """What was to take its place never does; all of both ends."""
     upstream, kubernetes = silent_api(tmp_path)
     async with gateway(tmp_path, A, B) as scene:
         before = scene.member("b").cluster

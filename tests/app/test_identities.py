@@ -48,7 +48,7 @@ HTTP = Address(host="upstream", port=80)
 HTTPS = Address(host="upstream", port=443, is_tls=True)
 REVIEWS = ReviewSettings(is_enabled=True)
 ISSUER = "https://issuer.example"
-OWN_TOKEN = "0123456789abcdef"  # noqa: S105 - of nobody
+OWN_TOKEN = "0123456789abcdef"  # noqa: S105 - of no one
 
 
 async def no_sleep(_seconds: float) -> None:
@@ -144,7 +144,6 @@ def test_files_that_cannot_be_used(folder: Folder, name: str, is_there: bool) ->
 
 
 def test_expiries(folder: Folder) -> None:
-    """Of all certificates and CAs that settings name, by the settings."""
     jwt = JwtSettings(
         issuer=ISSUER,
         audiences=("k8s",),
@@ -412,7 +411,6 @@ def test_changed_certificates(folder: Folder) -> None:
 
 
 async def test_who_does_not_answer_is_a_problem() -> None:
-    """Of the server behind and of issuers, each by its name; what nobody needed yet is none."""
     subject = made(
         parse_settings(
             b"upstream: {url: http://upstream}\n"
@@ -584,7 +582,6 @@ async def test_other_settings(tmp_path: Path) -> None:
 
 
 async def test_questions_under_way_may_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those who asked before are closed only after the time that a response may take."""
     reviews = ReviewSettings(is_enabled=True, timeout_s=7)
     settings = Settings(authentication=AuthenticationSettings(token_review=reviews))
     old, new = made(settings), made(Settings())

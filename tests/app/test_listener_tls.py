@@ -28,7 +28,6 @@ CLIENTS = {name: Authority(f"clients of {name}") for name in "ab"}
 
 @pytest.fixture
 def settings(tmp_path: Path) -> tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Those of the whole proxy, of clusters with CAs of their own, and of one without."""
     for name in ("whole", "a"):
         SERVERS.issue(name, usage="server", hosts=[f"{name}.test"]).write(tmp_path, name)
     clusters: list[dict[str, Any]] = []
@@ -89,7 +88,6 @@ async def test_certificates_by_the_host_of_the_handshake(
 async def test_a_certificate_of_another_clusters_ca_says_nothing(
     tmp_path: Path, settings: Clusters
 ) -> None:
-    """Who shows it is nobody there, though the handshake took it for a host that is not known."""
     whole, *clusters = settings
     async with gateway(tmp_path, *clusters, whole=whole) as scene:
         for name, other in ("ab", "ba"):
@@ -174,7 +172,6 @@ async def test_another_certificate(tmp_path: Path, settings: Clusters) -> None:
 
 
 async def test_a_certificate_that_is_missing(tmp_path: Path, settings: Clusters) -> None:
-    """That of the whole proxy is needed to start."""
     whole, a, *_ = settings
     scene = Gateway(tmp_path)
     scene.write({**a, "upstream": {"url": "http://a"}}, whole=whole)

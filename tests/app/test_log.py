@@ -63,7 +63,6 @@ def test_configured(level: str, count: int, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_control_characters() -> None:
-    """What would control a terminal is written as text; other characters stay."""
     record = logging.LogRecord("a", logging.INFO, "", 1, "\x1b[2J\x85\u2028\x00 \t\xfc", None, None)
 
     assert "\\x1b[2J\\x85\\u2028\\x00 \t\xfc" == OneLineFormatter().format(record)
@@ -75,7 +74,6 @@ def test_control_characters() -> None:
 def test_requests_that_are_none(
     error: Exception, *, shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a client sent instead of HTTP is not logged; what fails otherwise is."""
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     configure_logging("info")
@@ -85,7 +83,6 @@ def test_requests_that_are_none(
 
 
 def test_warnings_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that clients bring about again and again are one line; its errors are all there."""
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     rare = RareLog(logging.getLogger("asyncio.warnings"), time.monotonic_ns)

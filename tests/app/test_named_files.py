@@ -1,4 +1,4 @@
-"""What settings name, tried without a proxy."""
+"""Tests of what settings name, tried without a proxy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ async def test_files_that_are_made(tmp_path: Path, part: str) -> None:
 
 @pytest.mark.parametrize("part", ["store", "log"])
 async def test_files_of_others(tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever checks has to be whom the proxy runs as."""
     monkeypatch.setattr("os.access", lambda *_: False)
     (found,) = await problems_of(settings_in(tmp_path, part))
     assert (

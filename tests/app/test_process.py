@@ -127,7 +127,6 @@ async def test_objects_take_effect_and_problems_show(
 async def test_an_object_that_is_not_valid(
     is_store: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of objects that come one by one, only what is not valid is said not to be in force."""
     path = tmp_path / "kubeconfig"
     path.write_text(KUBECONFIG)
     kubernetes = KubernetesSettings(

@@ -54,7 +54,6 @@ def read(document: dict[str, Any], folder: Path) -> Settings:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the settings name."""
     authority = Authority("a")
     for name in "ab":
         authority.issue(name, usage="server").write(tmp_path, name)
@@ -73,11 +72,10 @@ LEFT_OUT = frozenset({
     *("_counters", "_delay_ns", "_late_ns", "sweep", "_done_s", "_owner", "_sessions", "_retiring"),
     *("state", "ramp", "share", "_sweeps", "shed", "is_known", "_wheel"),
 })  # fmt: skip
-"""What is the same for all, or changes by itself."""
+"""Holds what is the same for all, or changes by itself."""
 
 
 def state(value: Any, prefix: str = "", depth: int = 6) -> dict[str, object]:  # noqa: ANN401  whatever a part keeps
-    """What a part of the proxy keeps of plain values, and so do its parts, by their places."""
     if value is None or isinstance(value, int | float | str | bytes):
         return {prefix: value}
     if isinstance(value, ipaddress.IPv4Network):
@@ -112,7 +110,6 @@ def state(value: Any, prefix: str = "", depth: int = 6) -> dict[str, object]:  #
 
 
 def state_of(process: ProxyProcess) -> dict[str, object]:
-    """What the parts of a process keep that settings decide about."""
     source = process.cluster.objects.source
     found: dict[str, object] = {
         "paths": getattr(source, "paths", None),
@@ -198,7 +195,6 @@ async def test_as_if_started_so(
 
 
 async def state_of_fresh(settings: Settings) -> dict[str, object]:
-    """What a process keeps that was started with settings."""
     process = ProxyProcess(settings)
     await process.start()
     found = state_of(process)
@@ -440,7 +436,7 @@ async def test_a_file_that_a_setting_names(tmp_path: Path) -> None:
 
 
 async def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
-    """Nobody means the defaults who writes the file, or has no room for it."""
+    """No one means the defaults who writes the file, or has no room for it."""
     path = tmp_path / "settings.yaml"
     path.write_text("logLevel: info")
     process = ProxyProcess(BEFORE)

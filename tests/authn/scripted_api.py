@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable
 
-TOKEN = "eyJhbGciOiJub25lIn0.c2VjcmV0.c2lnbmF0dXJl"  # noqa: S105 - of nobody
+TOKEN = "eyJhbGciOiJub25lIn0.c2VjcmV0.c2lnbmF0dXJl"  # noqa: S105 - of no one
 OWN_TOKEN = b"own-token-of-the-proxy"
 ADDRESS = "192.0.2.1"
 

@@ -240,7 +240,7 @@ async def test_order_of_token_authenticators() -> None:
     ]
 
     assert ["token", "token", "token", "token", "401 no atoken; no btoken"] == names[:5]
-    # Open to one and nobody's to the other, it is open.
+    # Open to one and no one's to the other, it is open.
     assert ["503 aaway; no btoken", "503 no atoken; baway"] == names[5:]
     assert (["aslow"], ["bslow"]) == (first.reviewed, second.reviewed)
     # Open to one and somebody's to the other, it is theirs.

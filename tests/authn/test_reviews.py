@@ -35,7 +35,7 @@ INFO = {
     "groups": ["dev", "ops"],
     "extra": {"scopes": ["view", "edit"]},
 }
-NOBODY = "the upstream says that the token is nobody's"
+NOBODY = "the upstream says that the token has no user"
 BOB, CAROL = Access("impersonate", "users", "bob"), Access("impersonate", "users", "carol")
 
 

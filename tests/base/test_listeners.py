@@ -25,7 +25,7 @@ FIRST = 700
 
 @contextlib.contextmanager
 def descriptors(*, listen: bool = True) -> Iterator[list[int]]:
-    """Three descriptors in a row of one socket; whoever takes them closes them."""
+    """Three descriptors in a row of one socket; anyone who takes them closes them."""
     with socket.socket() as opened:
         opened.bind(("127.0.0.1", 0))
         if listen:
@@ -40,7 +40,6 @@ def descriptors(*, listen: bool = True) -> Iterator[list[int]]:
 
 
 def told(count: int, names: str | None = None, pid: int | None = None) -> dict[str, str]:
-    """What systemd sets."""
     environment = {"LISTEN_PID": str(pid or os.getpid()), "LISTEN_FDS": str(count), "PATH": "/"}
     return environment if names is None else {**environment, "LISTEN_FDNAMES": names}
 
@@ -55,7 +54,6 @@ def is_open(descriptor: int) -> bool:
 
 
 async def test_opened(tmp_path: Path) -> None:
-    """What nobody has given is opened, and its files are removed in the end."""
     path = tmp_path / "admin"
     listeners = Listeners()
     opened = [
@@ -131,7 +129,6 @@ async def test_of_the_parent(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("environment", [{}, told(1, pid=1), {**told(1), "LISTEN_FDS": "many"}])
 def test_of_nobody(environment: dict[str, str]) -> None:
-    """What is for another process, or is nothing, is left alone."""
     listeners = of_systemd(environment)
 
     assert not listeners.was_given(LISTEN)

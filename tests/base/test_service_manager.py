@@ -1,4 +1,4 @@
-"""What a service manager is told."""
+"""Tests of what a service manager is told."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def test_watchdog(environment: dict[str, str], period_s: float) -> None:
 
 
 def test_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is told to nobody; a manager that cannot be reached is named once."""
+    """Nothing is told to no one; a manager that cannot be reached is named once."""
     NO_SERVICE_MANAGER.ready()
     lost = ServiceManager({"NOTIFY_SOCKET": f"{tmp_path}/gone"})
     lost.ready()
     lost.alive()
 
-    assert "<ServiceManager nobody>" == repr(NO_SERVICE_MANAGER)
+    assert "<ServiceManager no one>" == repr(NO_SERVICE_MANAGER)
     assert ["NOTIFY_SOCKET cannot be told: [Errno 2] No such file or directory"] == caplog.messages

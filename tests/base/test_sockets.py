@@ -51,7 +51,7 @@ def names(sockets: list[socket.socket]) -> set[str]:
 async def test_no_host_is_every_address_with_one_port() -> None:
     with closing(await listening_sockets(Address(host="", port=0), 8)) as sockets:
         (port,) = {each.getsockname()[1] for each in sockets}
-        assert names(sockets) <= {"0.0.0.0", "::"}  # noqa: S104 - on a port that nobody knows
+        assert names(sockets) <= {"0.0.0.0", "::"}  # noqa: S104 - on a port that no one knows
         sockets[0].setblocking(True)
         with socket.create_connection(("127.0.0.1", port)) as client:
             accepted, address = sockets[0].accept()
@@ -73,7 +73,7 @@ async def test_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch, code: int) 
 
     monkeypatch.setattr(socket, "create_server", create_server)
     with closing(await listening_sockets(Address(host="", port=0), 8)) as sockets:
-        assert names(sockets) == {"0.0.0.0"}  # noqa: S104 - on a port that nobody knows
+        assert names(sockets) == {"0.0.0.0"}  # noqa: S104 - on a port that no one knows
     with pytest.raises(OSError, match=r"not supported|cannot assign"):
         await listening_sockets(Address(host="::1", port=0), 8)
 

@@ -59,7 +59,7 @@ async def test_errors(target: str, status: int, text: str, message: str) -> None
 
 @pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
 async def test_nobody_there(is_tls: bool) -> None:
-    """Where nobody listens, the line says what the address is to be."""
+    """Where no one listens, the line says what the address is to be."""
     async with TestServer(web.Application()) as server:
         port = server.port or 0
     address = Address(host="127.0.0.1", port=port, is_tls=is_tls)

@@ -149,7 +149,6 @@ def test_dangling(check: Check) -> None:
 def test_no_objects(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has files checked expects objects in each of them, but not in all of a directory."""
     (tmp_path / "none").mkdir()
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "a.yaml").write_text(level_yaml("workload-low"))
@@ -170,7 +169,6 @@ def test_no_objects(
 
 
 def test_nothing_but_others(check: Check) -> None:
-    """What is left out is no object: where there is none at all, that is worth a warning."""
     code, lines = check("apiVersion: v1\nkind: Pod\n", "--fail-on", "warning")
 
     assert (1, 3) == (code, len(lines))
@@ -306,7 +304,6 @@ def test_wrong_flags(capsys: pytest.CaptureFixture[str], flags: list[str], messa
 
 
 def test_diff(check: Check) -> None:
-    """What differs from the built-in objects is shown; what is not given is built in."""
     code, (first, blank, *diff, _, summary) = check(level_yaml("workload-low"), "--diff")
 
     assert first == (

@@ -1,4 +1,4 @@
-"""What a check prints."""
+"""Tests of what a check prints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ READ = ObjectsRead((), (), {A: "a.yaml"}, {A: Candidate({}, 7)})
     ],
 )
 def test_methods_as_verbs(field: str, verbs: object, advice: str | None) -> None:
-    """Who names an HTTP method as a verb is told how to choose by it."""
     error = FieldError(f"spec.rules[0].{field}", Reason.NOT_SUPPORTED, "", verbs)
     problem = Problem("a", (str(error),), 1, "FlowSchema", "b", (error,), (1,))
     (entry,) = problem_entries(problem)

@@ -208,7 +208,6 @@ def test_texts(text: str, shown: list[str], capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(("fail_on", "code"), [("error", 0), ("warning", 1)])
 def test_warnings(fail_on: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is probably meant otherwise is said, and fails if it is to."""
     text = GOOD + "authentication: {tokenReview: {enabled: true}}\n"
 
     assert code == check(text, "--fail-on", fail_on)
@@ -226,7 +225,6 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_settings_in_place_of_objects(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever gives them as objects is told how to check them; something else is not taken so."""
     Path("f.yaml").write_text(GOOD)
 
     assert 2 == main(["check", "f.yaml"])

@@ -93,7 +93,6 @@ def test_wrong_value(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What is wrong is named as it was given: the variable, or the flag."""
     monkeypatch.setenv("APFPROXY_SERVE_LISTEN", "x")
 
     assert run(["serve", "--upstream", "http://a", *arguments]) == 2
@@ -119,7 +118,6 @@ def test_unknown_variables(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What looks like a flag's variable, and is none, is named; the command runs all the same."""
     monkeypatch.setenv(variable, "1")
 
     assert run(["odds"]) == 0

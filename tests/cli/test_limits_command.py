@@ -189,7 +189,6 @@ def test_fleet() -> None:
 
 
 def test_workers() -> None:
-    """What is wrong stands below, as the live page has it."""
     view = fleet(
         member("a", is_self=True),
         member("b", age_s=4.0, is_alike=False, limit=500),
@@ -211,7 +210,6 @@ def test_workers() -> None:
     ],
 )
 def test_silence_while_the_record_is_away(changes: dict[str, str], *, is_silent: bool) -> None:
-    """Whoever reads nothing cannot say that others are silent."""
     view = fleet(member("a", is_self=True), member("b", age_s=40.0), **changes)
     (b,) = [line for line in fleet_table(view, "here") if line.startswith("b ")]
 
@@ -240,7 +238,7 @@ def test_own_line(view: FleetView, expected: str) -> None:
 
 
 async def test_fleet_online(capsys: pytest.CaptureFixture[str]) -> None:
-    """A running proxy is asked for what it sees; one that shares with nobody says so."""
+    """A running proxy is asked for what it sees; one that shares with no one says so."""
     assert 0 == await ask(fleet(), "--fleet")
     assert "3 members of the fleet apfproxy" in capsys.readouterr().out
     assert 0 == await ask(fleet(), "--fleet", "-o", "json")

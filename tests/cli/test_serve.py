@@ -165,7 +165,6 @@ def test_warnings_of_a_fleet(
     variable: str,
     warnings: list[str],
 ) -> None:
-    """What may be meant otherwise is logged at the start, and no password is."""
     monkeypatch.setenv("APFPROXY_SERVE_FLEET", variable)
 
     assert 0 == main(["serve", "--upstream", "http://a:1", *flags.split()])

@@ -198,7 +198,6 @@ spec:
 
 
 def test_path_prefixes(tmp_path: Path, report: Callable[..., dict[str, Any]]) -> None:
-    """What follows a prefix is what a request of a log asks for."""
     uri = "/clusters/root:a" + EVENT["requestURI"]
     path = written(tmp_path / "audit.log", lines_of(EVENT, EVENT | {"requestURI": uri}))
     (tmp_path / "pods.yaml").write_text(PODS_OF_U)
@@ -220,7 +219,7 @@ def test_path_prefixes(tmp_path: Path, report: Callable[..., dict[str, Any]]) ->
 def test_from_stdin(
     flag: str, data: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A minus stands for stdin, of which nobody knows how much will come."""
+    """A minus stands for stdin, of which no one knows how much will come."""
     data_in = io.BufferedReader(io.BytesIO(data))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data_in))
 
@@ -261,7 +260,6 @@ def test_a_line_that_is_too_long(
 def test_a_line_without_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What has no lines is given up some time."""
     monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
     monkeypatch.setattr(module, "MAX_SKIPPED_BYTES", 2 << 20)
 
@@ -286,7 +284,6 @@ def test_a_warm_up_that_is_too_long(mix: str, capsys: pytest.CaptureFixture[str]
 def test_a_new_level_without_requests(
     mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever has added a level wants to know that nothing comes to it."""
     path = tmp_path / "objects.yaml"
     path.write_text(LEVEL.partition("---")[0].replace("LEVEL_ANNOTATIONS", ""))
 
@@ -330,7 +327,6 @@ WRONG = {
 def test_wrong_input(
     arguments: str, mix: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is wrong is said in a line, with its place."""
     folder = Path(mix).parent
     monkeypatch.chdir(folder)
     (folder / "empty").write_text("")

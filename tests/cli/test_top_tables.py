@@ -116,7 +116,6 @@ def test_everything() -> None:
 
 
 def test_left() -> None:
-    """Who left while waiting is told apart from who was rejected."""
     assert "  0/s rejected  2.5/s left" in lines(view(level(leftPerSecond=2.5)), 98)[1]
 
 

@@ -1,4 +1,4 @@
-"""What expressions of PromQL name, as far as the files in config/ use that language."""
+"""Holds what expressions of PromQL name, as far as the files in config/ use that language."""
 
 from __future__ import annotations
 

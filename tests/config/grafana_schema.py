@@ -1,4 +1,4 @@
-"""What Grafana's schema says of the parts that our dashboard uses, and how a value is held to it.
+"""Grafana's schema of the parts that our dashboard uses, and how a value is held to it.
 
 Grafana publishes a schema of dashboards and of each panel's options.  The facts here are those of
 the fields and values that may be in a dashboard like ours; any other field is a mistake.
@@ -238,7 +238,6 @@ DASHBOARD = Fields(
 
 
 def dashboard_mistakes(dashboard: dict[str, Any]) -> list[str]:
-    """What of a dashboard is not as Grafana's schema says, with the paths."""
     found = list(mistakes(dashboard, DASHBOARD, "dashboard"))
     for each in dashboard["panels"]:
         kind = each.get("type")

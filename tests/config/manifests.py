@@ -22,7 +22,6 @@ SCALARS: dict[str, tuple[type, ...]] = {
 
 
 def problems_of(manifest: dict[str, Any]) -> list[str]:
-    """What Kubernetes would not take: unknown fields, wrong types, and required ones missing."""
     group = manifest["apiVersion"].rpartition("/")[0].removesuffix(".k8s.io").partition(".")[0]
     version = manifest["apiVersion"].rpartition("/")[2].capitalize()
     names = (f"{version}{manifest['kind']}", f"{group.capitalize()}{version}{manifest['kind']}")

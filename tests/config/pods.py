@@ -58,7 +58,7 @@ def rendered(directory: Path) -> Manifests:
 
 
 def with_monitoring(name: str, directory: Path) -> Manifests:
-    """Those of a deployment and of the component for the Prometheus operator.
+    """Return those of a deployment and of the component for the Prometheus operator.
 
     Args:
         name: Of the deployment's directory.
@@ -148,7 +148,6 @@ class Pod:
         subprocess.run(words, check=True)  # noqa: S603 - what the manifests name
 
     def _variables(self) -> dict[str, str]:
-        """Those that Services of the namespace have, as a kubelet gives them to each container."""
         found = {}
         for (kind, name), service in self._manifests.items():
             if kind == "Service" and service["spec"].get("clusterIP") != "None":

@@ -48,7 +48,6 @@ def test_schema() -> None:
     ],
 )
 def test_schema_finds_mistakes(path: tuple[str | int, ...], value: object, mistake: str) -> None:
-    """What is not as it says is found, so that the test above can fail."""
     dashboard = copy.deepcopy(DASHBOARD)
     place = dashboard
     for step in path[:-1]:

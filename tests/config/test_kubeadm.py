@@ -1,6 +1,6 @@
 """`init kube-apiserver` before a server of kubeadm, by kubeadm's documented rules.
 
-kubeadm writes the manifest anew at each upgrade, from the ClusterConfiguration that it keeps in the
+kubeadm rewrites the manifest at each upgrade, from the ClusterConfiguration that it keeps in the
 cluster: its arguments with `apiServer.extraArgs` over them, probes of the advertised address, then
 the patches of a directory that it is told each time.  It leaves other files alone.
 """
@@ -56,7 +56,6 @@ def cluster(starter: Path) -> dict[str, Any]:
 
 
 def machine(starter: Path) -> dict[str, Any]:
-    """What kubeadm knows of this machine."""
     found: dict[str, Any] = next(yaml.safe_load_all((starter / "kubeadm.yaml").read_text()))
     return found
 
@@ -160,12 +159,12 @@ KUBECTL = """#!/bin/sh
 echo "$@" >> "$0.calls"
 test ! -e "$0.fails" && echo a-token
 """
-"""What stands for kubectl."""
+"""Holds what stands for kubectl."""
 
 
 @pytest.mark.e2e
 def test_renewed_token(starter: Path, tmp_path: Path) -> None:
-    """The script replaces the file that the settings name, for nobody else to read.
+    """The script replaces the file that the settings name, for no one else to read.
 
     If there is no new one, the old one stays.
     """

@@ -40,7 +40,6 @@ ADMIN = r"admin on 127\.0\.0\.1:(\d+)"
 
 @pytest.fixture(scope="module", params=["gateway", "sidecar-http", "sidecar-kubernetes"])
 def name(request: pytest.FixtureRequest) -> str:
-    """What is deployed."""
     found: str = request.param
     return found
 
@@ -106,7 +105,6 @@ def test_kinds(name: str, manifests: Manifests) -> None:
 
 
 def test_monitoring(manifests: Manifests, monitored: Manifests) -> None:
-    """What needs the operator is in the component only, with the dashboard as Grafana finds it."""
     added = {key: monitored[key] for key in monitored.keys() - manifests.keys()}
     dashboard = added["ConfigMap", "apfproxy-dashboard"]
 
@@ -290,7 +288,6 @@ def account() -> tuple[str, str]:
 
 
 def test_rights_to_follow_endpoints(manifests: Manifests) -> None:
-    """Who follows the EndpointSlices of a Service may do so, by a file of its own."""
     settings = yaml.safe_load(settings_of(manifests))
     service = settings["upstream"].get("service")
     role, binding = yaml.safe_load_all((FOLDER / "rbac" / "endpoints.yaml").read_text())
@@ -316,7 +313,6 @@ def test_rights_of_a_fleet() -> None:
 
 
 def test_flow_schema_of_a_fleet() -> None:
-    """What the proxies ask for their fleet is exempt there; nothing else of theirs is."""
     path = str(FOLDER / "fleet" / "flowschema.yaml")
     controller = offline_controller([path], suggested_objects=True, server_concurrency_limit=None)
     account = User(

@@ -41,7 +41,7 @@ OF_SEVERAL_CLUSTERS = {"cluster"}
 """Labels that there are only where there are several clusters."""
 
 OPEN_LABELS = {"job", "instance", "priority_level", "flow_schema", "code"}
-"""Those whose values are not the proxy's to choose."""
+"""Holds those whose values are not the proxy's to choose."""
 
 LATER_VALUES = {
     ("reason", "ban"),
@@ -194,7 +194,6 @@ async def test_every_metric_of_the_proxy_is_shown(tmp_path: Path) -> None:
 
 
 def test_expressions_are_read() -> None:
-    """What an expression reads is found, however it is written."""
     expression = 'sum by (a, le) (rate(apfproxy_x_bucket{b="1", c=~"d|e"}[5m])) / on (f) up'
 
     assert [(each.name, each.matchers) for each in selectors(expression)] == [

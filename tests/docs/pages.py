@@ -36,7 +36,6 @@ class Page:
 
     @property
     def spans(self) -> list[str]:
-        """What stands between backticks in the prose."""
         return SPAN.findall(self.prose)
 
     @property
@@ -46,7 +45,6 @@ class Page:
 
     @property
     def anchors(self) -> set[str]:
-        """What a link can name after `#`, as GitHub derives it from the headings."""
         headings = re.findall(r"^#+ (.+)$", self.prose, re.MULTILINE)
         return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
 

@@ -1,4 +1,4 @@
-"""What the architecture page speaks of, made to happen, with the functions that run then."""
+"""Scenarios of the architecture page, made to happen, with the functions that run then."""
 
 from __future__ import annotations
 
@@ -129,7 +129,6 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 async def of_a_proxy(folder: Path) -> Calls:
-    """What runs in a proxy."""
     calls: Calls = {}
     objects = folder / "objects.yaml"
     objects.write_text(OBJECTS)
@@ -161,7 +160,6 @@ async def of_a_proxy(folder: Path) -> Calls:
 
 
 async def of_a_fleet() -> Calls:
-    """What runs in a member of a fleet."""
     calls: Calls = {}
     with traced(calls, "a fleet"):
         async with member(Shelf()) as one:

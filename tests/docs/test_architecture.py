@@ -59,7 +59,6 @@ def test_walk(calls: Calls) -> None:
 
 
 def test_what_is_special_runs_then_alone(calls: Calls) -> None:
-    """What the table says to run for a request that waits, or is rejected, runs for no other."""
     for question, *cells, when in table(page(PAGE), WALK):
         if when in ("a request that waits", "a rejected request", "a watch"):
             assert ": ".join(names(cells)) not in calls[USUAL], question

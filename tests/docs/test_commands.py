@@ -41,7 +41,6 @@ def commands() -> dict[str, click.Command]:
 
 
 def problem_of(words: list[str]) -> str | None:
-    """What is wrong with a command line; None if nothing is, or if it is another program's."""
     for word in words:
         if word.startswith(FOLDERS) and not (ROOT / word.partition("::")[0]).exists():
             return f"no file {word}"
@@ -59,7 +58,6 @@ def problem_of(words: list[str]) -> str | None:
 
 
 def problem_of_command(words: list[str]) -> str | None:
-    """What is wrong with the words after `apfproxy`."""
     name, *arguments = words or ["--help"]
     command: click.Command | None = cli
     if name.startswith("-"):
@@ -78,7 +76,6 @@ def problem_of_command(words: list[str]) -> str | None:
 
 
 def problem_of_module(name: str, arguments: list[str]) -> str | None:
-    """What is wrong with `python -m NAME`, for a module of this repository."""
     if name.partition(".")[0] not in ("loadtest", "tests", "apfproxy"):
         return None
     path = ROOT.joinpath(*name.split("."))
@@ -92,7 +89,6 @@ def problem_of_module(name: str, arguments: list[str]) -> str | None:
 
 
 def problem_of_flag(flag: str) -> str | None:
-    """What is wrong with a flag that stands alone."""
     known = set(FLAGS_OF_OTHERS)
     for source in (ROOT / "loadtest").glob("*.py"):
         known.update(re.findall(r'"(--[a-z-]+)"', source.read_text()))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 HTTP1, HTTP2 = "http/1.1", "h2"
 PROTOCOLS = (HTTP1, HTTP2)
 SPOKEN = ContextVar("SPOKEN", default=HTTP1)
-"""What clients of a scene speak, in tests that run over both."""
+"""Holds what clients of a scene speak, in tests that run over both."""
 
 
 class Http2Peer(Peer):

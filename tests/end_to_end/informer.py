@@ -1,10 +1,10 @@
-"""What controllers do to know all objects of a kind: list them, then watch what becomes of them.
+"""An informer, as in controllers: list them, then watch what becomes of them.
 
 Rules, as client-go's reflector has them:
 
 1. A watch goes on from the version of the list, then from that of the last event or bookmark.
 2. A connection that ends is no error: another watch goes on from the last version.
-3. 410 means that the server has forgotten what came after it: all is listed anew, and what has
+3. 410 means that the server has forgotten what came after it: all is listed again, and what has
    changed since is made up from the difference.
 """
 
@@ -40,7 +40,7 @@ SILENCE_S = 30
 
 @dataclass(frozen=True)
 class Seen:
-    """What an informer was told."""
+    """Holds what an informer was told."""
 
     type: str
     name: str

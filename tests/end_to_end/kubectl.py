@@ -52,7 +52,7 @@ CHANGING = (
     # Columns are as wide as the ages in them; what follows + or - is indented.
     (re.compile(r"(?<=[^\s+-]) {2,}"), "  "),
 )
-"""What differs from run to run, and what stands for it in transcripts."""
+"""Holds what differs from run to run, and what stands for it in transcripts."""
 
 
 def find_kubectl() -> str:
@@ -82,7 +82,7 @@ def environment(home: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command came to; a text, with what changes from run to run replaced."""
+    """Holds what a command came to; a text, with what changes from run to run replaced."""
 
     command: tuple[str, ...]
     code: int
@@ -148,7 +148,6 @@ class Kubectl:
         return json.loads(self(*arguments, "-o", "json"))
 
     def read(self, path: str) -> Any:  # noqa: ANN401  JSON
-        """What a path of the server has, as it is: no stand-ins, no transcript."""
         text = subprocess.run(  # noqa: S603  kubectl
             self.command("get", "--raw", path),
             env=self.environment,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Labels = tuple[tuple[str, str], ...]
 Series = dict[Labels, float]
-"""What a scrape has brought, by all labels and `__name__`."""
+"""Holds what a scrape has brought, by all labels and `__name__`."""
 
 RULES = CONFIG / "prometheus" / "prometheusrule.yaml"
 READ = {each.name for rule in alerting_rules() for each in selectors(rule["expr"])}

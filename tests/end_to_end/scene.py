@@ -63,7 +63,7 @@ EXEC = (
 AGREED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 GATHERED_BYTES = 32768
-"""Of a body of known length that is waited for."""
+"""For a body of known length that is waited for."""
 
 NARROW = """
 apiVersion: flowcontrol.apiserver.k8s.io/v1
@@ -134,7 +134,7 @@ def objects_of(text: str, *, suggested: bool = False) -> list[FlowControlObject]
 
 @dataclass(frozen=True)
 class Setup:
-    """What a scene is made of; a part left out is as small as a test wants it."""
+    """Holds what a scene is made of; a part left out is as small as a test wants it."""
 
     objects: str | None = None
     preset: str = "kubernetes"
@@ -258,7 +258,7 @@ class Hold:
 
 
 TURNS = 3
-"""Of the loop, for tasks that the end of a connection ends, such as a collector's."""
+"""For the loop, for tasks that the end of a connection ends, such as a collector's."""
 
 
 @contextlib.asynccontextmanager

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Line = dict[str, Any]
 
 UNUSED_PORT = 9
-"""Of the discard service, which does not run."""
+"""For the discard service, which does not run."""
 LIST = (
     b"GET /apis/apps/v1/namespaces/shop/deployments?limit=5&continue=abc&token=s3cret"
     b"&labelSelector=app%3D%22x%22 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer s3cret\r\n"

@@ -221,7 +221,6 @@ def test_browser(site: Site, tmp_path: Path) -> None:
 
 
 def test_commands(site: Site, tmp_path: Path) -> None:
-    """Those that ask a running proxy take a token or a certificate, and say what they lack."""
     token = tmp_path / "token"
     token.write_text(OPERATORS)
     certificate, key = site.own("ann")

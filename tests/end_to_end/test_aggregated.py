@@ -44,11 +44,11 @@ spec: {ports: [{name: https, port: 443, targetPort: https}]}
 
 
 class Certificates(NamedTuple):
-    """What is signed where, as paths."""
+    """Holds what is signed where, as paths."""
 
     folder: Path
     front_proxy: tuple[str, str]
-    """What kube-apiserver shows to the servers behind it."""
+    """Holds what kube-apiserver shows to the servers behind it."""
 
 
 def block(part: str) -> str:
@@ -100,7 +100,7 @@ async def users(port: int, ca: Path, certificate: tuple[str, str] | None) -> obj
 
 
 async def test_users(tmp_path: Path) -> None:
-    """Whom kube-apiserver names, the server behind sees; nobody else can name anybody."""
+    """Whom kube-apiserver names, the server behind sees; no one else can name anybody."""
     found, port = certificates(tmp_path), free_port()
     async with metrics_server(tmp_path) as behind:
         text = block("frontProxy: {caFile").replace("/front-proxy/ca.crt", f"{tmp_path}/front.crt")

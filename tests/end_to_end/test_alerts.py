@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 IN_A_YEAR = datetime.now(UTC) + 365 * DAY
 WAITS = {rule["alert"]: minutes(rule["for"]) for rule in alerting_rules()}
-"""Of each alert the minutes for which its expression has to hold."""
+"""For each alert the minutes for which its expression has to hold."""
 WINDOW = 15
 """Minutes: the longest range that an expression looks back, or more."""
 LONG = 60
@@ -191,7 +191,7 @@ class Stage:
 
 Function = Callable[[Stage], None]
 STATES: list[Any] = []
-"""Of each a function, what fires then, and what has fired before."""
+"""For each a function, what fires then, and what has fired before."""
 
 
 def raises(*alerts: str, before: tuple[str, ...] = ()) -> Callable[[Function], Function]:

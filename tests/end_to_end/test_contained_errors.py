@@ -1,4 +1,4 @@
-"""Errors of the program itself: each costs one connection, and nobody else anything.
+"""Errors of the program itself: each costs one connection, and no one else anything.
 
 The first is the bug that once stood all deadlines still; the others put an error in by hand: into
 what a connection calls, because functions of the compiled build cannot be replaced.
@@ -183,7 +183,6 @@ async def test_an_error_in_an_event_of_the_upstream(event: str) -> None:
 @pytest.mark.parametrize("event", ["head", "queued", "left"])
 @on_uvloop
 async def test_an_error_in_an_event_of_the_client(event: str) -> None:
-    """That client is closed; whatever it held comes back, also where it left by itself."""
     async with running(ONE_SEAT) as scene:
         hold = await scene.take_seat()
         other, connection = await connect(scene)
@@ -208,7 +207,6 @@ async def test_an_error_in_an_event_of_the_client(event: str) -> None:
 
 @on_uvloop
 async def test_an_error_at_a_dispatch_is_of_the_dispatched() -> None:
-    """Who gives seats back gets its answer and goes on; the one that fails loses none of them."""
     async with running(ONE_SEAT) as scene:
         hold = await scene.take_seat()
         waiting = await scene.ask(GET)
@@ -244,7 +242,6 @@ async def test_an_error_of_who_waits_for_a_connection() -> None:
 
 @on_uvloop
 async def test_errors_before_a_request_is_on_its_way() -> None:
-    """What is counted of all requests together stays right, so that it costs others nothing."""
     chunked = POST.replace(b"Content-Length: 4", b"Transfer-Encoding: chunked")
     async with running(ONE_SEAT) as scene:
         kinds = scene.process.cluster.kinds

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VALUES = {"job": "apfproxy", "__rate_interval": "1m"}
-"""Of the dashboard's variables; of all others every value is chosen, as Grafana does by itself."""
+"""For the dashboard's variables; of all others every value is chosen, as Grafana does by itself."""
 ABOVE_ZERO = re.compile(r" > 0(\)?)$")
 """Hides what does not happen, at the end of an expression."""
 

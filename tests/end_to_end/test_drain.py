@@ -151,7 +151,6 @@ def proxy(directory: Path, timeout_s: int, *flags: str) -> Iterator[tuple[Served
 
 @pytest.mark.parametrize("flags", [(), ("--workers", "2")], ids=["one", "two-workers"])
 def test_streams_go_on_and_then_break(read: Read, tmp_path: Path, flags: tuple[str, ...]) -> None:
-    """Those that end within the drain's time are whole; a second signal breaks the others."""
     with proxy(tmp_path, 100, *flags) as (served, port):
         ending = read(port, "/ends")
         endless = read(port, "/endless")

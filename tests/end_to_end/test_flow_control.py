@@ -73,7 +73,6 @@ async def test_requests_go_as_explained() -> None:
 @over_both_protocols
 @on_uvloop
 async def test_a_rejection(objects: str) -> None:
-    """What does not fit gets Kubernetes' 429, and its connection goes on."""
     async with running(Setup(objects=objects, seats=1)) as scene:
         hold = await scene.take_seat()
         if objects is NARROW:

@@ -42,7 +42,7 @@ PODS = b"/api/v1/namespaces/default/pods/"
 
 
 class Names(dict[str, list[str]]):
-    """What the system resolves."""
+    """Holds what the system resolves."""
 
     def look_up(self, host: str) -> list[str]:
         if host not in self:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 HELD_MIB, GROWN_MIB = 16, 60
-"""What may be held, and by how much the process may grow: the attack sends 100 MiB."""
+"""Says what may be held, and by how much the process may grow: the attack sends 100 MiB."""
 CONNECTIONS, STREAMS = 12, 100
 BODY_BYTES, SENT_BYTES = 40_000, 30_000
 FIELDS = [(b"x-%d" % each, b"y" * 4000) for each in range(14)]
@@ -105,7 +105,6 @@ UNENDED = b"".join(
 
 
 def test_streams_that_do_not_end(tmp_path: Path) -> None:
-    """Those for which there is no room are refused, and may be sent again; others are served."""
     with proxy(tmp_path, maxHeldBytes=f"{HELD_MIB}MiB") as served, contextlib.ExitStack() as stack:
         before = served.resident_mib
         for _ in range(CONNECTIONS):

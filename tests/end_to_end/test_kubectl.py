@@ -166,7 +166,6 @@ def test_explain(targets: Targets, tmp_path: Path) -> None:
 
 
 def test_discovery(targets: Targets, tmp_path: Path) -> None:
-    """What is served is found, with short names, verbs and versions."""
 
     def scenario(kubectl: Kubectl) -> None:
         served = {kind.resource for kind in KINDS}

@@ -92,7 +92,6 @@ def test_create_and_delete(targets: Targets, tmp_path: Path) -> None:
 
 
 def test_create_what_is_wrong(targets: Targets, tmp_path: Path) -> None:
-    """What is wrong with an object is said, with the path of each field."""
     slice_ = resource_slice("Wrong")
     slice_["spec"]["devices"][0]["name"] = "GPU"
     wrong = changed(budget("wrong", "default"), minAvailable=-1, maxUnavailable=1)
@@ -126,7 +125,6 @@ def test_create_what_is_wrong(targets: Targets, tmp_path: Path) -> None:
 
 
 def test_apply(targets: Targets, tmp_path: Path) -> None:
-    """What is applied again is changed to what was added, changed and left out, and no more."""
     first, second = level("applied", 5), level("applied", 7)
     first["metadata"]["labels"] = {"app": "applied", "before": "yes"}
     first["spec"]["limited"]["lendablePercent"] = 10
@@ -158,7 +156,6 @@ def test_apply(targets: Targets, tmp_path: Path) -> None:
 
 
 def test_apply_with_unserved_kinds(targets: Targets, tmp_path: Path) -> None:
-    """Of a kind that is not served it is said so, and the rest of the file is applied."""
     ingress = {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "Ingress",
@@ -179,7 +176,6 @@ def test_apply_with_unserved_kinds(targets: Targets, tmp_path: Path) -> None:
 
 
 def test_apply_prunes(targets: Targets, tmp_path: Path) -> None:
-    """What was applied before and is not in the files any more goes, if it has the label."""
     slices = [resource_slice(f"pruned-{n}", set="pruned") for n in range(3)]
 
     def scenario(kubectl: Kubectl) -> None:

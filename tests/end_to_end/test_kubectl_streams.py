@@ -173,7 +173,7 @@ def in_terminal(kubectl: Kubectl, *arguments: str, columns: int, rows: int) -> s
 def _read_terminal(terminal: int) -> bytes:
     try:
         return os.read(terminal, 1 << 16)
-    except OSError:  # nobody has the other end any more
+    except OSError:  # no one has the other end any more
         return b""
 
 

@@ -40,7 +40,7 @@ KINDS = {"prioritylevelconfigurations": "PriorityLevelConfiguration", "flowschem
 MANDATORY = {"exempt", "catch-all"}
 CHANGES = 400
 NAMES = 20
-"""Of each kind, so that an object is made, changed and deleted several times."""
+"""For each kind, so that an object is made, changed and deleted several times."""
 LANES = 4
 """Writers at the same time, each of its own names."""
 

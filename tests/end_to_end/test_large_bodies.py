@@ -1,4 +1,4 @@
-"""Large bodies of several clients at once arrive as they were sent, whoever is slow."""
+"""Large bodies of several clients at once arrive as they were sent, anyone who is slow."""
 
 from __future__ import annotations
 

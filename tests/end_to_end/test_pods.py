@@ -62,7 +62,7 @@ def probed(container: dict[str, Any], probe: str, admin_port: int) -> None:
     get = container[probe]["httpGet"]
     assert "admin" == get["port"]
     while ask(admin_port, get["path"])[0] != 200:
-        time.sleep(0.02)  # it is asked, and tells nobody
+        time.sleep(0.02)  # it is asked, and tells no one
 
 
 @contextlib.contextmanager
@@ -166,7 +166,7 @@ def api_of_the_pod(folder: Path, port: int) -> dict[str, str]:
 def test_kubernetes_api(tmp_path: Path, server_port: int) -> None:
     """Before a Kubernetes API the users whom the front proxy names have flows of their own.
 
-    Nobody else can name one.
+    No one else can name one.
     """
     fronts, site = Authority("fronts"), Authority("site")
     certificate, key = site.issue("localhost", usage="server").write(tmp_path, "tls")

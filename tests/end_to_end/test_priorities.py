@@ -1,4 +1,4 @@
-"""Who gets the seats of the preset `http`, counted at the server by whole processes.
+"""Tests of who gets the seats of the preset `http`, counted at the server by whole processes.
 
 The server holds what it has, and ends the oldest request once all seats are in use: so it is
 counted which levels the freed seats go to, and no time is measured.
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 LEVELS = ("interactive", "default", "batch", "background")
 LISTENS = r"listens on 127\.0\.0\.1:(\d+)"
 TURNS = 10
-"""Of the loop, in which all that was accepted has come and gone."""
+"""For the loop, in which all that was accepted has come and gone."""
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 

@@ -119,7 +119,7 @@ async def test_connections_that_are_closed(
 
 @on_uvloop
 async def test_limits() -> None:
-    """That of an address is of each client; that of all counts connections without a header yet.
+    """Bounds of an address are each client's; that of all counts connections without a header.
 
     The balancer's own health check has the address that it comes from.
     """

@@ -24,7 +24,7 @@ watch: Any = importlib.import_module("kubernetes.watch")
 NAMESPACE = "default"
 WATCH_S = 100
 ATTEMPTS = 10
-"""Of a replacement that a controller may come before."""
+"""For a replacement that a controller may come before."""
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 REJECT = client.V1LimitResponse(type="Reject")
 EVERYBODY = client.FlowcontrolV1Subject(kind="Group", group=client.V1GroupSubject(name="team"))

@@ -27,7 +27,7 @@ WRITES = 40
 """In each life of the server."""
 NAMES = 4
 STEPS = ("create", "replace", "patch", "replace", "delete")
-"""What becomes of an object, over and over."""
+"""Says what becomes of an object, over and over."""
 LAST = "last"
 WITHIN_S = 100
 

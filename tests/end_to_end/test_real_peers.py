@@ -71,7 +71,6 @@ async def test_nginx_as_the_upstream(tmp_path: Path, big: bytes) -> None:
 
 @on_uvloop
 async def test_nginx_sends_chunks(tmp_path: Path) -> None:
-    """What nginx compresses as it goes has no length, and comes through in chunks."""
     text = "one line of many\n" * 10_000
     (tmp_path / "long.txt").write_text(text)
     with nginx(tmp_path, "include /etc/nginx/mime.types;" + upstream(tmp_path)) as port:

@@ -105,7 +105,7 @@ async def test_no_request_is_lost(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_a_request_ends_as_it_began(tmp_path: Path) -> None:
-    """What is under way gets its answer from the old server.
+    """Check that what is under way gets its answer from the old server.
 
     Then users have to say who they are, on a connection that was open before as well, and the new
     server gets their requests.

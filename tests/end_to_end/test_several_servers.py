@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ANY_PORT = Address(host="127.0.0.1", port=0)
 SEATS = 200
-"""Of an endpoint."""
+"""For an endpoint."""
 
 
 @pytest.fixture(autouse=True)
@@ -175,7 +175,7 @@ async def test_server_that_is_killed(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_server_that_starts(tmp_path: Path) -> None:
-    """It refuses all by 403 until it has loaded its roles: nobody gets that for an answer."""
+    """It refuses all by 403 until it has loaded its roles: no one gets that for an answer."""
     with Servers(tmp_path, 2) as servers:
         async with gateway(servers, check=CHECK) as scene:
             await scene.see("up", "up")

@@ -26,7 +26,7 @@ MEANINGLESS = (
     signal.SIGIO,
     signal.SIGRTMIN,
 )
-"""Of a proxy without an access log."""
+"""For a proxy without an access log."""
 ANYWHERE = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 NOWHERE = ("--upstream", "http://127.0.0.1:9")
 
@@ -61,7 +61,6 @@ def seats_of(admin_port: int) -> int:
 
 
 def test_what_is_read_again(tmp_path: Path) -> None:
-    """What can change does, what cannot is named, what is broken changes nothing; flags win."""
     path, log = tmp_path / "settings.yaml", tmp_path / "log"
     (tmp_path / "objects").mkdir()
     (tmp_path / "tokens").write_text("first,alice,1\n")

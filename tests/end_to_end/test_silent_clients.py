@@ -63,7 +63,6 @@ def test_accepted_connections(tmp_path: Path) -> None:
 
 
 def test_connections_that_came_before_the_process(tmp_path: Path) -> None:
-    """Those that a service manager's socket has taken are probed as all others are."""
     path = settings_file(tmp_path, "60s")
     with (
         feed() as url,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("mode", ["head", "body", "read"])
 def test_slow_clients(mode: str, tmp_path: Path) -> None:
-    """Heads, bodies and reads by the byte cost nobody an answer, and no seat for good."""
+    """Heads, bodies and reads by the byte cost no one an answer, and no seat for good."""
     installed("slowhttptest")
     path = tmp_path / "slow.json"
     done = subprocess.run(  # noqa: S603  of this repository

@@ -108,7 +108,6 @@ async def proxied(
 
 @on_uvloop
 async def test_kubectl_changes_what_is_in_force(tmp_path: Path) -> None:
-    """What kubectl applied comes into force, and so does what it changed and deleted."""
     program = find_kubectl()
     (tmp_path / "objects.yaml").write_text(YAML)
     async with proxied(tmp_path) as proxy:
@@ -164,7 +163,7 @@ async def test_token(tmp_path: Path) -> None:
 
 
 async def test_not_on_loopback(tmp_path: Path) -> None:
-    """Without a token file nobody writes over a listener that others can reach."""
+    """Without a token file no one writes over a listener that others can reach."""
     async with proxied(tmp_path, admin=ANYWHERE) as proxy:
         status, body = await proxy.send("POST", LEVELS, LEVEL)
         read, _ = await proxy.send("GET", LEVELS)

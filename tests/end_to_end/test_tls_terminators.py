@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 REGISTRY = "location / { return 301 $http_x_forwarded_proto://$http_host/v2/; }"
-"""What a registry of images does, which knows by this field alone how its clients came."""
+"""Holds what a registry of images does, which knows by this field alone how its clients came."""
 
 SETTINGS = """
 preset: http

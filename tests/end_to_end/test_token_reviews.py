@@ -169,7 +169,7 @@ async def test_server_that_is_away(tmp_path: Path) -> None:
         await server.start()
         async with asyncio.timeout(WAIT_S):
             while (last := await ask_once(port, f"{GOOD}1")).status != 401:
-                # Nobody serves it while the reviewer is the only server; then it counts for a
+                # No one serves it while the reviewer is the only server; then it counts for a
                 # moment.
                 assert last.status in {200, 502}
         log = (tmp_path / "log").read_text()
@@ -181,5 +181,5 @@ async def test_server_that_is_away(tmp_path: Path) -> None:
     assert "ServiceUnavailable" == json.loads(known[2].body)["reason"]
     assert "INFO" in log
     assert "refused with 503: no answer to a TokenReview" in log
-    assert "refused with 401: the upstream says that the token is nobody's" in log
+    assert "refused with 401: the upstream says that the token has no user" in log
     assert GOOD not in log

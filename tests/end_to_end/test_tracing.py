@@ -30,7 +30,7 @@ POD = (
 
 @dataclass
 class Collector:
-    """What a collector has got."""
+    """Holds what a collector has got."""
 
     url: str = ""
     status: int = 200
@@ -94,7 +94,7 @@ async def test_trace_that_goes_on() -> None:
     ):
         request, _ = await scene.exchange(POD)
         port = scene.upstream.port
-        await scene.exchange(GET)  # which nobody traces
+        await scene.exchange(GET)  # which no one traces
     own = collector.named("GET /api/v1/namespaces/{:namespace}/pods/{:name}")
     upstream = collector.named("upstream")
 

@@ -121,7 +121,6 @@ def test_killed_parent() -> None:
 
 
 def test_signals_of_a_group() -> None:
-    """What signals all processes at once drains each of them once."""
     with workers() as (served, _):
         for pid in (*children(served), served.process.pid):
             os.kill(pid, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""What every store has to do, as one test each kind runs."""
+"""Holds what every store has to do, as one test each kind runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def agrees(one: LedgerStore, other: LedgerStore) -> None:
     assert b"1" == first.stored.data
     assert first.stored == await other.read()
 
-    # Whoever has not seen it gets it instead.
+    # Anyone who has not seen it gets it instead.
     late = await other.swap(b"2", nothing)
     assert not late.is_done
     assert first.stored == late.stored

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from apfproxy.fleet.record import Member, Record
 
 LEASE_S = 5.0
-"""Of which the part for the holder and the half are exact numbers."""
+"""For which the part for the holder and the half are exact numbers."""
 STEP_S = LEASE_S / 2
 LONG_S = 1.5 * LEASE_S
 """Times that are longer ago make no difference."""
@@ -34,7 +34,7 @@ EVENTS = ("die", "miss", "away")
 
 @dataclass(frozen=True)
 class Rules:
-    """What fleet is searched.
+    """Holds what fleet is searched.
 
     Attributes:
         members: How many there are at the start.
@@ -220,7 +220,6 @@ class Search:
         )
 
     def report(self, wanted: int, used: int) -> Report:
-        """What a member says of itself: it wants much, or nothing but what it uses."""
         demand = dict.fromkeys(self.levels, wanted)
         demand["a"] = max(wanted, used)
         return Report(

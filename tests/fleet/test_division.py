@@ -205,7 +205,6 @@ def test_what_is_there() -> None:
 
 
 def test_the_most_since_the_last_sample() -> None:
-    """What came and went in between counts; to see the peak begins no sample."""
     scene = scene_of()
     demand = MemberDemand(scene.controller)
     scene.finish("a", scene.arrive(count=4))

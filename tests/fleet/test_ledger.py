@@ -1,4 +1,4 @@
-"""What members claim and use, case by case, beside the searches of all states and walks."""
+"""Claims and uses of members, case by case, beside the searches of all states and walks."""
 
 from __future__ import annotations
 
@@ -216,7 +216,6 @@ def test_who_has_not_looked_for_a_lease_is_not_alone() -> None:
 
 
 def test_time_without_the_store_is_hardly_of_a_lease() -> None:
-    """Who is the first to find it back does not take what the others could not ask for."""
     world, (one, other) = settled(False, False)
     world.wait(1.0)
     other.fail()
@@ -324,7 +323,6 @@ def test_a_full_record() -> None:
 
 
 def test_the_entry() -> None:
-    """What the others get to know."""
     world = World(LIMIT, levels=2)
     one = world.join()
     one.waiting["a"], one.running["a"] = 2, 2

@@ -69,7 +69,6 @@ def test_prompt_walks(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_walks_to_rest(seed: int) -> None:
-    """What all want is divided by max-min soon after the demand stops changing."""
     walks.resting_walk(seed, 200)
 
 

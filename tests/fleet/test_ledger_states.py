@@ -52,7 +52,6 @@ def test_all_states(rules: Rules) -> None:
     ids=repr,
 )
 def test_the_first_states(rules: Rules) -> None:
-    """Of larger fleets the first thousands."""
     count, depth, is_all = Search(rules).states(2500)
     assert count >= 2500
     assert depth >= 4
@@ -79,12 +78,10 @@ def test_states_that_count_as_the_same_have_the_same_future(rules: Rules) -> Non
 
 
 def future(search: Search, state: State) -> set[Hashable]:
-    """What may come next."""
     return {signature(after) for after in search.after(state)}
 
 
 def claims_alone(self: Ledger, now_s: float) -> int:
-    """Who may be without the store is counted with its claim."""
     del now_s
     return sum(each.claim for each in self.others.values())
 

@@ -47,7 +47,6 @@ async def test_a_member_has_a_starter_share_and_leaves_nothing() -> None:
 
 @virtually
 async def test_a_newcomer_serves_when_others_gave_it_a_share() -> None:
-    """Of seats that are idle it has its part by then, though all were claimed."""
     shelf = Shelf()
     async with member(shelf, "first") as first:
         await first.until(lambda: first.seats == LIMIT)  # a lease after it came
@@ -84,7 +83,6 @@ async def test_one_name() -> None:
 
 @virtually
 async def test_a_level_without_queues_asks_for_more_before_it_has_it() -> None:
-    """What it rejects counts as wanted, up to twice as much as it uses."""
     shelf = Shelf()
     async with AsyncExitStack() as stack:
         for name in ("first", "second"):
@@ -287,7 +285,7 @@ def test_words(caplog: pytest.LogCaptureFixture) -> None:
 
 class Load:
     running = 0
-    """Of all members."""
+    """For all members."""
     most = 0
 
     def __init__(self, one: One, service_s: float = 0.04) -> None:

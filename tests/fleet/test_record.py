@@ -103,7 +103,6 @@ OTHER_MEMBERS: list[Any] = [
     + [with_member(**each) for each in OTHER_MEMBERS],
 )
 def test_wrong(found: object) -> None:
-    """What has other types or bounds is refused as a whole."""
     with pytest.raises(RecordError, match=r"^it has no record of a fleet: [^\n]*$"):
         decode(json.dumps(found).encode())
 

@@ -60,7 +60,6 @@ async def test_agreement(server: RedisServer) -> None:
 
 
 async def test_swaps_at_once(server: RedisServer) -> None:
-    """Of many members' writes none is lost."""
     async with stores_at(server.url, 4) as stores:
         await loses_no_write([*stores])
 
@@ -122,7 +121,6 @@ async def test_lost_write(server: RedisServer) -> None:
 
 
 async def test_forgotten(server: RedisServer) -> None:
-    """What the server has forgotten, scripts and keys alike, is nothing, and can be written."""
     async with stores_at(server.url, 1) as (store,), server.client() as client:
         seen = await store.swap(b"1", NOTHING)
         await client.flushall()
@@ -162,7 +160,7 @@ async def test_garbage(server: RedisServer, command: tuple[str, ...], problem: s
 
 
 async def test_given_up_and_answered(server: RedisServer) -> None:
-    """An answer that comes late is nobody's, and the connection goes on."""
+    """An answer that comes late is no one's, and the connection goes on."""
     async with stores_at(server.url, 1) as (store,), server.client() as client:
         seen = await store.swap(b"1", NOTHING)
         before = (await client.info("stats"))["total_connections_received"]
@@ -179,7 +177,6 @@ async def test_given_up_and_answered(server: RedisServer) -> None:
 
 
 async def test_cancelled_anywhere(server: RedisServer) -> None:
-    """Whoever cancels a question ends it, however far it is."""
     async with stores_at(server.url, 1) as (store,):
         seen = await store.read()
         for steps in range(40):
@@ -193,14 +190,14 @@ async def test_cancelled_anywhere(server: RedisServer) -> None:
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "fleet-stores.md"
-SECRET = "s3cr3t s3cr3t"  # noqa: S105 - of nobody
+SECRET = "s3cr3t s3cr3t"  # noqa: S105 - of no one
 
 COMMANDS = (
     *("+evalsha", "+eval", "+hstrlen", "+hmget", "+hget", "+hset", "+expire", "+publish"),
     *("+subscribe", "+unsubscribe", "+ping", "+role", "+asking", "+cluster|slots", "+command"),
     "+select",
 )
-"""What a member's user has to be permitted."""
+"""Holds what a member's user has to be permitted."""
 
 ACL = ("~apfproxy:*", "resetchannels", "&apfproxy:*", "-@all", *COMMANDS)
 
@@ -234,7 +231,6 @@ async def guarded(tmp_path: Path) -> AsyncIterator[RedisServer]:
 
 @pytest.mark.parametrize("user", ["", "fleet@", "fleet:wrong-s3cr3t@", "nobody:wrong-s3cr3t@"])
 async def test_refused(guarded: RedisServer, user: str) -> None:
-    """Whoever is refused is told so, and no message has the password."""
     store = store_at(guarded.url.replace("//", f"//{user}"))
     with pytest.raises(StoreError, match=r"^Redis refuses user or password: ") as error:
         await store.read()
@@ -268,7 +264,6 @@ async def test_refused(guarded: RedisServer, user: str) -> None:
     ],
 )
 def test_messages(error: Exception, shown: str, password_file: Path) -> None:
-    """What is wrong is said in one line, and without the password."""
     fleet = FleetSettings(password_file=str(password_file))
     assert shown == Servers(store_address("redis://a"), fleet).explained(error)
 
@@ -512,7 +507,7 @@ async def test_close(server: RedisServer) -> None:
         await subscribed(client, store, 0)
 
 
-PASSWORD = "s3cr3t"  # noqa: S105 - of nobody
+PASSWORD = "s3cr3t"  # noqa: S105 - of no one
 KEY = b"apfproxy:{a}"
 OTHER_SLOT = 1
 
@@ -622,7 +617,6 @@ async def failed_over(watched: Watched) -> bool:
 
 @pytest.mark.e2e
 async def test_sentinels_that_do_not_know(watched: Watched) -> None:
-    """What Sentinels say is passed on."""
     for url, settings, problem in (
         (watched.url.replace("/ours", "/theirs"), watched.settings, "watches no theirs"),
         (

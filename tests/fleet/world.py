@@ -278,7 +278,7 @@ class World:
         return sum(each.in_force() for each in self.members)
 
     def overshoot(self) -> int:
-        """What members may use without having it in the record.
+        """Return what members may use without having it in the record.
 
         A member that holds has none, but where the store lost what it wrote.
         """

@@ -56,7 +56,6 @@ class Level:
 
     @property
     def waiting(self) -> list[Ticket]:
-        """What waits, queue by queue, the oldest of each first."""
         return [ticket for queue in self.queue_set.queues for ticket in queue.tickets()]
 
     def wait(self, duration_ns: int) -> None:

@@ -178,7 +178,6 @@ class PlainQueueSet:
         self.dispatch()
 
     def lingered(self, request: PlainRequest) -> Callable[[], None]:
-        """What to do when the request has lingered."""
 
         def release() -> None:
             self.sync()

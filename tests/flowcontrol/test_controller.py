@@ -304,7 +304,6 @@ def test_utilisation_is_a_part_of_the_current_limit() -> None:
 
 @pytest.mark.interpreted
 def test_only_what_changed_is_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a thousand objects that come again, equal or the very same, one changed."""
     objects = [schema_object(f"s-{number}", "a", f"u-{number}") for number in range(1000)]
     scene = Scene(A, *objects)
     checked: list[str] = []

@@ -244,7 +244,6 @@ class Bench(Level):
         return foresee(self.queue_set, hand, estimate, self.queue_set.seat_limit)
 
     def happens(self, hash_: int, estimate: WorkEstimate) -> Foresight:
-        """What becomes of a request, told as if it had been foreseen."""
         result = self.queue_set.admit(self.flow(hash_), estimate, lambda _: None)
         if not isinstance(result, Ticket):
             return Foresight(Decision.REJECT, reason=result)

@@ -127,7 +127,6 @@ def test_clients_that_nobody_verifies(subject: Subject, *, expected: bool) -> No
 
 
 def test_built_in_objects() -> None:
-    """Of Kubernetes' levels a proxy that knows nobody uses two."""
     schemas = [each for each in suggested_objects() if isinstance(each, FlowSchema)]
 
     assert {"exempt", "global-default"} == reachable_levels(
@@ -175,7 +174,6 @@ def test_levels_with_a_priority_are_not_alike() -> None:
 
 
 def test_named_objects() -> None:
-    """What each is, what becomes of it, and which ones a UID names."""
     queuing = QueuingConfiguration(queues=8, hand_size=2, queue_length_limit=50)
     queued = priority_level("queued", shares=95, queuing=queuing)
     users = flow_schema("users", "queued", group_subject("users"))

@@ -95,7 +95,6 @@ def test_idle_seats_are_lent_at_once() -> None:
 
 
 def test_idle_seats_are_lent_once_that_is_wanted() -> None:
-    """What waits gets them then; afterwards Kubernetes' way has requests wait again."""
     scene = Scene(*levels_of(), is_prompt=False)
     tickets = scene.arrive("a", 40)
     limit = scene.limit("a")
@@ -271,7 +270,6 @@ def test_many_levels_are_looked_at_less_often() -> None:
 
 
 def test_nothing_is_imposed_where_nobody_gets_more() -> None:
-    """Of one idle seat three levels that wait would have a third each, which is none."""
     scene = Scene(*levels_of("abcd"))
     levels = scene.controller.levels
     for name in "abc":

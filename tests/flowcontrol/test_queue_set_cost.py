@@ -1,4 +1,4 @@
-"""What the queue set does for a request does not grow with its queues or with what waits.
+"""The cost of a request at a queue set does not grow with its queues or what waits.
 
 Steps are instructions of the interpreter, which come out the same on every machine.
 """

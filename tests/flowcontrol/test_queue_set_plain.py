@@ -110,7 +110,6 @@ class Pair:
             self.queue_set.withdraw(picked[0], None)
 
     def states(self) -> tuple[Any, Any]:
-        """What the plain one and the queue set look like."""
         self.plain.sync()
         self.queue_set.sync()
         expected = (

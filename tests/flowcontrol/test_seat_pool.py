@@ -308,7 +308,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @invariant()
     def conserves_seats(self) -> None:
-        """The limits sum up to the pool, and nobody waits while a seat that it may have is idle."""
+        """The limits sum up to the pool, and no one waits while a seat that it may have is idle."""
         pool = self.scene.controller.pool
         assert pool.size == sum(member.queue_set.seat_limit for member in pool.members)
         idle = sum(

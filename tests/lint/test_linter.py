@@ -142,7 +142,7 @@ ELSEWHERE = {
 
 
 def test_built_in_configuration_is_clean() -> None:
-    """Nobody is told to change what Kubernetes suggests."""
+    """No one is told to change what Kubernetes suggests."""
     assert lint(bootstrap_objects()) == []
 
 
@@ -194,7 +194,6 @@ def managed_object(obj: AnyObject, value: str, annotation: str = AUTO_UPDATE) ->
     ],
 )
 def test_managed(obj: FlowControlObject, expected: list[str]) -> None:
-    """What the annotation does depends on whether the server suggests the object."""
     assert expected == [each.message.split()[3] for each in managed([obj])]
 
 
@@ -421,7 +420,7 @@ def test_too_few_seats(limit: int, percent: int, expected: str) -> None:
 
 
 def test_unused() -> None:
-    """A level that nobody sends requests to has seats in vain, unless it is mandatory."""
+    """A level that no one sends requests to has seats in vain, unless it is mandatory."""
     assert messages(priority_level("a"), OTHERS, EXEMPT, used=("others",)) == [
         ("APF204", "no FlowSchema uses it, and it has 10 of 100 seats")
     ]

@@ -160,7 +160,6 @@ def test_by_what(schemas: list[FlowSchema], messages: list[str]) -> None:
 
 
 def test_too_many_parts() -> None:
-    """What is too large to be divided is told to be out of reach if one FlowSchema holds it."""
     groups, resources = ([f"{kind}{number}" for number in range(50)] for kind in "gr")
     first, second, both = (
         ResourcePolicyRule(
@@ -234,7 +233,6 @@ def with_header(flow_schema: FlowSchema, value: str) -> FlowSchema:
 
 
 def test_a_condition_lets_requests_through() -> None:
-    """Who asks for a header does not match all before others, but others may before it."""
     first, second = with_header(schema("a", 2), "x"), schema("b", 3)
     assert [] == list(unreachable([first, second]))
     assert ["a"] == [each.name for each in unreachable([second, first])]
@@ -263,7 +261,6 @@ def paths_of(url: str) -> set[str]:
 @pytest.mark.parametrize("url", URLS)
 @pytest.mark.parametrize("other", URLS)
 def test_urls(url: str, other: str) -> None:
-    """Of URLs what is told is so for every path, and what holds another meets it."""
     if url_holds(url, other):
         assert paths_of(other) - paths_of(url) == set()
         assert urls_meet(url, other)
@@ -287,7 +284,6 @@ def test_url_holds(*, url: str, other: str, expected: bool) -> None:
 
 
 def sets_of(rule: Rule) -> list[RequestSet]:
-    """What a rule matches."""
     if isinstance(rule, ResourcePolicyRule):
         return list(resource_requests(rule))
     return [url_requests(rule)]
@@ -310,7 +306,6 @@ any_rule = st.one_of(resource_rules, url_rules)
 
 @given(rule=any_rule, other=any_rule)
 def test_sets(rule: Rule, other: Rule) -> None:
-    """What is held is matched, and what has a request in common meets."""
     holds = all(
         any(larger.kind is each.kind and larger.holds(part) for larger in sets_of(rule))
         for each in sets_of(other)
@@ -426,7 +421,7 @@ WHY: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("of", FINE)
 def test_names(of: str) -> None:
-    """Names are compared as they are, and some are known to be nobody's."""
+    """Names are compared as they are, and some are known to be no one's."""
     names = dict.fromkeys(FINE[of].split(), "") | DEAD[of]
     told = {name: WHY[of](name) for name in names}
     assert {name for name in names if names[name]} == {name for name in names if told[name]}

@@ -94,18 +94,18 @@ class Tokens:
         self.asked: dict[str, asyncio.Future[Verdict]] = {}
 
     def check(self, token: str) -> Verdict | None:
-        if token == "broken-at-once":  # noqa: S105 - of nobody
+        if token == "broken-at-once":  # noqa: S105 - of no one
             raise RuntimeError("a failure of our own")
         if token.startswith("bad"):
             return Verdict(None, LIFETIME_S, "no token")
-        if token == "open":  # noqa: S105 - of nobody
+        if token == "open":  # noqa: S105 - of no one
             return Verdict(None, 0.0, "nobody can be asked", is_open=True)
         name = self.users.get(token)
         return None if name is None else Verdict(User(name, ()), LIFETIME_S)
 
     async def review(self, token: str, address: str) -> Verdict:
         assert address == "10.0.0.1"
-        if token == "broken":  # noqa: S105 - of nobody
+        if token == "broken":  # noqa: S105 - of no one
             raise RuntimeError("a failure of our own")
         answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self.asked[token] = answer
@@ -266,7 +266,7 @@ def test_refused_upgrade(bench: Known, token: str) -> None:
         PATH, PATH + b"/exec?command=sh"
     )
     client = bench.ask_slowly(upgrade + FOLLOWS)
-    if token == "slow":  # noqa: S105 - of nobody
+    if token == "slow":  # noqa: S105 - of no one
         bench.tell("slow", None)
 
     answers = client.take()

@@ -240,7 +240,6 @@ BELOW = RequestRules(("watch",), ("log",), ["/feeds", "/api/v1/pods"], ["/cluste
     ],
 )
 def test_below_prefixes(target: bytes, expected: str) -> None:
-    """What follows a prefix counts, but the path stays what it is."""
     found = parse_attributes("GET", target, BELOW)
     shown = (
         found.verb,

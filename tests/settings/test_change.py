@@ -1,4 +1,4 @@
-"""What changed of the settings of a process, and a change in two steps."""
+"""Tests of what changed of the settings of a process, and a change in two steps."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ async def test_all_parts_are_asked() -> None:
 
 
 def test_merged() -> None:
-    """What takes a restart stays as it was, all else is as it was read."""
     before = Settings(flow_control=FlowControlSettings(objects=("a",)))
     read = Settings(
         downstream=DownstreamSettings(

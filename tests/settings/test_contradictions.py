@@ -148,7 +148,7 @@ authentication: {tokenReview: {enabled: true}, apiKeys: {file: k, bearer: true, 
   anonymous}}
 > authentication.apiKeys.unknown: anonymous does not go with bearer and another method for...
 authentication: {unverified: {address: true}, anonymous: false}
-> authentication.unverified: needs authentication.anonymous; whoever names only themselves is...
+> authentication.unverified: needs authentication.anonymous; a client that names itself is...
 authentication: {unverified: {headers: [X-Forwarded-For]}}
 > authentication.unverified.headers: X-Forwarded-For means something else; choose another name
 authentication: {unverified: {headers: [Impersonate-User]}}
@@ -192,7 +192,7 @@ authentication: {jwt: [{issuer: https://i, audiences: [a], keysFile: k, jwksUrl:
 authentication: {jwt: [{issuer: https://i, audiences: [a], keysFile: k, caFile: c}]}
 > authentication.jwt[0].caFile: of no use with keysFile
 authentication: {jwt: [{issuer: https://i, audiences: [a], jwksUrl: http://x.example/}]}
-> authentication.jwt[0].jwksUrl: not https: whoever is on the way could sign tokens
+> authentication.jwt[0].jwksUrl: not https: others on the way could sign tokens
 authentication: {jwt: [{issuer: https://i, audiences: [a], jwksUrl: https://a:b@x.example/}]}
 > authentication.jwt[0].jwksUrl: has a user or password, which would be shown in logs
 authentication: {jwt: [{issuer: https://i, audiences: [a], jwksUrl: 'https://x.example/#a'}]}
@@ -200,7 +200,7 @@ authentication: {jwt: [{issuer: https://i, audiences: [a], jwksUrl: 'https://x.e
 authentication: {jwt: [{issuer: https://x.example:x/, audiences: [a]}]}
 > authentication.jwt[0].issuer: no URL; without keysFile or jwksUrl its discovery is asked
 authentication: {jwt: [{issuer: http://x.example, audiences: [a]}]}
-> authentication.jwt[0].issuer: not https: whoever is on the way could sign tokens; without...
+> authentication.jwt[0].issuer: not https: others on the way could sign tokens; without...
 authentication: {jwt: [{issuer: kubernetes, audiences: [a]}]}
 > authentication.jwt[0].issuer: no https URL; without keysFile or jwksUrl its discovery is asked
 authentication: {jwt: [{issuer: 'https://i?a', audiences: [a]}]}
@@ -336,7 +336,6 @@ def test_a_line_for_each_problem() -> None:
 
 @pytest.mark.parametrize(("text", "expected"), [*cases(WARNINGS)])
 def test_warnings(text: str, expected: list[str]) -> None:
-    """What works otherwise than one would think is said."""
     found = warnings(settings(text))
     assert expected == shortened(found, expected)
 
@@ -493,7 +492,6 @@ GOOD = "upstream: {url: 'http://all'}\nclusters:\n- {name: good, hosts: [good]}\
     ],
 )
 def test_clusters(tmp_path: Path, text: str, problems: list[str]) -> None:
-    """What does not go together refuses the cluster alone, with the line."""
     path = tmp_path / "f"
     path.write_text(f"{GOOD}{text}\n")
     good, cluster = checked_clusters(load_settings(path), path).clusters

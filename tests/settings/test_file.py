@@ -52,7 +52,7 @@ def paths_in(node: object, prefix: str = "") -> list[str]:
 
 
 def test_annotated_file() -> None:
-    """It has every setting in the order of the records, as it is when nobody sets it.
+    """It has every setting in the order of the records, as it is when no one sets it.
 
     It has an example of the one without a default.
     """
@@ -229,7 +229,6 @@ a: &a [*a]
     ],
 )
 def test_problems(text: str, problems: list[str]) -> None:
-    """What cannot be used is refused with its line, its path and what is expected."""
     found = [each.removeprefix("f:") for each in problems_of(text)]
     assert problems == shortened(found, problems)
 
@@ -485,7 +484,6 @@ def test_what_is_refused_alone(text: str, problems: list[str]) -> None:
 
 
 def test_clashes() -> None:
-    """Of two clusters with the same name, or the same requests, the later is refused."""
     clusters = read(
         """
 - {name: a, hosts: [x, y]}
@@ -530,7 +528,6 @@ def test_clashes() -> None:
     ],
 )
 def test_what_a_refused_cluster_keeps(text: str, hosts: tuple[str, ...], prefix: str) -> None:
-    """What surely is its own, and nothing that may be others'."""
     (cluster,) = read(f"- {{name: a, {text}}}\n")
     assert cluster.problems
     assert (hosts, prefix) == (cluster.hosts, cluster.path_prefix)

@@ -257,7 +257,6 @@ ONLY_HOST = "only a host and a port"
     ],
 )  # fmt: skip
 def test_bad_values(form: Form, texts: tuple[str, ...], message: str) -> None:
-    """What has another form is refused with what to write, and without a secret."""
     for text in texts:
         with pytest.raises(ValueError, match=re.escape(message)) as caught:
             form.parse(text)
@@ -266,7 +265,6 @@ def test_bad_values(form: Form, texts: tuple[str, ...], message: str) -> None:
 
 @given(st.integers(0, 10**13))
 def test_durations_survive_writing(nanoseconds: int) -> None:
-    """What is written of a duration reads back as the same nanoseconds."""
     written = format_duration(nanoseconds / 1e9)
     assert nanoseconds == round(parse_duration(written) * 1e9)
 
@@ -372,7 +370,6 @@ def test_addresses(text: str, kind: Kind, shown: str, more: dict[str, Any]) -> N
     ],
 )
 def test_wrong(text: str, problem: str) -> None:
-    """What is no store is refused with what was expected."""
     with pytest.raises(ValueError, match=problem):
         parse_store(text)
 
@@ -393,7 +390,6 @@ def test_secrets_are_not_shown(before: str, after: str) -> None:
 
 
 def test_parent() -> None:
-    """What workers are told."""
     address = store_address("parent:link")
     assert StoreAddress(kind=Kind.PARENT) == address
     assert "the parent process" == str(address)
@@ -415,7 +411,6 @@ def test_parent() -> None:
     ],
 )
 def test_where_a_problem_is(tmp_path: Path, problem: str, located: str) -> None:
-    """What is found out later has the line of its setting, of its section, or of the file."""
     path = tmp_path / "settings.yaml"
     path.write_text(
         "upstream: {url: 'http://a'}\nauthentication:\n  jwt:\n  - {keysFile: keys}\nadmin: ~\n"

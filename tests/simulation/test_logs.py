@@ -196,7 +196,6 @@ def test_lines_about_no_request_are_skipped(changes: dict[str, Any]) -> None:
 
 
 def test_lines_about_what_has_none() -> None:
-    """What the log has left out is counted, and nothing to replay."""
     says = {"time": LINE["time"], "leftOut": 7, "overBytes": 0, "reasons": {"ban": 7}, "flows": []}
     records = read_access_log(lines_of(LINE, says, says), 0)
     assert (1, 2, 14) == (len(records), records.skipped, records.unlogged)
@@ -347,7 +346,7 @@ def entry_of(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 class Read:
-    """What is found in lines."""
+    """Holds what is found in lines."""
 
     def __init__(self, text: str | bytes) -> None:
         self.found: list[int] = []
@@ -469,7 +468,6 @@ GOOGLE = '{"protoPayload":{"methodName":"io.k8s.core.v1.pods.list"}}'
     ],
 )
 def test_left_out(line: str) -> None:
-    """What other programs have written into the same wrapper is counted."""
     read = Read(f"{LINES[0]}\n{line}\n{LINES[1]}")
     assert ([0, 1], []) == (read.found, read.problems)
     assert (1, line == GOOGLE) == (read.left_out, read.foreign)
@@ -511,7 +509,6 @@ def test_broken(line: str) -> None:
 
 
 def test_ends_within_an_entry() -> None:
-    """What has no end at the end of the log is broken."""
     assert [(1, "Input data was truncated")] == Read("[\n1,").problems
     assert [(1, "the log ends within an entry")] == Read(f"2024Z stdout P {LINES[0][:9]}").problems
 
@@ -525,7 +522,6 @@ def test_a_part_without_its_rest() -> None:
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has no end is given up; a list may be as long as it likes, its items may not."""
     monkeypatch.setattr(wrapped_lines, "MAX_BYTES", 1 << 10)
     items = json.dumps({"items": EVENTS * 100}, indent=1)
     large = json.dumps([{"kind": "", "stage": 7, "x": ["x" * 100] * 20}], indent=1)

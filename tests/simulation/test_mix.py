@@ -146,7 +146,6 @@ WRONG_TIMES = {
 
 @pytest.mark.parametrize("text", WRONG_TIMES)
 def test_wrong_times(text: str) -> None:
-    """What is no time is refused with what would be one."""
     with pytest.raises(ValueError, match=r"expected|duration") as error:
         parse_times(text)
     assert str(error.value).startswith(WRONG_TIMES[text])
@@ -165,7 +164,7 @@ ADDED = {
     "start: 10s": "start: has to be before",
     "verb: get": "request: give either",
 }
-"""What is wrong with a flow that has one more field."""
+"""Says what is wrong with a flow that has one more field."""
 REPLACED = {
     ("10", "0"): "rate: expected a number > 0.0, not '0'",
     ("10", "true"): "rate: expected a number, not 'True'",
@@ -185,7 +184,7 @@ REPLACED = {
     ("rate: 10", "clients: 90000\n  count: 2"): "clients: more than 100,000 clients in all",
     ("rate: 10", "rate: 1000000\n  count: 101"): "rate: more than 1,000,000,000 requests in all",
 }
-"""What is wrong with a flow that has something in the place of something else."""
+"""Says what is wrong with a flow that has something in the place of something else."""
 WRONG = {
     **{f"{FLOW}\n  {field}": message for field, message in ADDED.items()},
     **{FLOW.replace(*each): message for each, message in REPLACED.items()},

@@ -1,4 +1,4 @@
-"""What a simulation found, as data."""
+"""Tests of what a simulation found, as data."""
 
 from __future__ import annotations
 
@@ -81,7 +81,6 @@ def rows(**executed: int) -> list[Row]:
 def test_compared(
     before: list[Row], after: list[Row], top: int | None, expected: list[tuple[str, str, int]]
 ) -> None:
-    """What only one has is new, or gone; what one does not list is still there."""
     found = compared(before, after, ("name",), top)
     assert expected == [(row["name"], row["presence"], row["executed"]) for row in found]
 

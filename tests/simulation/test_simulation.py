@@ -46,7 +46,6 @@ def ran(simulation: Simulation, requests: Iterable[tuple[int, Kind, int]]) -> Ta
 
 
 def test_seats_and_queues_are_those_of_the_configuration() -> None:
-    """Of ten seats each takes two; four wait in two queues of two; others are rejected."""
     simulation = Simulation(objects(), 10)
     wide = kind(seats=2, target="/api/v1/pods")
     total = ran(simulation, [(0, wide, 100 * MS)] * 14)
@@ -100,7 +99,7 @@ def test_series_stay_small() -> None:
 
 
 def test_too_many_clients_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded by lumping together whoever comes late."""
+    """Memory is bounded by lumping together anyone who comes late."""
     monkeypatch.setattr(module, "MAX_TALLIES", 1)
     simulation = Simulation(objects(), 10)
     ran(simulation, [(0, kind(name), MS) for name in "abc"])
@@ -127,7 +126,6 @@ def test_limits_are_adjusted_as_in_the_proxy(
 
 
 def test_warm_up_does_not_count() -> None:
-    """What happens before its end is in the series alone."""
     simulation = Simulation(objects(), 10, warm_up_ns=S)
     total = ran(simulation, [(index * 200 * MS, kind(), 100 * MS) for index in range(10)])
     view = simulation.views["level"]
@@ -215,7 +213,6 @@ def test_watches_give_their_seats_back_before_they_end() -> None:
 
 
 def test_errors_are_not_hidden() -> None:
-    """What a queue set hears of a failing request ends the run."""
     simulation = Simulation(objects(), 1)
     request = SimulatedRequest(simulation, simulation._new_lane(kind()), S, None)  # noqa: SLF001
     with pytest.raises(ZeroDivisionError):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-TOKEN = "abc"  # noqa: S105 - of nobody
-SECRET = "s3cr3t"  # noqa: S105 - of nobody
+TOKEN = "abc"  # noqa: S105 - of no one
+SECRET = "s3cr3t"  # noqa: S105 - of no one
 VERSION = "client.authentication.k8s.io/v1"
 SERVER = "https://here.example"
 OTHER_KEY = Authority("other").issue("me").key_pem
@@ -52,7 +52,7 @@ async def test_token_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("first\n")
     credentials = ApiCredentials(
-        ApiAccess(server="http://h", token_file=str(path), token="unused")  # noqa: S106 - of nobody
+        ApiAccess(server="http://h", token_file=str(path), token="unused")  # noqa: S106 - of no one
     )
     shown = [await credentials.refresh()]
     path.write_text("second")

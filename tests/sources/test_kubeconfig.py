@@ -22,7 +22,7 @@ from apfproxy.sources.kubeconfig import (
     read_kubeconfig,
 )
 
-SECRET = "s3cr3t"  # noqa: S105 - of nobody
+SECRET = "s3cr3t"  # noqa: S105 - of no one
 EXEC = "client.authentication.k8s.io/v1"
 WHOLE: dict[str, Any] = {
     "apiVersion": "v1",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 PATH = "/apis/group/v1/things"
-TOKEN = "own-token"  # noqa: S105 - of nobody
+TOKEN = "own-token"  # noqa: S105 - of no one
 THING = '{"kind":"Thing"}'
 
 

@@ -116,7 +116,6 @@ class Tab:
         await asyncio.to_thread(self._driver.save_screenshot, str(path))
 
     async def errors(self) -> list[str]:
-        """What the console says, since the page was opened, that is not good."""
         entries = await asyncio.to_thread(self._driver.get_log, "browser")
         return [each["message"] for each in entries if each["level"] in {"SEVERE", "WARNING"}]
 

@@ -152,7 +152,7 @@ async def test_clusters_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_other_stores() -> None:
-    """A worker's fleet may have another store; nobody else has the parent's."""
+    """A worker's fleet may have another store; no one else has the parent's."""
     with Signals() as signals:
         ours, theirs = socket.socketpair()
         worker = ParentLink(sent_settings(theirs.detach()), signals)

@@ -137,7 +137,6 @@ async def test_no_reply(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_bounds(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """What nobody reads is kept up to a limit; a message beyond it ends the link."""
     monkeypatch.setattr(module, "MAX_FRAME_BYTES", 1 << 20)
     one, deaf = socket.socketpair()
     link = Link(one, lambda _: None, lambda: None, {})
@@ -156,7 +155,6 @@ async def test_bounds(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapture
 
 
 async def test_last_words() -> None:
-    """What a process said last is read when it has ended, though a child has the link, too."""
     pair = Pair()
     child = pair.other.dup()
     pair.worker.send(State(b"last"))
@@ -208,7 +206,7 @@ async def test_what_a_worker_says() -> None:
 async def test_state_that_nobody_reads(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is sent again only once it is read, and nobody waits for that for long."""
+    """It is sent again only once it is read, and no one waits for that for long."""
     monkeypatch.setattr("apfproxy.workers.worker.LAST_WITHIN_S", 0.01)
     made: list[int] = []
 
@@ -234,7 +232,7 @@ async def test_state_that_nobody_reads(
 
 @pytest.mark.parametrize("message", [Drain(), Leave()])
 async def test_drain(caplog: pytest.LogCaptureFixture, message: Message) -> None:
-    """To say it twice, to send a signal, too, and to say what nobody knows, make no difference."""
+    """To say it twice, to send a signal, too, and to say what no one knows, make no difference."""
     caplog.set_level("INFO")
     with Signals(Hangup.RELOAD) as signals:
         parent = Parent(signals)
@@ -270,7 +268,7 @@ async def test_settings_of_the_parent() -> None:
 
 
 async def test_parent_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
-    """A worker drains then, and can still speak to nobody."""
+    """A worker drains then, and can still speak to no one."""
     with Signals() as signals:
         parent = Parent(signals)
         parent.end.close()

@@ -117,7 +117,6 @@ async def test_second_signal(script: str, ending: str, status: int) -> None:
 
 
 async def test_admin_address_in_use() -> None:
-    """That is known before any worker starts."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         settings = structs.replace(SETTINGS, admin=Address(host="127.0.0.1", port=port))
@@ -129,7 +128,6 @@ async def test_admin_address_in_use() -> None:
 async def test_signals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What SIGHUP means, and SIGUSR1, reaches each worker; without a log that means nothing."""
     monkeypatch.setattr(module, "READ_WITHIN_S", 20.0)
     caplog.set_level("INFO")
     heard = tmp_path / "heard"
@@ -154,7 +152,7 @@ async def test_signals(
 async def test_worker_that_does_not_read_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody waits for it for ever."""
+    """No one waits for it for ever."""
     monkeypatch.setattr(module, "READ_WITHIN_S", 0.01)
     parent = parent_of("renew = print;" + SERVES)
     await parent.start()

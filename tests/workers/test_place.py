@@ -1,4 +1,4 @@
-"""What a worker is told, and what that makes of its settings."""
+"""Tests of what a worker is told, and what that makes of its settings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,6 @@ def test_told(objects: str | None) -> None:
     ],
 )
 def test_nonsense(wrong: str | dict[str, int], tmp_path: Path) -> None:
-    """What no parent says, or one that is not there, is an error; a link is a socket."""
     ours, theirs = socket.socketpair()
     with ours, theirs, (tmp_path / "file").open("w") as file:
         text = wrong
@@ -185,7 +184,7 @@ def test_placed() -> None:
 
 
 def test_defaults_and_what_is_given_stay() -> None:
-    """Nobody asked for the default; a seed that is given is every worker's; so is a fleet."""
+    """No one asked for the default; a seed that is given is every worker's; so is a fleet."""
     settings = Settings(
         flow_control=FlowControlSettings(hash_seed=3),
         fleet=FleetSettings(store="redis://a", member="m", replicas=5),

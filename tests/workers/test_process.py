@@ -155,7 +155,6 @@ async def test_signs_of_life() -> None:
 
 
 async def test_no_such_program() -> None:
-    """That is the operator's to know."""
     with pytest.raises(OperatorError, match="no worker can be started: /nowhere: No such file"):
         WorkerProcess(PLACE, ["/nowhere"], Settings(), print, {})
 

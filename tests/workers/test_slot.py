@@ -109,7 +109,6 @@ async def test_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_retry() -> None:
-    """What was mended ends the pause."""
     async with kept(Scene(HANGS, ENDS, SERVES)) as scene:
         scene.slot._sleep = lambda mended, pause_s: module.wait(mended, 1000 * pause_s)  # noqa: SLF001 - a test
         await scene.slot.begin()
@@ -120,7 +119,6 @@ async def test_retry() -> None:
 
 
 async def test_steady() -> None:
-    """What has served for long is followed at once again."""
     async with kept(Scene(HANGS)) as scene:
         await scene.slot.begin()
         first = scene.current
@@ -149,7 +147,6 @@ async def test_somebody_else_has_it_drain(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_drain_as_soon_as_it_serves() -> None:
-    """That is no start."""
     async with kept(Scene(DRAINS_AT_ONCE)) as scene:
         with pytest.raises(OperatorError, match="told to end as soon as it had begun"):
             await scene.slot.begin()
@@ -204,7 +201,7 @@ async def test_cancelled_start() -> None:
 async def test_no_sign_of_life(caplog: pytest.LogCaptureFixture) -> None:
     """A process that hangs is killed."""
     async with kept(Scene(HANGS, SERVES)) as scene:
-        scene.slot._look()  # noqa: SLF001 - what a timer does; here nobody is there yet
+        scene.slot._look()  # noqa: SLF001 - what a timer does; here no one is there yet
         await scene.slot.begin()
         first = scene.current
         for _ in range(module.LOOKS + 1):
@@ -241,6 +238,6 @@ async def test_hang_while_all_end(monkeypatch: pytest.MonkeyPatch) -> None:
         (process,) = scene.slot.end()
         process.tell(Drain())
         await process.has_ended.wait()
-        await until(lambda: scene.slot._looking._timer is None)  # noqa: SLF001 - nobody is left
+        await until(lambda: scene.slot._looking._timer is None)  # noqa: SLF001 - no one is left
 
         assert "was ended by SIGKILL" == process.ended_how

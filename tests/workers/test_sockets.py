@@ -79,7 +79,7 @@ def taken(listener: socket.socket) -> list[socket.socket]:
 
 
 async def test_port_that_is_taken() -> None:
-    """Nobody joins the workers of another process."""
+    """No one joins the workers of another process."""
     sockets, others = WorkerSockets(Listeners()), WorkerSockets(Listeners())
     await others.open(ANY, 0o600, 2)
     address = Address(host="127.0.0.1", port=others.port or 0)

@@ -48,7 +48,7 @@ STATUS_MANAGER = "api-priority-and-fairness-config-consumer-v1"
 
 EXEMPT = "exempt"
 ADJUSTABLE = ("nominalConcurrencyShares", "lendablePercent")
-"""What an operator may change of the mandatory level `exempt`."""
+"""Holds what an operator may change of the mandatory level `exempt`."""
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "default", "kube-node-lease")
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Key = tuple[str, ...]
-"""What a controller looks at in one go, such as namespace and name of an object."""
+"""Holds what a controller looks at in one go, such as namespace and name of an object."""
 
 FIRST_PAUSE_S = 0.005
 LONGEST_PAUSE_S = 60.0

@@ -43,7 +43,7 @@ NamespaceCondition: One aspect of how the end of a namespace is going.
 
 Pod +object: Containers on one node.
 PodTemplateSpec: What pods are made from.
-  1 metadata  ObjectMeta  Labels and the like of the pods.
+  1 metadata  ObjectMeta  Labels and so on of the pods.
   2 spec      PodSpec     What the pods run.
 PodSpec: What a pod runs, and how.
    1 volumes                        []Volume +keys=name +retainkeys  What containers may mount.

@@ -87,7 +87,7 @@ REPLICAS: Final[FieldSet] = {"f:spec": {"f:replicas": {}}}
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes an object, and how.
+    """Says who writes an object, and how.
 
     Attributes:
         manager: Field manager; "" for `unknown`.

@@ -98,7 +98,7 @@ class Node:
 
 LEAF: Final = Node({})  # owned as one: a scalar, or something atomic
 UNTYPED: Final = Node({})
-"""Of what has no type: an object is owned by its keys, anything else as one."""
+"""Node without a type: an object is owned by its keys, anything else as one."""
 UNTYPED.other = UNTYPED
 
 

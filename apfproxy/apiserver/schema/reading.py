@@ -278,7 +278,7 @@ def _field_plan(field: Field) -> tuple[str, type | None, Reader, bool, object]:
 
 
 def zero_of(kind: Type) -> object:
-    """What Go has in the place of an absent value of a type; None for an empty struct."""
+    """Return what Go has in the place of an absent value of a type; None for an empty struct."""
     return SCALARS[kind].zero if isinstance(kind, Scalar) else None
 
 

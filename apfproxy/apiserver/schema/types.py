@@ -81,7 +81,7 @@ class Scalar(enum.Enum):
     ANY = "any"
     """JSON that is kept as it is, such as `fieldsV1`, and what a struct keeps of unknown fields."""
     BYTES = "bytes"
-    """Of protobuf's own messages; no object has them."""
+    """Type of protobuf's own messages; no object has them."""
 
 
 class ListType(enum.StrEnum):
@@ -175,7 +175,7 @@ TYPED = (
     "kind string What the object is, in CamelCase. Cannot be changed.",
     "apiVersion string Group and version of the form that the object is written in.",
 )
-METADATA = "1 metadata ObjectMeta Name, labels and the like."
+METADATA = "1 metadata ObjectMeta Name, labels and so on."
 PARTS = (
     ("Spec", "2 spec {0}Spec Desired state of the {0}."),
     ("Status", "3 status {0}Status Observed state of the {0}, as controllers report it."),

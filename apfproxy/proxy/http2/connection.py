@@ -113,7 +113,7 @@ class Http2Connection(OpenConnection):
         self._transport = output.transport
         self._budget = FrameBudget(shared.clock.now_ns())
         self._nuisances = 0
-        """Frames other than requests and parts of bodies, so far as the budget knows of them."""
+        """Frames other than requests and parts of bodies, as far as the budget knows of them."""
         self._held_block = 0
         self._unheld: Bound | None = None
         """Why a header block that is not whole is not counted; None if it is, or there is none."""

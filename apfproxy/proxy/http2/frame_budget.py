@@ -1,11 +1,11 @@
-"""What a client's frames may cost that bring nothing.
+"""Budgets for a client's frames that bring nothing.
 
 Each kind of frame that a client may send without end has a bucket of its own.  It fills by time,
 and by what the client does that is of use: requests that are answered, and parts of responses, for
 which a client has to say that it has room again.  Who empties one has its connection closed.
 
 1. A stream that is reset before its response begins costs a request and brings nothing (rapid
-   reset, CVE-2023-44487), whoever resets it: a client can have the proxy do so by breaking a rule
+   reset, CVE-2023-44487), by any side: a client can have the proxy do so by breaking a rule
    (MadeYouReset, CVE-2025-8671).  Who breaks a watch or a long response off later has had its use;
    and who gives up after a second, while a server hangs, has had a stream for as long: to close the
    connection would end the watches beside it, and make the outage worse.

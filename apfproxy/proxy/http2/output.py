@@ -38,7 +38,7 @@ OUTPUT_BYTES: Final = 65536
 
 
 class Http2Output:
-    """What the streams of a connection share, and send by.
+    """Holds what the streams of a connection share, and send by.
 
     Attributes:
         address: The client's; "" until the connection has come about.
@@ -54,7 +54,7 @@ class Http2Output:
         counted_as: str,
         flush: Callable[[], None],
     ) -> None:
-        assert BINDING is not None, "nobody may agree on HTTP/2 without it"
+        assert BINDING is not None, "no one may agree on HTTP/2 without it"
         self.shared = shared
         self.reader = HeadReader(router, is_http2=True)
         in_force = shared.in_force

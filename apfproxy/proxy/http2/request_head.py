@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _KEY_BYTES: Final = 16
 _UNFIT: Final = bytes((*range(0x21), 0x7F))
-"""What would end a part of the request line, or all of it."""
+"""Says what would end a part of the request line, or all of it."""
 _HOST: Final = re.compile(rb"(?:\A|(?<=\r\n))host: ([^\r\n]*)\r\n")
 _COOKIE: Final = re.compile(rb"(?:\A|(?<=\r\n))cookie: ([^\r\n]*)\r\n")
 

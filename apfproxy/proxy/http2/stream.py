@@ -158,7 +158,7 @@ class Http2Stream(Client):
             self.credit(len(data))
 
     def credit(self, size: int) -> None:
-        """Let the client send as much again, once somebody wants it, or nobody will."""
+        """Let the client send as much again, once somebody wants it, or no one will."""
         if self.exchange is None:
             self._discarded += size
             if self._discarded > MAX_LINGER_BYTES:
@@ -451,7 +451,7 @@ class TunnelStream(Http2Stream):
         self._output.flush_soon()
 
     def linger(self) -> None:
-        """Tell the client at once that nobody takes what it sends any more."""
+        """Tell the client at once that no one takes what it sends any more."""
         self._output.reset(self.stream_id, NO_ERROR)
 
     def end_tunnel(self) -> None:

@@ -133,9 +133,9 @@ ONE_BYTE = headers(1, request(b"POST", b"/", (b"content-length", b"1")), ends=Fa
 LEAST, MOST = dependency(0, 0), dependency(0, 255)
 ALONE, ON_ITSELF = dependency(0, 0, is_exclusive=True), dependency(1)
 FRAME_BYTES = 1 << 14
-"""Of a frame at most, unless SETTINGS say otherwise."""
+"""For a frame at most, unless SETTINGS say otherwise."""
 STREAMS = 100
-"""Of a connection at once."""
+"""For a connection at once."""
 MAX_WINDOW = (1 << 31) - 1
 EVERY_SETTING = settings(*zip(Setting, (4096, 1, 100, 65535, 16384, 100), strict=True))
 TOO_MANY = NO_WINDOW + b"".join(headers(1 + 2 * number, GET) for number in range(STREAMS + 1))

@@ -20,13 +20,13 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 """The numbers of channels; a message of the last one says which channel ends."""
 PIECE_BYTES = 1 << 15
 MAX_PIECES = 32
-"""Of a channel, before the connection waits for its reader."""
+"""For a channel, before the connection waits for its reader."""
 FIRST_LINE = b"started\n"
 NOT_FOUND = 127
 
 
 class Streams(Protocol):
-    """Those of one command; `read` gives b"" at the end of stdin or sizes of the terminal."""
+    """Holds those of one command; `read` gives b"" at the end of stdin or sizes of the terminal."""
 
     async def read(self, channel: int) -> bytes: ...
     async def write(self, channel: int, data: bytes) -> None: ...

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.end_to_end.streaming_upstream.spdy import Stream
 
 PORT = 80
-"""Of the pods; it echoes."""
+"""For the pods; it echoes."""
 NAMES = ("", "/attach", "/exec", "/log", "/portforward")
 VERSIONS = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 RESOURCE = {

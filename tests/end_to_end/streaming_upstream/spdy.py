@@ -24,7 +24,7 @@ PROTOCOL_ERROR = 1
 FRAME_HEAD_BYTES = 8
 MAX_FRAME_BYTES = (1 << 24) - 1
 MAX_FRAMES = 32
-"""Of a stream that are held before the whole session waits for their reader."""
+"""For a stream that are held before the whole session waits for their reader."""
 PIECE_BYTES = 1 << 15
 
 DICTIONARY_NAMES = """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FAVOURITES = (
     tuple(each for each in REQUESTS if b"Content-Length" in each.head and each.is_good),
-    tuple(each for each in REQUESTS if each.token == "fickle"),  # noqa: S105  of nobody
+    tuple(each for each in REQUESTS if each.token == "fickle"),  # noqa: S105  of no one
     REQUESTS,
     REQUESTS,
 )

@@ -34,7 +34,7 @@ class Request:
 
 def request(
     line: bytes,
-    token: str = "quick",  # noqa: S107  of nobody
+    token: str = "quick",  # noqa: S107  of no one
     *lines: bytes,
     body: bytes = b"",
     chunks: tuple[bytes, ...] | None = None,

@@ -72,7 +72,7 @@ class Tokens:
         mode = self.modes.get(token, "bad")
         if mode in ("bad", "open"):
             return Verdict(None, 0.0, "no token", is_open=mode == "open")
-        lifetime_s = self.lifetime_s if token == "fickle" else 3600.0  # noqa: S105  of nobody
+        lifetime_s = self.lifetime_s if token == "fickle" else 3600.0  # noqa: S105  of no one
         return Verdict(User(self.names[token], ()), lifetime_s)
 
     def check(self, token: str) -> Verdict | None:
@@ -204,7 +204,7 @@ class World:
         server = ProxyServer(self.settings, shared, ClusterRouter(self.context))
         server.add(self.context)
         listener = Mock(family=AF_INET)
-        listener.accept.side_effect = BlockingIOError  # nobody has connected before
+        listener.accept.side_effect = BlockingIOError  # no one has connected before
         await server.start([cast("Any", listener)])
         return server
 
