@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from apfproxy.authn.authenticator import Authentication, Authenticator
 from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.http.grammar import HeadError
+from apfproxy.http.request_fields import HTTP_1_1, SIZED, RequestFields
 from apfproxy.http.request_head import parse_head
 from apfproxy.proxy import request as request_module
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.head_reader import MAX_BLOCK_BYTES, HeadReader
-from apfproxy.proxy.request import MARK_BYTES, BoundedCache, MemoryBudget
+from apfproxy.proxy.request import MARK_BYTES, BoundedCache, HeaderBlock, MemoryBudget, key_of
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import (
     ApiKeySettings,
@@ -211,6 +212,47 @@ def test_kinds_of_clients(address: str, certificate: bytes | None, expected: Pee
         assert kind.blocks is not kinds.kind_of(address, b"b").blocks
         assert kind.blocks is not kinds.kind_of(address, certificate, is_tls=True).blocks
         assert kind.blocks is not kinds.kind_of(address, certificate, is_http2=True).blocks
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "body_bytes"),
+    [
+        (b"A: b\r\nContent-Length: 12\r\nC: d\r\n\r\n", (22, b"\r\nC: d\r\n\r\n"), 12),
+        (b"content-length: 7\r\n\r\n", (16, b"\r\n\r\n"), 7),
+        *(
+            (b"Content-Length: %b\r\n\r\n" % each, None, 0)
+            for each in (b"0", b"07", b"9" * 19, b"+7")
+        ),
+        *((each + b"\r\n\r\n", None, 0) for each in (b"Host: h", b"A-Content-Length: 7")),
+        (b"Content-Length: 7\r\nContent-Length: 7\r\n\r\n", None, 0),
+    ],
+)
+def test_digits_of_one_length_are_no_part_of_the_key(
+    section: bytes, key: tuple[int, bytes] | None, body_bytes: int
+) -> None:
+    expected = (b"", section) if key is None else (section[: key[0]], key[1])
+    assert (expected, body_bytes) == key_of(section)
+
+
+@pytest.mark.parametrize(
+    ("section", "body_bytes"),
+    [
+        *((b"Content-Length: %d\r\nA: b\r\n\r\n" % each, each) for each in (123456, 10**18 - 1)),
+        *((b"Content-Length: %b\r\nA: b\r\n\r\n" % each, -1) for each in (b"0", b"07", b"", b"+7")),
+        (b"Content-Length: " + b"9" * 19 + b"\r\nA: b\r\n\r\n", -1),
+        *((each, -1) for each in (b"Content-Length: 7", b"Content-Length: 7\r\n\r\n")),
+        (b"Content-Length: 7\r\nC: d\r\nA: b\r\n\r\n", -1),
+        (b"content-length: 7\r\nA: b\r\n\r\n", -1),
+    ],
+)
+def test_a_section_differs_in_the_digits_alone(section: bytes, body_bytes: int) -> None:
+    fields = RequestFields(HTTP_1_1)
+    fields.framing, fields.body_bytes, fields.has_one_length = SIZED, 5, True
+    block = HeaderBlock(fields, key_of(b"Content-Length: 5\r\nA: b\r\n\r\n")[0])
+    line = b"PUT / HTTP/1.1\r\n"
+    end = len(line + section) if body_bytes >= 0 else 0
+    for data in (line + section, line + section + line, bytearray(line + section)):
+        assert (end, max(0, body_bytes)) == block.match(data, len(line))
 
 
 # Heads that are known in part.
