@@ -266,6 +266,17 @@ def test_long_running_request_waits_as_long_as_it_likes(patient: Bench, request_
     patient.assert_at_rest()
 
 
+def test_long_running_request_that_waited_is_not_sent_again(patient: Bench) -> None:
+    patient.ask(GET)
+    patient.send(patient.upstreams[0], OK)
+    client = patient.ask(LOG)
+    patient.wait(60)
+    patient.end(patient.upstreams[0])
+
+    assert (b"502", 1) == (status(client.take()), len(patient.upstreams))
+    patient.assert_at_rest()
+
+
 @pytest.mark.parametrize("start", [POST + b"\r\nbo", CHUNKED_POST + b"\r\n4\r\nbo"])
 def test_body_that_does_not_arrive(patient: Bench, start: bytes) -> None:
     client = patient.ask(start)

@@ -19,7 +19,8 @@ from apfproxy.base.faults import Part
 from apfproxy.base.sockets import Disconnects
 from apfproxy.base.tls_files import Handshake
 from apfproxy.proxy import handshake as handshake_module
-from apfproxy.settings import AuthenticationSettings, DownstreamTlsSettings
+from apfproxy.proxy.counters import Refusal
+from apfproxy.settings import AuthenticationSettings, DownstreamTlsSettings, LimitSettings
 from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, begin
 from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running
@@ -158,6 +159,23 @@ async def test_handshake_that_stalls_is_cut(
         await until(lambda: not site.counters.listener.connections_open)
         await close(writer)
     assert [] == caplog.messages
+
+
+@on_uvloop
+async def test_handshakes_count_towards_the_limit(tmp_path: Path) -> None:
+    setup = Setup()
+    downstream = structs.replace(setup.downstream, limits=LimitSettings(max_connections=1))
+    async with tls_site(tmp_path, replace(setup, downstream=downstream)) as site:
+        _, first = await site.plain()
+        await until(lambda: site.counters.listener.connections_open)
+        with pytest.raises(ConnectionError):
+            await site.connect()
+
+        assert 1 == site.counters.listener.connections_refused[Refusal.CONNECTIONS]
+        await close(first)
+        await until(lambda: not site.counters.listener.connections_open)
+        _, third = await site.connect()
+        await close(third)
 
 
 @on_uvloop

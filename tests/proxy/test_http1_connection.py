@@ -132,6 +132,31 @@ def test_discarded_body_is_followed_by_requests(bench: Bench) -> None:
     assert b"(downstream.idleTimeout)" in refusal
 
 
+def test_slow_client_makes_no_further_requests(bench: Bench) -> None:
+    client = bench.ask(GET + GET + GET)
+    client.protocol.pause_writing()
+    bench.send(bench.upstreams[0], OK)
+    assert not client.reads
+    client.feed(GET)
+    bench.upstreams[0].take()
+    client.protocol.resume_writing()
+    assert 1 == bench.upstreams[0].take().count(b"GET ")
+    bench.loop.run_ready()
+    for _ in range(3):
+        bench.send(bench.upstreams[0], OK)
+
+    assert 4 == client.take().count(b"HTTP/1.1 200 ")
+
+
+def test_request_behind_the_last_one_is_dropped(bench: Bench) -> None:
+    client = bench.ask(GET.replace(b"\r\nH", b"\r\nConnection: close\r\nH") + GET)
+    bench.send(bench.upstreams[0], OK)
+
+    assert 1 == client.take().count(b"HTTP/1.1 ")
+    assert 1 == bench.upstreams[0].take().count(b"GET ")
+    assert client.has_eof
+
+
 def test_silent_client_is_closed(bench: Bench) -> None:
     client = bench.client()
     bench.wait(31)

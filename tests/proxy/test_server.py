@@ -125,6 +125,14 @@ async def test_descriptors(
 
 
 @on_uvloop
+async def test_descriptors_for_the_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (296, 296))
+    async with running() as scene:
+        settings = scene.process.cluster.served.pool._settings  # noqa: SLF001  nothing else tells
+        assert (20, 20) == (scene.process.server.max_connections, settings.max_connections)
+
+
+@on_uvloop
 async def test_stop_cuts_everything() -> None:
     async with running(ONE_SEAT) as scene:
         clients = [(await streaming(scene, request)).client for request in (LOG, WATCH)]
