@@ -289,6 +289,15 @@ def test_what_a_transport_keeps_is_not_overwritten() -> None:
     assert b"last" == b"".join(transport.kept)
 
 
+@pytest.mark.parametrize("pieces", [[b"a" * LARGE_BYTES], [b"a" * 1000] * MAX_PIECES])
+def test_few_large_pieces_are_not_copied(pieces: list[bytes]) -> None:
+    transport = Transport(room=1 << 20)
+
+    write_pieces(transport, pieces, sum(map(len, pieces)))
+
+    assert ["writelines"] == transport.calls
+
+
 @pytest.mark.parametrize(
     "pieces", [[b"a" * (LARGE_BYTES - 1)], [b"a" * 1000] * (MAX_PIECES + 1)], ids=["little", "many"]
 )
