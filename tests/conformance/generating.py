@@ -6,6 +6,7 @@ Their values, bodies and objects stand in `vectors/differential_requests.yaml`.
 from __future__ import annotations
 
 import copy
+import json
 import random
 import re
 from dataclasses import dataclass
@@ -231,25 +232,8 @@ class Requests:
 
     def replacements(self, obj: dict[str, Any], saved: str) -> Iterator[Step]:
         path = self._subject.path(self._name)
-        changes: tuple[dict[str, Any], ...] = (
-            {},
-            {"uid": "other"},
-            {"uid": f"${{{saved}}}"},
-            {"resourceVersion": "1"},
-            {"resourceVersion": "abc"},
-            {"name": "other"},
-            {"name": ""},
-            {"namespace": "other"},
-            {"creationTimestamp": "2020-01-01T00:00:00Z"},
-            {"deletionTimestamp": "2020-01-01T00:00:00Z"},
-            {"deletionGracePeriodSeconds": 5},
-            {"generation": 99},
-            {"generation": -1},
-            {"finalizers": ["bare"]},
-            {"labels": {"life": self._name, "-": "-"}},
-            {"managedFields": []},
-            {"generateName": "BAD_"},
-        )
+        text = json.dumps(DATA["replaced_metadata"]).replace("<name>", self._name)
+        changes = json.loads(text.replace("<uid>", f"${{{saved}}}"))
         for metadata in changes:
             for query in ("dryRun=All", "dryRun=All&fieldManager=other"):
                 body = {**obj, "metadata": {**obj["metadata"], **metadata}}
@@ -315,16 +299,7 @@ class Requests:
             yield self.step(
                 "apply", "PATCH", f"{path}?{query}", body=configuration, content_type=apply
             )
-        changes: tuple[dict[str, Any], ...] = (
-            {"name": "other"},
-            {},
-            {"managedFields": []},
-            {"resourceVersion": "1"},
-            {"uid": "x"},
-            {"labels": {"a": 5}},
-            {"unknown": 1},
-        )
-        for metadata in changes:
+        for metadata in DATA["applied_metadata"]:
             body = {**obj, "metadata": {"name": self._name, **metadata}}
             for target in (path, other):
                 query = "fieldManager=one&force=true&dryRun=All"
