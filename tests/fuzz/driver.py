@@ -1,16 +1,11 @@
-"""Seeds, ways to split inputs, and a data plane to play them, for all targets.
-
-A target is a module with `run_one`, which raises if anything is wrong, and `seeds`.
-"""
+"""Seeds, ways to split inputs, and a data plane to play them, for all targets."""
 
 from __future__ import annotations
 
-import importlib
 import random
 import re
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 import httptools
 
@@ -19,28 +14,16 @@ from tests.fuzz.messages import read_request
 from tests.proxy.fakes import Bench, FakeTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from apfproxy.settings import DownstreamSettings
     from tests.fuzz.messages import Message
 
-CORPUS = Path(__file__).parent / "corpus"
-NAMES = ("request_stream", "answer_stream", "chunked_body", "attributes", "frame_stream")
 STEP = re.compile(r"\{\{[^{}]*\}\}")
 ALL_SINGLE_BYTES = 160
 """Longer inputs are not taken byte by byte: that costs a read for each."""
 BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 OK = b"HTTP/1.1 200 OK\r\nX-Number: %d\r\nContent-Length: 2\r\n\r\n"
-
-
-class Target(Protocol):
-    run_one: Callable[[bytes], None]
-    seeds: Callable[[], list[bytes]]
-
-
-def target_named(name: str) -> Target:
-    """The module of that name, which atheris has to see imported."""
-    return cast("Target", importlib.import_module(f"tests.fuzz.{name}"))
 
 
 def raw_messages(*, of_upstreams: bool = False) -> list[bytes]:

@@ -22,11 +22,15 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING, Protocol, cast
 
 from coverage import Coverage
 
-from tests.fuzz.driver import CORPUS, NAMES, target_named
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
+CORPUS = Path(__file__).parent / "corpus"
+NAMES = ("request_stream", "answer_stream", "chunked_body", "attributes", "frame_stream")
 DICTIONARY = Path(__file__).with_name("http.dict")
 MAX_INPUT_BYTES = 4096
 TIMEOUT_S = 20
@@ -34,6 +38,18 @@ TIMEOUT_S = 20
 PACKAGE = str(Path(__file__).parents[2] / "apfproxy" / "*")
 ONE_AT_A_TIME = Lock()
 MAX_CORPUS_FILE_BYTES = 2500
+
+
+class Target(Protocol):
+    """A module with `run_one`, which raises if anything is wrong, and inputs to begin with."""
+
+    run_one: Callable[[bytes], None]
+    seeds: Callable[[], list[bytes]]
+
+
+def target_named(name: str) -> Target:
+    """The module of that name; not imported before, so that atheris sees it imported."""
+    return cast("Target", importlib.import_module(f"tests.fuzz.{name}"))
 
 
 def main() -> int:
@@ -100,8 +116,7 @@ def _keep(name: str, found: list[bytes], kept: Path) -> None:
     """Keep the inputs, smallest first, of which each runs lines in an order that is new."""
     run_one = target_named(name).run_one
     known: set[object] = set()
-    for path in kept.iterdir():
-        path.unlink()
+    inputs = []
     for data in sorted(set(found), key=lambda data: (len(data), data)):
         if len(data) > MAX_CORPUS_FILE_BYTES:
             break
@@ -113,7 +128,11 @@ def _keep(name: str, found: list[bytes], kept: Path) -> None:
         arcs = {(file, arc) for file in seen.measured_files() for arc in seen.arcs(file) or ()}
         if not arcs <= known:
             known |= arcs
-            _write(kept, data)
+            inputs.append(data)
+    for path in kept.iterdir():
+        path.unlink()
+    for data in inputs:
+        _write(kept, data)
 
 
 def _write(directory: Path, content: bytes) -> None:
@@ -124,7 +143,8 @@ def _write(directory: Path, content: bytes) -> None:
 def _work(options: argparse.Namespace) -> int:
     atheris = importlib.import_module("atheris")  # only here, since the rest needs none of it
     os.nice(15)
-    with atheris.instrument_imports(include=["apfproxy.proxy", "apfproxy.request", "tests.fuzz"]):
+    packages = ["apfproxy.http", "apfproxy.proxy", "apfproxy.request", "apfproxy.upstream"]
+    with atheris.instrument_imports(include=[*packages, "tests.fuzz"]):
         target = target_named(options.target)
     arguments = [
         f"-max_len={MAX_INPUT_BYTES}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.fuzz import answer_stream, frame_stream, request_stream
-from tests.fuzz.driver import CORPUS, NAMES, target_named
+from tests.fuzz.run import CORPUS, NAMES, target_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
