@@ -49,29 +49,13 @@ HAPROXY = """
 global
     maxconn 100
 defaults
-    mode http
+    mode {mode}
     timeout client 20s
     timeout server 20s
     timeout connect 5s
 frontend clients
     bind 127.0.0.1:{port}
-    option forwardfor
-    http-request set-header {header}
-    default_backend proxy
-backend proxy
-    server proxy 127.0.0.1:{upstream_port} source {source}
-"""
-
-HAPROXY_OF_TCP = """
-global
-    maxconn 100
-defaults
-    mode tcp
-    timeout client 20s
-    timeout server 20s
-    timeout connect 5s
-frontend clients
-    bind 127.0.0.1:{port}
+    {frontend}
     default_backend proxy
 backend proxy
     server proxy 127.0.0.1:{upstream_port} {options}
@@ -115,18 +99,26 @@ def nginx(directory: Path, server: str, beside: str = "") -> Iterator[int]:
 
 @contextlib.contextmanager
 def haproxy(directory: Path, upstream_port: int, source: str, header: str) -> Iterator[int]:
-    port = free_port()
-    text = HAPROXY.format(port=port, upstream_port=upstream_port, source=source, header=header)
-    with haproxy_with(directory, text):
+    """Run HAProxy, which forwards from an address with a field; the port that it listens on."""
+    frontend = f"option forwardfor\n    http-request set-header {header}"
+    with _haproxy(directory, upstream_port, "http", f"source {source}", frontend) as port:
         yield port
 
 
-@contextlib.contextmanager
-def haproxy_of_tcp(directory: Path, upstream_port: int, options: str) -> Iterator[int]:
+def haproxy_of_tcp(
+    directory: Path, upstream_port: int, options: str
+) -> contextlib.AbstractContextManager[int]:
     """Run HAProxy before a port, whose bytes it passes on; the port that it listens on."""
+    return _haproxy(directory, upstream_port, "tcp", options)
+
+
+@contextlib.contextmanager
+def _haproxy(
+    directory: Path, upstream_port: int, mode: str, options: str, frontend: str = ""
+) -> Iterator[int]:
     port = free_port()
-    text = HAPROXY_OF_TCP.format(port=port, upstream_port=upstream_port, options=options)
-    with haproxy_with(directory, text):
+    names = {"mode": mode, "options": options, "frontend": frontend}
+    with haproxy_with(directory, HAPROXY.format(port=port, upstream_port=upstream_port, **names)):
         yield port
 
 

@@ -7,11 +7,9 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-import yaml
 from aiohttp import web
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncIterator
     from pathlib import Path
 
@@ -30,8 +28,6 @@ class SlicesApi:
         self._oldest = 0
         self._news = asyncio.Condition()
         self._watches: set[asyncio.Transport] = set()
-        self.asked: list[tuple[str, str]] = []
-        self.unwell: set[str] = set()
 
     async def put(self, name: str, port: int, *hosts: str, draining: tuple[str, ...] = ()) -> None:
         """Have a slice with these addresses, of which some are about to go."""
@@ -79,24 +75,10 @@ class SlicesApi:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if request.query.get("labelSelector") != self._selector:
             return web.json_response({"message": "another Service"}, status=403)
-        assert request.transport is not None
-        is_watch = "watch" in request.query
-        self.asked.append(
-            ("watch" if is_watch else "list", request.transport.get_extra_info("sockname")[0])
-        )
-        if not is_watch:
-            return web.json_response(
-                {
-                    "metadata": {"resourceVersion": str(self._version)},
-                    "items": list(self._slices.values()),
-                }
-            )
-        return await self._watch(request)
-
-    async def _readyz(self, request: web.Request) -> web.Response:
-        assert request.transport is not None
-        host = request.transport.get_extra_info("sockname")[0]
-        return web.Response(status=500 if host in self.unwell else 200)
+        if "watch" in request.query:
+            return await self._watch(request)
+        metadata = {"resourceVersion": str(self._version)}
+        return web.json_response({"metadata": metadata, "items": list(self._slices.values())})
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         at = int(request.query["resourceVersion"])
@@ -121,16 +103,12 @@ class SlicesApi:
             self._watches.discard(transport)
 
     @contextlib.asynccontextmanager
-    async def served(
-        self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
-    ) -> AsyncIterator[int]:
+    async def served(self, port: int = 0) -> AsyncIterator[int]:
         app = web.Application()
         app.router.add_get(self._path, self._answer)
-        app.router.add_get("/readyz", self._readyz)
         runner = web.AppRunner(app, shutdown_timeout=0.0, handler_cancellation=True)
         await runner.setup()
-        site = web.TCPSite(runner, host, port, ssl_context=tls)
-        await site.start()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
         try:
             yield runner.addresses[0][1]
         finally:
@@ -142,18 +120,10 @@ def line(event: Json) -> bytes:
     return json.dumps(event).encode() + b"\n"
 
 
-def kubeconfig(folder: Path, server: str, authority: str | None = None) -> str:
-    cluster = {"server": server}
-    if authority is not None:
-        cluster["certificate-authority"] = authority
+def kubeconfig(folder: Path, server: str) -> str:
     path = folder / "kubeconfig"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "current-context": "c",
-                "contexts": [{"name": "c", "context": {"cluster": "c"}}],
-                "clusters": [{"name": "c", "cluster": cluster}],
-            }
-        )
-    )
+    contexts = [{"name": "c", "context": {"cluster": "c"}}]
+    clusters = [{"name": "c", "cluster": {"server": server}}]
+    named = {"current-context": "c", "contexts": contexts, "clusters": clusters}
+    path.write_text(json.dumps(named))  # JSON is YAML
     return str(path)

@@ -364,7 +364,7 @@ def crowded(stage: Stage) -> None:
     _, port = stage.serve(stage.behind(), descriptors=64)
     stage.mark()
     stage.hold(port, 40)
-    stage.hold(stage.admin, 8, b"")
+    stage.hold(stage.admin, 8, b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
     stage.until(
         r'apfproxy_connections_refused_total\{reason="connections"\} [1-9]',
         r"process_open_fds (5[89]|6\d)",

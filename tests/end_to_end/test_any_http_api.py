@@ -161,7 +161,6 @@ async def live(admin: int, level: str) -> dict[str, int]:
     ("method", "path", "level"),
     [
         pytest.param("GET", "/poll", "lasting", id="long-polls"),
-        pytest.param("PUT", "/uploads/a", "lasting", id="uploads"),
         pytest.param("GET", "/named/a", None, id="long-running"),
     ],
 )

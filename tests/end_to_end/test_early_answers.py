@@ -27,13 +27,12 @@ def send_now(client: Peer, data: bytes) -> None:
     assert len(data) == client.send_now(data)
 
 
-@pytest.mark.parametrize("preset", ["http", "kubernetes"])
 @pytest.mark.parametrize("cut", [0, 4, len(TOO_LARGE)], ids=["whole", "line", "all-before"])
 @over_both_protocols
 @on_uvloop
-async def test_an_answer_before_a_reset(cut: int, preset: str) -> None:
+async def test_an_answer_before_a_reset(cut: int) -> None:
     """It reaches the client, though what the proxy writes in that moment meets the reset."""
-    async with running(Setup(preset=preset, upstream_reads=False)) as scene:
+    async with running(Setup(upstream_reads=False)) as scene:
         client = await scene.ask(UPLOAD)
         upstream_side = await scene.upstream.next_connection()
         await scene.deliver(client, PIECE)

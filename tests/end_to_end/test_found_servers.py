@@ -127,7 +127,7 @@ class Load:
 
 
 @on_uvloop
-async def dns_under_load(names: Names) -> None:
+async def test_dns_under_load(names: Names) -> None:
     load = Load()
     names["api.test"] = [ONE]
     async with (
@@ -151,13 +151,9 @@ async def dns_under_load(names: Names) -> None:
         await load.end()
 
 
-def test_dns_under_load(names: Names) -> None:
-    """No request is lost or doubled while a name's addresses change."""
-    dns_under_load(names)
-
-
+@pytest.mark.usefixtures("prompt")
 @on_uvloop
-async def service_under_load(folder: Path) -> None:
+async def test_service_under_load(tmp_path: Path) -> None:
     load, api = Load(), SlicesApi("team", "api")
     async with contextlib.AsyncExitStack() as stack:
         port = await stack.enter_async_context(load.servers())
@@ -169,7 +165,7 @@ async def service_under_load(folder: Path) -> None:
             name="api",
             port="web",
             scheme=HTTP,
-            kubeconfig=kubeconfig(folder, f"http://127.0.0.1:{api_port}"),
+            kubeconfig=kubeconfig(tmp_path, f"http://127.0.0.1:{api_port}"),
         )
         process = await stack.enter_async_context(
             running(settings_for(UpstreamSettings(service=service)))
@@ -196,9 +192,3 @@ async def service_under_load(folder: Path) -> None:
         await load.until(process, *HOSTS)
         assert problem(process) is None
         await load.end()
-
-
-@pytest.mark.usefixtures("prompt")
-def test_service_under_load(tmp_path: Path) -> None:
-    """No request is lost or doubled while a Service's servers change, and its API is away."""
-    service_under_load(tmp_path)
