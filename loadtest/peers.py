@@ -57,10 +57,15 @@ from loadtest.nginx_origin import MAX_CONNECTIONS, start_nginx_origin
 from loadtest.peers_report import (
     BASELINE,
     DIRECT,
+    Ratios,
     Result,
+    compare_ratios,
+    mix_name,
     print_heading,
     print_medians,
     print_round,
+    read_ratios,
+    write_ratios,
 )
 from loadtest.processes import (
     BEYOND_A_LIMIT,
@@ -70,7 +75,6 @@ from loadtest.processes import (
     raise_descriptor_limit,
     start_origin,
 )
-from loadtest.ratios import Ratios, compare_ratios, mix_name, read_ratios, write_ratios
 from loadtest.site import THIS, Site, make_tls, named_build
 from loadtest.wrk import DEFAULT_CONNECTIONS, KEPT_MIXES, LARGE, MIXES, Measurement, Variety, drive
 

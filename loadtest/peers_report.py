@@ -1,33 +1,53 @@
-"""Report of a comparison of proxies: each round, medians over the rounds, and what they mean."""
+"""The report of a comparison: rounds, medians, what they mean, and committed ratios.
+
+The file of ratios is JSON: mix to proxy to the median of the rounds' ratios to HAProxy.  A mix over
+TLS has a name of its own, such as `cluster+tls`; over HTTP/2 it is `cluster+h2+tls`.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import msgspec
 
 from loadtest.contenders import WITH
-from loadtest.ratios import TARGETS, mix_name
-from loadtest.site import COMPILED, kind_of
+from loadtest.processes import LoadTestError
+from loadtest.site import COMPILED, INTERPRETED, kind_of
 from loadtest.wrk import Measurement
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
 BASELINE = "haproxy"
-"""Holds what others are related to."""
+"""The proxy that others are related to."""
 
 DIRECT = "direct"
 """The origin itself, which a rate of requests is sent to as well."""
 
 MAX_ADDED_MS = 0.2
-"""Holds what apfproxy's compiled build may add to the median at a rate."""
+"""The most that apfproxy's compiled build may add to the median at a rate."""
 
 MAX_FEATURES_RATIO = 1.1
-"""Holds what features that are on may make of the CPU per request."""
+"""The most that features may make of the CPU per request."""
 
 MAX_ENDPOINTS_RATIO = 1.05
-"""Holds what three endpoints may make of it."""
+"""The most that three endpoints may make of it."""
+
+
+Ratios = dict[str, dict[str, Annotated[float, msgspec.Meta(gt=0)]]]
+
+TARGETS: dict[str, dict[str, float]] = {
+    COMPILED: {"cluster": 1.5, "cluster+h2+tls": 1.6, "varied": 1.8, "same": 1.15},
+    INTERPRETED: {"cluster": 2.5, "varied": 3.0},
+}
+"""The limits of builds, per mix as `mix_name` has it."""
+
+WORSE_BY = 0.10
+"""By how much a ratio may exceed the committed one."""
 
 
 class Result(NamedTuple):
@@ -73,7 +93,7 @@ def print_round(
 
 
 def print_medians(results: Sequence[Result], options: argparse.Namespace) -> list[Result]:
-    """Print each column's median over the rounds, per mix and proxy."""
+    """Print each column's median over the rounds, per mix and proxy, and what they mean."""
     medians = []
     for mix in options.loads:
         for name in options.proxies:
@@ -81,104 +101,121 @@ def print_medians(results: Sequence[Result], options: argparse.Namespace) -> lis
             columns = zip(*(each.measurement for each in mine), strict=True)
             requests, *others = (statistics.median(column) for column in columns)
             measurement = Measurement(int(requests), *others)
-            ratios = [each.ratio for each in mine if each.ratio is not None]
-            ratio = statistics.median(ratios) if ratios else None
+            ratio = median_ratio(results, (mix, name), (mix, BASELINE))
             print_row("median", mix, name, measurement, ratio)
             medians.append(Result(0, mix, name, measurement, ratio))
     for mix in options.loads:
         for name in options.builds:
-            print_relations(results, mix, name, options)
+            ratio = median_ratio(results, (mix, name), (mix, BASELINE))
+            known_as = mix_name(mix, tls=options.tls, upstream_tls=options.upstream_tls)
+            target = TARGETS[kind_of(options.versions[name])].get(known_as)
+            if ratio is not None and target is not None:
+                say(f"{name}, {mix}: {ratio:.2f} times HAProxy's CPU per request", ratio, target)
+            relation = median_ratio(results, (mix, name), (mix, "apfproxy"))
+            if relation is not None and name != "apfproxy":
+                print(f"{name}, {mix}: {relation:.3f} times apfproxy's CPU per request")
+        if WITH in options.proxies:
+            name = list(options.builds)[-1]
+            ratio = median_ratio(results, (mix, WITH), (mix, name))
+            assert ratio is not None
+            is_endpoints = options.features == ["endpoints"]
+            limit = MAX_ENDPOINTS_RATIO if is_endpoints else MAX_FEATURES_RATIO
+            features = ", ".join(options.features)
+            text = f"{name} with {features}, {mix}: {ratio:.3f} times the CPU per request without"
+            say(text, ratio, limit)
+        if DIRECT in options.proxies:
+            print_added(results, mix, options)
     for name in options.proxies:
         print_growth(results, name, options)
-    if WITH in options.proxies:
-        print_features(results, options)
-    if DIRECT in options.proxies:
-        print_added(results, options)
     return medians
 
 
-def print_relations(
-    results: Sequence[Result], mix: str, name: str, options: argparse.Namespace
-) -> None:
-    ratio = median_ratio(results, mix, name, BASELINE)
-    known_as = mix_name(mix, tls=options.tls, upstream_tls=options.upstream_tls)
-    target = TARGETS[kind_of(options.versions[name])].get(known_as)
-    if ratio is not None and target is not None:
-        verdict = "within" if ratio <= target else "ABOVE"
-        print(
-            f"{name}, {mix}: {ratio:.2f} times HAProxy's CPU per request, "
-            f"{verdict} the target of {target}"
-        )
-    relation = None if name == "apfproxy" else median_ratio(results, mix, name, "apfproxy")
-    if relation is not None:
-        print(f"{name}, {mix}: {relation:.3f} times apfproxy's CPU per request")
+def say(text: str, value: float, limit: float) -> None:
+    print(f"{text}, {'within' if value <= limit else 'ABOVE'} the target of {limit}")
 
 
-def median_ratio(results: Sequence[Result], mix: str, name: str, to: str) -> float | None:
-    """The median over the rounds of the ratio within each; None if one took no part."""
+def median_ratio(
+    results: Sequence[Result], of: tuple[str, str], to: tuple[str, str]
+) -> float | None:
+    """The median over the rounds of the CPU ratio of two pairs of mix and proxy, if both ran."""
     cpu = {
-        (each.round, each.proxy): each.measurement.cpu_us_per_request
-        for each in results
-        if each.mix == mix
+        (each.round, each.mix, each.proxy): each.measurement.cpu_us_per_request for each in results
     }
     ratios = [
-        spent / cpu[number, to]
-        for (number, proxy), spent in cpu.items()
-        if proxy == name and (number, to) in cpu
+        spent / cpu[number, *to]
+        for (number, *pair), spent in cpu.items()
+        if tuple(pair) == of and (number, *to) in cpu
     ]
     return statistics.median(ratios) if ratios else None
 
 
 def print_growth(results: Sequence[Result], name: str, options: argparse.Namespace) -> None:
-    cpu = {
-        (each.round, each.mix): each.measurement.cpu_us_per_request
-        for each in results
-        if each.proxy == name
-    }
+    """Print the CPU per request with each number of connections, relative to the first one."""
     for alike in {(load.mix, load.streams): None for load in options.loads.values()}:
         first, *others = (
             name for name, load in options.loads.items() if (load.mix, load.streams) == alike
         )
-        relations = [
-            statistics.median(
-                cpu[number, load] / cpu[number, first] for number in range(1, options.rounds + 1)
-            )
-            for load in others
-        ]
-        if others:
-            texts = (f"{load} {by:.2f}" for load, by in zip(others, relations, strict=True))
+        ratios = [(load, median_ratio(results, (load, name), (first, name))) for load in others]
+        if ratios:
+            texts = (f"{load} {ratio:.2f}" for load, ratio in ratios)
             print(f"{name}, times the CPU per request of {first}: {', '.join(texts)}")
 
 
-def print_features(results: Sequence[Result], options: argparse.Namespace) -> None:
-    for mix in options.loads:
-        name = list(options.builds)[-1]
-        ratio = median_ratio(results, mix, WITH, name)
-        if ratio is None:
-            continue
-        limit = MAX_ENDPOINTS_RATIO if options.features == ["endpoints"] else MAX_FEATURES_RATIO
-        verdict = "within" if ratio <= limit else "ABOVE"
-        print(
-            f"{name} with {', '.join(options.features)}, {mix}: {ratio:.3f} times the CPU per "
-            f"request without, {verdict} the target of {limit}"
-        )
+def print_added(results: Sequence[Result], mix: str, options: argparse.Namespace) -> None:
+    """Print what each proxy adds to the median latency of the origin in the same round."""
+    p50_ms = {
+        (each.round, each.proxy): each.measurement.p50_ms for each in results if each.mix == mix
+    }
+    for name in options.proxies[1:]:
+        rounds = range(1, options.rounds + 1)
+        added_ms = statistics.median(p50_ms[at, name] - p50_ms[at, DIRECT] for at in rounds)
+        text = f"{name}, {mix}: adds {added_ms:.3f} ms to the median"
+        if kind_of(options.versions.get(name, "")) == COMPILED:
+            say(text, added_ms, MAX_ADDED_MS)
+        else:
+            print(text)
 
 
-def print_added(results: Sequence[Result], options: argparse.Namespace) -> None:
-    for load in options.loads:
-        p50_ms = {
-            (each.round, each.proxy): each.measurement.p50_ms
-            for each in results
-            if each.mix == load
-        }
-        for name in options.proxies[1:]:
-            added_ms = statistics.median(
-                p50_ms[number, name] - p50_ms[number, DIRECT]
-                for number in range(1, options.rounds + 1)
+def mix_name(mix: str, *, tls: bool, upstream_tls: bool) -> str:
+    return mix + "+tls" * tls + "+upstream-tls" * upstream_tls
+
+
+def read_ratios(path: Path) -> Ratios:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Ratios)
+    except OSError as error:
+        raise LoadTestError(f"{path}: {error.strerror}; --write {path} makes one") from None
+    except msgspec.MsgspecError as error:
+        raise LoadTestError(
+            f"{path} has no ratios: {error}; remove it, and --write {path} makes one"
+        ) from None
+
+
+def write_ratios(path: Path, measured: Ratios) -> None:
+    kept = read_ratios(path) if path.exists() else {}
+    merged = {mix: {**kept.get(mix, {}), **measured.get(mix, {})} for mix in {**kept, **measured}}
+    rounded = {
+        mix: {name: round(ratio, 2) for name, ratio in of.items()} for mix, of in merged.items()
+    }
+    path.write_text(json.dumps(rounded, indent=2) + "\n")
+
+
+def compare_ratios(measured: Ratios, committed: Ratios) -> tuple[list[str], bool]:
+    """Say of each measured ratio whether it is better or worse than the committed one."""
+    lines, is_worse = [], False
+    for mix, of in measured.items():
+        for name, ratio in of.items():
+            known = committed.get(mix, {}).get(name)
+            if known is None:
+                lines.append(f"{name}, {mix}: {ratio:.2f} times HAProxy, not in the file")
+                continue
+            change = ratio / known - 1
+            verdict = "better" if change <= 0 else "worse"
+            if change > WORSE_BY:
+                is_worse = True
+                verdict = f"worse, BEYOND the limit of {WORSE_BY:.0%}"
+            lines.append(
+                f"{name}, {mix}: {ratio:.2f} times HAProxy, committed {known:.2f}: "
+                f"{abs(change):.1%} {verdict}"
             )
-            version = options.versions.get(name)
-            verdict = ""
-            if version is not None and kind_of(version) == COMPILED:
-                met = "within" if added_ms <= MAX_ADDED_MS else "ABOVE"
-                verdict = f", {met} the target of {MAX_ADDED_MS}"
-            print(f"{name}, {load}: adds {added_ms:.3f} ms to the median{verdict}")
+    return lines, is_worse

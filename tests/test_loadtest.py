@@ -16,8 +16,8 @@ import pytest
 from loadtest.cluster import draw_heads, users
 from loadtest.isolation import SCENARIOS, check_seats
 from loadtest.peers import committed_ratios, parse_arguments
+from loadtest.peers_report import compare_ratios, read_ratios, write_ratios
 from loadtest.processes import ROOT, LoadTestError
-from loadtest.ratios import compare_ratios, read_ratios, write_ratios
 from loadtest.wrk import Measurement, Variety, drive
 from tests.end_to_end.programs import installed
 
