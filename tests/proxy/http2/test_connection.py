@@ -148,6 +148,20 @@ def drain(bench: Bench) -> None:
     bench.loop.run_ready()
 
 
+def test_goaway_by_chance() -> None:
+    http2 = Http2Settings(is_cleartext=True, goaway_chance=0.02)
+    with Bench(downstream=DownstreamSettings(http2=http2)) as bench:
+        bench.listener.chance = iter((0.5, 0.02, 0.019)).__next__
+        client = Http2Peer(bench)
+        for expected in (0, 0, 1):
+            client.ask()
+            client.get()
+            assert expected == len(client.goaways)
+        bench.wait(3)
+        assert client.transport.has_eof
+        assert 1 == bench.counters.listener.http2.goaways[GoAway.CHANCE]
+
+
 def test_flood(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     client, other = Http2Peer(bench), Http2Peer(bench)
     client.transport.feed(PING * 1500)
@@ -453,6 +467,30 @@ def test_each_kind_has_an_end(kind: str, flood: Flood) -> None:
 
         assert found is (flood if per_s > 20 else None)
         assert frames.nuisances > 100
+
+
+def test_window_updates_for_what_was_sent() -> None:
+    frames = Frames()
+    for _ in range(10_000):
+        frames.data_sent += 1
+        frames.add("window_updates", 2)
+        assert frames.judged() is None
+
+
+def test_resets_beside_answers() -> None:
+    frames = Frames()
+    for _ in range(10_000):
+        frames.requests += 2
+        frames.add("resets")
+        assert frames.judged() is None
+
+
+def test_what_was_saved_is_bounded() -> None:
+    frames = Frames(requests=1_000_000)
+    assert frames.judged(86_400 * S) is None
+    frames.add("others", 1001)
+
+    assert Flood.CONTROL is frames.judged(86_400 * S)
 
 
 def test_window_updates_that_come_late() -> None:
