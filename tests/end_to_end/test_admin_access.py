@@ -246,21 +246,6 @@ def test_rotation(site: Site) -> None:
     assert ("before", 200) == (site.server_name(), site.status("/", f"Bearer {SCRAPERS}"))
 
 
-def test_credentials_that_come_and_go(tmp_path: Path) -> None:
-    """Settings that change turn them on and off, on the listener that there is."""
-    with serving(tmp_path, None) as site:
-        path = tmp_path / "settings.json"
-        settings = json.loads(path.read_text())
-        del settings["adminTls"], settings["adminReadTokenFile"]
-        path.write_text(json.dumps(settings))
-        site.served.line("read again; changed: .*adminTls")
-        assert 200 == ask(site.admin, "/metrics")[0]
-        path.write_text(json.dumps(settings | {"adminReadTokenFile": "tokens"}))
-        site.served.line("read again; changed: adminReadTokenFile")
-        heads = ("", f"Authorization: Bearer {OPERATORS}\r\n")
-        assert [401, 200] == [ask(site.admin, "/metrics", head=head)[0] for head in heads]
-
-
 def test_handshakes_without_end(tmp_path: Path) -> None:
     """They have places as all connections do: probes come through, clients are served."""
     with serving(tmp_path, None) as site, connections(site.admin, 200, b"\x16\x03\x01"):
