@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from apfproxy.admin.apiserver_metrics import ResourceState, StoreState, apiserver_page
 from apfproxy.apiserver.counters import ApiServerCounters, RequestLabels
 from apfproxy.sources.object_counts import CountsParser
@@ -22,16 +20,20 @@ def page(counters: ApiServerCounters | None = None) -> bytes:
 
 
 def test_counts_can_be_read() -> None:
-    """The proxy reads the numbers of objects from this page."""
     parser = CountsParser()
     parser.feed(page())
 
     assert {"pods": 3, "poddisruptionbudgets.policy": 2} == parser.finish()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_own() -> None:
+    counters = ApiServerCounters()
+    counters.injected_faults["500"] += 1
+    counters.commit_ns.observe(1_000_000)
+    counters.committed_changes = 5
+    counters.terminations[RequestLabels("POST", "", "v1", "pods", "", "resource"), 504] = 2
+
+    assert {
         'apfproxy_apiserver_injected_faults_total{kind="500"} 1.0',
         'apiserver_storage_objects{resource="poddisruptionbudgets.policy"} 2.0',
         'apfproxy_apiserver_watchers{group="",resource="pods"} 1.0',
@@ -40,13 +42,4 @@ def test_counts_can_be_read() -> None:
         "apfproxy_apiserver_store_pending_writes 4.0",
         "apfproxy_apiserver_store_resource_version 99.0",
         TERMINATIONS,
-    ],
-)
-def test_own(line: str) -> None:
-    counters = ApiServerCounters()
-    counters.injected_faults["500"] += 1
-    counters.commit_ns.observe(1_000_000)
-    counters.committed_changes = 5
-    counters.terminations[RequestLabels("POST", "", "v1", "pods", "", "resource"), 504] = 2
-
-    assert line in page(counters).decode().splitlines()
+    } <= set(page(counters).decode().splitlines())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from typing import Any
 
@@ -10,8 +9,8 @@ import msgspec
 import pytest
 
 from apfproxy.admin import history as history_module
-from apfproxy.admin.history import FIELDS, SAMPLES, History, quantile_s, wait_bound_s
-from apfproxy.admin.state import Moment, Share
+from apfproxy.admin.history import FIELDS, History, quantile_s, wait_bound_s
+from apfproxy.admin.state import Moment
 from apfproxy.flowcontrol.meters import Histogram
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.proxy.counters import Flood
@@ -103,20 +102,18 @@ def test_samples(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [
-        pytest.param({0: 7}, 0.0, id="none-waited"),
-        pytest.param({0: 99, 7: 1}, 0.0, id="one-in-a-hundred-waited"),
-        pytest.param({0: 98, 7: 2}, 1.0, id="two-in-a-hundred-waited"),
-        pytest.param({1: 1}, 0.005, id="one"),
-        pytest.param({0: 1, 13: 1}, math.inf, id="longer-than-any-bound"),
+        ({0: 7}, 0.0),
+        ({0: 99, 7: 1}, 0.0),
+        ({0: 98, 7: 2}, 1.0),
+        ({1: 1}, 0.005),
+        ({0: 1, 13: 1}, math.inf),
     ],
 )
-def test_wait_bound(counts: dict[int, int], expected: float) -> None:
-    """All but one in a hundred waited no longer than the bound."""
+def test_all_but_one_in_a_hundred_waited_no_longer(counts: dict[int, int], expected: float) -> None:
     assert expected == wait_bound_s([counts.get(bucket, 0) for bucket in range(14)])
 
 
 def test_a_clock_that_is_put_back(scene: Scene) -> None:
-    """The seconds before follow the clock, so that none is drawn after those that come."""
     history = Recorded(scene)
     for number, unix_s in enumerate((5000.0, 5001.0, 5002.0, 100.0, 101.0)):
         history.sample((number + 1) * S, unix_s)
@@ -124,24 +121,20 @@ def test_a_clock_that_is_put_back(scene: Scene) -> None:
     assert [97.0, 98.0, 99.0, 100.0, 101.0] == history.columns()["times"]
 
 
-def test_since(scene: Scene) -> None:
+def test_since(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what is new can be asked for, also when older samples are gone."""
+    monkeypatch.setattr(history_module, "SAMPLES", 20)
     history = Recorded(scene)
     history.sample(0, 1.0)  # no time has passed
-    for number in range(1, SAMPLES + 11):
+    for number in range(1, 31):
         history.sample(number * S, float(number))
 
-    assert SAMPLES + 10 == history.taken
-    assert SAMPLES == len(history.columns()["times"])
-    assert [SAMPLES + 9.0, SAMPLES + 10.0] == history.columns(SAMPLES + 8)["times"]
+    assert (30, 20) == (history.taken, len(history.columns()["times"]))
+    assert [29.0, 30.0] == history.columns(28)["times"]
     assert {"times": [], "levels": {}} == history.columns(history.taken)
 
 
 def test_levels_come_and_go(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A level has no values for the seconds in which it was not there; a new count is not < 0.
-
-    Of too many levels those with most seats have a history.
-    """
     history = Recorded(scene)
     controller = scene.controller
     controller.levels["tiny"].queue_set.dispatched_total = 10
@@ -182,40 +175,18 @@ def test_rates(scene: Scene) -> None:
     assert history.upstream.p50 == pytest.approx(1.0, rel=0.3)
 
 
-def test_workers(scene: Scene) -> None:
-    """Each has its rate of its own; one that begins counts from nothing."""
-    history = History()
-    for second, dispatched in enumerate((4, 6)):
-        state = scene.state()
-        state.clusters[0].workers = [Share(name="1", dispatched=dispatched)]
-        history.take(Moment.of(state), state.clusters[0], second * S, float(second))
-    history.rate()
-
-    assert {"1": 2.0} == history.workers
-
-
-async def test_measured(scene: Scene) -> None:
-    history = Recorded(scene)
-    waiting = asyncio.ensure_future(history.measured(2))
-    for second in (1, 2):
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        history.sample(second * S, float(second))
-
-    await waiting
-
-
 @pytest.mark.parametrize(
     ("values_ns", "quantile", "expected"),
     [
-        pytest.param([], 0.5, None, id="none"),
-        pytest.param([0], 0.5, 0.0, id="no-time"),
-        pytest.param([100 * S], 0.5, 80.0, id="above-all-bounds"),
-        pytest.param([1 * S] * 10, 1.0, 1.0, id="all-in-one"),
-        pytest.param([1 * S] * 10, 0.5, 0.9, id="the-middle-of-a-bucket"),
-        pytest.param([1 * MS] * 99 + [30 * S], 0.99, 0.001, id="just-without-the-last"),
-        pytest.param([1 * MS] * 98 + [30 * S] * 2, 0.99, 27.5, id="just-with-it"),
+        ([], 0.5, None),
+        ([0], 0.5, 0.0),
+        ([100 * S], 0.5, 80.0),
+        ([1 * S] * 10, 1.0, 1.0),
+        ([1 * S] * 10, 0.5, 0.9),
+        ([1 * MS] * 99 + [30 * S], 0.99, 0.001),
+        ([1 * MS] * 98 + [30 * S] * 2, 0.99, 27.5),
     ],
+    ids=["none", "no-time", "above-all", "all-in-one", "middle", "without-the-last", "with-it"],
 )
 def test_quantile_is_interpolated_within_its_bucket(
     values_ns: list[int], quantile: float, expected: float | None

@@ -66,8 +66,8 @@ async def read(response: aiohttp.ClientResponse) -> tuple[str, Any]:
     return name[len("event: ") : -1], json.loads(data[len("data: ") :])
 
 
-async def test_states(source: Source) -> None:
-    """A listener gets the newest state, and no state twice; a new one gets one in any case."""
+async def test_states_and_seconds(source: Source) -> None:
+    source.second(0)
     early = await source.listen()
     source.feed.offer({"n": 1}, 5.0)
     first = await read(early)
@@ -77,24 +77,16 @@ async def test_states(source: Source) -> None:
     last = await read(early)
     late = await source.listen()
     source.feed.offer({"n": 3}, 9.0)
-
     states = [first, last, await read(late)]
+    for number in (1, 2):
+        source.second(number)
+    source.feed.offer({"n": 3}, 10.0)
+    await read(early)
+    name, columns = await read(early)
+
     assert [{"time": 5.0, "n": 1}, {"time": 8.0, "n": 3}, {"time": 9.0, "n": 3}] == [
         state for _, state in states
     ]
-
-
-async def test_seconds(source: Source) -> None:
-    """A listener gets every second that it has not had, and is woken for it alone, too."""
-    source.second(0)
-    listener = await source.listen()
-    source.feed.offer(FIRST, 5.0)
-    await read(listener)
-    for number in (1, 2):
-        source.second(number)
-    source.feed.offer(FIRST, 6.0)
-    name, columns = await read(listener)
-
     assert ("seconds", [1.0, 2.0]) == (name, columns["times"])
 
 

@@ -67,41 +67,18 @@ def test_level(scene: Scene) -> None:
     waiting, seats = found.pop("queues"), found.pop("queueSeats")
 
     assert {
-        "name": "tiny",
-        "uid": scene.controller.levels["tiny"].uid,
-        "type": "Limited",
-        "isQuiescing": False,
-        "shares": 20,
-        "lendablePercent": 50,
-        "borrowingLimitPercent": 0,
-        "nominal": 2,
-        "min": 1,
-        "max": 2,
-        "current": 2,
-        "seatsInUse": 2,
-        "executing": 2,
-        "waiting": 1,
-        "lent": 0,
-        "borrowed": 0,
-        "dispatched": 2,
-        "rejected": 1,
-        "timedOut": 0,
-        "cancelled": 0,
-        "failed": 0,
-        "queueCount": 2,
-        "condition": "waits",
-        "dispatchedPerSecond": 0.0,
-        "servedPerSecond": 0.0,
-        "failedPerSecond": 0.0,
-        "leftPerSecond": 0.0,
-        "rejectedPerSecond": {},
-        "oldestWaitSeconds": 0.0,
+        "name": "tiny", "uid": scene.controller.levels["tiny"].uid, "type": "Limited",
+        "isQuiescing": False, "shares": 20, "lendablePercent": 50, "borrowingLimitPercent": 0,
+        "nominal": 2, "min": 1, "max": 2, "current": 2, "lent": 0, "borrowed": 0,
+        "seatsInUse": 2, "executing": 2, "waiting": 1, "dispatched": 2, "rejected": 1,
+        "timedOut": 0, "cancelled": 0, "failed": 0, "queueCount": 2, "condition": "waits",
+        "dispatchedPerSecond": 0.0, "servedPerSecond": 0.0, "failedPerSecond": 0.0,
+        "leftPerSecond": 0.0, "rejectedPerSecond": {}, "oldestWaitSeconds": 0.0,
         "holder": {
             "flowSchema": "all", "flow": "ann", "kind": "user", "seats": 2, "waitsFor": 1,
         },
     } == found  # fmt: skip
-    assert [0, 1] == sorted(waiting)
-    assert [0, 2] == sorted(seats)
+    assert ([0, 1], [0, 2]) == (sorted(waiting), sorted(seats))
 
 
 def test_other_levels(scene: Scene) -> None:
@@ -128,31 +105,23 @@ def test_other_levels(scene: Scene) -> None:
 
 
 def test_left(scene: Scene) -> None:
-    waiting = next(
-        ticket
-        for queue in scene.controller.levels["tiny"].queue_set.queues
-        for ticket in queue.tickets()
-    )
+    """A client that left while it waited is not rejected, other than on kube-apiserver's page."""
+    queue_set = scene.controller.levels["tiny"].queue_set
+    [waiting] = [ticket for queue in queue_set.queues for ticket in queue.tickets()]
     history = History()
     for second in range(2):
         process = scene.state()
         cluster = process.clusters[0]
         history.take(Moment.of(process), cluster, second * S, float(second))
-        scene.controller.levels["tiny"].queue_set.withdraw(waiting, None)
+        queue_set.withdraw(waiting, None)
     history.rate()
     found = level(shown(scene, history))
+    [row] = [row for row in priority_level_rows(cluster) if row[0] == "tiny"]
+    names = "RejectedRequests", "CancelledRequests"
 
-    assert (1, 1) == (found["rejected"], found["cancelled"])
-    assert 1.0 == found["leftPerSecond"]
+    assert (1, 1, 1.0) == (found["rejected"], found["cancelled"], found["leftPerSecond"])
     assert [0.0] == history.columns()["levels"]["tiny"]["rejected"]
-    rows = [
-        dict(zip(PRIORITY_LEVEL_COLUMNS, row, strict=True)) for row in priority_level_rows(cluster)
-    ]
-    assert [(2, 1)] == [
-        (row["RejectedRequests"], row["CancelledRequests"])
-        for row in rows
-        if row["PriorityLevelName"] == "tiny"
-    ]
+    assert [2, 1] == [row[PRIORITY_LEVEL_COLUMNS.index(name)] for name in names]
 
 
 def test_rates(scene: Scene) -> None:
@@ -166,16 +135,11 @@ def test_rates(scene: Scene) -> None:
     history.rate()
     state = shown(scene, history)
     found = level(state)
+    matched = {each["name"]: each["matchedPerSecond"] for each in state["flowSchemas"]}
 
-    assert ("rejects", {"queue-full": 1.0}, 1.0) == (
-        found["condition"],
-        found["rejectedPerSecond"],
-        found["failedPerSecond"],
-    )
-    assert 3.0 == state["upstream"]["answersPerSecond"]["5xx"]
-    assert [("all", 1.0), ("catch-all", 0.0), ("exempt", 0.0)] == sorted(
-        (each["name"], each["matchedPerSecond"]) for each in state["flowSchemas"]
-    )
+    assert ("rejects", {"queue-full": 1.0}) == (found["condition"], found["rejectedPerSecond"])
+    assert (1.0, 3.0) == (found["failedPerSecond"], state["upstream"]["answersPerSecond"]["5xx"])
+    assert {"all": 1.0, "catch-all": 0.0, "exempt": 0.0} == matched
 
 
 def test_the_whole(scene: Scene) -> None:
@@ -202,57 +166,29 @@ def test_the_whole(scene: Scene) -> None:
     del state["levels"], state["seatFairFrac"], state["upstream"], state["flowSchemas"]
 
     assert {
-        "serverConcurrencyLimit": 2,
-        "enforcement": "observe",
+        "serverConcurrencyLimit": 2, "enforcement": "observe", "cluster": "", "fleet": None,
         "proxy": {
-            "version": build.short_version(),
-            "startTime": 2.0,
-            "loopDelaySeconds": 0.26,
-            "sheds": ["loop-delay"],
-            "refusedPerSecond": {},
+            "version": build.short_version(), "startTime": 2.0, "loopDelaySeconds": 0.26,
+            "sheds": ["loop-delay"], "refusedPerSecond": {},
         },
-        "cluster": "",
         "problems": [{"check": "limits", "problem": "late\\udcff", "isBlocking": False}],
-        "clientProblems": ["all are one"],
-        "flowSchemaCount": 3,
-        "topFlows": [
-            {
-                "flowSchema": "all",
-                "priorityLevel": "tiny",
-                "flow": "ann",
-                "seatSeconds": 7.0,
-                "waitSeconds": 0.0,
-                "rejected": 0.0,
-                "kind": "user",
-                "isWhole": True,
-            }
-        ],
-        "fleet": None,
+        "clientProblems": ["all are one"], "flowSchemaCount": 3,
+        "topFlows": [{
+            "flowSchema": "all", "priorityLevel": "tiny", "flow": "ann", "seatSeconds": 7.0,
+            "waitSeconds": 0.0, "rejected": 0.0, "kind": "user", "isWhole": True,
+        }],
         "configuration": {
-            "generation": 2,
-            "source": "files",
+            "generation": 2, "source": "files",
             "events": [{"time": 3.0, "message": "bad \\udcff", "isError": True}],
         },
-    } == state
+    } == state  # fmt: skip
 
 
-def test_problems_of_a_cluster() -> None:
-    health = HealthRegistry()
-    for name in ("a", "b", "ab"):
-        checks = health.of_cluster(name)
-        checks.publish()
-        checks.add("upstream", problem=name)
-    health.add("cluster/a", problem="refused")
-    *_, process = gathered(ProcessParts(started_s=1.0, health=health))
-
-    assert [("upstream", "a"), ("cluster/a", "refused")] == [
-        (each["check"], each["problem"]) for each in problems(process, "a")
-    ]
-
-
-def test_servers(scene: Scene) -> None:
+def test_servers_and_members_that_are_not_well_come_first(scene: Scene) -> None:
     scene.upstream = StillUpstream(*["up"] * 70, "failing")
-    upstream = shown(scene)["upstream"]
+    others = [member(f"m{n}", age_s=9.5 if n == 99 else 0.4) for n in range(100)]
+    state = shown(scene, fleet=fleet(member("a", is_self=True), *others))
+    upstream, found = state["upstream"], state["fleet"]
 
     assert (64, 71, 70) == (
         len(upstream["endpoints"]),
@@ -260,14 +196,6 @@ def test_servers(scene: Scene) -> None:
         upstream["healthyCount"],
     )
     assert ["failing"] == [each["state"] for each in upstream["endpoints"] if each["state"] != "up"]
-
-
-def test_fleet(scene: Scene) -> None:
-    """Members that are not well come first of too many; ages are whole seconds."""
-    others = [member(f"m{n}", age_s=9.5 if n == 99 else 0.4) for n in range(100)]
-    view = fleet(member("a", is_self=True), *others)
-    found = shown(scene, fleet=view)["fleet"]
-
     assert (64, 101, 1) == (len(found["members"]), found["memberCount"], found["silentCount"])
     assert ["a", "m99", "m0"] == [each["name"] for each in found["members"][:3]]
     assert (0, 9) == (found["age"], found["members"][1]["age"])
@@ -291,10 +219,6 @@ def messages(process: ProcessState, cluster: str = "") -> list[str]:
 
 
 def test_who_has_a_problem() -> None:
-    """Where not all have it, the problem names them, and so does an event.
-
-    What is of each by itself, such as its seats, names them even where all say the same.
-    """
     process = parent("1", "2")
     both = ["1", "2"]
     process.health = [CheckState(name="limits", problems={"late": both, "slow": ["1"]})]
@@ -309,18 +233,24 @@ def test_who_has_a_problem() -> None:
     assert ["late", "worker 1: slow", "worker 1, 2: this member holds 4 of 8 seats"] == found
 
 
-def test_events_of_a_cluster() -> None:
-    events = ConfigurationEvents()
-    for name in ("a", "b"):
+def test_problems_and_events_of_a_cluster() -> None:
+    health, events = HealthRegistry(), ConfigurationEvents()
+    for name in ("a", "b", "ab"):
+        checks = health.of_cluster(name)
+        checks.publish()
+        checks.add("upstream", problem=name)
         events.of_cluster(name).loaded(1.0, 2, [], [], is_whole=True)
+    health.add("cluster/a", problem="refused")
     events.record(2.0, "Settings changed")
-    *_, process = gathered(ProcessParts(started_s=1.0, health=(), events=events))
+    *_, process = gathered(ProcessParts(started_s=1.0, health=health, events=events))
 
+    assert [("upstream", "a"), ("cluster/a", "refused")] == [
+        (each["check"], each["problem"]) for each in problems(process, "a")
+    ]
     assert ["b: Generation 2 is in force", "Settings changed"] == messages(process, "b")
 
 
 def test_workers_that_end_or_are_silent() -> None:
-    """One that makes room for another is no problem; one that is silent is."""
     process = parent("1", "2", silent="3")
     process.health = [CheckState(name="shutdown", problems={"it ends": ["1"]})]
 
@@ -330,7 +260,6 @@ def test_workers_that_end_or_are_silent() -> None:
 
 
 def test_shares_of_workers(scene: Scene) -> None:
-    """Each has its part; the limit is that which all share."""
     view = fleet(member("worker-1", is_self=True), store=OF_WORKERS, limit=9)
     states = [of_worker(scene.state(fleet=view), name) for name in ("1", "2")]
     process = summed([*states, parent("1", "2")])

@@ -86,25 +86,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-async def test_another_log(tmp_path: Path) -> None:
-    """Requests are logged there from then on; what was written before is in the old file."""
-    async with Observed(logging_to(tmp_path / "a")) as observed:
-        observed.write(b"old\n")
-        first = observed.served.now
-        change = await observed.it.prepare(logging_to(tmp_path / "b"))
-        assert first == observed.served.now
-        change.commit()
-        observed.write(b"new\n")
-        assert first != observed.served.now
-
-    assert ["old\n", "new\n"] == [(tmp_path / name).read_text() for name in "ab"]
-    assert [ACCESS_LOG] == observed.checks()
-
-
 async def test_record_of_which_no_line_can_be_made(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The event loop is served of it, and the lines of the others are there."""
     async with Observed(logging_to(tmp_path / "a"), asyncio.get_running_loop()) as observed:
         for status in (400, 9999, 404):
             observed.refuse(status)
@@ -118,7 +102,6 @@ async def test_record_of_which_no_line_can_be_made(
 
 
 async def test_floods_of_what_is_no_request(tmp_path: Path) -> None:
-    """Some have a line each second, and each log says how many have none, before it is closed."""
     settings = [logging_to(tmp_path / name, refused_per_second=2) for name in "ab"]
     async with Observed(settings[0]) as observed:
         for number in (5, 9):
@@ -146,34 +129,6 @@ async def test_turned_on_and_off(tmp_path: Path) -> None:
         assert None not in (served.tracer, it.traces)
 
 
-async def test_traced_requests_without_a_collector(caplog: pytest.LogCaptureFixture) -> None:
-    """The log says so at the start, and when the settings change, but not with other changes."""
-    before, after = (tracing(endpoint=None, sampling_rate_per_million=rate) for rate in (1, 2))
-    async with Observed(before) as observed:
-        counts = [len(caplog.messages)]
-        for settings in (replace(before, metrics="full"), after):
-            await observed.change(settings)
-            counts.append(len(caplog.messages))
-
-    assert [1, 1, 2] == counts
-    assert caplog.messages[-1].startswith("tracing.samplingRatePerMillion has no effect")
-
-
-async def test_what_stays(tmp_path: Path) -> None:
-    """Other requests for the same file and collector leave both, and the flows, as they are."""
-    logs = logging_to(tmp_path / "a").access_log
-    async with Observed(replace(tracing(), access_log=logs)) as observed:
-        served, it = observed.served, observed.it
-        before = served.tracer, it.traces, *served.now
-        sampled = replace(logs, sampled_percent=1)
-        other = replace(tracing(sampling_rate_per_million=1), access_log=sampled)
-        await observed.change(other)
-        after = served.tracer, it.traces, *served.now
-
-    assert before[0] is not after[0]
-    assert before[1:] == after[1:]
-
-
 async def test_changes_that_are_given_up(tmp_path: Path) -> None:
     async with Observed(logging_to(tmp_path / "a")) as observed:
         before = observed.served.now, observed.it.access_log
@@ -184,9 +139,3 @@ async def test_changes_that_are_given_up(tmp_path: Path) -> None:
             await observed.it.prepare(logging_to(Path("/nowhere/log")))
 
     assert None is observed.served.tracer
-
-
-def test_log_that_cannot_be_opened() -> None:
-    """The start fails by it."""
-    with pytest.raises(AccessLogError, match="No such file or directory"):
-        Observed(logging_to(Path("/nowhere/log"))).it.open()

@@ -128,35 +128,28 @@ def test_requests(scene: Scene) -> None:
 
 
 def test_request_details(scene: Scene) -> None:
-    """The details are the user and the attributes; a core resource has a version only.
+    """The user and the attributes; what has ended but holds seats is not shown.
 
     Rows are of the moment at which the first one of their level was read.
     """
     scale = "/apis/apps/v1/namespaces/x/deployments/d/scale"
     found = request_rows(scene.controller, WALL_OFFSET_NS, with_details=True)
     rows = [next(found), next(found)]
-    for ticket in scene.controller.levels["queued"].queue_set.executing:
+    queue_set = scene.controller.levels["queued"].queue_set
+    for ticket in queue_set.executing:
         ticket.details = None
     rows += found
-    expected = [
+    queue_set.finish(next(iter(queue_set.executing)))
+    later = request_rows(scene.controller, WALL_OFFSET_NS, with_details=True)
+
+    assert [
         ("eve", "get", "/healthz", "", "", "", "", ""),
         ("bob", "get", scale, "x", "d", "apps/v1", "deployments", "scale"),
         ("ann", "get", POD.decode(), "default", "p", "v1", "pods", ""),
         ("fay", "list", "/api/v1/nodes", "", "", "v1", "nodes", ""),
-    ]
-
-    assert expected == [row[len(REQUEST_COLUMNS) :] for row in rows]
+    ] == [row[len(REQUEST_COLUMNS) :] for row in rows]
     assert {len(request_columns(with_details=True))} == set(map(len, rows))
-
-
-def test_lingering_request_is_not_shown(scene: Scene) -> None:
-    """A request that has ended holds seats for a while, but is no longer executing."""
-    queue_set = scene.controller.levels["queued"].queue_set
-    ann = next(iter(queue_set.executing))
-    queue_set.finish(ann)
-    rows = request_rows(scene.controller, WALL_OFFSET_NS, with_details=True)
-
-    assert ["eve", "bob", "fay"] == [row[len(REQUEST_COLUMNS)] for row in rows]
+    assert ["eve", "bob", "fay"] == [row[len(REQUEST_COLUMNS)] for row in later]
 
 
 S = 1_000_000_000
@@ -180,14 +173,9 @@ def test_live_requests(crowd: Scene) -> None:
     queue = first.pop("queue")
 
     assert {
-        "user": "carol",
-        "verb": "get",
-        "path": POD.decode(),
-        "flowSchema": "all",
-        "flow": "carol",
-        "seats": 1,
-        "seconds": 8.0,
-    } == first
+        "user": "carol", "verb": "get", "path": POD.decode(), "flowSchema": "all", "flow": "carol",
+        "seats": 1, "seconds": 8.0,
+    } == first  # fmt: skip
     assert queue in range(8)
     assert [8.0, 7.0, 6.0, 5.0] == [each["seconds"] for each in found["waiting"]]
     assert "eve\\udcff" == found["waiting"][-1]["user"]
@@ -210,9 +198,7 @@ def test_bounds(crowd: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_queue(crowd: Scene) -> None:
-    """At a level without queues a request has none; where there are none there are none."""
-    none = {"waiting": [], "executing": [], "waitingCount": 0, "executingCount": 0}
-    assert none == ask(crowd, "live", level="hard")
+    """At a level without queues a request has none."""
     schema = flow_schema("all", "hard", group_subject("everyone"))
     crowd.controller.commit(crowd.controller.digest((priority_level("hard", shares=9), schema)))
     crowd.ask("ann")
@@ -235,7 +221,6 @@ def test_hand(scene: Scene) -> None:
 def test_questions_that_make_no_sense(
     scene: Scene, kind: str, words: dict[str, str], status: int
 ) -> None:
-    """The status and the reason come over the link."""
     with pytest.raises(RefusedError) as raised:
         ask(scene, kind, **words)
 
@@ -257,7 +242,6 @@ def test_lines(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_live_requests_of_workers() -> None:
-    """The oldest of all come first, each with its worker."""
     page = {"waiting": [], "waitingCount": 0, "executingCount": 1}
     found = merged_live(
         {

@@ -2,63 +2,43 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.admin.tables import cell_text, duration_text, table_json, table_text, time_text
+from apfproxy.admin.tables import cell_text, duration_text, table_text, time_text
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    """A column has room for its widest cell, a comma and a space, and for eight characters."""
     expected = (
-        "Name,            A,      Last\n"
-        "service-account, 1,      true\n"
-        "x,               -1,     a longer one\n"
+        "Name,        A,      Last\nж-кузнецова, 1,      true\nx,           -1,     a longer one\n"
     )
 
     assert expected == table_text(
-        ("Name", "A", "Last"), [("service-account", 1, True), ("x", -1, "a longer one")]
+        ("Name", "A", "Last"), [("ж-кузнецова", 1, True), ("x", -1, "a longer one")]
     )
 
 
-def test_width_counts_characters() -> None:
-    """A cell outside ASCII takes as many columns as it has characters."""
-    expected = "User,        Verb\nж-кузнецова, get\né,           get\n"
-
-    assert expected == table_text(("User", "Verb"), [("ж-кузнецова", "get"), ("é", "get")])
-
-
-@given(cells=st.lists(st.tuples(st.text(), st.text()), max_size=5))
-def test_no_cell_adds_a_line(cells: list[tuple[str, str]]) -> None:
-    """Whatever a user is called, the table has a line for each row and no more."""
-    assert len(cells) + 1 == len(table_text(("A", "B"), cells).splitlines())
+@given(cell=st.text(max_size=20))
+def test_no_cell_adds_a_line(cell: str) -> None:
+    assert 2 == len(table_text(("A", "B"), [(cell, "")]).splitlines())
 
 
 @pytest.mark.parametrize(
     ("cell", "expected"),
     [
-        pytest.param("a\nb", "a\\u000ab", id="line"),
-        pytest.param("\x1b[2J\x9b2J", "\\u001b[2J\\u009b2J", id="cursor"),
-        pytest.param("\u2028", "\\u2028", id="separator"),
-        pytest.param("a\u202eb", "a\\u202eb", id="direction"),
-        pytest.param("a\u200bb", "a\\u200bb", id="no-width"),
-        pytest.param("a\U000e0001", "a\\U000e0001", id="beyond-16-bits"),
-        pytest.param("a\udcff", "a\\udcff", id="no-unicode"),
-        pytest.param("\u05d0 ж é", "\u05d0 ж é", id="letters"),
+        ("a\nb", "a\\u000ab"),
+        ("\x1b[2J\x9b2J", "\\u001b[2J\\u009b2J"),
+        ("a\u202eb\u2028", "a\\u202eb\\u2028"),
+        ("a\u200bb", "a\\u200bb"),
+        ("a\U000e0001", "a\\U000e0001"),
+        ("a\udcff", "a\\udcff"),
+        ("\u05d0 ж é", "\u05d0 ж é"),
     ],
+    ids=["line", "cursor", "direction", "no-width", "beyond-16-bits", "no-unicode", "letters"],
 )
 def test_cell_text_escapes_what_cannot_be_printed(cell: str, expected: str) -> None:
     assert expected == cell_text(cell)
-
-
-def test_table_json_keeps_types() -> None:
-    """Numbers and truth values stay what they are, under the names of the columns."""
-    expected = [{"Name": "a", "Index": 0, "IsIdle": True}]
-
-    assert expected == json.loads(table_json(("Name", "Index", "IsIdle"), [("a", 0, True)]))
 
 
 @pytest.mark.parametrize(

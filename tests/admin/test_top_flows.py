@@ -54,7 +54,6 @@ class Bench:
     ),
 )
 def test_bounds_of_the_sketch(capacity: int, batches: list[list[tuple[int, int]]]) -> None:
-    """Whatever comes in whatever order, all that the module promises holds after each batch."""
     sketch = Sketch(capacity)
     exact: dict[tuple[str, str, str], int] = {}
     for batch in batches:
@@ -93,25 +92,27 @@ def test_three_measures() -> None:
         (each.flow, each.seat_seconds, each.wait_seconds, each.rejected) for each in state.flows
     ]
     assert ([12.0, 7.0, 2.0], [0.0] * 3) == (state.totals, state.errors)
+    firsts = [
+        [each.flow for each in largest(state, 1, by)]
+        for by in (("seat_seconds",), ("wait_seconds",), ("wait_seconds", "seat_seconds"))
+    ]
+    assert [["ann"], ["ann"], ["ann"]] == firsts
+    assert ["ann", "bob"] == [each.flow for each in largest(state, 2, ("seat_seconds",))]
 
 
-@pytest.mark.parametrize(
-    ("by", "expected"),
-    [
-        (("seat_seconds",), ["ann"]),
-        (("wait_seconds",), ["bob"]),
-        (("wait_seconds", "seat_seconds"), ["bob", "ann"]),
-        (("rejected",), []),
-    ],
-    ids=["seats", "waits", "two", "nothing"],
-)
-def test_the_first_by_each_measure(by: tuple[str, ...], expected: list[str]) -> None:
-    """So many by each measure, each flow once."""
+def test_batches_are_gathered_by_one_timer_until_the_end() -> None:
     bench = Bench()
-    bench.take(flow("ann"), seats=2, seconds=2, waited_s=1)
-    bench.take(flow("bob"), seats=1, seconds=1, waited_s=2)
+    for _ in range(3):
+        bench.take(flow("ann"), seats=1, seconds=1)
+    bench.clock.run()
+    gathered = repr(bench.top_flows).count("Sketch of 1 keys"), bench.clock.now_ns()
+    bench.take(flow("bob"), seats=1, seconds=1)
+    bench.top_flows.close()
+    bench.top_flows.close()
+    bench.clock.run()
 
-    assert expected == [each.flow for each in largest(bench.top_flows.state(), 1, by)]
+    assert (1, NS) == gathered
+    assert gathered[0] == repr(bench.top_flows).count("Sketch of 1 keys")
 
 
 def test_sums_decay() -> None:
@@ -129,7 +130,6 @@ def test_sums_decay() -> None:
 
 
 def test_counts_are_scaled_anew() -> None:
-    """After very many half-lives old sums are next to nothing, and new ones exact."""
     bench = Bench()
     bench.take(flow("ann"), seats=8, seconds=1)
     bench.top_flows.state()
@@ -142,35 +142,7 @@ def test_counts_are_scaled_anew() -> None:
         assert 0.0 == pytest.approx(ann.seat_seconds, abs=1e-9)
 
 
-def test_timer_of_a_batch() -> None:
-    """One timer for a batch, and none while nothing comes."""
-    bench = Bench()
-    found = []
-    for taken in range(3):
-        bench.take(flow("ann"), seats=1, seconds=1)
-        found.append((repr(bench.top_flows).count("Sketch of 1 keys"), taken))
-    bench.clock.run()
-    after_s = bench.clock.now_ns() // NS
-    bench.clock.run()
-
-    assert [(0, 0), (0, 1), (0, 2)] == found
-    assert 1 == repr(bench.top_flows).count("Sketch of 1 keys")
-    assert 1 == after_s == bench.clock.now_ns() // NS
-
-
-def test_close() -> None:
-    """Nothing is left that could fire, however often it is closed."""
-    bench = Bench()
-    bench.take(flow("ann"), seats=1, seconds=1)
-    bench.top_flows.close()
-    bench.top_flows.close()
-    bench.clock.run()
-
-    assert 3 == repr(bench.top_flows).count("<Sketch of 0 keys, error 0 of 0>")
-
-
 def test_memory_is_bounded() -> None:
-    """However many flows come, and however long their names are, little is kept."""
     bench = Bench(capacity=8)
     numbers = count()
     for _ in range(3 * MAX_BATCH):

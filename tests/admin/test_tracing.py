@@ -15,10 +15,9 @@ from apfproxy.admin.tracing import (
     MAX_GATHERED,
     TraceQueue,
     trace_queue,
-    warning,
 )
 from apfproxy.base.errors import OperatorError
-from apfproxy.settings import AudienceSettings, TracingSettings
+from apfproxy.settings import TracingSettings
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
@@ -91,16 +90,6 @@ class Way:
         return queue.exported, queue.failed, queue.dropped, queue.queued
 
 
-async def test_many_traces() -> None:
-    """No batch keeps the event loop waiting; the end sends the rest."""
-    way = Way()
-    way.queue.open()
-    way.take(2 * MAX_GATHERED + 1)
-    await way.queue.close()
-
-    assert [MAX_GATHERED, MAX_GATHERED, 1] == [len(batch) for batch in way.collector.batches]
-
-
 async def test_too_many_traces() -> None:
     way = Way(max_queued=100)
     way.collector.may_go_on.clear()
@@ -136,23 +125,10 @@ async def test_failures(caplog: pytest.LogCaptureFixture) -> None:
     ] == caplog.messages
 
 
-async def test_error_of_the_program(caplog: pytest.LogCaptureFixture) -> None:
-    """It costs a batch, not the thread."""
-    way = Way()
-    way.queue.open()
-    way.collector.error = ZeroDivisionError("a bug")
-    way.take(MAX_GATHERED)
-    await way.queue.close()
-
-    assert (0, MAX_GATHERED, 0, 0) == way.counts
-    assert "ZeroDivisionError('a bug')" in caplog.text
-
-
 @pytest.mark.parametrize("is_failing", [False, True])
 async def test_collector_that_hangs(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_failing: bool
 ) -> None:
-    """The end does not wait for it for long, less if it fails; what comes then is no news."""
     name = "FAILING_CLOSE_TIMEOUT_S" if is_failing else "CLOSE_TIMEOUT_S"
     monkeypatch.setattr(tracing, name, 0.0)
     way = Way()
@@ -177,33 +153,9 @@ ON = TracingSettings(endpoint="http://127.0.0.1:9")
 
 
 @pytest.mark.parametrize(
-    ("settings", "begin"),
-    [
-        (TracingSettings(), ""),
-        (TracingSettings(service_name="a", max_queued=1), ""),
-        (
-            TracingSettings(sampling_rate_per_million=1),
-            "tracing.samplingRatePerMillion has no effect",
-        ),
-        (
-            TracingSettings(parents_from=AudienceSettings(users=("*",))),
-            "tracing.parentsFrom has no effect",
-        ),
-        (TracingSettings(endpoint=ON.endpoint, sampling_rate_per_million=1), ""),
-    ],
-)
-def test_settings_without_effect(settings: TracingSettings, begin: str) -> None:
-    """Settings that say which requests are traced do nothing without a collector."""
-    text = warning(settings)
-
-    assert (begin, bool(begin)) == (text.partition(":")[0], "name there a collector" in text)
-
-
-@pytest.mark.parametrize(
     "module", ["opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http"]
 )
 def test_without_the_extra(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to install."""
     monkeypatch.delitem(sys.modules, "apfproxy.admin.spans", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
 

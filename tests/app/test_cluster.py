@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-import pytest
 from msgspec.structs import replace
 
-from apfproxy.app.process import ProxyProcess
-from apfproxy.base.errors import OperatorError
 from apfproxy.settings import (
     UNSAID,
     Address,
     EndpointSettings,
-    FleetSettings,
     FlowControlSettings,
-    Settings,
-    UpstreamSettings,
 )
 from apfproxy.upstream.counters import UpstreamFailure
 from tests.end_to_end.scene import Setup, on_uvloop, running
 from tests.support.clocks import until
 
 if TYPE_CHECKING:
-    from apfproxy.fleet.store import LedgerStore
+    import pytest
 
 
 @on_uvloop
 async def test_seats_of_the_servers_that_are_well(caplog: pytest.LogCaptureFixture) -> None:
-    """They follow at once, and each change is told once."""
     caplog.set_level(logging.INFO, "apfproxy.app.cluster")
     async with running(Setup()) as scene:
         cluster, pool = scene.process.cluster, scene.process.cluster.served.pool
@@ -62,17 +54,3 @@ async def test_seats_of_the_servers_that_are_well(caplog: pytest.LogCaptureFixtu
     texts += ["blue: 100 seats, as for one server, since none is well"]
     said = [each.getMessage() for each in caplog.records if each.name == "apfproxy.app.cluster"]
     assert texts == events[-3:] == said
-
-
-async def test_a_fleet_that_cannot_be_used(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing of a cluster that could not be made calls back."""
-
-    def refuse(*_: object) -> LedgerStore:
-        raise OperatorError("fleet.store: no such library")
-
-    upstream = UpstreamSettings(url=Address(host="127.0.0.1", port=9))
-    settings = Settings(upstream=upstream, fleet=FleetSettings(store="redis://127.0.0.1:9"))
-    with pytest.raises(OperatorError, match="no such library"):
-        await ProxyProcess(settings, open_store=refuse).start()
-    await asyncio.sleep(0)  # whatever was to be called soon
-    assert not caplog.records

@@ -58,7 +58,6 @@ def arrivals(scene: Gateway, *names: str) -> list[Arrival]:
 
 @on_uvloop
 async def test_a_cluster_that_cannot_be_used(tmp_path: Path) -> None:
-    """It answers 503 alone, until what it names is there; no one learns of paths."""
     tokens = tmp_path / "tokens"
     broken = {**B, "authentication": {"tokenFile": str(tokens)}}
     refused = {"name": "c", "hosts": ["c.test"], "upstream": {"urll": "x", "tsl": {}}}
@@ -83,16 +82,7 @@ async def test_a_cluster_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_no_cluster_can_be_used(tmp_path: Path) -> None:
-    """Then /readyz fails: any other process may be of more use."""
-    async with gateway(tmp_path, {**A, "authentication": {"tokenFile": "/nowhere"}}) as scene:
-        assert not scene.process.health.page("readyz", verbose=False).is_healthy
-        assert 503 == (await scene.asked("a.test"))[0]
-
-
-@on_uvloop
 async def test_clusters_come_change_and_leave(tmp_path: Path) -> None:
-    """New requests go by the new settings; those under way end, long ones bit by bit."""
     async with gateway(tmp_path, A, B) as scene:
         first = scene.member("a").cluster
         held = arrivals(scene, "b")
@@ -127,7 +117,6 @@ async def test_clusters_come_change_and_leave(tmp_path: Path) -> None:
 async def test_nothing_is_left_of_clusters_that_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their memory is free again: else it would grow with each reload that renames clusters."""
     monkeypatch.setattr(clusters, "LEAST_GONE", 1)
     async with gateway(tmp_path, A, B) as scene:
         client = await scene.connect()
@@ -145,49 +134,7 @@ async def test_nothing_is_left_of_clusters_that_left(
 
 
 @on_uvloop
-async def test_routes_are_made_for_all_clusters_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before and after a reload, however many clusters it changes."""
-    made = []
-    put = clusters.Clusters._route  # noqa: SLF001  nothing else tells of it
-
-    def route(them: clusters.Clusters) -> None:
-        made.append(them)
-        put(them)
-
-    monkeypatch.setattr(clusters, "ROUTED_WITHIN_S", 60.0)
-    async with gateway(tmp_path, A, B) as scene:
-        monkeypatch.setattr(clusters.Clusters, "_route", route)
-        await scene.reload(*({**each, "hosts": ["c.test", *each["hosts"]]} for each in (A, B)))
-
-        assert 2 == len(made)
-        assert (200, "a / c.test") == await scene.asked("c.test")
-
-
-@on_uvloop
-async def test_another_cluster_of_the_same_name(tmp_path: Path) -> None:
-    async with gateway(tmp_path, A) as scene:
-        before = scene.member("a").cluster
-        arrived = arrivals(scene, "a")
-        client = await scene.connect()
-        await client.send(get("a.test"))
-        await until(lambda: arrived)
-        await scene.reload(
-            {**A, "upstream": {"url": scene.url_of("new")}, "flowControl": {"hashSeed": 7}}
-        )
-
-        assert before is not scene.member("a").cluster
-        assert (200, "new / a.test") == await scene.asked("a.test")
-        await arrived[0].peer.send(OK)
-        assert b"ok" == (await client.read_answer()).body
-        assert b"new / a.test" == (await scene.ask(get("a.test"), client)).body
-        await until(lambda: not before.served.pool.open_count)
-
-
-@on_uvloop
 async def test_a_change_that_cannot_be_used(tmp_path: Path) -> None:
-    """The cluster keeps what it had, and says so; the others change."""
     async with gateway(tmp_path, A, B) as scene:
         wrong = {"authentication": {"tokenFile": str(tmp_path / "missing")}}
         await scene.reload({**A, **wrong, "hosts": ["new.test"]}, {**B, "pathPrefix": "/x"})
@@ -202,7 +149,6 @@ async def test_a_change_that_cannot_be_used(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_one_cluster_starts_slowly(tmp_path: Path) -> None:
-    """The others do not wait for it; its requests are told to come back soon."""
     upstream, kubernetes = silent_api(tmp_path)
     async with gateway(tmp_path, A, {**B, "flowControl": {"kubernetes": kubernetes}}) as scene:
         assert (200, "a / a.test") == await scene.asked("a.test")
@@ -216,39 +162,7 @@ async def test_one_cluster_starts_slowly(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_removed_while_it_is_made_anew(tmp_path: Path) -> None:
-    upstream, kubernetes = silent_api(tmp_path)
-    async with gateway(tmp_path, A, B) as scene:
-        before = scene.member("b").cluster
-        await scene.reload(A, {**B, "flowControl": {"kubernetes": kubernetes}})
-        assert scene.member("b").cluster is before
-        await scene.reload(A)
-
-        assert 404 == (await scene.asked("b.test"))[0]
-        assert not [each.name for each in scene.process.health if "/b" in each.name]
-        await until(lambda: not before.served.pool.open_count)
-        await upstream.stop()
-
-
-@on_uvloop
-async def test_removed_while_it_starts_and_added_again(tmp_path: Path) -> None:
-    """The new one is not in the way of the one that is gone, nor the other way round."""
-    upstream, kubernetes = silent_api(tmp_path)
-    async with gateway(tmp_path, A, {**B, "flowControl": {"kubernetes": kubernetes}}) as scene:
-        await scene.reload(A)
-        await scene.reload(A, B)
-
-        assert (200, "b / b.test") == await scene.asked("b.test")
-        checks = {each.name for each in scene.process.health}
-        assert {"cluster/b", "cluster/b/limits", "cluster/b/upstream"} <= checks
-        await scene.reload(A, {**B, "flowControl": {"serverConcurrencyLimit": 77}})
-        assert "" == scene.member("b").problem
-        await upstream.stop()
-
-
-@on_uvloop
 async def test_hosts_that_go_to_another_cluster(tmp_path: Path) -> None:
-    """No request is lost where a cluster gets another name, or gives a host to another one."""
     async with gateway(tmp_path, A, B) as scene:
         upstream = {"upstream": {"url": scene.url_of("a")}}
         is_over = False
@@ -274,7 +188,6 @@ async def test_hosts_that_go_to_another_cluster(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_connections_of_a_cluster_are_bounded(tmp_path: Path) -> None:
-    """One more is refused by that cluster alone; a connection that goes elsewhere makes room."""
     async with gateway(tmp_path, {**A, "maxConnections": 1}, B) as scene:
         first = await scene.connect()
         assert 200 == (await scene.ask(get("a.test"), first)).status
@@ -287,7 +200,6 @@ async def test_connections_of_a_cluster_are_bounded(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_drain_ends_all_clusters(tmp_path: Path) -> None:
-    """Without losing a request of any."""
     async with gateway(tmp_path, A, B) as scene:
         arrived = arrivals(scene, *"ab")
         clients = []
@@ -306,7 +218,6 @@ async def test_drain_ends_all_clusters(tmp_path: Path) -> None:
 
 @on_uvloop
 async def test_settings_change_while_others_are_put_in_force(tmp_path: Path) -> None:
-    """The last ones count, also where they are those from before."""
     upstream, kubernetes = silent_api(tmp_path)
     async with gateway(tmp_path, A) as scene:
         first = scene.member("a").cluster

@@ -14,7 +14,7 @@ import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
 from apfproxy.app import log as log_module
-from apfproxy.app.log import JsonFormatter, OneLineFormatter, configure_logging
+from apfproxy.app.log import OneLineFormatter, configure_logging
 from apfproxy.base.rare_log import RareLog
 
 if TYPE_CHECKING:
@@ -33,17 +33,6 @@ def restored() -> Iterator[None]:
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)
     loggers[0].handlers[:] = handlers
-
-
-def test_traceback_is_one_line() -> None:
-    try:
-        raise RuntimeError("broken")  # noqa: TRY301 - it is to have a traceback
-    except RuntimeError:
-        record = logging.LogRecord("a", logging.ERROR, "", 1, "failed", None, sys.exc_info())
-
-    text = OneLineFormatter().format(record)
-    assert text.startswith("failed\\nTraceback")
-    assert "\n" not in text
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 2), ("info", 1), ("error", 0)])
@@ -127,13 +116,3 @@ def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(first) == ["time", "level", "logger", "message"]
     assert second["exception"].startswith("Traceback (most recent call last):\n")
     assert third["stack"].startswith("Stack (most recent call last):\n")
-
-
-def test_time_of_json() -> None:
-    """It is UTC with milliseconds, which are never a thousand."""
-    record = logging.LogRecord("a", logging.INFO, "", 1, "x", None, None)
-    record.created, record.msecs = 1_700_000_000.9999, 999.9
-    formatter = JsonFormatter()
-    formatter.converter = time.gmtime
-
-    assert json.loads(formatter.format(record))["time"] == "2023-11-14T22:13:20.999Z"

@@ -16,13 +16,11 @@ from msgspec import structs
 
 from apfproxy.app import reloading
 from apfproxy.app.process import ProxyProcess
-from apfproxy.app.reloading import SettingsFile, reload, reload_when
-from apfproxy.base.errors import OperatorError
+from apfproxy.app.reloading import SettingsFile, reload
 from apfproxy.base.tasks import spawn
 from apfproxy.settings import (
     HTTP_API,
     Address,
-    AuthenticationSettings,
     DownstreamSettings,
     Settings,
 )
@@ -32,7 +30,6 @@ from apfproxy.sources import service_endpoints
 from apfproxy.sources.kubeconfig import ApiAccess
 from loadtest.certificates import Authority
 from tests.app.changed_settings import BASE, FIXED, OTHERS, UNSEEN, other
-from tests.support.clocks import until
 from tests.support.kubernetes_api import SLICES, KubernetesDouble
 from tests.support.objects import at, slice_of
 
@@ -128,7 +125,6 @@ def state_of(process: ProxyProcess) -> dict[str, object]:
 
 
 def test_every_setting_is_tried() -> None:
-    """Each has another value above, which is one."""
     assert set(setting_paths()) == set(OTHERS)
     for path in OTHERS:
         documents = [BASE, other(BASE, path)]
@@ -159,7 +155,6 @@ def service(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_as_if_started_so(
     path: str, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process whose settings change is as one that was started with them; the rest is named."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(reloading, "configure_logging", lambda *_: None)
     monkeypatch.chdir(folder)  # for the access log
@@ -202,21 +197,6 @@ async def state_of_fresh(settings: Settings) -> dict[str, object]:
     return found
 
 
-async def test_parts_that_cannot_be_put_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They do not pass for those in force: the next time they are tried again."""
-
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError
-
-    process = ProxyProcess(BEFORE)
-    with monkeypatch.context() as patch:
-        patch.setattr(process.server, "configure", fail)
-        with pytest.raises(ZeroDivisionError):
-            await process.renew(structs.replace(BEFORE, log_level="debug"))
-    assert BEFORE is process.settings
-    await process.stop()
-
-
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
@@ -233,10 +213,6 @@ async def test_all_or_nothing(
     folder: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """If one of the parts cannot be made, all others stay as they were, and files stay closed.
-
-    It is said at each signal, but once while it is tried again and again.
-    """
     (folder / "broken.yaml").write_text("[")
     document = other(other(other(BASE, "accessLog.path"), "topFlows.capacity"), "upstream.url")
     section = document
@@ -268,24 +244,9 @@ async def test_all_or_nothing(
     assert all(each.message.startswith("The settings stay as they were: ") for each in events)
 
 
-async def test_all_problems_at_once(folder: Path) -> None:
-    document = other(BASE, "flowControl.objects")
-    document["flowControl"]["objects"] = ["nowhere"]
-    document["accessLog"]["path"] = "nowhere/log"
-    document["authentication"]["tokenFile"] = "nowhere"
-    process = ProxyProcess(read(BASE, folder))
-    await process.start()
-    with pytest.raises(OperatorError) as caught:
-        await process.renew(read(document, folder))
-    await process.stop()
-
-    assert 3 == len(str(caught.value).splitlines())
-
-
 async def test_what_goes_only_with_what_is_fixed(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where the rest contradicts itself without what takes a restart, nothing changes."""
     plain: dict[str, Any] = {"upstream": {"url": "http://a"}, "downstream": BASE["downstream"]}
     del (plain := copy.deepcopy(plain))["downstream"]["tls"]
     secured = copy.deepcopy(plain)
@@ -323,52 +284,6 @@ async def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever goes wrong is logged, and the next signal is heeded."""
-    caplog.set_level(logging.INFO)
-    process = ProxyProcess(BEFORE)
-    asked, read = asyncio.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-    failures = [RuntimeError("oh")]
-
-    def read_settings() -> Settings:
-        loop.call_soon_threadsafe(read.set)
-        if failures:
-            raise failures.pop()
-        return BEFORE
-
-    file = SettingsFile(None, read_settings)
-    task = spawn(reload_when(asked, process, file), name="heeding SIGHUP")
-    for _ in range(2):
-        asked.set()
-        await read.wait()
-        read.clear()
-    await until(lambda: "read again; changed: no setting" in caplog.messages)
-    task.cancel()
-    await process.stop()
-
-    assert "the settings and files were not read again to the end" in caplog.text
-
-
-async def test_a_broken_file_holds_nothing_else_back(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Objects that cannot be used any more stay as they were read last; other settings change."""
-    objects = folder / "objects" / "a.yaml"
-    objects.write_text("")
-    document = other(BASE, "flowControl.objects")
-    process = ProxyProcess(read(document, folder))
-    await process.start()
-    objects.write_text("kind: [")
-    after = read(other(document, "downstream.headTimeout"), folder)
-    await reload(process, SettingsFile(None, lambda: after))
-    await process.stop()
-
-    assert process.settings == after
-    assert process.health.problem("settings") is None
-    assert f"{objects}:2: " in caplog.text
-
-
 async def watched(file: SettingsFile, act: Callable[[], None]) -> bool:
     """Whether a reload is asked for when the file is looked at after an act."""
     asked = asyncio.Event()
@@ -388,7 +303,6 @@ async def watched(file: SettingsFile, act: Callable[[], None]) -> bool:
 
 
 async def test_a_change_of_the_file_is_noticed(tmp_path: Path) -> None:
-    """Once for each: replaced, swapped by a link, gone, and there again."""
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
     path = tmp_path / "settings.yaml"
@@ -408,7 +322,6 @@ async def test_a_change_of_the_file_is_noticed(tmp_path: Path) -> None:
 
 
 async def test_what_may_recover_is_tried_again(tmp_path: Path) -> None:
-    """Whenever the file is looked at."""
     path = tmp_path / "settings.yaml"
     path.write_text("")
     file = SettingsFile(path, Settings)
@@ -421,22 +334,7 @@ async def test_what_may_recover_is_tried_again(tmp_path: Path) -> None:
     assert not file.is_retry
 
 
-async def test_a_file_that_a_setting_names(tmp_path: Path) -> None:
-    """If it cannot be used, its setting is named with its line, as `check --settings` does."""
-    path, keys = tmp_path / "settings.yaml", tmp_path / "keys.csv"
-    path.write_text("authentication:\n  tokenFile: keys.csv\n")
-    process = ProxyProcess(BEFORE)
-    authentication = AuthenticationSettings(token_file=str(keys))
-    file = SettingsFile(path, lambda: structs.replace(BEFORE, authentication=authentication))
-    await reload(process, file)
-    await process.stop()
-
-    lacking = f"{keys}: cannot be read: No such file or directory"
-    assert (f"{path}:2: authentication.tokenFile: {lacking}",) == file.refused
-
-
 async def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
-    """No one means the defaults who writes the file, or has no room for it."""
     path = tmp_path / "settings.yaml"
     path.write_text("logLevel: info")
     process = ProxyProcess(BEFORE)

@@ -18,10 +18,8 @@ from apfproxy.app.running import (
     MOST_THREADS,
     SWITCH_S,
     DaemonThreads,
-    descriptor_limit,
     raise_descriptor_limit,
     run_in_loop,
-    spare_collector,
 )
 
 
@@ -36,26 +34,7 @@ def test_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-@pytest.mark.parametrize(
-    ("soft", "expected"), [(1024, 1024), (resource.RLIM_INFINITY, sys.maxsize)]
-)
-def test_descriptors(monkeypatch: pytest.MonkeyPatch, soft: int, expected: int) -> None:
-    """The soft limit counts; without one there is no number that is too large."""
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, resource.RLIM_INFINITY))
-
-    assert expected == descriptor_limit()
-
-
-def test_spare_collector() -> None:
-    try:
-        spare_collector()
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
-
-
 def test_run_in_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads give the processor up sooner than Python has it; the result is the exit code."""
     monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
     before = sys.getswitchinterval()
     sys.setswitchinterval(10 * SWITCH_S)
@@ -142,7 +121,6 @@ sys.exit(run_in_loop(main()))
     ],
 )
 def test_a_thread_that_hangs(arguments: list[str], code: int, said: str) -> None:
-    """A process that has drained ends though a thread reads for ever, with its own exit code."""
     ended = subprocess.run(  # noqa: S603 - our own program
         [sys.executable, "-c", HANGING, *arguments],
         capture_output=True,

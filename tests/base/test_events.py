@@ -16,37 +16,31 @@ NOT_TAKEN = "the last change is not in force: "
 LEFT_OUT = "what is not valid stays as it last was valid, or is left out: "
 
 
+MANY = "0; 1; 2; 3; 4; 5; 6; 7; 8; 9; and 3 more"
+
+
 @pytest.mark.parametrize(
     ("problems", "dangling", "is_whole", "lacking", "message"),
     [
-        ([], [], True, "", "Generation 7 is in force"),
-        ([], [], False, "", "Generation 7 is in force"),
-        (["a", "b"], [], True, f"{NOT_TAKEN}a; b", "The last change is not in force: a; b"),
-        (["a"], [], False, f"{LEFT_OUT}a", f"Generation 7 is in force, but {LEFT_OUT}a"),
-        ([], ["c"], True, "c", "Generation 7 is in force, but for: c"),
+        ("", "", True, "", "Generation 7 is in force"),
+        ("", "", False, "", "Generation 7 is in force"),
+        ("a b", "", True, f"{NOT_TAKEN}a; b", "The last change is not in force: a; b"),
+        ("a", "", False, f"{LEFT_OUT}a", f"Generation 7 is in force, but {LEFT_OUT}a"),
+        ("", "c", True, "c", "Generation 7 is in force, but for: c"),
+        ("a", "c", False, f"c; {LEFT_OUT}a", f"Generation 7 is in force, but for: c; {LEFT_OUT}a"),
         (
-            ["a"],
-            ["c"],
-            False,
-            f"c; {LEFT_OUT}a",
-            f"Generation 7 is in force, but for: c; {LEFT_OUT}a",
-        ),
-        (
-            [str(number) for number in range(13)],
-            [],
-            True,
-            f"{NOT_TAKEN}0; 1; 2; 3; 4; 5; 6; 7; 8; 9; and 3 more",
-            "The last change is not in force: 0; 1; 2; 3; 4; 5; 6; 7; 8; 9; and 3 more",
+            " ".join(map(str, range(13))),
+            *("", True, NOT_TAKEN + MANY, f"The last change is not in force: {MANY}"),
         ),
     ],
 )
 def test_load_says_what_became_of_it(
-    problems: list[str], dangling: list[str], is_whole: bool, lacking: str, message: str
+    problems: str, dangling: str, is_whole: bool, lacking: str, message: str
 ) -> None:
-    events = ConfigurationEvents()
-    events.loaded(5.0, 7, problems, dangling, is_whole=is_whole)
+    events, lists = ConfigurationEvents(), (problems.split(), dangling.split())
+    events.loaded(5.0, 7, *lists, is_whole=is_whole)
 
-    assert lacking == shortfall(problems, dangling, is_whole=is_whole)
+    assert lacking == shortfall(*lists, is_whole=is_whole)
     assert [ConfigurationEvent(5.0, message, bool(lacking))] == list(events)
 
 

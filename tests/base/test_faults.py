@@ -67,19 +67,6 @@ async def test_what_the_loop_contains_by_itself() -> None:
     assert {Part.LOOP: 1, Part.TASK: 1} == found(faults)
 
 
-async def test_what_the_loop_tells_without_an_exception_is_not_counted(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    faults = Faults()
-    loop = asyncio.get_running_loop()
-    faults.on_error(loop, {"message": "something was left open"})
-
-    assert {} == found(faults)
-    assert [("asyncio", "something was left open")] == [
-        (each.name, each.getMessage()) for each in caplog.records
-    ]
-
-
 async def test_contained_error_ends_there_but_cancelling_does_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -146,25 +133,6 @@ def test_one_line_a_period_counts_the_others(caplog: pytest.LogCaptureFixture) -
         rare.log(logging.INFO, "a", "at %s", second)
 
     assert ["at 0", "at 60 (2 more since)", "at 120 (1 more since)", "at 180"] == caplog.messages
-
-
-def test_level_that_is_off_takes_no_line_away(caplog: pytest.LogCaptureFixture) -> None:
-    rare = RareLog(logger, VirtualClock().now_ns)
-    rare.log(logging.DEBUG, "a", "unseen")
-    rare.log(logging.WARNING, "a", "seen")
-
-    assert [("rare", logging.WARNING, "seen")] == caplog.record_tuples
-
-
-def test_keys_beyond_the_bound_share_a_line(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rare_log, "MAX_KEYS", 2)
-    rare = RareLog(logger, VirtualClock().now_ns)
-    for key in range(1000):
-        rare.log(logging.INFO, str(key), "%d", key)
-
-    assert ["0", "1", "2"] == caplog.messages
 
 
 def test_quiet_keys_give_way_but_those_with_a_count_do_not(

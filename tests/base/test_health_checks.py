@@ -28,31 +28,19 @@ def checks(**problems: str) -> HealthRegistry:
     return registry
 
 
+OTHER_PAGE = "[+]ping ok\n[+]config ok\nlivez check passed\n"
+
+
 @pytest.mark.parametrize(
     ("problems", "page", "excluded", "is_healthy", "text", "verbose"),
     [
-        pytest.param({}, READYZ, (), True, "ok", ALL_WELL, id="well"),
-        pytest.param({"shutdown": SHUTDOWN}, READYZ, (), False, FAILED, FAILED, id="blocks"),
-        pytest.param(
-            {"shutdown": SHUTDOWN},
-            LIVEZ,
-            (),
-            True,
-            "ok",
-            "[+]ping ok\n[+]config ok\nlivez check passed\n",
-            id="of-another-page",
-        ),
-        pytest.param({"config": BROKEN}, READYZ, (), True, "ok", LISTED, id="is-only-listed"),
-        pytest.param(
-            {"shutdown": SHUTDOWN},
-            READYZ,
-            ("shutdown", "nothing"),
-            True,
-            "ok",
-            EXCLUDED,
-            id="excluded",
-        ),
+        ({}, READYZ, (), True, "ok", ALL_WELL),
+        ({"shutdown": SHUTDOWN}, READYZ, (), False, FAILED, FAILED),
+        ({"shutdown": SHUTDOWN}, LIVEZ, (), True, "ok", OTHER_PAGE),
+        ({"config": BROKEN}, READYZ, (), True, "ok", LISTED),
+        ({"shutdown": SHUTDOWN}, READYZ, ("shutdown", "nothing"), True, "ok", EXCLUDED),
     ],
+    ids=["well", "blocks", "of-another-page", "is-only-listed", "excluded"],
 )
 def test_failure_that_blocks_fails_its_pages(
     problems: dict[str, str],
@@ -86,14 +74,6 @@ def test_failure_that_blocks_fails_its_pages(
 )
 def test_page_of_one_check(page: str, name: str, expected: HealthReport | None) -> None:
     assert expected == checks(shutdown=SHUTDOWN, config=BROKEN).check_page(page, name)
-
-
-def test_check_that_is_reported_well_again_is_well() -> None:
-    health = checks(shutdown=SHUTDOWN)
-    assert "process is shutting down" == health.problem("shutdown")
-    health.report("shutdown", None)
-
-    assert health.page(READYZ, verbose=False).is_healthy
 
 
 def test_check_that_looks_by_itself_shows_the_problem_of_the_moment() -> None:

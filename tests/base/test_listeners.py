@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.base import listeners as module
-from apfproxy.base.errors import ListenError, OperatorError
+from apfproxy.base.errors import OperatorError
 from apfproxy.base.listeners import ADMIN, LISTEN, Listeners, close, of_parent, of_systemd
 from apfproxy.settings import Address
 
@@ -39,18 +39,18 @@ def descriptors(*, listen: bool = True) -> Iterator[list[int]]:
                     os.close(each)
 
 
-def told(count: int, names: str | None = None, pid: int | None = None) -> dict[str, str]:
-    environment = {"LISTEN_PID": str(pid or os.getpid()), "LISTEN_FDS": str(count), "PATH": "/"}
-    return environment if names is None else {**environment, "LISTEN_FDNAMES": names}
-
-
 def is_open(descriptor: int) -> bool:
-    """Whether it is one."""
     try:
         os.fstat(descriptor)
     except OSError:
         return False
     return True
+
+
+def told(count: int, names: str | None = None, pid: int | None = None) -> dict[str, str]:
+    """What systemd sets."""
+    environment = {"LISTEN_PID": str(pid or os.getpid()), "LISTEN_FDS": str(count), "PATH": "/"}
+    return environment if names is None else {**environment, "LISTEN_FDNAMES": names}
 
 
 async def test_opened(tmp_path: Path) -> None:
@@ -69,14 +69,6 @@ async def test_opened(tmp_path: Path) -> None:
 
     assert f"<Listeners: 127.0.0.1:{port}, unix:{path}>" == shown
     assert (True, False) == (was_there, path.exists())
-
-
-async def test_address_that_cannot_be_listened_on() -> None:
-    """The error names the flag."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = Address(host="127.0.0.1", port=taken.getsockname()[1])
-        with pytest.raises(ListenError, match="choose another address with --admin"):
-            await Listeners().open(ADMIN, address, 5, 0o600)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +104,6 @@ async def test_of_systemd(
 
 
 async def test_of_the_parent(tmp_path: Path) -> None:
-    """A worker begins to listen where its parent did not yet; the file is the parent's."""
     path = tmp_path / "listen"
     with socket.socket(socket.AF_UNIX) as opened:
         opened.bind(str(path))
@@ -135,7 +126,6 @@ def test_of_nobody(environment: dict[str, str]) -> None:
 
 
 def test_what_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A socket of a connection, or none at all, is refused with what to change."""
     monkeypatch.setattr(module, "FIRST_DESCRIPTOR", FIRST)
     with descriptors(listen=False) as numbers:
         with pytest.raises(OperatorError, match=r"ListenStream= and Accept=no"):

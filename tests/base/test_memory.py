@@ -14,7 +14,6 @@ from apfproxy.base.memory import (
     container_bytes,
     default_bytes,
     overload_bytes,
-    return_memory,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +89,3 @@ def test_is_returned_when_a_crowd_has_gone(counts: list[int], calls: int) -> Non
         memory.on_sweep(count)
 
     assert calls == len(made)
-
-
-def test_memory_can_be_returned_at_any_time() -> None:
-    assert None is return_memory()  # type: ignore[func-returns-value]

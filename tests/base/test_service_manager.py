@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.base.service_manager import NO_SERVICE_MANAGER, ServiceManager
+from apfproxy.base.service_manager import ServiceManager
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,6 @@ def test_is_told(tmp_path: Path, is_abstract: bool) -> None:
 
 
 async def test_signs_of_life(tmp_path: Path) -> None:
-    """It serves, lives while it is well, and ends."""
     name = f"{tmp_path}/notify"
     looks = iter([False, True])
     lived = asyncio.Event()
@@ -84,14 +83,3 @@ def test_watchdog(environment: dict[str, str], period_s: float) -> None:
     """Signs of life are wanted twice in the time, of the process that is named."""
     assert period_s == ServiceManager({"NOTIFY_SOCKET": "/a", **environment}).ping_period_s
     assert 0.0 == ServiceManager(environment).ping_period_s
-
-
-def test_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is told to no one; a manager that cannot be reached is named once."""
-    NO_SERVICE_MANAGER.ready()
-    lost = ServiceManager({"NOTIFY_SOCKET": f"{tmp_path}/gone"})
-    lost.ready()
-    lost.alive()
-
-    assert "<ServiceManager no one>" == repr(NO_SERVICE_MANAGER)
-    assert ["NOTIFY_SOCKET cannot be told: [Errno 2] No such file or directory"] == caplog.messages

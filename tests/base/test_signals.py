@@ -8,13 +8,15 @@ import os
 import signal
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
-import pytest
-
-from apfproxy.base.held_signals import held, held_in_child, release, unused_signals
+from apfproxy.base.held_signals import held, held_in_child, release
 from apfproxy.base.signals import Hangup, Signals
 from tests.end_to_end.scene import on_uvloop
 from tests.support.clocks import until
+
+if TYPE_CHECKING:
+    import pytest
 
 
 @on_uvloop
@@ -44,7 +46,6 @@ async def test_first_and_second_signal_are_told_apart() -> None:
 
 @on_uvloop
 async def test_one_signal_that_arrives_while_another_is_handled() -> None:
-    """It is not taken for two: the second would cut what a first one lets end."""
     other = signal.signal(signal.SIGUSR1, lambda *_: signal.raise_signal(signal.SIGTERM))
     for _ in range(10):  # that it comes as the loop reads of the other one is likely, not sure
         with Signals() as signals:
@@ -84,43 +85,6 @@ async def test_hangup_asks_for_a_reload_until_the_end(caplog: pytest.LogCaptureF
         f"SIGUSR2 {ignored}",
         f"SIGHUP {ignored}",
     ] == caplog.messages
-
-
-async def test_end_before_second() -> None:
-
-    async def fail() -> None:
-        raise OSError("the disk is full")
-
-    with Signals() as signals:
-        assert await signals.before_second(asyncio.sleep(0), name="ending")
-        with pytest.raises(OSError, match="disk"):
-            await signals.before_second(fail(), name="ending")
-
-
-async def test_hangup_that_ends() -> None:
-    with Signals(Hangup.END) as signals:
-        signal.raise_signal(signal.SIGHUP)
-        await signals.first.wait()
-        assert not signals.hangup.is_set()
-
-
-async def test_held_until_there_are_handlers() -> None:
-    with held():
-        signal.raise_signal(signal.SIGHUP)
-        with Signals(Hangup.RELOAD) as signals:
-            await signals.hangup.wait()
-
-
-def test_signal_with_a_handler_is_not_unused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(signal, "SIGPWR")
-    before = signal.signal(signal.SIGUSR2, lambda *_: None)
-    try:
-        found = unused_signals()
-    finally:
-        signal.signal(signal.SIGUSR2, before)
-
-    assert signal.SIGUSR1 in found
-    assert signal.SIGUSR2 not in found
 
 
 def test_signal_is_delivered_once_it_is_released() -> None:

@@ -8,7 +8,6 @@ import errno
 import os
 import socket
 import stat
-import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ import pytest
 from apfproxy.base import sockets
 from apfproxy.base.rare_log import PERIOD_S
 from apfproxy.base.sockets import (
-    PORT_TRIES,
     DescriptorWatch,
     SocketFiles,
     described,
@@ -27,7 +25,6 @@ from apfproxy.base.sockets import (
     probe_clients,
     serve_on,
 )
-from apfproxy.base.tasks import spawn
 from apfproxy.settings import Address
 
 if TYPE_CHECKING:
@@ -51,12 +48,11 @@ def names(sockets: list[socket.socket]) -> set[str]:
 async def test_no_host_is_every_address_with_one_port() -> None:
     with closing(await listening_sockets(Address(host="", port=0), 8)) as sockets:
         (port,) = {each.getsockname()[1] for each in sockets}
-        assert names(sockets) <= {"0.0.0.0", "::"}  # noqa: S104 - on a port that no one knows
-        sockets[0].setblocking(True)
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            accepted, address = sockets[0].accept()
-            accepted.close()
-            assert address == client.getsockname()
+        assert names(sockets) <= {"0.0.0.0", "::"}  # noqa: S104 - on a port that nobody knows
+        with pytest.raises(OSError, match="address already in use"):
+            await listening_sockets(Address(host="", port=port), 8)
+        with socket.create_connection(("127.0.0.1", port)):
+            pass
         if len(sockets) > 1:
             with socket.create_connection(("::1", port)):
                 pass
@@ -76,43 +72,6 @@ async def test_machine_without_ipv6(monkeypatch: pytest.MonkeyPatch, code: int) 
         assert names(sockets) == {"0.0.0.0"}  # noqa: S104 - on a port that no one knows
     with pytest.raises(OSError, match=r"not supported|cannot assign"):
         await listening_sockets(Address(host="::1", port=0), 8)
-
-
-@pytest.mark.parametrize("failures", [1, PORT_TRIES])
-async def test_port_that_is_taken_at_the_second_address_is_chosen_again(
-    monkeypatch: pytest.MonkeyPatch, failures: int
-) -> None:
-    create = socket.create_server
-    opened: list[socket.socket] = []
-
-    def create_server(address: tuple[str, int], *, family: int, **more: Any) -> socket.socket:  # noqa: ANN401
-        if family == socket.AF_INET6 and len(opened) <= failures:
-            raise OSError(errno.EADDRINUSE, "taken")
-        if family == socket.AF_INET6:  # the machine may have none
-            return create(("127.0.0.1", 0), family=socket.AF_INET, **more)
-        opened.append(create(address, family=family, **more))
-        return opened[-1]
-
-    monkeypatch.setattr(socket, "create_server", create_server)
-    if failures == PORT_TRIES:
-        with pytest.raises(OSError, match="address already in use"):
-            await listening_sockets(Address(host="", port=0), 8)
-        assert len(opened) == PORT_TRIES
-    else:
-        with closing(await listening_sockets(Address(host="", port=0), 8)) as sockets:
-            assert len(sockets) == 2
-        assert len(opened) == failures + 1
-    assert {each.fileno() for each in opened} == {-1}
-
-
-async def test_port_that_is_taken_at_one_address_is_an_error() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(OSError, match="address already in use") as caught,
-    ):
-        await listening_sockets(Address(host="", port=taken.getsockname()[1]), 8)
-
-    assert caught.value.errno == errno.EADDRINUSE
 
 
 class Closing(asyncio.Protocol):
@@ -139,42 +98,21 @@ async def test_port_of_the_systems_choice_is_served() -> None:
     assert 1 == inherited
 
 
-def probing(connection: socket.socket) -> list[int]:
-    return [
-        connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
-        *(
-            connection.getsockopt(socket.IPPROTO_TCP, each)
-            for each in (
-                socket.TCP_KEEPIDLE,
-                socket.TCP_KEEPINTVL,
-                socket.TCP_KEEPCNT,
-                socket.TCP_USER_TIMEOUT,
-            )
-        ),
-    ]
-
-
 @pytest.mark.parametrize(
     ("idle_s", "timeout_s", "expected"),
-    [
-        pytest.param(60.0, 120.0, [1, 60, 30, 4, 180_000], id="defaults"),
-        pytest.param(0.1, 0.25, [1, 1, 1, 4, 350], id="below-a-second"),
-        pytest.param(7200.0, 7200.0, [1, 7200, 1800, 4, 14_400_000], id="most"),
-    ],
+    [(60.0, 120.0, [1, 60, 30, 4, 180_000]), (0.1, 0.25, [1, 1, 1, 4, 350])],
 )
 def test_probed_clients(idle_s: float, timeout_s: float, expected: list[int]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         probe_clients(listener, idle_s, timeout_s)
         with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
-            assert expected == probing(accepted)
-
-
-def test_clients_of_a_unix_socket_are_not_probed(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "a.sock"))
-        probe_clients(listener, 1, 1)
-
-        assert 0 == listener.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert expected == [
+                accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                *(
+                    accepted.getsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{name}"))
+                    for name in ("KEEPIDLE", "KEEPINTVL", "KEEPCNT", "USER_TIMEOUT")
+                ),
+            ]
 
 
 async def test_unix_socket_has_its_mode_and_is_removed(tmp_path: Path) -> None:
@@ -212,16 +150,9 @@ async def test_file_of_another_stays(tmp_path: Path) -> None:
     left = SocketFiles([second])
     left.leave()
     left.remove()
-    is_left = path.exists()
-    gone = SocketFiles([second])
-    path.unlink()
-    gone.remove()
-    none = SocketFiles([second])
     second.close()
 
-    assert there
-    assert is_left
-    assert "<SocketFiles: none>" == repr(none)
+    assert (True, True) == (there, path.exists())
 
 
 async def test_socket_that_a_process_listens_on_is_not_taken(tmp_path: Path) -> None:
@@ -270,26 +201,3 @@ def test_looks_without_a_descriptor_are_counted_and_rarely_logged(
     assert 3 == watch.shortages
     assert 2 == len(caplog.messages)
     assert "no connection can be accepted or made: Too many open files" in caplog.messages[0]
-
-
-async def test_look_that_fails_ends_no_watch(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(sockets, "LOOK_S", 0)
-    looks = asyncio.Event()
-    errors = [OSError(errno.EACCES, "not allowed")]
-
-    def open_one() -> socket.socket:
-        if errors:
-            raise errors.pop()
-        looks.set()
-        return socket.socket()
-
-    opening(monkeypatch, open_one)
-    watch = DescriptorWatch(time.monotonic_ns)
-    task = spawn(watch.run(), name="looking")
-    await looks.wait()
-    task.cancel()
-
-    assert 0 == watch.shortages
-    assert ["whether there are descriptors left cannot be told"] == caplog.messages

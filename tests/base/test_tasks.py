@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from typing import TYPE_CHECKING
 
@@ -87,21 +86,6 @@ def test_recurring_work_is_done_once_a_period_until_it_is_stopped() -> None:
     scene.duty.stop()
     assert (None, 4) == (scene.wait(99), scene.work.calls)
     assert [] == scene.errors
-
-
-def test_recurring_work_may_begin_with_other_pauses() -> None:
-    scene = Scene()
-    times: list[float] = []
-    pauses_s = itertools.chain((0.5, 1.5), itertools.repeat(4.0))
-
-    def work() -> None:
-        times.append(scene.clock.now_ns() / S)
-
-    duty = Recurring(Part.LIMITS, scene.loop.as_event_loop(), 4.0, 12.0, work, pauses_s)
-    duty.start()
-    scene.wait(11)
-
-    assert [0.5, 2.0, 6.0, 10.0] == times
 
 
 def test_errors_do_not_end_recurring_work() -> None:

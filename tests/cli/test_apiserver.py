@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -68,32 +68,30 @@ def test_flags(served: list[ApiServerSettings], tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--listen 80", "expected HOST:PORT, or :80 for all addresses"),
-        ("--controllers evil", "there is no controller 'evil'"),
-        ("--latency 5", "write 5ms, or 5s for seconds"),
-        ("--controllers=", "the list is empty"),
-        ("--fault x=1%", "expected one of 500=SHARE"),
-        ("--seed-objects x", "expected some of slices=N"),
-        ("--capacity 0", "expected a whole number from 1 to"),
-        ("--watch-window 0", "expected a whole number from 1 to"),
-        ("--store /", "is a directory"),
-        ("more", "Got unexpected extra argument"),
-    ],
-)
-def test_wrong_flags(
-    arguments: str,
-    message: str,
-    served: list[ApiServerSettings],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["apiserver", *arguments.split()]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert 1 == error.count("\n")
-    assert not served
+FIXED = Latency(Shape.FIXED, 0.005)
+GOOD: list[tuple[Callable[[Any], object], str, object]] = [
+    (parse_latency, "5ms", FIXED),
+    (parse_latency, "0", Latency(Shape.FIXED, 0)),
+    (parse_latency, "20ms-50ms", Latency(Shape.UNIFORM, 0.02, 0.05)),
+    (parse_latency, "exp(10ms)", Latency(Shape.EXPONENTIAL, 0.01)),
+    (parse_latency, "normal(10ms, 2ms)", Latency(Shape.NORMAL, 0.01, 0.002)),
+    (parse_latency, "lognormal(10ms,0.5)", Latency(Shape.LOGNORMAL, 0.01, 0.5)),
+    (parse_latencies, "get=5ms 5ms", {"get": FIXED, EVERY_VERB: FIXED}),
+    (parse_latencies, "*=5ms", {EVERY_VERB: FIXED}),
+    (parse_faults, "", {}),
+    (parse_faults, "reset=0.001 stall=50%", {Fault.RESET: 0.001, Fault.STALL: 0.5}),
+    (parse_faults, "500=100%,stall=0", {Fault.ERROR: 1.0, Fault.STALL: 0.0}),
+    (parse_seeds, "slices=20000, budgets=2", SeedCounts(slices=20000, budgets=2)),
+]
+
+
+def words(parse: Callable[..., object], text: str) -> object:
+    return text.split() if parse in (parse_latencies, parse_faults) else text
+
+
+@pytest.mark.parametrize(("parse", "text", "expected"), GOOD)
+def test_good_texts(parse: Callable[[Any], object], text: str, expected: object) -> None:
+    assert expected == parse(words(parse, text))
 
 
 async def test_port_in_use() -> None:
@@ -114,45 +112,6 @@ async def test_signal() -> None:
         ApiServerSettings(listen=ANY_PORT, seeds=SeedCounts(slices=1)), on_started
     )
     assert "the process is shutting down" == started[0].health.problem("shutdown")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("5ms", Latency(Shape.FIXED, 0.005)),
-        ("0", Latency(Shape.FIXED, 0)),
-        ("20ms-50ms", Latency(Shape.UNIFORM, 0.02, 0.05)),
-        ("exp(10ms)", Latency(Shape.EXPONENTIAL, 0.01)),
-        ("normal(10ms, 2ms)", Latency(Shape.NORMAL, 0.01, 0.002)),
-        ("lognormal(10ms,0.5)", Latency(Shape.LOGNORMAL, 0.01, 0.5)),
-    ],
-)
-def test_latency(text: str, expected: Latency) -> None:
-    assert expected == parse_latency(text)
-
-
-def test_latencies() -> None:
-    fixed = Latency(Shape.FIXED, 0.005)
-
-    assert {"get": fixed, EVERY_VERB: fixed} == parse_latencies(["get=5ms", "5ms"])
-    assert {EVERY_VERB: fixed} == parse_latencies(["*=5ms"])
-
-
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        ([], {}),
-        (["500=1%"], {Fault.ERROR: 0.01}),
-        (["reset=0.001", "stall=50%"], {Fault.RESET: 0.001, Fault.STALL: 0.5}),
-        (["500=100%, stall=0"], {Fault.ERROR: 1.0, Fault.STALL: 0.0}),
-    ],
-)
-def test_faults(texts: list[str], expected: dict[Fault, float]) -> None:
-    assert expected == parse_faults(texts)
-
-
-def test_seeds() -> None:
-    assert SeedCounts(slices=20000, budgets=2) == parse_seeds("slices=20000, budgets=2")
 
 
 BAD: dict[Callable[..., object], list[tuple[str, str]]] = {
@@ -194,4 +153,4 @@ BAD: dict[Callable[..., object], list[tuple[str, str]]] = {
 )
 def test_bad_texts(parse: Callable[..., object], text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        parse(text if parse is parse_seeds else text.split())
+        parse(words(parse, text))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.cli.check_report import BUILT_IN, entry_line, finding_entry, problem_entries
-from apfproxy.lint.findings import DANGLING, NO_SUCH_SUBJECT, Finding
+from apfproxy.cli.check_report import problem_entries
 from apfproxy.objects.decode import Candidate, Problem
 from apfproxy.objects.field_errors import FieldError, Reason
 from apfproxy.sources.object_files import ObjectsRead
@@ -30,22 +29,3 @@ def test_methods_as_verbs(field: str, verbs: object, advice: str | None) -> None
 
     assert (advice is None) == ("advice" not in entry)
     assert advice is None or entry["advice"].endswith(advice)
-
-
-@pytest.mark.parametrize(
-    ("finding", "line"),
-    [
-        (
-            Finding(DANGLING, "FlowSchema", "b", "", "gone"),
-            f"{BUILT_IN}: FlowSchema/b: gone (\x1b[31merror\x1b[0m APF101)",
-        ),
-        (
-            Finding(NO_SUCH_SUBJECT, *A, "", "\x1b]0;x\x07 is nobody"),
-            "a.yaml:7: FlowSchema/a: \\x1b]0;x\\x07 is nobody (\x1b[33mwarning\x1b[0m APF111)",
-        ),
-    ],
-    ids=["built-in", "escaped"],
-)
-def test_entry_line(finding: Finding, line: str) -> None:
-    """A line says where and what, with colour for the severity alone."""
-    assert line == entry_line(finding_entry(finding, READ))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -204,24 +203,6 @@ def test_texts(text: str, shown: list[str], capsys: pytest.CaptureFixture[str]) 
     code = check(text.replace("GOOD\n", GOOD).replace("TWO\n", TWO))
 
     assert shown == shortened([str(code), *capsys.readouterr().out.splitlines()], shown)
-
-
-@pytest.mark.parametrize(("fail_on", "code"), [("error", 0), ("warning", 1)])
-def test_warnings(fail_on: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    text = GOOD + "authentication: {tokenReview: {enabled: true}}\n"
-
-    assert code == check(text, "--fail-on", fail_on)
-    warning, ok = capsys.readouterr().out.splitlines()
-    assert warning.startswith("f.yaml:3: authentication.tokenReview without upstream.tokenFile")
-    assert warning.endswith(" (warning)")
-    assert ok == "f.yaml: ok"
-
-
-def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 2 == check("admn: x\n", "-o", "json")
-    shown = json.loads(capsys.readouterr().out)
-    assert (shown["file"], shown["warnings"]) == ("f.yaml", [])
-    assert shown["problems"][0].startswith("f.yaml:1: admn: unknown key")
 
 
 def test_settings_in_place_of_objects(capsys: pytest.CaptureFixture[str]) -> None:

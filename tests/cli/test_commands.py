@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import signal
 import subprocess
 import sys
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import click
 import pytest
 
 from apfproxy.base.held_signals import INTERRUPTED
-from apfproxy.cli import commands
 from apfproxy.cli import main as main_module
 from apfproxy.cli.commands import COMMANDS, cli
 from apfproxy.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
-
-
-def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a command the help comes on stderr, since nothing was done."""
-    assert main([]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "Commands:" in captured.err
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -42,45 +29,6 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Example" in text
     assert "Exit codes: 0 ok, 1 failed, 2 wrong usage" in " ".join(text.split())
     assert [] == [line for line in text.splitlines() if len(line) > 80]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["srve"], "apfproxy: there is no command 'srve'; did you mean serve?"),
-        (["docs"], "apfproxy: there is no command 'docs'; expected one of apiserver, check, "),
-        (
-            ["serve", "--upstrem", "x"],
-            "apfproxy serve: No such option '--upstrem'. Did you mean '--upstream'? (s",
-        ),
-        (
-            ["serve", "--preset", "htp"],
-            (
-                "apfproxy serve: Invalid value for '--preset': 'htp' is not one of 'kubernetes',"
-                " 'http'; did you mean http? (see"
-            ),
-        ),
-        (["demo", "--seconds", "0"], "apfproxy demo: Invalid value for '--seconds': expected"),
-        (
-            ["demo", "--seconds", "nan"],
-            "apfproxy demo: Invalid value for '--seconds': expected a number from 1 to 600",
-        ),
-        (["odds", "--queues"], "apfproxy odds: Option '--queues' requires an argument (see apf"),
-        (["check"], "apfproxy check: Missing argument 'PATH...' (see "),
-        (
-            ["serve", "--kubeconfig", "/no"],
-            "apfproxy serve: Invalid value for '--kubeconfig': File '/no' does not exist (see ",
-        ),
-    ],
-)
-def test_wrong_usage(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Wrong usage is said in one line that names the command's help."""
-    assert main(arguments) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(message)
-    assert line.endswith("--help)")
 
 
 def raise_(error: BaseException) -> Callable[[], None]:
@@ -105,27 +53,10 @@ def test_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A command that fails says so on stderr, a line for each problem."""
-    failing = click.Command("fail", callback=raise_(error))
-    monkeypatch.setitem(cli.commands, "fail", failing)
+    monkeypatch.setitem(cli.commands, "fail", click.Command("fail", callback=raise_(error)))
 
     assert main(["fail"]) == code
-    # click ends a line that ^C interrupted
-    assert capsys.readouterr().err.lstrip("\n") == text
-
-
-def test_closed_output() -> None:
-    """A reader that has seen enough ends a command without a traceback."""
-    program = f"import sys; from {main_module.__name__} import main; sys.exit(main())"
-    with subprocess.Popen(  # noqa: S603 - this interpreter
-        [sys.executable, "-u", "-c", program, "check", "/nowhere"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.close()
-        assert process.stderr.read() == b""
-        assert process.wait() == 1
+    assert capsys.readouterr().err.lstrip("\n") == text  # click ends a line that ^C interrupted
 
 
 def run_closing(redirection: str, *arguments: str) -> tuple[int, str]:
@@ -166,15 +97,6 @@ def test_standard_streams(
     assert errors.count("\n") <= 1
 
 
-def test_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of the system that no output explains is a fault of the program, and shown."""
-    failing = click.Command("fail", callback=raise_(FileNotFoundError(2, "no such file", "x")))
-    monkeypatch.setitem(cli.commands, "fail", failing)
-
-    with pytest.raises(FileNotFoundError):
-        main(["fail"])
-
-
 @pytest.mark.parametrize(
     ("words", "proposed"),
     [
@@ -200,38 +122,6 @@ def test_completion(words: str, proposed: list[str]) -> None:
     )
 
     assert proposed == [line.removeprefix("plain,") for line in found.stdout.splitlines()]
-
-
-def test_completion_imports_no_command() -> None:
-    """Commands are proposed at once, since none of them is imported."""
-    before = set(sys.modules)
-    context = click.Context(cli)
-
-    assert sorted(COMMANDS) == [each.value for each in cli.shell_complete(context, "")]
-    assert set() == {name for name in set(sys.modules) - before if name.startswith("apfproxy.cli.")}
-
-
-def test_interrupted_import(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """SIGINT while a command is imported takes effect once that is done, in one line."""
-    # As in a foreground process: a shell's jobs in the background ignore it.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    imported: list[str] = []
-
-    def interrupted(name: str) -> ModuleType:
-        signal.raise_signal(signal.SIGINT)
-        imported.append(name)
-        return importlib.import_module(name)
-
-    monkeypatch.setattr(commands, "importlib", SimpleNamespace(import_module=interrupted))
-
-    code = main(["odds", "--help"])
-    signal.signal(signal.SIGINT, before)
-
-    assert INTERRUPTED == code
-    assert ["apfproxy.cli.odds"] == imported
-    assert "apfproxy: interrupted" == capsys.readouterr().err.strip()
 
 
 def test_interrupted_start() -> None:

@@ -8,13 +8,6 @@ import yaml
 
 from apfproxy.cli.config_command import FILES
 from apfproxy.cli.main import main
-from apfproxy.objects.decode import (
-    HTTP_FILE,
-    SUGGESTED_FILE,
-    built_in,
-    decode_documents,
-    mandatory_objects,
-)
 
 CONFIG = Path(__file__).parents[2] / "config"
 
@@ -26,18 +19,6 @@ def test_print(name: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     expected = b"---\n".join((CONFIG / path).read_bytes() for path in FILES[name])
 
     assert expected == capsysbinary.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("name", "preset"), [("objects", SUGGESTED_FILE), ("http-objects", HTTP_FILE)]
-)
-def test_objects(name: str, preset: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    """The files of the built-in objects are one file of all of them."""
-    assert 0 == main(["config", "print", name])
-    decoded = decode_documents(capsysbinary.readouterr().out, "objects.yaml")
-
-    assert () == tuple(decoded.problems)
-    assert [*mandatory_objects(), *built_in(preset)] == list(decoded.objects)
 
 
 def test_formats(capsys: pytest.CaptureFixture[str]) -> None:

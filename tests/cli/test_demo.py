@@ -5,8 +5,6 @@ import io
 import multiprocessing
 import re
 import signal
-import socket
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,16 +13,9 @@ from rich.console import Console
 from apfproxy.app import running
 from apfproxy.app.apiserver_process import ApiServerProcess
 from apfproxy.base.held_signals import INTERRUPTED
-from apfproxy.cli import demo_servers as servers_module
-from apfproxy.cli.demo import GREEDY, MODEST, Arm, run_demo, summary, table_of
-from apfproxy.cli.demo_servers import API_SERVER, EXEMPT, LIMITED, Ports, server_process
-from apfproxy.cli.errors import CommandError
+from apfproxy.cli.demo import GREEDY, MODEST, Arm, run_demo, summary
+from apfproxy.cli.demo_servers import API_SERVER, Ports
 from apfproxy.cli.main import main
-from apfproxy.flowcontrol.controller import Controller
-from apfproxy.objects.decode import decode_documents
-from apfproxy.request.attributes import User, parse_attributes
-from apfproxy.sources.object_files import effective_objects
-from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -66,75 +57,19 @@ async def test_terminal(ports: Ports) -> None:
     assert "with flow control: 0 s left" in output.getvalue()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-async def test_interrupted(
-    ports: Ports, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
-    """Ctrl-C, or the end of the terminal, ends it at once, with a code that says so."""
-    measured = []
+async def test_interrupted(ports: Ports, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the terminal ends it at once, with a code that says so."""
 
-    async def run(arm: Arm, seconds: float, interrupted: asyncio.Event, show: object) -> None:
-        del seconds, show
-        measured.append(arm.name)
+    async def run(_arm: Arm, _seconds: float, interrupted: asyncio.Event, _show: object) -> None:
         signal.raise_signal(signal.SIGUSR2)  # does nothing
-        signal.raise_signal(number)
+        signal.raise_signal(signal.SIGHUP)
         await interrupted.wait()
 
     monkeypatch.setattr(Arm, "run", run)
     output = io.StringIO()
 
     assert await run_demo(ports, 600, Console(file=output)) == INTERRUPTED
-    assert measured == ["without"]
     assert "Nothing to compare: interrupted." in output.getvalue()
-
-
-async def test_no_proxy() -> None:
-    """Without a proxy the demo ends with an error."""
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    with pytest.raises(CommandError, match="no connection to the proxy of the demo"):
-        await Arm("without", port).run(1, asyncio.Event(), lambda _status: None)
-
-
-@pytest.mark.parametrize(
-    ("objects", "level", "seats"), [(LIMITED, "demo", 20), (EXEMPT, "exempt", 0)]
-)
-def test_objects(objects: tuple[tuple[str, str], ...], level: str, seats: int) -> None:
-    """One set of objects gives all seats to all requests, the other exempts them."""
-    decoded = decode_documents("---\n".join(text for _, text in objects).encode(), "demo")
-    controller = Controller(VirtualClock(), 20, 0)
-    controller.commit(controller.digest(effective_objects(decoded.objects, with_suggested=False)))
-    user = User("modest-1", ("system:authenticated",))
-    found = controller.classify(user, parse_attributes("GET", MODEST.path.encode()))
-
-    assert decoded.problems == []
-    assert (found.level.name, found.level.nominal_limit) == (level, seats)
-
-
-async def fail() -> tuple[int, ...]:
-    raise SystemExit(1)
-
-
-async def hang() -> tuple[int, ...]:
-    asyncio.get_running_loop().call_soon(threading.Event().wait)
-    return (1, 2)
-
-
-def test_servers_that_do_not_start() -> None:
-    """A server that does not start ends the demo with an error."""
-    with pytest.raises(CommandError, match="did not start"), server_process(fail):
-        pass
-
-    assert multiprocessing.active_children() == []
-
-
-def test_process_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that does not end by itself is killed."""
-    monkeypatch.setattr(servers_module, "END_TIMEOUT_S", 0.01)
-    with server_process(hang) as ports:
-        assert ports == (1, 2)
-
-    assert multiprocessing.active_children() == []
 
 
 async def test_client() -> None:
@@ -171,43 +106,18 @@ def measured(name: str, *, served: int = 100, rejected: int = 0) -> Arm:
     return arm
 
 
-def test_table() -> None:
-    """The table fits into 80 columns and has a row for each kind of client in each half."""
-    console = Console(file=io.StringIO(), width=80)
-    with console.capture() as capture:
-        console.print(table_of([measured("without", rejected=7), Arm("with", 0)]))
-    rows = [line.split() for line in capture.get().splitlines()]
-
-    assert ["greedy", "without", "50", "50", "100.3", "100.3", "7", "0"] in rows
-    assert ["modest", "without", "50", "10", "100.3", "100.3", "0", "0"] in rows
-    assert ["with", "0", "0", "-", "-", "0", "0"] in rows
-
-
 @pytest.mark.parametrize(
     ("limited", "is_whole", "text"),
     [
-        (
-            measured("with"),
-            False,
-            (
-                "Half of a modest client's requests took at most 100.3 ms without flow control,"
-                " and 100.3 ms with it.\nThe greedy client got 50 answers/s without flow control,"
-                " and 50 with it: it pays nothing.\n(Interrupted.)"
-            ),
-        ),
         (measured("with", served=200), True, "nothing, as a server that is not overloaded does"),
         (measured("with", served=99), True, "it pays nothing."),
         (measured("with", served=98), True, "it pays with 2% of its throughput."),
-        (
-            measured("with", served=75, rejected=3),
-            True,
-            "of its throughput and 3 rejected requests.",
-        ),
+        (measured("with", served=75, rejected=3), True, "throughput and 3 rejected requests."),
         (measured("with", rejected=1), True, "it pays with 1 rejected request."),
         (Arm("with", 0), False, "Nothing to compare: interrupted."),
         (Arm("with", 0), True, "Nothing to compare: no modest client got an answer in both."),
     ],
 )
 def test_summary(limited: Arm, is_whole: bool, text: str) -> None:
-    """The summary compares both halves, with the price that the greedy client pays."""
+    """Both halves are compared, with the price that the greedy client pays."""
     assert text in summary(measured("without"), limited, is_whole=is_whole)

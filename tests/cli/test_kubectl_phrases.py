@@ -128,21 +128,3 @@ def test_path(verb: str, target: str, expected: str) -> None:
     method, found = parse_path_request(verb, target)
 
     assert expected == f"{method} {found.decode()}"
-
-
-@pytest.mark.parametrize(
-    ("verb", "target", "message"),
-    [
-        ("GET", "a", "a path that begins with a slash"),
-        ("fetch", "/a", "expected a method or verb such as GET"),
-        ("G T", "/a", "expected a method or verb such as GET"),
-        ("GET", "/%zz", "invalid percent escape"),
-        ("watch", "/api/v1/pods/p", "is a get, not a watch; give --verb GET"),
-    ],
-)
-def test_refused_path(verb: str, target: str, message: str) -> None:
-    """A path that is no request is refused with what would be one."""
-    with pytest.raises(PhraseError) as caught:
-        parse_path_request(verb, target)
-
-    assert message in str(caught.value)

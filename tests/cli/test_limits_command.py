@@ -48,35 +48,16 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_some_levels(capsys: pytest.CaptureFixture[str]) -> None:
-    """Only named levels have lines; the sums are those of all."""
+    """Only named levels have lines, with the sums of all; a misspelt one names what is meant."""
     assert main(["limits", "--offline", "system", "exempt"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()[3:]
-
-    assert ["exempt", "system"] == [line.split()[0] for line in lines]
-    assert last.split()[:4] == ["sum", "of", "all", "245"]
-
-
-def test_misspelt_level(capsys: pytest.CaptureFixture[str]) -> None:
-    """A level that is not there comes with the one that may be meant."""
     assert main(["limits", "--offline", "sistem", "zzz", "exempt"]) == 1
     first, second = capsys.readouterr().err.splitlines()
 
+    assert ["exempt", "system"] == [line.split()[0] for line in lines]
+    assert last.split()[:4] == ["sum", "of", "all", "245"]
     assert first == 'apfproxy: there is no priority level "sistem"; did you mean "system"?'
     assert 'there is no priority level "zzz"; known here are catch-all, exempt,' in second
-
-
-def test_draining_level() -> None:
-    """A level that goes is marked; one that may borrow so many percent has them."""
-    summary = summarize_levels(
-        offline_controller([], suggested_objects=False, server_concurrency_limit=10)
-    )
-    changed = msgspec.structs.replace(
-        summary.levels[0], is_quiescing=True, borrowing_limit_percent=30
-    )
-    lines = list(table(msgspec.structs.replace(summary, levels=(changed,)), "here"))
-
-    assert "catch-all (draining)" in lines[3]
-    assert lines[3].split()[4] == "30"
 
 
 async def ask(answer: object, *arguments: str) -> int:
@@ -105,29 +86,6 @@ async def test_online(capsys: pytest.CaptureFixture[str]) -> None:
     assert "is no admin listener of this version" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        pytest.param("--objects /nowhere", 1, "/nowhere: cannot be read", id="objects"),
-        ("--server-concurrency-limit 0", 2, "from 1 to 2147483647, not '0'"),
-        pytest.param("--offline --cluster x", 2, "leave out --cluster or --offline", id="cluster"),
-        *(
-            pytest.param(f"--fleet {more}", 2, "running proxy's fleet: leave out LEVEL", id=more)
-            for more in ("--offline", "workload-low", "--objects x")
-        ),
-        pytest.param("--admin x", 2, "HOST:PORT, :PORT or unix:/PATH", id="admin"),
-        ("--admin a:1 --server-concurrency-limit 5", 2, "no proxy is asked: leave"),
-    ],
-)
-def test_wrong_input(
-    arguments: str, code: int, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["limits", *arguments.split()]) == code
-    (line,) = capsys.readouterr().err.splitlines()
-
-    assert message in line
-
-
 def test_shared_limit() -> None:
     """A limit that others share is shown with the part of now, which is not called too small."""
     summary = summarize_levels(
@@ -146,7 +104,6 @@ def test_shared_limit() -> None:
 
 
 def test_too_few_seats(capsys: pytest.CaptureFixture[str]) -> None:
-    """Below the table stands which levels have too few, and how many are enough."""
     assert main(["limits", "--server-concurrency-limit", "12"]) == 0
     *_, empty, lent, rounded, alike, _ = capsys.readouterr().out.splitlines()
 
@@ -201,42 +158,6 @@ def test_workers() -> None:
     assert "nothing is heard of b for 4 s: 200 seats may be idle until its lease ends" == silent
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_silent"),
-    [
-        pytest.param({}, True, id="known"),
-        pytest.param({"problem": "refused"}, False, id="away"),
-        pytest.param({"state": "partitioned"}, False, id="partitioned"),
-    ],
-)
-def test_silence_while_the_record_is_away(changes: dict[str, str], *, is_silent: bool) -> None:
-    view = fleet(member("a", is_self=True), member("b", age_s=40.0), **changes)
-    (b,) = [line for line in fleet_table(view, "here") if line.startswith("b ")]
-
-    assert b.endswith("40 s ago, silent" if is_silent else "40 s ago")
-
-
-@pytest.mark.parametrize(
-    ("view", "expected"),
-    [
-        pytest.param(fleet(), "holds 200 and uses at most 200 seats, written 400 ms", id="well"),
-        pytest.param(fleet(age_s=None), "this one holds 200 and uses at most 200 seats", id="new"),
-        (
-            fleet(state="partitioned", in_force=1),
-            "this one is without the record, and uses at most 1 seat",
-        ),
-        (
-            fleet(state="expired", in_force=200),
-            "the lease of this one is over; without the record it uses at most 200 seats",
-        ),
-        pytest.param(fleet(state="of later"), "this one uses at most 200 seats", id="unknown"),
-    ],
-)
-def test_own_line(view: FleetView, expected: str) -> None:
-    """It says how many seats the proxy that was asked uses now."""
-    assert expected in own_line(view)
-
-
 async def test_fleet_online(capsys: pytest.CaptureFixture[str]) -> None:
     """A running proxy is asked for what it sees; one that shares with no one says so."""
     assert 0 == await ask(fleet(), "--fleet")
@@ -245,3 +166,18 @@ async def test_fleet_online(capsys: pytest.CaptureFixture[str]) -> None:
     assert fleet() == msgspec.json.decode(capsys.readouterr().out, type=FleetView)
     assert 1 == await ask(None, "--fleet")
     assert "shares its seats with no other; serve --workers or --fleet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        (fleet(), "holds 200 and uses at most 200 seats, written 400 ms"),
+        (fleet(age_s=None), "this one holds 200 and uses at most 200 seats"),
+        (fleet(state="partitioned", in_force=1), "without the record, and uses at most 1 seat"),
+        (fleet(state="expired", in_force=200), "the lease of this one is over; without the record"),
+        (fleet(state="of later"), "this one uses at most 200 seats"),
+    ],
+    ids=["well", "new", "partitioned", "expired", "unknown"],
+)
+def test_own_line(view: FleetView, expected: str) -> None:
+    assert expected in own_line(view)

@@ -27,13 +27,6 @@ def test_admin(text: str, expected: Address) -> None:
     assert expected == parse_admin(text)
 
 
-@pytest.mark.parametrize("text", ["", ":", "proxy", "8081", "::1:8081", ":x"])
-def test_no_admin(text: str) -> None:
-    """A text that names none is told the three forms."""
-    with pytest.raises(ValueError, match=r"expected .*, HOST:PORT, :PORT or unix:/PATH, not"):
-        parse_admin(text)
-
-
 @click.command
 @admin_option
 @cluster_option
@@ -44,7 +37,6 @@ def show(admin: AdminAddress, cluster: str | None) -> None:
 
 
 def test_admin_with_credentials() -> None:
-    """Flags and variables say what gives access; a flag wins."""
     files = {"X_ADMIN_CA_FILE": "ca", "X_ADMIN_CERT_FILE": "c", "X_ADMIN_KEY_FILE": "k"}
     variables = {"X_ADMIN": "https://a", **files}
     plain = CliRunner().invoke(show, ["--admin-token-file", "t", "--cluster", "x"])
@@ -64,7 +56,6 @@ def test_admin_with_credentials() -> None:
     ],
 )
 def test_credentials_of_no_use(flags: tuple[str, ...], problem: str) -> None:
-    """Files of TLS are wrong usage without it, as is one of two that belong together."""
     result = CliRunner().invoke(show, flags)
 
     assert 2 == result.exit_code

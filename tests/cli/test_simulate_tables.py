@@ -36,67 +36,28 @@ def test_print_report() -> None:
     assert "0 → 4 queue-full" in text
 
 
-def cells_of_levels(
-    report: dict[str, Any], width: int, monkeypatch: pytest.MonkeyPatch
-) -> set[str]:
-    """The cells of all rows about the level, on a terminal so wide."""
-    monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setenv("TERM", "xterm")
-    file = Terminal()
-    print_report(report, file)
-    text = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
-    rows = [line for line in text.splitlines() if line.startswith(" level ")]
-    return {cell for row in rows for cell in re.split(" {2,}", row.strip())}
-
-
-def test_numbers_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However narrow a terminal is, a number that it shows has all its digits and its unit."""
-    first, second = report_of("a", 10), report_of("b", 5)
-    both = report(first, second)
-    whole = cells_of_levels(both, 200, monkeypatch)
-
-    assert set() == {
-        (width, cell)
-        for width in range(54, 160, 3)
-        for cell in cells_of_levels(both, width, monkeypatch) - whole
-    }
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
 
 
-@pytest.mark.parametrize(
-    ("width", "has_p50", "has_p99"),
-    [
-        pytest.param(160, True, True, id="wide"),
-        pytest.param(80, False, True, id="usual"),
-        pytest.param(10, False, True, id="hopeless"),
-    ],
-)
-def test_print_on_a_terminal(
-    width: int, has_p50: bool, has_p99: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("width", "has_p50"), [(160, True), (80, False)])
+def test_print_on_a_terminal(width: int, has_p50: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A narrow one lacks columns; clients that are flows have no table of their own."""
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "xterm")
     file = Terminal()
-    first, second = report_of("a", 10), report_of("b", 2)
-    print_report(report(first, second), file)
+    print_report(report(report_of("a", 10), report_of("b", 2)), file)
     text = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
 
     assert "client" not in text
-    if width == 10:
-        return
     assert "→" in text
     assert width >= max(map(len, text.splitlines()))
-    assert (has_p50, has_p99) == (" p50 " in text, " p99 " in text)
+    assert (has_p50, True) == (" p50 " in text, " p99 " in text)
     assert has_p50 == ("too narrow for: " not in text)
 
 
 def test_tables_of_two_configurations() -> None:
-    """A cell has both figures, or one that is the same; levels are neither better nor worse."""
     first, second = report_of("a", 10), report_of("b", 2)
     second["clients"][0]["client"] = "somebody"
     levels, flows, clients = tables(report(first, second))
@@ -127,12 +88,3 @@ def test_colour(name: str, before: float, after: float, text: str, style: str) -
     found = cell(name, {"before": {name: before}, "after": {name: after}})
 
     assert (text, style) == (found.plain, found.style)
-
-
-def test_moved_flow() -> None:
-    """A flow that has another FlowSchema is marked with the former one."""
-    first, second = report_of("a", 10), report_of("b", 10)
-    for row in second["flows"]:
-        row["flowSchema"] = "other"
-
-    assert "other/many (was schema)" in {name for name, _ in tables(report(first, second))[1].rows}

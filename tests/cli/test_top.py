@@ -17,15 +17,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from rich.console import Console
 
-from apfproxy.app.process import ProxyProcess
 from apfproxy.cli import top as top_module
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
-from apfproxy.cli.top import key_reader, renew, run
+from apfproxy.cli.top import renew, run
 from apfproxy.cli.top_tables import PATH, View, readable
 from apfproxy.settings import Address
 from tests.cli.top_states import flow, level, state
-from tests.support.processes import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -146,25 +144,6 @@ async def test_looks_again() -> None:
     released.set()
 
 
-async def test_a_terminal_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the terminal is gone there are no more keys, and nothing is left to be restored."""
-    keyboard, descriptor = pty.openpty()
-    loop, keys, removed = asyncio.get_running_loop(), list[str](), asyncio.Event()
-    remove_reader = loop.remove_reader
-
-    def removing(descriptor: int) -> bool:
-        removed.set()
-        return remove_reader(descriptor)
-
-    monkeypatch.setattr(loop, "remove_reader", removing)
-    with key_reader(descriptor, loop, keys.append):
-        os.close(keyboard)
-        await removed.wait()
-    os.close(descriptor)
-
-    assert keys == []
-
-
 @contextlib.asynccontextmanager
 async def proxy(answer: Callable[[], web.Response]) -> AsyncIterator[Address]:
     async def live(_: web.Request) -> web.Response:
@@ -211,83 +190,42 @@ async def test_once(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "is_terminal", "printed"),
     [
-        pytest.param([], False, "seats in use", id="no-terminal"),
-        pytest.param(["--once"], True, "seats in use", id="once"),
-        pytest.param([], True, "", id="terminal"),
-        pytest.param(["-o", "json"], True, '"levels": [', id="json"),
+        ("", False, "seats in use"),
+        ("--once", True, "seats in use"),
+        ("-o json", True, '"levels": ['),
     ],
 )
-async def test_command(
-    arguments: list[str],
+async def test_printed_once(
+    arguments: str,
     *,
     is_terminal: bool,
     printed: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It goes on in a terminal, unless flags say otherwise."""
-
-    async def run_once(_: View, look: Callable[[], None], *__: object) -> int:
-        await asyncio.to_thread(look)
-        return 0
-
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
-    monkeypatch.setattr(top_module, "run", run_once)
+    monkeypatch.setattr(top_module, "run", pytest.fail)
 
-    assert await top_of(state(), *arguments) == 0
+    assert await top_of(state(), *arguments.split()) == 0
     out = capsys.readouterr().out
-    assert (printed in out, bool(printed)) == (True, bool(out))
-    assert ("\x1b[" in out) is (arguments == ["--once"])
-
-
-async def test_look_at_a_proxy() -> None:
-    """A proxy's state is read with all its levels."""
-    process = ProxyProcess(settings_for(9))
-    await process.start()
-    seen = view()
-    seen.url = f"http://127.0.0.1:{process.admin_port}"
-    address = Address(host="127.0.0.1", port=process.admin_port or 0)
-    await asyncio.to_thread(renew, seen, address, PATH)
-    names = sorted(process.cluster.controller.levels)
-    await process.stop()
-
-    assert names == [each["name"] for each in seen.state["levels"]]
-    assert (600, "enforce") == (seen.state["seats"], seen.state["enforcement"])
+    assert printed in out
+    assert ("\x1b[" in out) is (arguments == "--once")
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param([], id="list"),
-        pytest.param({"levels": []}, id="other"),
-        pytest.param(state(time=float("nan")), id="no-number"),
-        pytest.param(state(time=1e30), id="no-date"),
-        pytest.param(state(topFlows=[flow("a", seatSeconds=float("inf"))]), id="infinite"),
-        pytest.param(state(level(nominal=None)), id="missing"),
-        pytest.param(state(level(queues=[10**400])), id="too-large"),
+        [],
+        {"levels": []},
+        state(time=float("nan")),
+        state(time=1e30),
+        state(topFlows=[flow("a", seatSeconds=float("inf"))]),
+        state(level(nominal=None)),
+        state(level(queues=[10**400])),
     ],
+    ids=["list", "other", "no-number", "no-date", "infinite", "missing", "too-large"],
 )
 def test_what_cannot_be_shown(answer: Any) -> None:  # noqa: ANN401 - any JSON
-    """Numbers that no proxy has are not taken."""
-    with pytest.raises(
-        CommandError, match=r"answers /debug/live in another way than this version; is that"
-    ):
+    with pytest.raises(CommandError, match="answers /debug/live in another way than this version"):
         readable(URL, answer)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--interval", "1ms"], "expected a duration with its unit, from 100ms to 1h, not '1ms'"),
-        (["--interval", "2h"], "expected a duration with its unit, from 100ms to 1h, not '2h'"),
-        (["--interval", "soon"], "expected a duration such as 32s, 500ms or 1m30s, not 'soon'"),
-        (
-            ["--admin", "here"],
-            "expected http://127.0.0.1:8081, HOST:PORT, :PORT or unix:/PATH, not 'here'",
-        ),
-    ],
-)
-def test_wrong_usage(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["top", *arguments]) == 2
-    assert text in capsys.readouterr().err

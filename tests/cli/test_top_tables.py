@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from rich.console import Console
 
 from apfproxy.admin.live_state import fleet_json
@@ -115,56 +116,41 @@ def test_everything() -> None:
     assert SCREEN.splitlines() == found
 
 
-def test_left() -> None:
-    assert "  0/s rejected  2.5/s left" in lines(view(level(leftPerSecond=2.5)), 98)[1]
-
-
 def test_narrow() -> None:
     """A narrow terminal has no room for the bounds; half a one has what matters most."""
-    seen = view(
-        level("global-default", waiting=12345), level("b"), level("c"), topFlows=[flow("ann")]
-    )
+    seen = view(level("global-default", waiting=12345), level("b"), topFlows=[flow("ann")])
 
     assert lines(view(), 60)[3:5] == [
         "LEVEL SEATS               USE CUR NOM EXEC WAIT SERV/S REJ/S",
         "work  ░░░░░░░░░░░░░░░░░░░   0  10  10    0    0      0     0",
     ]
-    assert lines(seen, 40, 12)[3:7] == [
+    assert lines(seen, 40, 12)[3:5] == [
         "LEVEL        SEATS   USE CUR  WAIT REJ/S",
         "global-defa… ░░░░░░░   0  10 12345     0",
-        "b            ░░░░░░░   0  10     0     0",
-        "c            ░░░░░░░   0  10     0     0",
-    ]
-    assert lines(seen, 40)[-2:] == [
-        "TOP FLOWS by seats     SEAT-S WAIT-S REJ",
-        "ann                       1.0      0   0",
     ]
 
 
 @pytest.mark.parametrize(
     ("changes", "bar", "color"),
     [
-        pytest.param({}, "==========", "green", id="idle"),
-        pytest.param({"seatsInUse": 5}, "#####=====", "green", id="half"),
-        pytest.param({"nominal": 99, "current": 99, "seatsInUse": 1}, "#=========", "", id="one"),
-        pytest.param({"current": 6, "seatsInUse": 3}, "###===....", "green", id="lends"),
-        ({"current": 20, "borrowed": 10, "seatsInUse": 5}, "##===|====", "green"),
-        ({"current": 20, "borrowed": 10, "seatsInUse": 20}, "#####|####", "yellow"),
-        ({"current": 5, "seatsInUse": 10, "waiting": 1}, "##########", "red"),
-        pytest.param({"nominal": 0, "current": 0}, "..........", "dim", id="no-seats"),
-        (
-            {"type": "Exempt", "nominal": 0, "current": 4, "borrowed": 4, "seatsInUse": 4},
-            "##........",
-            "green",
-        ),
+        ("", "==========", "green"),
+        ("seatsInUse: 5", "#####=====", "green"),
+        ("nominal: 99, current: 99, seatsInUse: 1", "#=========", ""),
+        ("current: 6, seatsInUse: 3", "###===....", "green"),
+        ("current: 20, borrowed: 10, seatsInUse: 5", "##===|====", "green"),
+        ("current: 20, borrowed: 10, seatsInUse: 20", "#####|####", "yellow"),
+        ("current: 5, seatsInUse: 10, waiting: 1", "##########", "red"),
+        ("nominal: 0, current: 0", "..........", "dim"),
+        ("type: Exempt, nominal: 0, current: 4, borrowed: 4, seatsInUse: 4", "##........", "green"),
     ],
 )
-def test_bar(changes: dict[str, Any], bar: str, color: str) -> None:
+def test_bar(changes: str, bar: str, color: str) -> None:
     """A bar shows what is in use, free, lent, and where the nominal limit is.
 
     A full level is yellow, and red once requests wait; an exempt one is never full.
     """
-    found: SeatBar = view(level(**changes)).state["levels"][0]["bar"]
+    shown = view(level(**yaml.safe_load(f"{{{changes}}}")))
+    found: SeatBar = shown.state["levels"][0]["bar"]
 
     assert bar == found.text(10, is_plain=True).plain
     assert color in found.text(10, is_plain=False).markup
@@ -203,9 +189,9 @@ def test_sorts(sort: str, levels: str, flows: str) -> None:
 @pytest.mark.parametrize(
     ("part", "is_typing", "last", "levels"),
     [
-        pytest.param("", False, "sort: p problems s seats w waits", ["other", "work"], id="all"),
-        pytest.param("WOR", False, "only WOR", ["work"], id="kept"),
-        pytest.param("wor", True, "only names with: wor_", ["work"], id="typing"),
+        ("", False, "sort: p problems s seats w waits", ["other", "work"]),
+        ("WOR", False, "only WOR", ["work"]),
+        ("wor", True, "only names with: wor_", ["work"]),
     ],
 )
 def test_part_of_a_name(*, part: str, is_typing: bool, last: str, levels: list[str]) -> None:
@@ -218,8 +204,6 @@ def test_part_of_a_name(*, part: str, is_typing: bool, last: str, levels: list[s
     assert last in found[-1]
     assert levels == [each.split()[0] for each in found[4 : 4 + len(levels)]]
     assert (part == "") is any(each.startswith("ann") for each in found)
-    seen.part = "zzz"
-    assert 2 == lines(seen).count("None has such a name.")
 
 
 def test_hostile_names() -> None:
@@ -239,28 +223,20 @@ def test_hostile_names() -> None:
     assert LONGEST == len(name_text("x" * 999).plain)
 
 
-@pytest.mark.parametrize("screen", ["", "servers"])
-@pytest.mark.parametrize("height", range(1, 60, 7))
-def test_height(height: int, screen: str) -> None:
-    """Where there is room for the levels at all, the screen is not longer than the terminal."""
+@pytest.mark.parametrize("screen", ["", "servers", "help"])
+def test_no_screen_is_longer_or_wider_than_the_terminal(screen: str) -> None:
     seen = view(
         *(level(f"level-{index}", waiting=index, queues=[index]) for index in range(12)),
         topFlows=[flow(f"user-{index}") for index in range(90)],
         upstream=upstream(*(endpoint(f"http://10.0.0.{index}") for index in range(20))),
     )
     seen.screen = screen
-
-    assert len(lines(seen, height=height)) <= max(height, 12)
-
-
-def test_levels_with_least_are_left_out() -> None:
-    """Where not all levels fit, those with most waiting are shown."""
-    seen = view(*(level(f"level-{index}", waiting=index % 3) for index in range(12)))
-
-    assert [line.split()[0] for line in lines(seen, height=11)[4:9]] == [
-        f"level-{index}" for index in (11, 2, 5, 8, 1)
-    ]
-    assert "and 7 more levels" in lines(seen, height=11)
+    for height in range(25 if screen == "help" else 1, 60, 7):
+        found = lines(seen, height=height)
+        assert len(found) <= max(height, 12)
+        assert max(map(len, found)) <= 80
+    seen.screen = ""
+    assert "level-11" in lines(seen, height=14)[5]
 
 
 def test_away() -> None:
@@ -273,34 +249,22 @@ def test_away() -> None:
     assert "nothing is rejected or delayed" == second
 
 
-def test_sentences() -> None:
-    """In a terminal the first has two lines, another one; printed once, no word is missing.
-
-    A low terminal has the first two, and none has more than four.
-    """
-    first, second = " ".join(["word"] * 60), " ".join(["other"] * 40)
-    seen = view(verdict=said(("error", first), *[("note", second)] * 8))
-
-    assert [line[:4] for line in lines(seen, 40, 24)[:4]] == ["word", "word", "othe", "apfp"]
-    assert [line.endswith(" …") for line in lines(seen, 40, 24)[:3]] == [False, True, True]
-    assert 3 == sum(line.startswith("other") for line in lines(seen, 40, 40))
-    assert f"{first} {second}" in " ".join(lines(seen, 40))
-
-
 def test_no_terminal() -> None:
-    """Where there is no terminal nothing is cut: a sentence has a line, a name its whole length."""
+    """Where there is no terminal nothing is cut; in one the first sentence has two lines."""
     long = "n" * 100
+    first, second = " ".join(["word"] * 60), " ".join(["other"] * 40)
     seen = view(
         level(long, queues=[1]),
-        verdict=said(("error", " ".join(["word"] * 60))),
+        verdict=said(("error", first), *[("note", second)] * 8),
         topFlows=[flow(long, flowSchema=long, priorityLevel=long)],
         upstream=upstream(endpoint(f"http://{long}", problem=f"refused by {long}"), endpoint("b")),
     )
     text = "\n".join(lines(seen, None))
 
-    assert lines(seen, None)[0] == " ".join(["word"] * 60)
-    assert text.count(long) == 7
-    assert "…" not in text
+    assert lines(seen, None)[:2] == [first, second]
+    assert (7, 0) == (text.count(long), text.count("…"))
+    assert [line[:4] for line in lines(seen, 40, 24)[:4]] == ["word", "word", "othe", "apfp"]
+    assert 3 == sum(line.startswith("other") for line in lines(seen, 40, 40))
 
 
 @pytest.mark.parametrize(
@@ -311,10 +275,8 @@ def test_no_terminal() -> None:
             "server behind failing for 60 s: connection refused  868/s without answer  http:",
         ),
         ({"state": "failing", "since": None}, "server behind failing  http:"),
-        pytest.param({"state": "unknown"}, "server behind unknown  http:", id="unknown"),
-        pytest.param({"answersPerSecond": {"2xx": 1.5}}, "up  1.5 answers/s  http:", id="no-5xx"),
-        pytest.param({"endpointCount": 3, "healthyCount": 3}, "servers behind 3 of 3 up", id="all"),
-        pytest.param({"endpointCount": 3, "healthyCount": 0}, "servers behind up", id="none"),
+        ({"answersPerSecond": {"2xx": 1.5}}, "up  1.5 answers/s  http:"),
+        ({"endpointCount": 3, "healthyCount": 0}, "servers behind up"),
     ],
 )
 def test_server(changes: dict[str, Any], text: str) -> None:
@@ -356,16 +318,8 @@ def test_servers() -> None:
             ),
         ),
         (
-            fleet(state="joining", problem="refused", age_s=None),
-            "fleet 3 seen  340 in use, 500 claimed of 600  here 200 joining  not written: refused",
-        ),
-        (
-            fleet(member("a", is_self=True), member("b", age_s=4.0), claims=700),
-            "fleet 1 of 2 seen  300 in use, 700 claimed of 600  here 200 held",
-        ),
-        (
-            fleet(member("a", is_self=True), member("b", is_alike=False)),
-            "fleet 2 seen  300 in use, 400 claimed of 600  here 200 held  1 unlike",
+            fleet(member("a", is_self=True), member("b", age_s=4.0, is_alike=False), claims=700),
+            "fleet 1 of 2 seen  300 in use, 700 claimed of 600  here 200 held  1 unlike",
         ),
     ],
 )
@@ -383,7 +337,6 @@ def test_clusters() -> None:
     both = View(URL, readable(URL, clusters(dead, cluster("a"))))
     many = View(URL, readable(URL, clusters(*(cluster(f"c{index}") for index in range(100)))))
 
-    assert words(both)[0] == "all is well"
     assert words(both)[1].endswith("apfproxy top --cluster NAME shows one")
     assert words(both)[3:] == [
         "CLUSTER STATE SERVERS SEATS WAIT SERV/S FAIL/S REJ/S P99 PROBLEM",
@@ -391,20 +344,6 @@ def test_clusters() -> None:
         "a up 3/3 4/600 0 20 0 0 45 ms",
     ]
     assert "refused" not in " ".join(words(both, 60))
-    assert all(len(line) <= 80 for line in lines(both))
     both.part = "x"
     assert "None has such a name." in lines(both)
-    assert lines(both, height=20)[-1] == "q quit  h help  / find  only x"
-    assert 24 == len(lines(many, height=24))
     assert lines(many, height=24)[-2:] == ["and 82 more clusters", "q quit  h help  / find"]
-
-
-def test_help() -> None:
-    """The help has a line for each key and fits into a terminal."""
-    seen = view()
-    seen.screen = "help"
-    found = lines(seen, height=24)
-
-    assert found[0] == "KEYS"
-    assert max(map(len, found)) <= 80
-    assert len(found) <= 24

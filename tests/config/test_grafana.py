@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import subprocess
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.config.expressions import CONFIG
-from tests.config.grafana_schema import dashboard_mistakes
 from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:
@@ -27,38 +23,7 @@ GRAFANAS_OWN = {"__rate_interval": "5m"}
 """Variables that Grafana itself has, with a value as it could be."""
 
 
-def test_schema() -> None:
-    """The dashboard is as Grafana's schema says."""
-    assert [] == dashboard_mistakes(DASHBOARD)
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "mistake"),
-    [
-        pytest.param(("panels", 1, "targets", 0, "exp"), "up", "exp: unknown", id="field"),
-        pytest.param(("panels", 1, "gridPos", "w"), 25, "w: 25 is none of", id="too-wide"),
-        pytest.param(("panels", 1, "id"), "1", "id: '1' has another type", id="type"),
-        pytest.param(("panels", 1, "id"), True, "id: True has another type", id="truth"),
-        pytest.param(("panels", 1, "type"), "gauge", "no panel of ours", id="panel"),
-        pytest.param(("panels", 1, "options", "legend"), {}, "legend: unknown", id="of-another"),
-        pytest.param(("panels", 1, "options"), {}, "graphMode: missing", id="missing"),
-        pytest.param(("panels", 1, "options"), [], "options: no object", id="array"),
-        pytest.param(("annotations", "list"), "x", "neither array nor object", id="text"),
-        pytest.param(("templating", "list", 1, "refresh"), 3, "3 is none of", id="number"),
-    ],
-)
-def test_schema_finds_mistakes(path: tuple[str | int, ...], value: object, mistake: str) -> None:
-    dashboard = copy.deepcopy(DASHBOARD)
-    place = dashboard
-    for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = value
-
-    assert any(mistake in each for each in dashboard_mistakes(dashboard))
-
-
 def test_panels_have_their_places() -> None:
-    """No panel has the place or the number of another one, and none is too wide."""
     overlaps = []
     for one, other in combinations(PANELS, 2):
         a, b = one["gridPos"], other["gridPos"]
@@ -82,34 +47,18 @@ def test_variables() -> None:
     assert used == VARIABLES
 
 
-def test_numbers_without_requests() -> None:
-    """A single number that is a part of a rate says so in words where the rate is 0, not NaN."""
-    parts = [
-        (panel["title"], "> 0)" in target["expr"], "noValue" in panel["fieldConfig"]["defaults"])
-        for panel in PANELS
-        if panel["type"] == "stat"
-        for target in panel["targets"]
-        if "rate(" in target["expr"].partition(" / ")[2]
-    ]
-
-    assert [("Rejected", True, True)] == parts
-
-
-def test_numbers_of_a_new_proxy() -> None:
-    """A single number of series that a level has from its first request on says so before it."""
-    first = {
-        "apiserver_flowcontrol_current_executing_seats",
-        "apiserver_flowcontrol_current_inqueue_requests",
-    }
+def test_single_numbers_without_requests() -> None:
+    first = "current_executing_seats|current_inqueue_requests|rate\\(.* / .*rate\\("
     found = {
         panel["title"]: panel["fieldConfig"]["defaults"].get("noValue")
         for panel in PANELS
         if panel["type"] == "stat"
         for target in panel["targets"]
-        if any(name in target["expr"] for name in first)
+        if re.search(first, target["expr"])
     }
 
-    assert {"Seats in use": "no requests", "Waiting": "no requests"} == found
+    assert {"Seats in use", "Waiting", "Rejected"} == found.keys()
+    assert None not in found.values()
 
 
 def test_legends() -> None:

@@ -7,7 +7,6 @@ the patches of a directory that it is told each time.  It leaves other files alo
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import stat
 import subprocess
@@ -131,28 +130,6 @@ def test_upgrades(starter: Path, cluster: dict[str, Any], tmp_path_factory: Any)
         assert {"127.0.0.1"} == probes(container)
         for name in ("livenessProbe", "readinessProbe", "startupProbe"):
             assert had[name]["httpGet"] | {"host": "127.0.0.1"} == container[name]["httpGet"]
-
-
-def test_patches_that_were_forgotten(starter: Path, cluster: dict[str, Any]) -> None:
-    """Without them the server still leaves its address to the proxy, which its probes then ask."""
-    endpoint = machine(starter)["localAPIEndpoint"]
-    (container,) = manifest(cluster, endpoint, VERSIONS[1])["spec"]["containers"]
-    listen = yaml.safe_load((starter / "apfproxy.yaml").read_text())["downstream"]["listen"]
-
-    assert "--bind-address=127.0.0.1" in container["command"]
-    assert listen == f"{endpoint['advertiseAddress']}:{endpoint['bindPort']}"
-    assert probes(container) == {endpoint["advertiseAddress"]}
-    assert not ipaddress.ip_address(endpoint["advertiseAddress"]).is_loopback
-
-
-def test_names_that_kubeadm_writes(starter: Path) -> None:
-    """The proxy's pod is a file of its own, so an upgrade leaves it alone."""
-    (name,) = re.findall(
-        r"cp static-pod\.yaml /etc/kubernetes/manifests/(\S+)\.yaml",
-        (starter / "README.md").read_text(),
-    )
-
-    assert PATCH.fullmatch(f"{name}.yaml") is None
 
 
 KUBECTL = """#!/bin/sh

@@ -83,8 +83,7 @@ def selects(labels: dict[str, str], obj: dict[str, Any]) -> bool:
 
 
 def test_kinds(name: str, manifests: Manifests) -> None:
-    """All that belongs to a deployment is there, in one namespace."""
-    kinds = {kind for kind, _ in manifests}
+    """All that belongs to a deployment is there, in one namespace, with the fields of its type."""
     namespaces = {
         obj["metadata"].get("namespace")
         for (kind, _), obj in manifests.items()
@@ -92,16 +91,13 @@ def test_kinds(name: str, manifests: Manifests) -> None:
     }
 
     # An HTTP API has keys; what follows a Kubernetes API needs an account.
-    own = (
-        ("Secret",)
-        if name == "sidecar-http"
-        else ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
-    )
-    assert kinds == {
-        *("ConfigMap", "Deployment", *own),
-        *("Service", "PodDisruptionBudget", "NetworkPolicy"),
+    account = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+    assert {kind for kind, _ in manifests} == {
+        *("ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"),
+        *(("Secret",) if name == "sidecar-http" else account),
     }
     assert {"apfproxy"} == namespaces
+    assert [] == [problem for obj in manifests.values() for problem in problems_of(obj)]
 
 
 def test_monitoring(manifests: Manifests, monitored: Manifests) -> None:
@@ -128,29 +124,7 @@ def test_monitoring(manifests: Manifests, monitored: Manifests) -> None:
     ]
 
 
-def test_types(manifests: Manifests) -> None:
-    """Every object has the fields of its type, and those that it must have."""
-    assert [] == [problem for obj in manifests.values() for problem in problems_of(obj)]
-
-
-def test_wrong_types_are_found(manifests: Manifests) -> None:
-    """The check of types finds what is wrong."""
-    wrong = json.loads(json.dumps(of_kind(manifests, "Deployment")))
-    wrong["spec"]["replicas"] = "2"
-    wrong["spec"]["template"]["spec"]["containers"][0]["imagge"] = "a"
-    wrong["spec"]["template"]["spec"]["containers"][0].pop("name")
-    del wrong["spec"]["selector"]
-
-    found = "\n".join(problems_of(wrong))
-
-    assert "Deployment.spec.replicas is no int" in found
-    assert "containers[0].imagge: unknown field" in found
-    assert "containers[0]: " in found
-    assert "Deployment.spec: " in found
-
-
 def test_api_server_takes_them(name: str, manifests: Manifests, tmp_path: Path) -> None:
-    """Pods and the budget pass the validation of the API server, by a dry run of kubectl."""
     template = template_of(manifests)
     pod = {
         "apiVersion": "v1",
@@ -186,24 +160,18 @@ def test_selectors(manifests: Manifests) -> None:
         assert selects(labels, pod)
 
 
-def test_image(manifests: Manifests) -> None:
-    """Both containers of a pod have the image that a kustomization names."""
-    containers = containers_of(template_of(manifests)).values()
-
-    assert {"apfproxy:0.1.0"} == {container["image"] for container in containers}
-
-
-def test_security(name: str, manifests: Manifests) -> None:
-    """The pods are within the restricted Pod Security Standard."""
+def test_containers(name: str, manifests: Manifests) -> None:
+    """They have one image, and are within the restricted Pod Security Standard."""
     spec = template_of(manifests)["spec"]
-    of_pod = spec.get("securityContext", {})
-    for container in containers_of(template_of(manifests)).values():
-        own = of_pod | container["securityContext"]
+    containers = containers_of(template_of(manifests)).values()
+    for container in containers:
+        own = spec.get("securityContext", {}) | container["securityContext"]
 
         assert own["runAsNonRoot"] is True, name
         assert own["allowPrivilegeEscalation"] is False
         assert {"drop": ["ALL"]} == own["capabilities"]
         assert {"type": "RuntimeDefault"} == own["seccompProfile"]
+    assert {"apfproxy:0.1.0"} == {container["image"] for container in containers}
 
 
 def test_ports(manifests: Manifests) -> None:
@@ -224,8 +192,8 @@ def test_ports(manifests: Manifests) -> None:
         assert {"path": path, "port": "admin"} == proxy[probe]["httpGet"]
 
 
-def test_volumes(manifests: Manifests) -> None:
-    """The command reads the settings where they are mounted, and every volume has its source."""
+def test_volumes(name: str, manifests: Manifests) -> None:
+    """The settings are read where they are mounted; only the proxy has the account's token."""
     pod, proxy = template_of(manifests)["spec"], proxy_of(manifests)
     mounts = {mount["name"]: mount["mountPath"] for mount in proxy["volumeMounts"]}
     paths = [mount["mountPath"] for mount in proxy["volumeMounts"]]
@@ -234,29 +202,22 @@ def test_volumes(manifests: Manifests) -> None:
     args = " ".join(proxy["args"]).replace("--settings=", "--settings ")
     source = volumes["settings"]
     (source, *_) = source.get("projected", {}).get("sources", [source])
-
-    assert args.startswith(f"serve --settings {mounts['settings']}/apfproxy.yaml")
-    assert mounts.keys() == volumes.keys()
-    assert config_map == source["configMap"]["name"]
-    assert ("account" in mounts) == (SERVICE_ACCOUNT in paths)
-    assert len(paths) == len(set(paths))
-
-
-def test_only_the_proxy_has_a_token(name: str, manifests: Manifests) -> None:
-    """No other container of the pod gets one, and nothing is mounted unseen."""
-    pod = template_of(manifests)["spec"]
     having = [
         each["name"]
         for each in (*pod.get("initContainers", []), *pod["containers"])
         if any(mount["name"] == "account" for mount in each.get("volumeMounts", []))
     ]
 
+    assert args.startswith(f"serve --settings {mounts['settings']}/apfproxy.yaml")
+    assert mounts.keys() == volumes.keys()
+    assert config_map == source["configMap"]["name"]
+    assert ("account" in mounts) == (SERVICE_ACCOUNT in paths)
+    assert len(paths) == len(set(paths))
     assert pod["automountServiceAccountToken"] is False
     assert ([] if name == "sidecar-http" else ["apfproxy"]) == having
 
 
 def test_end_of_a_pod(manifests: Manifests) -> None:
-    """A pod has the time that its drain may take, and the server behind a sidecar outlives it."""
     drain = yaml.safe_load(settings_of(manifests))["drain"]
     seconds = sum(int(drain[key].removesuffix("s")) for key in ("shutdownDelay", "timeout"))
     pod = template_of(manifests)
@@ -287,28 +248,19 @@ def account() -> tuple[str, str]:
     return found["metadata"]["name"], found["metadata"]["namespace"]
 
 
-def test_rights_to_follow_endpoints(manifests: Manifests) -> None:
-    settings = yaml.safe_load(settings_of(manifests))
-    service = settings["upstream"].get("service")
-    role, binding = yaml.safe_load_all((FOLDER / "rbac" / "endpoints.yaml").read_text())
+def test_rights() -> None:
+    """The account may follow EndpointSlices, and change the ConfigMap of its fleet, alone."""
+    endpoints = [*yaml.safe_load_all((FOLDER / "rbac" / "endpoints.yaml").read_text())]
+    fleet = [*yaml.safe_load_all((FOLDER / "rbac" / "fleet.yaml").read_text())]
+    config_map, role, _ = fleet
 
-    assert [] == [*problems_of(role), *problems_of(binding)]
-    assert service is None or service["namespace"] == role["metadata"]["namespace"]
-    assert [account()] == [
-        (subject["name"], subject["namespace"]) for subject in binding["subjects"]
-    ]
-
-
-def test_rights_of_a_fleet() -> None:
-    """The proxies may read and change the ConfigMap of their fleet, which is there, alone."""
-    config_map, role, binding = yaml.safe_load_all((FOLDER / "rbac" / "fleet.yaml").read_text())
-    name = config_map["metadata"]["name"]
-
-    assert [] == [*problems_of(config_map), *problems_of(role), *problems_of(binding)]
-    assert [[name]] == [rule["resourceNames"] for rule in role["rules"]]
-    assert 1 == len({each["metadata"]["namespace"] for each in (config_map, role, binding)})
-    assert [account()] == [
-        (subject["name"], subject["namespace"]) for subject in binding["subjects"]
+    assert [] == [problem for each in (*endpoints, *fleet) for problem in problems_of(each)]
+    assert [[config_map["metadata"]["name"]]] == [each["resourceNames"] for each in role["rules"]]
+    assert 1 == len({each["metadata"]["namespace"] for each in fleet})
+    assert [account()] * 2 == [
+        (subject["name"], subject["namespace"])
+        for binding in (endpoints[1], fleet[2])
+        for subject in binding["subjects"]
     ]
 
 

@@ -41,20 +41,7 @@ def test_sockets() -> None:
     assert {*SOCKETS, SERVICE} == {path.name for path in UNITS.iterdir()}
 
 
-def test_service() -> None:
-    """The process tells when it serves, and only the main one is asked to end."""
-    service = settings(SERVICE)
-
-    assert [["notify"], ["main"], ["mixed"]] == [
-        service[key] for key in ("Type", "NotifyAccess", "KillMode")
-    ]
-    assert ["/bin/kill -HUP $MAINPID"] == service["ExecReload"]
-    # The process raises its own limit of open files, which these would forbid.
-    assert not any("@resources" in each for each in service["SystemCallFilter"])
-
-
 def test_systemd_accepts_them(tmp_path: Path) -> None:
-    """Nothing in them is unknown to systemd, where it is installed."""
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd is not installed")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.base.errors import OperatorError
 from apfproxy.base.signals import Signals
 from apfproxy.fleet.record import MAX_RECORD_BYTES, VERSION, Member, Record, decode, encode
 from apfproxy.fleet.store import LedgerStore, Stored, StoreError
@@ -135,7 +134,6 @@ async def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_clusters_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their records are forgotten, however many there were; those with members stay."""
     monkeypatch.setattr(module, "MAX_RECORDS", 2)
     with stores("kept", *"abcdef") as (ledger, (kept, *gone)):
         await kept.swap(record("w-1#1"), NOTHING)
@@ -149,14 +147,3 @@ async def test_clusters_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert ["w-1#1"] == list(members)
     assert "<Ledger of 2 records>" == repr(ledger)
-
-
-async def test_other_stores() -> None:
-    """A worker's fleet may have another store; no one else has the parent's."""
-    with Signals() as signals:
-        ours, theirs = socket.socketpair()
-        worker = ParentLink(sent_settings(theirs.detach()), signals)
-        with pytest.raises(OperatorError, match="expected the URL of a store"):
-            worker.open_store(FleetSettings(store="http://a"), "a")
-        worker.close()
-        ours.close()

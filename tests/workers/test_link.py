@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import pickle
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ import msgspec
 import pytest
 
 from apfproxy.base.signals import Hangup, Signals
-from apfproxy.settings import Settings
 from apfproxy.workers import link as module
 from apfproxy.workers.link import (
     Alive,
@@ -25,7 +23,6 @@ from apfproxy.workers.link import (
     Link,
     LinkError,
     Message,
-    Renew,
     Reply,
     Serving,
     State,
@@ -154,18 +151,6 @@ async def test_bounds(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapture
     assert "a message over the link has 2097156 bytes" in caplog.text
 
 
-async def test_last_words() -> None:
-    pair = Pair()
-    child = pair.other.dup()
-    pair.worker.send(State(b"last"))
-    pair.worker.close()
-    pair.parent.finish()
-    pair.parent.finish()
-    child.close()
-
-    assert [State(b"last")] == pair.messages
-
-
 class Parent:
     def __init__(self, signals: Signals) -> None:
         ours, theirs = socket.socketpair()
@@ -181,7 +166,6 @@ async def state_made() -> bytes:
 
 
 async def test_what_a_worker_says() -> None:
-    """Its parent hears it, with its state if it has one, and its end."""
     with Signals() as signals:
         parent = Parent(signals)
         parent.worker.ready()
@@ -206,7 +190,6 @@ async def test_what_a_worker_says() -> None:
 async def test_state_that_nobody_reads(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is sent again only once it is read, and no one waits for that for long."""
     monkeypatch.setattr("apfproxy.workers.worker.LAST_WITHIN_S", 0.01)
     made: list[int] = []
 
@@ -251,24 +234,7 @@ async def test_drain(caplog: pytest.LogCaptureFixture, message: Message) -> None
     assert (message == Leave()) == is_relieved
 
 
-async def test_settings_of_the_parent() -> None:
-    """They are read as at SIGHUP; what is said of them has their number."""
-    with Signals(Hangup.RELOAD) as signals:
-        parent = Parent(signals)
-        parent.end.send(Renew(4, pickle.dumps(Settings(log_level="debug"))))
-        await signals.hangup.wait()
-        read = parent.sent()
-        parent.worker.ready("refused")
-        await until(lambda: parent.messages)
-        parent.worker.close()
-        parent.end.close()
-
-    assert "debug" == read.log_level
-    assert [Serving("refused", 4)] == parent.messages
-
-
 async def test_parent_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
-    """A worker drains then, and can still speak to no one."""
     with Signals() as signals:
         parent = Parent(signals)
         parent.end.close()

@@ -6,7 +6,6 @@ import asyncio
 import os
 import pickle
 import signal
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,7 +25,7 @@ from apfproxy.settings import (
 from apfproxy.workers import parent as module
 from apfproxy.workers.process import WorkerState
 from tests.support.clocks import until
-from tests.workers.scripts import HANGS, IGNORES_DRAINS, NEVER_SERVES, SERVES, command
+from tests.workers.scripts import HANGS, IGNORES_DRAINS, SERVES, command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +59,6 @@ def parent_of(script: str, count: int = 2, settings: Settings = SETTINGS) -> Par
 
 @pytest.mark.parametrize(("index", "begun"), [(1, 1), (2, 2)])
 async def test_worker_that_cannot_start(index: int, begun: int, tmp_path: Path) -> None:
-    """None is left; if it is the first one, the others are not even tried."""
     begin = f"open('{tmp_path}/' + place['member'], 'w');"
     parent = parent_of(begin + f"sys.exit(3) if place['index'] == {index} else None;" + SERVES)
     reason = f"worker {index} ended with exit code 3; its log says why"
@@ -72,23 +70,9 @@ async def test_worker_that_cannot_start(index: int, begun: int, tmp_path: Path) 
     assert 0 == parent.port
 
 
-async def test_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal at the start ends it."""
-    monkeypatch.setattr(module, "CUT_WITHIN_S", 0.1)
-    parent = parent_of(NEVER_SERVES)
-    starting = asyncio.ensure_future(parent.start())
-    await until(lambda: parent.workers.processes)
-    parent.hurry(starting.cancel)
-    await asyncio.wait([starting])
-
-    assert starting.cancelled()
-    assert [] == parent.workers.processes
-
-
 async def test_worker_that_hangs_at_the_drain(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is cut after the drain's time, and killed if it hangs then, too."""
     monkeypatch.setattr(program, "SPARE_S", 0.1)
     monkeypatch.setattr(module, "CUT_WITHIN_S", 0.1)
     settings = structs.replace(SETTINGS, drain=DrainSettings(timeout_s=0))
@@ -116,15 +100,6 @@ async def test_second_signal(script: str, ending: str, status: int) -> None:
     assert [status] * 2 == [each.status for each in processes]
 
 
-async def test_admin_address_in_use() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        settings = structs.replace(SETTINGS, admin=Address(host="127.0.0.1", port=port))
-        parent = parent_of(NEVER_SERVES, 2, settings)
-        with pytest.raises(OperatorError, match=r"address already in use.*--admin"):
-            await parent.start()
-
-
 async def test_signals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -149,21 +124,7 @@ async def test_signals(
     assert heard.read_text().count("SIGHUP") == 4, "and once more for the renewal"
 
 
-async def test_worker_that_does_not_read_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """No one waits for it for ever."""
-    monkeypatch.setattr(module, "READ_WITHIN_S", 0.01)
-    parent = parent_of("renew = print;" + SERVES)
-    await parent.start()
-    await parent.renew(SETTINGS)
-    await parent.drain()
-
-    assert "not all workers have read their settings" in caplog.text
-
-
 async def test_settings_that_workers_refuse(tmp_path: Path) -> None:
-    """Nothing of them is in force in the parent either, which says why."""
     tokens = tmp_path / "tokens"
     tokens.write_text("a" * 40)
     had = tmp_path / "had"
@@ -200,22 +161,6 @@ async def test_replacement(caplog: pytest.LogCaptureFixture) -> None:
     assert set(before).isdisjoint(after)
     assert "are being replaced already" in caplog.text
     assert ["worker-1.2", "worker-2.2"] == [each.place.member for each in after]
-
-
-async def test_replacement_by_none(caplog: pytest.LogCaptureFixture) -> None:
-    """A worker that cannot start keeps the others from being replaced."""
-    script = "sys.exit(3) if place['member'].endswith('.2') else None;" + SERVES
-    with Signals() as signals:
-        parent = parent_of(script)
-        await parent.start()
-        parent.attend(signals)
-        before = parent.workers.processes
-        os.kill(os.getpid(), signal.SIGUSR2)
-        await until(lambda: "not replaced any further" in caplog.text)
-        after = parent.workers.processes
-        await parent.drain()
-
-    assert before == after
 
 
 @pytest.mark.parametrize("seed", [7, None])

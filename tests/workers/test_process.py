@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.base.errors import OperatorError
 from apfproxy.settings import Settings
 from apfproxy.workers.link import Cut, Drain, Leave, LinkError, Message, Urgent
 from apfproxy.workers.process import SILENT_LOOKS, WorkerProcess, WorkerState
@@ -84,19 +83,6 @@ async def test_killed(number: int, how: str) -> None:
     assert scene.process.ended_how.startswith(how)
 
 
-async def test_words_that_it_does_not_hear() -> None:
-    """One that hangs is told as often as anybody likes, and is killed."""
-    scene = Scene(HANGS)
-    await scene.process.has_settled.wait()
-    for _ in range(10_000):
-        scene.process.tell(Drain())
-        scene.process.tell(Urgent("a"))
-    scene.process.kill()
-    await scene.process.has_ended.wait()
-
-    assert [SERVING, DRAINING, ENDED] == scene.states
-
-
 async def test_renewal() -> None:
     """It says when it has other settings, or refuses them; what it says of others is no answer."""
     scene = Scene(
@@ -125,7 +111,6 @@ async def test_renewal() -> None:
 
 
 async def test_signs_of_life() -> None:
-    """One is enough; without some it is shown as silent, unless it starts or drains."""
     scene = Scene(
         "serve(); until_told(['Urgent']); send('Alive'); send('State', data=b'it'); until_told();"
         "time.sleep(600)"
@@ -154,15 +139,9 @@ async def test_signs_of_life() -> None:
     assert (b"it", False) == (process.last, lives)
 
 
-async def test_no_such_program() -> None:
-    with pytest.raises(OperatorError, match="no worker can be started: /nowhere: No such file"):
-        WorkerProcess(PLACE, ["/nowhere"], Settings(), print, {})
-
-
 async def test_nothing_of_the_service_manager(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The parent is the service, and a group of its own keeps the terminal's signals away."""
     for name in ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"):
         monkeypatch.setenv(name, "1")
     found = tmp_path / "found"

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from apfproxy.base.errors import OperatorError
 from apfproxy.base.tasks import spawn
 from apfproxy.settings import Settings
 from apfproxy.workers import slot as module
-from apfproxy.workers.link import Drain
-from apfproxy.workers.process import WorkerProcess, WorkerState
+from apfproxy.workers.process import WorkerProcess
 from apfproxy.workers.slot import WorkerSlot
 from tests.support.clocks import until
 from tests.workers.scripts import (
-    DRAINS_AT_ONCE,
-    DRAINS_AT_SIGTERM,
     ENDS,
     HANGS,
     NEVER_SERVES,
@@ -97,7 +92,6 @@ async def test_restart(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
-    """Pauses grow up to a limit, also where none ever serves."""
     async with kept(Scene(HANGS, ENDS, SERVES_AND_ENDS, ENDS)) as scene:
         await scene.slot.begin()
         scene.current.kill()
@@ -108,50 +102,6 @@ async def test_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
     assert "worker 1 ended with exit code 3; its log says why; next try in 1 s" in caplog.text
 
 
-async def test_retry() -> None:
-    async with kept(Scene(HANGS, ENDS, SERVES)) as scene:
-        scene.slot._sleep = lambda mended, pause_s: module.wait(mended, 1000 * pause_s)  # noqa: SLF001 - a test
-        await scene.slot.begin()
-        scene.current.kill()
-        await until(lambda: scene.rests)
-        scene.slot.retry()
-        await until(lambda: scene.slot.current is not None and scene.slot.restarts == 2)
-
-
-async def test_steady() -> None:
-    async with kept(Scene(HANGS)) as scene:
-        await scene.slot.begin()
-        first = scene.current
-        first.kill()
-        await until(lambda: scene.slot.current not in {None, first})
-        second = scene.current
-        second.served_s -= module.STEADY_S
-        second.kill()
-        await until(lambda: scene.slot.current not in {None, first, second})
-
-        assert 2 == scene.slot.restarts
-    assert [0.0, 0.0] == scene.slept
-
-
-async def test_somebody_else_has_it_drain(caplog: pytest.LogCaptureFixture) -> None:
-    """Another process serves meanwhile."""
-    async with kept(Scene(DRAINS_AT_SIGTERM, SERVES)) as scene:
-        await scene.slot.begin()
-        scene.current.signal(signal.SIGTERM)
-        await until(lambda: scene.slot.current is not None and len(scene.slot.processes) == 2)
-        first, second = scene.slot.processes
-
-        assert (WorkerState.DRAINING, WorkerState.SERVING) == (first.state, second.state)
-        assert [] == scene.lost
-    assert "drains, though its parent did not tell it to" in caplog.text
-
-
-async def test_drain_as_soon_as_it_serves() -> None:
-    async with kept(Scene(DRAINS_AT_ONCE)) as scene:
-        with pytest.raises(OperatorError, match="told to end as soon as it had begun"):
-            await scene.slot.begin()
-
-
 @pytest.mark.parametrize(
     ("script", "reason"),
     [(ENDS, "worker 1 ended with exit code 3"), (NEVER_SERVES, "did not serve within 0.5 s")],
@@ -159,7 +109,6 @@ async def test_drain_as_soon_as_it_serves() -> None:
 async def test_replaced_by_none(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, script: str, reason: str
 ) -> None:
-    """The old process goes on if no other one serves."""
     async with kept(Scene(SERVES, script)) as scene:
         await scene.slot.begin()
         monkeypatch.setattr(module, "START_WITHIN_S", 0.5 if script == NEVER_SERVES else 60.0)
@@ -173,33 +122,7 @@ async def test_replaced_by_none(
     assert f"process {first.pid} goes on" in caplog.text
 
 
-async def test_old_one_ends_while_it_is_replaced() -> None:
-    """The new process is the one that is needed."""
-    async with kept(Scene(SERVES)) as scene:
-        await scene.slot.begin()
-        scene.current.kill()
-        await until(lambda: scene.slot.current is None)
-        done = await scene.slot.replace()
-        await until(lambda: scene.slot.current is not None)
-
-        assert done
-        assert 1 == len(scene.slot.processes)
-
-
-async def test_cancelled_start() -> None:
-    """A process that starts is told to end, and is still known."""
-    async with kept(Scene(NEVER_SERVES)) as scene:
-        beginning = spawn(scene.slot.begin(), name="beginning")
-        await until(lambda: scene.slot.processes)
-        beginning.cancel()
-        await asyncio.wait([beginning])
-        (process,) = scene.slot.end()
-
-        assert WorkerState.DRAINING == process.state
-
-
 async def test_no_sign_of_life(caplog: pytest.LogCaptureFixture) -> None:
-    """A process that hangs is killed."""
     async with kept(Scene(HANGS, SERVES)) as scene:
         scene.slot._look()  # noqa: SLF001 - what a timer does; here no one is there yet
         await scene.slot.begin()
@@ -213,31 +136,3 @@ async def test_no_sign_of_life(caplog: pytest.LogCaptureFixture) -> None:
 
     assert not serves
     assert "has shown no life for 10 s, and is killed" in caplog.text
-
-
-async def test_hang_at_the_drain(caplog: pytest.LogCaptureFixture) -> None:
-    """A process that another one has taken over from is killed if it hangs."""
-    async with kept(Scene(HANGS, SERVES)) as scene:
-        await scene.slot.begin()
-        first = scene.current
-        await scene.slot.replace()
-        scene.current.missed = -2 * module.LOOKS  # it is well, though it says nothing
-        for _ in range(module.LOOKS + 1):
-            scene.slot._look()  # noqa: SLF001 - what a timer does
-        await first.has_ended.wait()
-
-        assert [scene.current] == list(scene.slot.processes)
-    assert f"(process {first.pid}) has shown no life for 10 s, and is killed" in caplog.text
-
-
-async def test_hang_while_all_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that hangs is killed as well when no other one is to follow."""
-    monkeypatch.setattr(module, "LOOK_PERIOD_S", 0.001)
-    async with kept(Scene(HANGS)) as scene:
-        await scene.slot.begin()
-        (process,) = scene.slot.end()
-        process.tell(Drain())
-        await process.has_ended.wait()
-        await until(lambda: scene.slot._looking._timer is None)  # noqa: SLF001 - no one is left
-
-        assert "was ended by SIGKILL" == process.ended_how

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.base.errors import OperatorError
 from apfproxy.base.listeners import LISTEN, Listeners
 from apfproxy.settings import Address
 from apfproxy.workers.sockets import WorkerSockets
@@ -30,7 +29,6 @@ def names(descriptors: Sequence[int]) -> list[tuple[object, bool]]:
 
 
 async def test_each_has_its_own() -> None:
-    """Workers share the port, and have sockets of their own, until they are closed."""
     sockets = WorkerSockets(Listeners())
     await sockets.open(ANY, 0o600, 3)
     first, second, third, again = [sockets.of(index) for index in (1, 2, 3, 1)]
@@ -76,20 +74,6 @@ def taken(listener: socket.socket) -> list[socket.socket]:
         except BlockingIOError:
             return found
         found[-1].close()
-
-
-async def test_port_that_is_taken() -> None:
-    """No one joins the workers of another process."""
-    sockets, others = WorkerSockets(Listeners()), WorkerSockets(Listeners())
-    await others.open(ANY, 0o600, 2)
-    address = Address(host="127.0.0.1", port=others.port or 0)
-    try:
-        with pytest.raises(OperatorError, match=r"cannot listen on .*in use"):
-            await sockets.open(address, 0o600, 2)
-    finally:
-        others.close()
-
-    assert sockets.port is None
 
 
 async def test_unix(tmp_path: Path) -> None:

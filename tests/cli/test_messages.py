@@ -1,0 +1,112 @@
+"""Wrong usage of each command: one line on stderr that says what to write."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from apfproxy.cli import apiserver as apiserver_module
+from apfproxy.cli import serve as serve_module
+from apfproxy.cli.main import main
+
+USAGE = """
+srve | apfproxy: there is no command 'srve'; did you mean serve? (see
+docs | apfproxy: there is no command 'docs'; expected one of apiserver, check,
+serve --upstrem x | No such option '--upstrem'. Did you mean '--upstream'? (see
+serve --preset htp | 'htp' is not one of 'kubernetes', 'http'; did you mean http? (see
+serve --kubeconfig /no | Invalid value for '--kubeconfig': File '/no' does not exist (see
+serve | say where to forward: --upstream URL, or --settings FILE
+serve --upstream http://a --upstream-dns http://a | give only one of upstream.url (--upstream) and
+serve --upstream http://a:1 --upstream http://a:1 | upstream.endpoints[1]: http://a:1 is upstream
+serve --upstream-service kubernetes | expected NAMESPACE/NAME
+serve --upstream a:1 | expected a URL such as http://127.0.0.1:8000
+serve --listen 80 | expected HOST:PORT, or :80 for all addresses
+serve --identity-headers-from 10.0.0.1/8 | write 10.0.0.0/8
+serve --objects /nowhere | Path '/nowhere' does not exist
+serve --settings /nowhere | File '/nowhere' does not exist
+serve --server-concurrency-limit 0 | expected a whole number from 1 to
+serve --store / | is a directory
+serve --object-counts-from x | expected a URL such as http://127.0.0.1:8000/metrics
+apiserver --listen 80 | expected HOST:PORT, or :80 for all addresses
+apiserver --controllers evil | there is no controller 'evil'
+apiserver --controllers= | the list is empty
+apiserver --latency 5 | write 5ms, or 5s for seconds
+apiserver --fault x=1% | expected one of 500=SHARE
+apiserver --seed-objects x | expected some of slices=N
+apiserver --capacity 0 | expected a whole number from 1 to
+apiserver --store / | is a directory
+apiserver more | Got unexpected extra argument
+check | Missing argument 'PATH...' (see
+check --ignore x . | 'x' is no id of a finding
+check --ignore APF001 . | APF001 cannot be ignored
+check --fail-on never . | 'never' is not one of
+demo --seconds nan | Invalid value for '--seconds': expected a number from 1 to 600
+explain | say the request once
+explain list pods --path /a | say the request once
+explain list pods --verb GET | --verb goes with --path
+explain --path /a -n x | go with VERB RESOURCE only
+explain - -A | go with VERB RESOURCE only
+explain fetch pods | expected a verb of get, list
+explain --path a | begins with a slash
+explain list pods --as-group g | --as-group needs --as
+explain list pods --as= | --as needs a name
+explain list pods --as a --as-group= | --as-group needs a
+explain list pods --header x | expected a header such as
+explain list pods --hash-seed -1 | whole number from 0 to 4294967295, not '-1'
+explain list pods --admin a:1 --hash-seed 1 | no proxy is asked
+limits --server-concurrency-limit 0 | from 1 to 2147483647, not '0'
+limits --offline --cluster x | leave out --cluster or --offline
+limits --fleet --offline | running proxy's fleet: leave out LEVEL
+limits --fleet workload-low | running proxy's fleet: leave out LEVEL
+limits --admin x | HOST:PORT, :PORT or unix:/PATH
+odds --queues | Option '--queues' requires an argument (see
+odds --queues 0 | expected a whole number from 1 to 10000000
+odds --queues 4 | expected a hand of 1 to 4 queues
+odds --queues 512 | with so many queues a hand can be 6
+odds --elephants 0 | expected numbers from 1 to 10000
+odds --elephants 1,,2 | expected numbers from 1 to 10000
+odds --bound 0.1 | --bound goes with --suggest
+odds --suggest | --suggest needs --bound
+odds --suggest --bound 0.1 --queues 8 | leave theirs out
+odds --suggest --bound 1 | above 0 and below 1, not '1'
+odds --suggest --bound nan | expected a number above 0
+simulate | give one of --mix, --audit-log and
+simulate --mix a --audit-log b | give one of
+simulate --mix a --plot a.html | Invalid value for '--plot': plots are SVG: expected a file
+top --interval 1ms | expected a duration with its unit, from 100ms to 1h, not '1ms'
+top --interval soon | expected a duration such as 32s, 500ms or 1m30s, not 'soon'
+top --admin here | expected http://127.0.0.1:8081, HOST:PORT, :PORT or unix:/PATH, not 'here'
+"""
+FAILURES = """
+explain list pods --objects /nowhere | /nowhere: cannot be read
+explain - | <stdin>: the proxy would answer 400: malformed
+explain --verb TRACE --path /a | would answer 405: TRACE
+explain get /api?timeout=x --offline | 400: invalid timeout
+limits --objects /nowhere | /nowhere: cannot be read
+odds --suggest --bound 1e-30 | at or below 1e-30 with 16
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        (2 if text is USAGE else 1, each)
+        for text in (USAGE, FAILURES)
+        for each in text.split("\n")[1:-1]
+    ],
+)
+def test_one_line_says_what_is_wrong(
+    code: int, line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments, _, message = line.partition(" | ")
+    data = io.BytesIO(b"GET /%zz HTTP/1.1\nHost: a\n\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data))
+    for module in (serve_module, apiserver_module):
+        monkeypatch.setattr(module, "run", pytest.fail)
+
+    assert code == main(arguments.split())
+    (said,) = capsys.readouterr().err.splitlines()
+    assert message in said
+    assert said.startswith("apfproxy")
