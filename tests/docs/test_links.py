@@ -1,4 +1,4 @@
-"""Links lead somewhere, paths and tests exist, and no page is too long."""
+"""Links lead somewhere, paths and tests exist, promises name tests, and no page is too long."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ MAX_README_LINES = 160
 PATH = re.compile(r"(?:apfproxy|config|docs|loadtest|tests|\.ci)/[\w./-]*\w/?(?:::\w+)?|::\w+")
 """A path of the repository, with a test of it; `::test` is in the file that was named before."""
 CONFORMANCE = ROOT / "tests" / "conformance"
+DEFINED = re.compile(r"(?m)^(?:async )?def (test_\w+)\(")
+PROMISES = ("docs/behaviour.md", "docs/differences.md", "docs/hostile-input.md")
+TEST = re.compile(r"`(?:(tests/[\w/]+\.py)(?:::)?)?(test_\w+)?`|\b([A-Z]{2}-\d\d)\b")
+"""The test of a row: a file, a test in it, a test by its name alone, or a case of hostile input."""
 MODULE = re.compile(r"[\w/]+\.py")
 
 each_page = pytest.mark.parametrize("document", pages(), ids=[each.name for each in pages()])
@@ -73,3 +77,33 @@ def test_index() -> None:
     listed = {link for link in index.links if "/" not in link}
 
     assert listed == {each.name for each in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_every_row_names_tests_that_exist(name: str) -> None:
+    sources = {file: file.read_text() for file in (ROOT / "tests").rglob("*.py")}
+    tests = {test for text in sources.values() for test in DEFINED.findall(text)}
+    cases = (CONFORMANCE / "vectors" / "hostile_http.jsonl").read_text()
+    lines = page(name).text.splitlines()
+    rows = [
+        line
+        for line, following in zip(lines, [*lines[1:], ""], strict=True)
+        if line.startswith("|") and not following.startswith("|--") and line.strip("|- ")
+    ]
+    wrong = []
+    for row in rows:
+        last = re.split(r"(?<!\\)\|", row.strip().strip("|"))[-1]
+        named = TEST.findall(last)
+        if not named or TEST.sub("", last).strip(" ,()"):
+            wrong.append(row)
+        for path, test, case in named:
+            found = set(DEFINED.findall(sources.get(ROOT / path, ""))) if path else tests
+            if (
+                (path and not found)
+                or (test and test not in found)
+                or (case and f'"{case}"' not in cases)
+            ):
+                wrong.append(f"{path} {test} {case}: {row}")
+
+    assert rows
+    assert [] == wrong
