@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 S = 1_000_000_000
 HTTP = Address(host="upstream", port=80)
 ISSUER, KEYS = "https://issuer.example", "https://keys.example"
-OWN_TOKEN = "0123456789abcdef"  # noqa: S105 - of nobody
+OWN_TOKEN = "0123456789abcdef"  # noqa: S105 - of no server
 
 
 async def no_sleep(_seconds: float) -> None:

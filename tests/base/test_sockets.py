@@ -48,7 +48,7 @@ def names(sockets: list[socket.socket]) -> set[str]:
 async def test_no_host_is_every_address_with_one_port() -> None:
     with closing(await listening_sockets(Address(host="", port=0), 8)) as sockets:
         (port,) = {each.getsockname()[1] for each in sockets}
-        assert names(sockets) <= {"0.0.0.0", "::"}  # noqa: S104 - on a port that nobody knows
+        assert names(sockets) <= {"0.0.0.0", "::"}  # noqa: S104 - on a port that no client knows
         with pytest.raises(OSError, match="address already in use"):
             await listening_sockets(Address(host="", port=port), 8)
         with socket.create_connection(("127.0.0.1", port)):

@@ -210,7 +210,7 @@ def test_hint_for_objects_for_another_api(
 
 
 def test_diff(check: Check) -> None:
-    """What differs from the built-in objects is shown, or missing where none is built in."""
+    """Differences from built-in objects are shown, and objects that are not built in."""
     code, (first, blank, *diff, _, summary) = check(level_yaml("workload-low"), "--diff")
     flags = ("--no-suggested-objects", "--diff", "-o", "json")
     report = json.loads("\n".join(check(level_yaml("workload-low"), *flags)[1]))

@@ -60,7 +60,7 @@ def test_told(objects: str | None) -> None:
 
 @pytest.mark.parametrize("wrong", ["", "{}", "1", '{"index": "a"}', "-1/1", "0/1", "9/3", "9/0"])
 def test_nonsense(wrong: str, tmp_path: Path) -> None:
-    """What no parent says is an error: text, or a link that is no socket, or an index of none."""
+    """Other text, a link that is no socket, and an index out of range are errors."""
     ours, theirs = socket.socketpair()
     with ours, theirs, (tmp_path / "file").open("w") as file:
         text = wrong
