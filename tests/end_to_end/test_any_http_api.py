@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
+from msgspec.structs import replace
 
+from apfproxy.app.process import ProxyProcess
+from apfproxy.cli.serve import read_settings, serve
 from loadtest.nginx_origin import start_nginx_origin
 from loadtest.processes import ROOT, Process, free_ports, python_module
 from loadtest.site import Site
+from tests.end_to_end.peer import Peer
+from tests.end_to_end.scene import OK, on_uvloop
+from tests.end_to_end.upstream import Arrival, Upstream
+from tests.support.clocks import until
 from tests.support.credentials import digest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.e2e
@@ -106,100 +111,44 @@ async def test_the_page(tmp_path: Path) -> None:
         assert f"in level interactive, as {flow}" in explained
 
 
-SETTINGS = """
-preset: http
-request: {longRunning: {pathPrefixes: [/named]}}
-flowControl: {serverConcurrencyLimit: 20}
-"""
-
-
-class Holding:
-    """A server that answers orders at once, and all else once it is let go."""
-
-    def __init__(self) -> None:
-        self._go = asyncio.Event()
-        self.port, self.held = 0, 0
-
-    def let_go(self) -> None:
-        self._go.set()
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        server = TestServer(app)
-        await server.start_server()
-        self.port = server.port or 0
-        yield
-        self.let_go()
-        await server.close()
-
-    async def _answer(self, request: web.Request) -> web.Response:
-        if "/orders" != request.path:
-            self.held += 1
-            await self._go.wait()
-            self.held -= 1
-        return web.Response(text="ok")
-
-
-async def ask(session: aiohttp.ClientSession, method: str, path: str) -> int:
-    async with session.request(method, path) as answer:
-        await answer.read()
-        return answer.status
-
-
-async def live(admin: int, level: str) -> dict[str, int]:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(f"http://127.0.0.1:{admin}/debug/live") as answer,
-    ):
-        found = await answer.json()
-    return next(each for each in found["levels"] if level == each["name"])
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "level"),
-    [
-        pytest.param("GET", "/poll", "lasting", id="long-polls"),
-        pytest.param("GET", "/named/a", None, id="long-running"),
-    ],
-)
-async def test_what_lasts_leaves_others_alone(
-    method: str, path: str, level: str | None, tmp_path: Path
-) -> None:
-    """Requests that last take the seats of their level, or none, and others are answered."""
+@on_uvloop
+async def test_what_lasts_leaves_others_alone(tmp_path: Path) -> None:
+    """Long polls take the seats of their level, and others are answered."""
     (objects,) = (text for name, text in FILE.findall(PAGE) if "objects/lasting.yaml" == name)
     (tmp_path / "lasting.yaml").write_text(objects)
-    settings = tmp_path / "settings.yaml"
-    settings.write_text(SETTINGS)
-    holding, asked = Holding(), 40
+    upstream, held, asked = Upstream(), list[Arrival](), 40
 
-    async def is_full() -> bool:
-        waiting = 0 if level is None else (await live(admin, level))["waiting"]
-        return asked == holding.held + waiting
+    async def answer(arrival: Arrival) -> None:
+        if b" /poll " in arrival.request.line:
+            held.append(arrival)
+        else:
+            await arrival.peer.send(OK)
 
-    async with holding.running():
-        arguments = ["--settings", str(settings), "--objects", str(tmp_path / "lasting.yaml")]
-        arguments += ["--upstream", f"http://127.0.0.1:{holding.port}"]
-        connections = aiohttp.TCPConnector(limit=0)
-        with proxy(tmp_path, arguments) as (port, admin):
-            url = f"http://127.0.0.1:{port}"
-            async with (
-                aiohttp.ClientSession(url, connector=connections) as session,
-                asyncio.TaskGroup() as tasks,
-            ):
-                for _ in range(asked):
-                    tasks.create_task(ask(session, method, path))
-                while not await is_full():  # noqa: ASYNC110 - no event of another process
-                    await asyncio.sleep(0.02)
-
-                others = await asyncio.gather(*(ask(session, "GET", "/orders") for _ in range(10)))
-
-                assert [200] * 10 == others
-                assert holding.held == (
-                    asked if level is None else (await live(admin, level))["nominal"]
-                )
-                holding.let_go()
+    upstream.answer_with(answer)
+    upstream.start()
+    listens = ["--listen", "127.0.0.1:0", "--upstream", f"http://127.0.0.1:{upstream.port}"]
+    limit = ["--preset", "http", "--server-concurrency-limit", "20"]
+    flags = serve.make_context("serve", [*listens, *limit, "--objects", str(tmp_path)]).params
+    del flags["settings_path"]
+    process = ProxyProcess(replace(read_settings(None, flags), admin=None))
+    await process.start()
+    clients = []
+    try:
+        for _ in range(asked):
+            clients.append(await Peer.connect(process.port))
+            await clients[-1].send(b"GET /poll HTTP/1.1\r\nHost: a\r\n\r\n")
+        queue_set = process.cluster.controller.levels["lasting"].queue_set
+        await until(lambda: asked == len(held) + queue_set.requests_waiting)
+        clients.append(await Peer.connect(process.port))
+        for _ in range(10):
+            await clients[-1].send(b"GET /orders HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert 200 == (await clients[-1].read_answer()).status
+        assert queue_set.concurrency_limit == len(held)
+    finally:
+        for client in clients:
+            client.close()
+        await process.stop()
+        await upstream.stop()
 
 
 async def test_before_nginx(tmp_path: Path) -> None:
