@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.api_servers import api_servers, in_thread
+from tests.end_to_end.api_servers import PROXIED, api_servers, in_thread
 from tests.end_to_end.kubectl import Targets, find_kubectl, minor_version
 from tests.end_to_end.programs import installed
 from tests.support.browser import chromium
@@ -52,6 +52,8 @@ def servers(certificates: Path) -> Iterator[dict[str, str]]:
 def targets(
     servers: dict[str, str], certificates: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Targets:
+    """A server direct, and one behind the proxy over HTTP/2: client libraries speak HTTP/1.1."""
+    urls = {name: url for name, url in servers.items() if name != PROXIED}
     program = find_kubectl()
     homes = tmp_path_factory.mktemp("kubectl")
     cluster = {"certificate-authority": str(certificates / "ca.crt")}
@@ -67,4 +69,4 @@ def targets(
     kubeconfig = homes / "kubeconfig"
     kubeconfig.write_text(json.dumps(config))
     variables = {"KUBECONFIG": str(kubeconfig)}
-    return Targets(program, minor_version(program, homes), servers, homes, variables)
+    return Targets(program, minor_version(program, homes), urls, homes, variables)
