@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import random
 from typing import TYPE_CHECKING
@@ -34,24 +33,25 @@ def upstream(directory: Path) -> str:
     return UPSTREAM_URL.replace("DIRECTORY", str(directory))
 
 
-@pytest.fixture
-def big(tmp_path: Path) -> bytes:
-    data = random.Random(1).randbytes(BIG_BYTES)  # noqa: S311  not a secret
-    (tmp_path / "big.bin").write_bytes(data)
-    return data
-
-
 @on_uvloop
-async def test_nginx_as_the_upstream(tmp_path: Path, big: bytes) -> None:
-    """Whole files, parts of them, their heads, and what has not changed come through."""
-    digest = hashlib.sha256(big).digest()
-    with nginx(tmp_path, upstream(tmp_path)) as port:
+async def test_nginx_as_the_upstream(tmp_path: Path) -> None:
+    """Files, parts of them, heads, what has not changed, compressed text and bodies are whole."""
+    big = random.Random(1).randbytes(BIG_BYTES)  # noqa: S311  not a secret
+    (tmp_path / "big.bin").write_bytes(big)
+    text = "one line of many\n" * 10_000
+    (tmp_path / "long.txt").write_text(text)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, BIG_BYTES, 100_000):
+            yield big[start : start + 100_000]
+
+    with nginx(tmp_path, "include /etc/nginx/mime.types;" + upstream(tmp_path)) as port:
         async with (
             running(upstream_port=port) as scene,
             aiohttp.ClientSession(f"http://127.0.0.1:{scene.process.port}") as session,
         ):
             async with session.get("/big.bin") as answer:
-                assert digest == hashlib.sha256(await answer.read()).digest()
+                assert big == await answer.read()
                 tag = answer.headers["ETag"]
             async with session.get("/big.bin", headers={"Range": "bytes=10-19"}) as answer:
                 assert (206, big[10:20]) == (answer.status, await answer.read())
@@ -60,48 +60,19 @@ async def test_nginx_as_the_upstream(tmp_path: Path, big: bytes) -> None:
             async with session.get("/big.bin", headers={"If-None-Match": tag}) as answer:
                 assert (304, b"") == (answer.status, await answer.read())
             async with session.get("/moved", allow_redirects=False) as answer:
-                assert (307, "http://elsewhere.test/") == (
-                    answer.status,
-                    answer.headers["Location"],
-                )
+                assert "http://elsewhere.test/" == answer.headers["Location"]
             async with session.get("/none") as answer:
                 assert 404 == answer.status
+            # It has no length, since it is compressed as it goes.
+            async with session.get("/text/long.txt", headers={"Accept-Encoding": "gzip"}) as answer:
+                assert "chunked" == answer.headers["Transfer-Encoding"]
+                assert "gzip" == answer.headers["Content-Encoding"]
+                assert text == await answer.text()
+            for path, body in (("/put/sized", io.BytesIO(big)), ("/put/chunked", pieces())):
+                async with session.put(path, data=body) as answer:
+                    assert 201 == answer.status
+                assert big == (tmp_path / path[1:]).read_bytes()
             assert 1 == scene.process.cluster.served.pool.open_count
-
-
-@on_uvloop
-async def test_nginx_sends_chunks(tmp_path: Path) -> None:
-    text = "one line of many\n" * 10_000
-    (tmp_path / "long.txt").write_text(text)
-    with nginx(tmp_path, "include /etc/nginx/mime.types;" + upstream(tmp_path)) as port:
-        async with (
-            running(upstream_port=port) as scene,
-            aiohttp.ClientSession(f"http://127.0.0.1:{scene.process.port}") as session,
-            session.get("/text/long.txt", headers={"Accept-Encoding": "gzip"}) as answer,
-        ):
-            assert "chunked" == answer.headers["Transfer-Encoding"]
-            assert "gzip" == answer.headers["Content-Encoding"]
-            assert text == await answer.text()
-
-
-@pytest.mark.parametrize("is_chunked", [False, True], ids=["sized", "chunked"])
-@on_uvloop
-async def test_nginx_takes_bodies(tmp_path: Path, big: bytes, is_chunked: bool) -> None:
-    """A large body arrives as it was sent."""
-
-    async def pieces() -> AsyncIterator[bytes]:
-        for start in range(0, BIG_BYTES, 100_000):
-            yield big[start : start + 100_000]
-
-    with nginx(tmp_path, upstream(tmp_path)) as port:
-        async with (
-            running(upstream_port=port) as scene,
-            aiohttp.ClientSession(f"http://127.0.0.1:{scene.process.port}") as session,
-            session.put("/put/x", data=pieces() if is_chunked else io.BytesIO(big)) as answer,
-        ):
-            assert 201 == answer.status
-
-    assert big == (tmp_path / "put" / "x").read_bytes()
 
 
 @pytest.mark.parametrize(

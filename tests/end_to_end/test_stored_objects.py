@@ -130,18 +130,6 @@ async def test_kubectl_changes_what_is_in_force(tmp_path: Path) -> None:
     assert shown.rstrip().endswith("True")
 
 
-@on_uvloop
-async def test_restart(tmp_path: Path) -> None:
-    """The objects are in force again after a restart, with the same uids."""
-    async with proxied(tmp_path) as proxy:
-        await proxy.send("POST", LEVELS, LEVEL)
-        _, schema = await proxy.send("POST", SCHEMAS, SCHEMA)
-    async with proxied(tmp_path) as proxy:
-        matched = await proxy.matched()
-
-    assert schema["metadata"]["uid"] == matched
-
-
 async def test_token(tmp_path: Path) -> None:
     """With a token file writing takes its token, from anywhere, as kubectl understands."""
     program = find_kubectl()
