@@ -24,23 +24,12 @@ HOST = "127.0.0.1"
 
 
 async def until_so(ask: Callable[[], Awaitable[object]]) -> None:
-    """Ask a server again and again until what it says is true.
-
-    Raises:
-        TimeoutError: It never was.
-    """
     async with asyncio.timeout(READY_WITHIN_S):
         while not await ask():  # noqa: ASYNC110  another process has no event to give
             await asyncio.sleep(0)
 
 
 class RedisServer:
-    """A server, which can be killed and started again with the same settings.
-
-    Attributes:
-        port: Where it listens, with TLS if that is on.
-    """
-
     def __init__(
         self, folder: Path, *options: str, program: str = "redis-server", port: int | None = None
     ) -> None:
@@ -63,7 +52,6 @@ class RedisServer:
             await client.aclose()
 
     async def start(self, **arguments: Any) -> None:  # noqa: ANN401 - as above
-        """Start it, and wait until it answers a client with these arguments."""
         name = f"{self._program}-{self.port}"
         log = self._folder / f"{name}.log"
         plain = ("--port", str(self.port), "--bind", HOST, "--dir", str(self._folder))
@@ -109,7 +97,6 @@ async def redis_server(
     *options: str,
     **arguments: Any,  # noqa: ANN401 - redis-py's
 ) -> AsyncIterator[RedisServer]:
-    """A server; `arguments` are those of a client that may ask it."""
     server = RedisServer(folder, *options)
     try:
         await server.start(**arguments)

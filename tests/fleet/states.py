@@ -57,8 +57,6 @@ class Rules:
 
 @dataclass(frozen=True)
 class Swap:
-    """A write on its way."""
-
     plan: Plan
     version: int
 
@@ -92,8 +90,6 @@ def copied(ledger: Ledger) -> Ledger:
 
 
 class Search:
-    """Finds all states, and checks each."""
-
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.levels = {

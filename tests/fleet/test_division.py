@@ -189,7 +189,6 @@ def scene_of(queues: int = 1, seats: int = 4, shares: int = 95) -> Scene:
 
 
 def test_what_is_there() -> None:
-    """Requests that run and those that wait are wanted; exempt levels want nothing."""
     scene = scene_of()
     scene.arrive(count=7)
     reported = MemberDemand(scene.controller)
@@ -228,7 +227,6 @@ def test_what_is_rejected() -> None:
 
 
 def test_the_digest_of_a_configuration() -> None:
-    """It is the same for the same levels, whatever else differs, and another one for others."""
     one, other, third = (
         MemberDemand(scene.controller).report(limit, {}).configuration
         for scene, limit in ((scene_of(), 9), (scene_of(seats=9), 4), (scene_of(shares=7), 9))

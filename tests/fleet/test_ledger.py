@@ -95,7 +95,6 @@ def test_a_newcomer_watches_for_the_longest_lease() -> None:
 
 
 def test_the_least_limit_counts() -> None:
-    """Members may have others in their settings."""
     world, (one, other) = settled(False, False)
     other.limit = 6
     for each in (other, one, other):
@@ -108,7 +107,6 @@ def test_the_least_limit_counts() -> None:
 
 
 def test_seats_go_where_they_are_wanted() -> None:
-    """Two refreshes of each after the demand changed, at most."""
     world, (one, other) = settled(False, False)
     want(one)
 
@@ -141,7 +139,6 @@ def test_seats_in_use_are_given_when_they_are_free() -> None:
 
 
 def test_what_is_taken_away_is_so_at_once() -> None:
-    """Even if another member writes first."""
     world, (one, other) = settled(True, False)
     want(other)
     look(world, other)
@@ -301,7 +298,6 @@ def test_a_member_that_a_rollback_has_lost() -> None:
 
 
 def test_a_member_leaves() -> None:
-    """Its seats are free at once."""
     world, (one, other) = settled(True, True)
     world.leave(other)
     assert (10, 0) == (look_after(world, one, 0), one.ledger.lost)

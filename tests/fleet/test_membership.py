@@ -56,7 +56,6 @@ async def test_a_newcomer_serves_when_others_gave_it_a_share() -> None:
 
 @virtually
 async def test_a_member_that_is_lost(caplog: pytest.LogCaptureFixture) -> None:
-    """The log of another one names it, and that one has its seats."""
     shelf = Shelf()
     async with member(shelf, "lost") as lost, member(shelf, "stays") as stays:
         lost.membership.stop()
@@ -112,7 +111,6 @@ async def test_demand_is_sampled_once_a_look() -> None:
 
 @virtually
 async def test_no_look_for_what_would_bring_nothing() -> None:
-    """A member that has all there is asks no store for more."""
     shelf = Shelf()
     async with member(shelf, period_s=LONG_S, lease_s=4 * LONG_S) as one:
         before = shelf.reads
@@ -123,7 +121,6 @@ async def test_no_look_for_what_would_bring_nothing() -> None:
 
 @virtually
 async def test_another_limit() -> None:
-    """A limit that changes is in force with the next look, which is at once."""
     async with member(Shelf(), period_s=LONG_S, lease_s=4 * LONG_S) as one:
         begun_s, one.limit = now_s(), 8
         one.membership.look()
@@ -176,7 +173,6 @@ async def test_a_store_that_asks_for_a_pause(monkeypatch: pytest.MonkeyPatch) ->
 
 @virtually
 async def test_a_lease_ends_while_the_store_hangs() -> None:
-    """Whatever it waits for, it stops in time."""
     shelf = Shelf()
     async with member(shelf) as one:
         await one.until(lambda: one.seats == LIMIT)
@@ -207,7 +203,6 @@ async def test_a_store_that_can_only_be_read() -> None:
 
 @virtually
 async def test_a_garbled_record_is_refused() -> None:
-    """It is said, and stays as it is."""
     shelf = Shelf()
     shelf.write(b'{"version": 1, "members": []}')
     async with member(shelf) as one:
@@ -218,7 +213,6 @@ async def test_a_garbled_record_is_refused() -> None:
 
 @virtually
 async def test_others_are_always_faster() -> None:
-    """It gives up until the next period, and says why."""
     shelf = Shelf()
     async with member(shelf, "other"):
         assert shelf.data is not None
@@ -230,7 +224,6 @@ async def test_others_are_always_faster() -> None:
 
 @virtually
 async def test_a_lease_that_is_short_for_a_far_store(caplog: pytest.LogCaptureFixture) -> None:
-    """The log says once what lease there has to be."""
     shelf = Shelf()
     shelf.late_s = 0.5
     async with member(shelf), member(shelf), member(shelf) as one:

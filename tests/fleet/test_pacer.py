@@ -89,7 +89,6 @@ def test_what_waits_in_vain_is_not_considered_all_the_time() -> None:
 
 @pytest.mark.parametrize(("is_short", "pause_s"), [(True, 0.1), (False, 1.0)])
 def test_what_it_can_spare(is_short: bool, pause_s: float) -> None:
-    """It sees that often while another member is short."""
     one = pacer()
     one.wrote(100.5, 3)
     one.settle(100.2, is_somebody_short=is_short)
@@ -143,5 +142,4 @@ def test_a_store_that_is_far_away(
 
 @pytest.mark.parametrize(("lease_s", "in_time_s"), [(5.0, 1.0), (60.0, 2.0)])
 def test_the_time_of_a_response(lease_s: float, in_time_s: float) -> None:
-    """Two may fail before the lease ends."""
     assert in_time_s == Pacer(1.0, lease_s, lambda most: most).in_time_s

@@ -69,7 +69,6 @@ def test_what_is_written_is_read(record: Record) -> None:
 
 @given(data=st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
-    """Bytes are a record, or a RecordError of one line."""
     problem = ""
     try:
         decode(data)
@@ -121,13 +120,11 @@ def test_wrong(found: object) -> None:
     ],
 )
 def test_hostile_bytes(data: bytes) -> None:
-    """Bytes that somebody else wrote are refused, however they are made."""
     with pytest.raises(RecordError):
         decode(data)
 
 
 def test_too_long() -> None:
-    """Length is looked at before anything else."""
     with pytest.raises(RecordError, match=f"it has {MAX_RECORD_BYTES + 1} bytes"):
         decode(b" " * (MAX_RECORD_BYTES + 1))
 
@@ -139,7 +136,6 @@ def test_another_version() -> None:
 
 
 def test_unknown_fields() -> None:
-    """Fields that are not known yet are no reason to refuse a record of this version."""
     assert decode(json.dumps(document()).encode()) == decode(
         json.dumps(with_member(later=[1]) | {"later": {}}).encode()
     )

@@ -203,7 +203,6 @@ ACL = ("~apfproxy:*", "resetchannels", "&apfproxy:*", "-@all", *COMMANDS)
 
 
 def test_documented_rights() -> None:
-    """The page has the rights that the tests below give."""
     (line,) = [each for each in PAGE.read_text().splitlines() if each.startswith("user apfproxy ")]
     assert f"user apfproxy on >PASSWORD {' '.join(ACL)}" == line
 
@@ -373,7 +372,6 @@ async def test_cluster_with_tls_and_least_rights(tmp_path: Path) -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    """All but the end of the line is a password; a file of no use is an error by its name."""
     path = tmp_path / "password"
     for data, password in ((b" a b\r\n", " a b"), ("ä\n".encode(), "ä")):
         path.write_bytes(data)
@@ -445,7 +443,6 @@ async def test_urgent_after_a_restart(
 
 
 async def test_urgent(server: RedisServer) -> None:
-    """The other members are told, the writer is not."""
     async with stores_at(server.url, 3) as (one, other, third), server.client() as client:
         told = [Told(one), Told(other)]
         await subscribed(client, one, 2)
@@ -462,7 +459,6 @@ async def test_urgent(server: RedisServer) -> None:
 async def test_server_that_hangs(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server that does not answer when it is asked is away."""
     monkeypatch.setattr(redis_store, "SILENCE_S", 0.001)
     async with stores_at(server.url, 1) as (store,):
         Told(store)
@@ -496,7 +492,6 @@ async def test_pauses(monkeypatch: pytest.MonkeyPatch, well_s: float, pauses: li
 
 
 async def test_close(server: RedisServer) -> None:
-    """Closing ends the subscription, wherever it is."""
     store = store_at(server.url)
     Told(store)
     await store.close()
@@ -642,8 +637,6 @@ async def is_well(node: RedisServer) -> bool:
 
 
 class Cluster:
-    """Two nodes, of which the first has all slots but one."""
-
     def __init__(self, *nodes: RedisServer) -> None:
         self.nodes = nodes
 

@@ -104,7 +104,6 @@ class Slot:
         return stored
 
     async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:
-        """Write if no other member did; a rival may just have."""
         shelf = self._shelf
         await self._travel()
         if shelf.problem or shelf.is_read_only:
@@ -157,7 +156,6 @@ class One:
         )
 
     def on_short(self, level: str, seats: int) -> None:
-        """Tell the member, which is made with the controller."""
         self.membership.on_short(level, seats)
 
     @property
@@ -195,7 +193,6 @@ async def member(
     lease_s: float = 5.0,
     queues: bool = True,
 ) -> AsyncIterator[One]:
-    """A member that has joined, and leaves at the end."""
     one = One(shelf, name, period_s, lease_s, queues=queues)
     await one.membership.join()
     try:

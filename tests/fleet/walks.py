@@ -70,7 +70,6 @@ def stalls(_: World, member: WorldMember, __: Random) -> None:
 
 
 def is_cut(_: World, member: WorldMember, __: Random) -> None:
-    """It does not reach the store, or does again."""
     member.is_cut = not member.is_cut
 
 
@@ -79,7 +78,6 @@ def is_limited(world: World, member: WorldMember, random: Random) -> None:
 
 
 def arrives(world: World, _: WorldMember, random: Random) -> None:
-    """A swap that its member has given up on does."""
     if world.strays:
         world.arrive(random.choice(world.strays))
 
@@ -190,7 +188,6 @@ def unfairness(world: World, wishes: Wishes) -> str:
 
 
 def divided(world: World, wishes: Wishes) -> Mapping[str, tuple[int, dict[str, int]]]:
-    """Seats of each limited level, and what members want of it."""
     wanted: dict[str, dict[str, int]] = {
         name: {key: amounts[name] for key, amounts in wishes.items()}
         for name, rules in world.levels.items()
@@ -224,14 +221,12 @@ def any_world(random: Random) -> World:
 
 
 def wild_walk(seed: int, steps: int) -> Counter[str]:
-    """Check what is true in any case; how often what happened."""
     random = Random(seed)  # noqa: S311  no secret
     world = any_world(random)
     return Counter(happen(world, random, CHAOS) for _ in range(steps))
 
 
 def prompt_walk(seed: int, steps: int) -> Counter[str]:
-    """Check that the limit is kept, by a fleet that is told its size or keeps it."""
     random = Random(seed)  # noqa: S311  no secret
     is_fixed = bool(seed % 2)
     world = PromptWorld(
@@ -245,7 +240,6 @@ def prompt_walk(seed: int, steps: int) -> Counter[str]:
 
 
 def resting_walk(seed: int, steps: int) -> Counter[str]:
-    """Check that the fleet comes to rest after anything."""
     random = Random(seed)  # noqa: S311  no secret
     world = any_world(random)
     for _ in range(steps):

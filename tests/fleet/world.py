@@ -50,8 +50,6 @@ LEVELS = {
 
 @dataclass
 class Swap:
-    """A swap on its way."""
-
     member: WorldMember
     plan: Plan
     version: int
@@ -122,7 +120,6 @@ class WorldMember:
         }
 
     def start(self) -> None:
-        """Have requests take what seats there are."""
         if self.is_stalled:
             return
         self.ledger.advance(self.now_s)
@@ -182,7 +179,6 @@ class World:
             self._put(encode(leaving(self._record, member.key)))
 
     def ask(self, member: WorldMember) -> None:
-        """It reads; the answer is what the store has now."""
         if member.is_stalled or member.swap is not None or member.answer is not None:
             return
         member.asked_s = member.now_s
@@ -192,7 +188,6 @@ class World:
             member.answer = self.data, self.version
 
     def plan(self, member: WorldMember) -> None:
-        """It has the answer, and sends its swap."""
         if member.is_stalled or member.answer is None:
             return
         data, version = member.answer
@@ -205,7 +200,6 @@ class World:
         member.swap = Swap(member, plan, version)
 
     def apply(self, swap: Swap) -> bool:
-        """The store does a swap, or refuses to."""
         if swap.version != self.version:
             return False
         before = 0 if self._record is None else claims(self._record)
@@ -234,7 +228,6 @@ class World:
             member.has_failed = False
 
     def refresh(self, member: WorldMember) -> None:
-        """All of it at once; what it had begun is given up."""
         member.answer = member.swap = None
         self.ask(member)
         self.plan(member)
@@ -243,7 +236,6 @@ class World:
     # What else happens
 
     def turn(self) -> None:
-        """The store goes away, or comes back."""
         self.is_away = not self.is_away
 
     def arrive(self, swap: Swap) -> None:
@@ -252,7 +244,6 @@ class World:
             self.apply(swap)
 
     def lose(self) -> None:
-        """The store has no record any more."""
         self._distrust()
         self._put(None)
 
@@ -340,7 +331,6 @@ class PromptWorld(World):
             self.check()
 
     def turn(self) -> None:
-        """The store goes away, or comes back."""
         if self.is_away:
             self.is_away = False
             self._behind = {each.key for each in self.members}

@@ -30,8 +30,6 @@ def queues(number: int, hand_size: int = 1, queue_length_limit: int = 50) -> Que
 
 
 class Level:
-    """A queue set on a virtual clock, and a log of what it dispatched later."""
-
     def __init__(self, config: QueueSetConfig, limit: int) -> None:
         self.clock = VirtualClock()
         self.demand = SeatDemand()

@@ -19,8 +19,6 @@ GUESS_NS = 3_000_000
 
 
 class PlainRequest:
-    """One request and what became of it."""
-
     def __init__(self, name: int, hash_: int, initial: int, final: int, latency_ns: int) -> None:
         self.name = name
         self.hash = hash_
@@ -56,8 +54,6 @@ class PlainQueue:
 
 
 class PlainQueueSet:
-    """The rules in order, with the names of `QueueSet`."""
-
     def __init__(self, clock: VirtualClock, config: QueueSetConfig, limit: int) -> None:
         self.clock = clock
         self.config = config
@@ -178,7 +174,6 @@ class PlainQueueSet:
         self.dispatch()
 
     def lingered(self, request: PlainRequest) -> Callable[[], None]:
-
         def release() -> None:
             self.sync()
             self.release(request)
@@ -187,7 +182,6 @@ class PlainQueueSet:
         return release
 
     def release(self, request: PlainRequest) -> None:
-        """Take the seats back, and drop the queue if it is surplus."""
         request.state = "done"
         self.requests.remove(request)
         queue = request.queue

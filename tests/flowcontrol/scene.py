@@ -47,7 +47,6 @@ def level_object(
     length: int = 3,
     **additions: str,
 ) -> PriorityLevelConfiguration:
-    """A limited level with additions; one without queues rejects."""
     queuing = QueuingConfiguration(queues=queues, hand_size=1, queue_length_limit=length)
     made = priority_level(
         name,
@@ -67,7 +66,6 @@ def schema_object(
     uid: str = "",
     **additions: str,
 ) -> FlowSchema:
-    """A FlowSchema that matches all that one user asks, with additions."""
     made = flow_schema(
         name, level, user_subject(user_name), uid=uid, precedence=500, distinguish_by=method
     )
@@ -79,8 +77,6 @@ def user(name: str, *groups: str) -> User:
 
 
 class Scene:
-    """A controller at virtual time zero with these objects and the mandatory ones."""
-
     def __init__(
         self,
         *objects: FlowControlObject,
@@ -118,7 +114,6 @@ class Scene:
         return [ticket for ticket in tickets if isinstance(ticket, Ticket)]
 
     def arrive(self, name: str = "u", count: int = 1, seats: int = 1) -> list[Ticket]:
-        """Have a user ask for what is not rejected."""
         tickets = self.take(name, count, seats)
         assert count == len(tickets)
         return tickets

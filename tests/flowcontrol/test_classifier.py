@@ -300,7 +300,6 @@ def schema_of(*rules: PolicyRulesWithSubjects) -> FlowSchema:
 
 
 def resource(**changes: object) -> ResourcePolicyRule:
-    """A resource rule that matches everything but for what is changed."""
     fields = {
         "verbs": ("*",),
         "api_groups": ("*",),
@@ -398,7 +397,6 @@ def test_every_rule_is_named() -> None:
 
 
 def lists_of(*values: str) -> st.SearchStrategy[tuple[str, ...]]:
-    """Lists as rules have them, wildcards in any place among them."""
     return st.lists(st.sampled_from(("*", *values)), max_size=3).map(tuple)
 
 

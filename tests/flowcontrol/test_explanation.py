@@ -48,14 +48,12 @@ COSTS = LearnedCosts(lambda: 0)
 def controller_of(
     *objects: FlowControlObject, seats: int = 1, is_prompt: bool = False
 ) -> Controller:
-    """A controller with these objects beside the mandatory ones."""
     controller = Controller(VirtualClock(), seats, 1, is_prompt=is_prompt)
     controller.commit(controller.digest(objects))
     return controller
 
 
 def everybody(level: str = "narrow", **changes: Any) -> FlowSchema:  # noqa: ANN401 - as there
-    """A FlowSchema for all that are known."""
     return flow_schema("everybody", level, group_subject("system:authenticated"), **changes)
 
 
@@ -345,8 +343,6 @@ OF_X = b"/api/v1/namespaces/x/pods"
 
 
 class Known:
-    """Costs that are known."""
-
     def __init__(self, stats: ObjectStats | None = None, watches: int = 0) -> None:
         self.stats = stats
         self.watches = watches

@@ -18,7 +18,6 @@ S = 1_000_000_000
 
 
 def limits_of(added: FlowSchemaAdditions, *, is_ban: bool = False) -> FlowLimits:
-    """The limits of the FlowSchema `s` at the level `a`."""
     limits = FlowLimits("s")
     limits.configure(added, "a", is_ban=is_ban)
     return limits

@@ -44,7 +44,6 @@ def make_costs(clock: VirtualClock) -> LearnedCosts:
 
 
 def seats(costs: LearnedCosts, target: str) -> int:
-    """Seats that a GET is estimated to need."""
     return WorkEstimator(costs.object_stats, costs.watch_count).estimate(get(target), 0).max_seats
 
 
@@ -242,7 +241,6 @@ MANY = ObjectStats(1_000_000_000, 1_500_000)
 
 
 def estimator(stats: ObjectStats | None = MEGABYTES, watch_count: int = 0) -> WorkEstimator:
-    """An estimator that knows the same about every request."""
     return WorkEstimator(lambda _: stats, lambda _: watch_count)
 
 
@@ -258,7 +256,6 @@ def estimator(stats: ObjectStats | None = MEGABYTES, watch_count: int = 0) -> Wo
     ],
 )
 def test_fixed(method: str, target: bytes) -> None:
-    """These need one seat, whatever is known."""
     attributes = parse_attributes(method, target)
     assert estimator().fixed(attributes) is ONE_SEAT
     assert estimator(MANY, watch_count=1000).estimate(attributes, 0) is ONE_SEAT
@@ -285,7 +282,6 @@ def test_fixed(method: str, target: bytes) -> None:
     ],
 )
 def test_list(target: bytes, stats: ObjectStats | None, max_seats: int, seats: int) -> None:
-    """A LIST takes a seat per 100 kB that is held for it."""
     attributes = parse_attributes("GET", b"/api/v1/pods" + target)
 
     estimate = estimator(stats).estimate(attributes, max_seats)
@@ -340,7 +336,6 @@ def test_seat_ticks(seats: float, duration_ns: int, ticks: int) -> None:
     [(300_000, 1, 3_000_000), (100, 3, 333), (0, 5, 0)],
 )
 def test_ns_per_seat(work: int, seats: int, duration_ns: int) -> None:
-    """The time is rounded down."""
     assert duration_ns == ns_per_seat(work, seats)
 
 
@@ -349,5 +344,4 @@ def test_ns_per_seat(work: int, seats: int, duration_ns: int) -> None:
     [(0, "0.00000000ss"), (300_000, "0.00300000ss"), (-150_000_000, "-1.50000000ss")],
 )
 def test_format_seat_seconds(work: int, text: str) -> None:
-    """Seat-seconds have eight decimals and a unit."""
     assert text == format_seat_seconds(work)

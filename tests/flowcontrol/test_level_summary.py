@@ -94,7 +94,6 @@ ACCOUNT = Subject(
 def reached(
     rules: PolicyRulesWithSubjects, *, knows_users: bool = True, is_plain: bool = True
 ) -> bool:
-    """Whether a FlowSchema with these rules can match."""
     level = PriorityLevelConfigurationReference(name="level")
     schema = FlowSchema(spec=FlowSchemaSpec(priority_level_configuration=level, rules=(rules,)))
     found = reachable_levels([schema], knows_users=knows_users, is_plain=is_plain)
@@ -142,7 +141,6 @@ ROUNDED = "the shares buy less than one seat, which is rounded up; 25 are enough
 
 
 def test_shortfalls() -> None:
-    """Levels that lend all by rounding, have one seat by rounding, or as many as others."""
     lent = (
         "by rounding all may be lent, so that the limit is 0 while the level is idle; 13 are enough"
     )

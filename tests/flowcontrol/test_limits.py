@@ -35,7 +35,6 @@ def test_nominal_limits_lose_no_seat(server_limit: int, shares: dict[str, int]) 
 def limited(
     nominal: int, lower: int, upper: int, high_watermark: int = 0, smoothed: float = 0.0
 ) -> LevelDemand:
-    """A level that is not exempt, with a current limit of its own."""
     return LevelDemand(LevelLimits(nominal, lower, upper), False, high_watermark, smoothed, 77)
 
 
@@ -45,7 +44,6 @@ def exempt(nominal: int, lower: int, high_watermark: int = 0) -> LevelDemand:
 
 @st.composite
 def demands(draw: st.DrawFn) -> LevelDemand:
-    """A limited level, of a server that has 100 seats, with any demand."""
     nominal = draw(st.integers(0, 100))
     lower = nominal - draw(st.integers(0, nominal))
     upper = nominal + draw(st.one_of(st.just(100), st.integers(0, 200)))
@@ -139,7 +137,6 @@ def test_by_priority(case: str) -> None:
 
 
 def test_levelled() -> None:
-    """Which levels have the same seats though their shares differ, and what is enough."""
     shares = {"a": 5, "b": 4, "c": 4, "d": 1, "e": 0}
     assert [(("a", "b", "c"), 1, 14)] == list(levelled(2, shares, "abc"))
     assert [(("a", "d"), 1, 4)] == list(levelled(2, shares, "ad"))
@@ -155,7 +152,6 @@ def test_within() -> None:
 
 @st.composite
 def divisions(draw: st.DrawFn) -> tuple[int, list[Item]]:
-    """A sum and items that it can be divided among."""
     items = []
     for _ in range(draw(st.integers(1, 8))):
         lower = draw(st.integers(0, 50))

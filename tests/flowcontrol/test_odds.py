@@ -99,7 +99,6 @@ def test_refused_sizes(queues: int, hand_size: int, message: str) -> None:
 
 @st.composite
 def dealers(draw: st.DrawFn) -> Dealer:
-    """Dealers with all sizes that are valid."""
     hand_size = draw(st.integers(1, 13))
     largest = min(MAX_DECK_SIZE, int(2 ** (MAX_HASH_BITS / hand_size)))
     return Dealer(draw(st.integers(hand_size, largest)), hand_size)

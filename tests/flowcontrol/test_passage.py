@@ -52,8 +52,6 @@ LIMITED = 'apfproxy.io/long-running-limit: "1"'
 
 
 class Request:
-    """A waiter; says what it was told."""
-
     def __init__(
         self, bench: Bench, target: bytes, timeout_ns: int, callers: list[Caller] | None = None
     ) -> None:
@@ -182,8 +180,6 @@ def test_its_turn_comes() -> None:
 
 
 class Noting:
-    """An observer of flows that notes what it is told, or fails."""
-
     def __init__(self, *, fails: bool = False) -> None:
         self.told: list[tuple[str, int]] = []
         self.fails = fails
@@ -407,7 +403,6 @@ def test_the_upstream_works_on_late(bench: Bench) -> None:
 
 
 def assert_at_rest(bench: Bench, callers: list[Caller]) -> None:
-    """All is given back, and no passage is unfinished."""
     bench.assert_at_rest()
     assert all(passage.state is DONE for caller in callers for passage in caller)
 
@@ -600,7 +595,6 @@ class Server:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def take(self, done: Callable[[], None]) -> None:
-        """Work at a request, and say when it is done."""
         if not self.workers:
             self._waiting.append(done)
             return
@@ -616,8 +610,6 @@ class Server:
 
 
 class Asked(Request):
-    """A request whose response comes from the server."""
-
     def __init__(self, world: World, callers: list[Caller], done: Callable[[float], None]) -> None:
         super().__init__(world.bench, GET, 60 * S, callers)
         self._world, self._done = world, done

@@ -231,7 +231,6 @@ FLOW = Flow(1, "alice", FlowSchemaCounters("level", "schema"))
 
 
 def robin_of(number: int) -> RoundRobin:
-    """A round robin of that many queues, in each of which a request waits."""
     robin = RoundRobin()
     robin.grow(number)
     for queue in robin.queues:

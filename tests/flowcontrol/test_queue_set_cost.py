@@ -47,8 +47,6 @@ def steps(act: Callable[[], object]) -> int:
 
 
 class Crowd:
-    """A level whose seats are taken, and in whose queues many wait."""
-
     def __init__(self, number: int, waiting: int) -> None:
         self.level = Level(queues(number, 4, 1_000_000), LIMIT)
         self.queue_set, self.clock = self.level.queue_set, self.level.clock
@@ -70,13 +68,11 @@ class Crowd:
         self.queue_set.finish(self.executing.pop(0))
 
     def time_out(self) -> Callable[[], None]:
-        """Return a call that ends a wait in the middle of a queue."""
         self.waiting = [ticket for ticket in self.waiting if ticket.dispatched_ns < 0]
         ticket = self.waiting.pop(len(self.waiting) // 2)
         return partial(self.queue_set.withdraw, ticket, RejectReason.TIME_OUT)
 
     def worst(self) -> dict[str, int]:
-        """The most that each operation takes in a number of them."""
         worst = {"arrival": 0, "finish": 0, "time-out": 0}
         for number in range(20):
             worst["arrival"] = max(worst["arrival"], steps(partial(self.arrive, number)))

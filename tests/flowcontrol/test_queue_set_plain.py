@@ -27,7 +27,6 @@ MS = 1_000_000
 
 
 def queuing(queues: int, hand_size: int, queue_length_limit: int) -> QueueSetConfig:
-    """A configuration with queues; the hand is cut to them."""
     hand_size = min(hand_size, queues)
     return QueueSetConfig(QueueSetKind.QUEUE, queues, hand_size, queue_length_limit)
 
@@ -57,8 +56,6 @@ actions = st.one_of(
 
 
 class Pair:
-    """The queue set and the plain one, going through the same."""
-
     def __init__(self, config: QueueSetConfig, limit: int) -> None:
         self.clocks = VirtualClock(), VirtualClock()
         self.plain = PlainQueueSet(self.clocks[1], config, limit)

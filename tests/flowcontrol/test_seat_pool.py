@@ -30,15 +30,12 @@ def level(
     borrowing: int | None = None,
     queues: int = 4,
 ) -> list[FlowControlObject]:
-    """A level with a priority, and its only user."""
     additions = {} if priority is None else {"priority": str(priority)}
     made = level_object(name, shares, queues, lendable, borrowing, 100, **additions)
     return [made, schema_object(name, name, name, None)]
 
 
 class Scene(scenes.Scene):
-    """One with levels of priorities, which knows whose requests execute."""
-
     def __init__(
         self, *levels: list[FlowControlObject], seats: int = 4, is_prompt: bool = True
     ) -> None:

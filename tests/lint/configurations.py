@@ -85,7 +85,6 @@ REQUESTS: tuple[RequestAttributes, ...] = tuple(
 
 
 def some(*values: str) -> st.SearchStrategy[tuple[str, ...]]:
-    """A list of a rule: the wildcard, or some of the values."""
     listed = st.lists(st.sampled_from(values), min_size=1, max_size=3, unique=True).map(tuple)
     return st.just(("*",)) | listed
 
@@ -138,7 +137,6 @@ rules = st.builds(
 
 
 def named(specs: list[FlowSchemaSpec]) -> list[FlowSchema]:
-    """FlowSchemas with these specifications, all valid."""
     schemas = [
         FlowSchema(metadata=ObjectMeta(name=name), spec=spec)
         for name, spec in zip("abcdef", specs, strict=False)

@@ -77,7 +77,6 @@ def schema(rules: str = RULE, **values: str) -> str:
 
 
 def level(name: str = "workload-low", *, shares: int = 100) -> str:
-    """A priority level without queues."""
     return LEVEL.replace("NAME", name).replace("SHARES", str(shares))
 
 
@@ -97,7 +96,6 @@ def found(text: str) -> list[tuple[str, str, str]]:
 
 
 def user(name: str) -> str:
-    """A user as subject, beside one that exists."""
     return f'{ALICE}, {{kind: User, user: {{name: "{name}"}}}}'
 
 
@@ -151,12 +149,10 @@ def test_built_in_configuration_is_clean() -> None:
     [pytest.param(id_, *example, id=id_) for id_, example in EXAMPLES.items()],
 )
 def test_examples(id_: str, text: str, name: str, field: str) -> None:
-    """Each kind of finding has an example that has it alone."""
     assert found(text) == [(id_, name, field)]
 
 
 def test_every_kind_has_an_example() -> None:
-    """Nothing is said to be found that is not."""
     assert FINDING_KINDS.keys() == EXAMPLES.keys() | ELSEWHERE
 
 
@@ -333,7 +329,6 @@ def test_priorities_are_not_rounded() -> None:
 
 
 def few_seats(*levels: PriorityLevelConfiguration) -> list[str]:
-    """The ids of what is found at a server of 8 seats, but for the lengths of queues."""
     by_name = {level.metadata.name: level for level in levels}
     found = [
         each.found.id
@@ -363,7 +358,6 @@ def test_changed() -> None:
 
 
 def test_missing() -> None:
-    """Each suggested object that is not there is shown as a whole."""
     found = differences(mandatory_objects())
     assert {"APF502"} == {each.finding().found.id for each in found}
     assert len(bootstrap_objects()) - len(mandatory_objects()) == len(found)

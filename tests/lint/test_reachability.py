@@ -82,7 +82,6 @@ def out_of_reach(schemas: Iterable[FlowSchema]) -> set[str]:
 
 
 def chosen(schemas: Iterable[FlowSchema], users: Iterable[User]) -> set[str]:
-    """Names of the FlowSchemas that the classifier chooses for any request of these users."""
     classifier = Classifier(schemas)
     found = (classifier.classify(user, request) for user in users for request in REQUESTS)
     return {schema.metadata.name for schema in found if schema is not None}

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 def errors_of(wire: object, *, strict: bool = False) -> set[tuple[str, Reason]]:
-    """Field and reason of all that is wrong."""
     found = read_object(wire, strict=strict)
     assert isinstance(found, list)
     return {(error.field, error.reason) for error in found}
@@ -273,7 +272,6 @@ queuing {queues: -1, handSize: -1, queueLengthLimit: -1} > invalid queues handSi
 
 
 def reasons_of(wire: dict[str, Any]) -> set[tuple[str, Reason]]:
-    """Field and reason of all that is wrong."""
     found = read_object(wire)
     return {(error.field, error.reason) for error in found} if isinstance(found, list) else set()
 

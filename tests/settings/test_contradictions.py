@@ -324,7 +324,6 @@ MANY = ", ".join(["{url: http://a}"] * 257)
     ],
 )
 def test_problems(text: str, problems: list[str]) -> None:
-    """Each says what to do; all are said at once."""
     found = contradictions(settings(text))
     assert problems == shortened(found, problems)
 
@@ -452,7 +451,6 @@ fleet: {store: redis://a, replicas: 3}
 
 @pytest.mark.parametrize(("text", "expected"), [*cases(FLEETS)])
 def test_fleets_with_too_few_seats(text: str, expected: list[str]) -> None:
-    """There are to be no more members than seats, as far as settings tell."""
     assert expected == shortened([*fleet_warnings(settings(text), 2)], expected)
 
 

@@ -77,7 +77,6 @@ def test_every_setting_of_the_annotated_file_has_a_comment() -> None:
 
 
 def test_values() -> None:
-    """They are read in the forms of their settings; null is none, or the default."""
     text = """
 downstream: {listen: "[::1]:9000", headTimeout: 1m, maxHeadBytes: 32KiB, socketMode: 0600}
 upstream: {url: null, endpoints: [{url: "https://[::1]"}], service: {port: 6443}}
@@ -243,7 +242,6 @@ def test_all_problems_are_reported() -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "downstream:\n", "---\n", "clusters: ~"])
 def test_nothing_gives_the_defaults(text: str) -> None:
-    """An empty file, or an empty section, changes nothing."""
     assert Settings() == parse_settings(text.encode(), "f")
 
 
@@ -298,7 +296,6 @@ def test_unreadable_files(tmp_path: Path, size: int | None, problem: str) -> Non
     ],
 )
 def test_what_settings_look_like(data: bytes, expected: bool) -> None:
-    """A mapping that has settings only."""
     assert expected == is_settings(data)
 
 

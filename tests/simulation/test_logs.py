@@ -102,7 +102,6 @@ def test_audit_columns(user: object) -> None:
 
 
 def test_other_stages_are_skipped() -> None:
-    """They are of the same requests; empty lines are nothing."""
     records = read_audit_log(
         [*lines_of(EVENT | {"stage": "RequestReceived"}), b"\n", *lines_of(EVENT)], 0
     )
@@ -141,7 +140,6 @@ def test_broken_events(changes: dict[str, Any] | bytes, message: str) -> None:
 
 
 def test_too_many_broken_lines() -> None:
-    """Such a file is another one than it was said to be."""
     with pytest.raises(TooManyBrokenError) as error:
         read_audit_log([b"a"] * 5, 4)
 
@@ -190,7 +188,6 @@ def test_what_never_executed_has_no_service_time(reason: str) -> None:
     ],
 )
 def test_lines_about_no_request_are_skipped(changes: dict[str, Any]) -> None:
-    """Such as what was refused before it came to flow control."""
     records = read_access_log(lines_of(LINE | changes), 0)
     assert (0, 1) == (len(records), records.skipped)
 
@@ -202,7 +199,6 @@ def test_lines_about_what_has_none() -> None:
 
 
 def test_broken_access_lines() -> None:
-    """No time runs backwards."""
     records = read_access_log(lines_of(LINE | {"executionSeconds": -1.0}), 1)
     assert [(1, "executionSeconds is below 0, or too large")] == records.problems
 
@@ -216,7 +212,6 @@ JSON = st.recursive(
 
 @given(lines=st.lists(st.binary()))
 def test_any_bytes(lines: list[bytes]) -> None:
-    """Any lines are requests, or nothing, or broken."""
     for read in (read_audit_log, read_access_log):
         records = read(lines, len(lines))
         assert len(lines) >= len(records) + records.skipped + records.broken
@@ -224,7 +219,6 @@ def test_any_bytes(lines: list[bytes]) -> None:
 
 @given(data=st.data())
 def test_any_values(data: st.DataObject) -> None:
-    """Whatever a field has for a value, the line is replayed, left out or reported."""
     for read, entry in ((read_audit_log, EVENT), (read_access_log, LINE)):
         name = data.draw(st.sampled_from(sorted(entry)))
         records = read(lines_of(entry | {name: data.draw(JSON)}), 1)
@@ -326,7 +320,6 @@ def test_broken_lines_are_counted() -> None:
     ],
 )
 def test_essence(method: str, first: str, second: str, are_alike: bool) -> None:
-    """Requests are alike if nothing that decides anything is different."""
     one, other = (
         essence(kind_of("c", USER, method, f"/api/v1/{target}"), with_names=True)
         for target in (first, second)
@@ -341,13 +334,10 @@ class Entry(msgspec.Struct):
 
 
 def entry_of(value: dict[str, Any]) -> dict[str, Any] | None:
-    """The entry that an object is meant as."""
     return value if {"stage", "kind"} <= value.keys() else None
 
 
 class Read:
-    """Holds what is found in lines."""
-
     def __init__(self, text: str | bytes) -> None:
         self.found: list[int] = []
         self.problems: list[tuple[int, str]] = []
@@ -474,7 +464,6 @@ def test_left_out(line: str) -> None:
 
 
 def test_another_kind_of_log() -> None:
-    """Its entries are left out, and counted, however they are wrapped."""
     read = Read(f'{LINES[0]}\n{{"other":1}}\n{{"log":{{"other":2}}}}\n[{{"other":3}}]\n')
     assert ([0], [], 3, 3) == (read.found, read.problems, read.left_out, read.misfits)
 
@@ -500,7 +489,6 @@ BROKEN = {
 
 @pytest.mark.parametrize("line", BROKEN)
 def test_broken(line: str) -> None:
-    """Each broken line has its number, and those around it count."""
     read = Read(f"{LINES[0]}\n{line}\n{LINES[1]}")
     number = 3 if line.endswith("tru}") else 2
     assert [0] + [5] * ("5} x" in line) + [1] == read.found
@@ -537,7 +525,6 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nested_without_end() -> None:
-    """Wrappers in wrappers are looked into to a depth."""
     value: object = entry(1)
     for _ in range(DEEPEST + 1):
         value = {"log": value}
@@ -547,6 +534,5 @@ def test_nested_without_end() -> None:
 
 @given(st.lists(st.sampled_from([b"{", b"}", b"[", b"]", b'"', b":", b",", b"\n", b"1", b"\\"])))
 def test_any_bytes_in_lines(parts: list[bytes]) -> None:
-    """Whatever a log has, it is read to its end."""
     read = Read(b"".join(parts) + b"\n\n" + LINES[0].encode())
     assert read.found in ([0], [])

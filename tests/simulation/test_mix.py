@@ -19,7 +19,6 @@ FLOW = f"name: a\n  {REQUEST}\n  rate: 10\n  serviceTime: 5ms"
 
 
 def mix_of(*flows: str, top: str = "duration: 10s") -> Mix:
-    """A mix of flows, each the text of its fields."""
     return parse_mix("\n".join([top, "flows:", *(f"- {flow}" for flow in flows)]).encode())
 
 
@@ -88,7 +87,6 @@ def test_users(fields: str, name: str, groups: str) -> None:
     ],
 )
 def test_requests(fields: str, verb: str, path: str) -> None:
-    """A request is a method and a target, or a verb and a resource."""
     (flow,) = mix_of(f"name: a\n  rate: 1\n  serviceTime: 1ms\n  {fields}").flows
     assert (verb, path) == (flow.kind.attributes.verb, flow.kind.attributes.path)
 

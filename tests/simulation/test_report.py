@@ -18,7 +18,6 @@ Row = dict[str, Any]
 
 
 def report_of(name: str, seats: int, top: int = 10) -> Row:
-    """The report of ten requests of one client and one of another, at once."""
     simulation = Simulation(objects(), seats)
     Sequence(simulation, [(0, kind("many"), 100 * MS)] * 10 + [(0, kind("<one>"), 50 * MS)])
     simulation.run()
@@ -26,7 +25,6 @@ def report_of(name: str, seats: int, top: int = 10) -> Row:
 
 
 def test_report() -> None:
-    """Levels, flows and clients say what became of their requests."""
     report = report_of("a", 10)
     (level,) = [each for each in report["levels"] if each["requests"]]
     many, one = report["flows"]
@@ -47,7 +45,6 @@ def test_report() -> None:
 
 
 def test_top() -> None:
-    """Only so many flows and clients are listed, and it is said how many there are."""
     report = report_of("a", 10, top=1)
     assert (["many"], 2) == ([row["client"] for row in report["clients"]], report["clientsInAll"])
     assert (1, 2) == (len(report["flows"]), report["flowsInAll"])

@@ -32,7 +32,6 @@ GET = "/api/v1/namespaces/a/pods/b"
 
 
 def kind(user: str = "u", target: str = GET, method: str = "GET", seats: int = 0) -> Kind:
-    """A kind of requests of a user, who is a flow."""
     return kind_of(user, User(user, GROUPS), method, target, seats, (("a", "b"),))
 
 
@@ -195,7 +194,6 @@ def test_waits_and_gives_up() -> None:
     ],
 )
 def test_ends(timeout_ms: int, ends_ms: list[int], cut_off: int) -> None:
-    """A request ends when it is served, or its time is over."""
     simulation = Simulation(objects(), 1)
     second_ms = 30 if timeout_ms == 800 else 1000
     asking = Asking(simulation, hurried(timeout_ms), (0, 90 * MS), (0, second_ms * MS))
@@ -229,7 +227,6 @@ def of_clients(
     think_ns: int = 0,
     start_ns: int = 0,
 ) -> Tally:
-    """The outcomes of clients who ask for the same, one request at a time."""
     for _ in range(clients):
         ClosedClient(
             simulation,
@@ -307,7 +304,6 @@ def test_quantiles_are_close(values: list[int], part: float) -> None:
 
 
 def test_zeros_count() -> None:
-    """Durations of 0 that were never added count for the quantiles."""
     found = durations_of([100, 100])
     assert (0.0, 0.0, 100.0) == found.quantiles((0.5, 0.6, 1.0), zeros=3)
     assert (0.0,) == Durations().quantiles((0.5,))
@@ -339,7 +335,6 @@ def test_tallies_merge() -> None:
 
 
 def test_integrates() -> None:
-    """Seats, waiting requests and borrowed seats are weighted by time."""
     view = Simulation(objects(), 2).views["level"]
     view.time_at[pack(1, 3, 0, 0)] = 10
     view.time_at[pack(1, 1, 4, 4)] = 100
