@@ -210,59 +210,30 @@ authentication: {jwt: [{issuer: kubernetes/serviceaccount, audiences: [a], keysF
 """
 """Settings, and behind `>` the begin of each thing that is wrong with them."""
 RIGHT = """
-upstream: {endpoints: [{url: http://a}, {url: 'unix:/a'}]}
-
-upstream: {url: http://a, identity: frontProxy}
-
-preset: http
-request: {pathPrefixes: ['/api/{v}'], longRunning: {verbs: [report]}}
-
-downstream: {tls: {certificateFile: c, keyFile: k}}
-authentication: {clientCaFile: ca}
-
-authentication: {frontProxy: {usernameHeaders: [X-Forwarded-User, X-Remote-User],
-  extraHeaderPrefixes: [X-Forwarded-Extra-]}}
-
-downstream: {listen: '127.0.0.1:0'}
-admin: '127.0.0.1:0'
-
-downstream: {listen: '0.0.0.0:81'}
-admin: '[::1]:81'
-
-downstream: {listen: '10.0.0.1:81'}
-admin: '127.0.0.1:81'
-
-downstream: {listen: 'unix:/a'}
-admin: 'unix:/b'
-
-adminTls: {certificateFile: a, keyFile: b, clientCaFile: c}
-
-downstream: {proxyProtocol: true, trustedProxies: [10.0.0.0/8]}
-
-downstream: {proxyProtocol: true, listen: 'unix:/a'}
-
-fleet: {lease: 3s}
-
-fleet: {store: 'redis://a@b', passwordFile: c, replicas: 3}
-
-fleet: {store: rediss://a, caFile: a, certificateFile: b, keyFile: c}
-
-fleet: {store: 'kubernetes:a/b', kubeconfig: a, context: b}
-
-fleet: {store: rediss+sentinel://a/b, sentinelPasswordFile: c, caFile: d}
-
-authentication: {tokenFile: t, apiKeys: {file: k, unknown: anonymous}, unverified: {secretHeaders:
-  [X-API-Key, Authorization]}}
-
-authentication: {jwt: [{issuer: https://i, audiences: [a]}]}
-
-authentication: {jwt: [{issuer: x, audiences: [a], keysFile: k}]}
-
-authentication: {jwt: [{issuer: x, audiences: [a], jwksUrl: https://i/k}]}
-
-authentication: {jwt: [{issuer: 'http://[::1]:8', audiences: [a]}]}
-"""
-"""Settings that go together, with a line between."""
+{upstream: {endpoints: [{url: http://a}, {url: 'unix:/a'}]}}
+{upstream: {url: http://a, identity: frontProxy}}
+{preset: http, request: {pathPrefixes: ['/api/{v}'], longRunning: {verbs: [report]}}}
+{downstream: {tls: {certificateFile: c, keyFile: k}}, authentication: {clientCaFile: ca}}
+{authentication: {frontProxy: {usernameHeaders: [X-Forwarded-User, X-Remote-User], extraHeaderPrefixes: [X-Forwarded-Extra-]}}}
+{downstream: {listen: '127.0.0.1:0'}, admin: '127.0.0.1:0'}
+{downstream: {listen: '0.0.0.0:81'}, admin: '[::1]:81'}
+{downstream: {listen: '10.0.0.1:81'}, admin: '127.0.0.1:81'}
+{downstream: {listen: 'unix:/a'}, admin: 'unix:/b'}
+{adminTls: {certificateFile: a, keyFile: b, clientCaFile: c}}
+{downstream: {proxyProtocol: true, trustedProxies: [10.0.0.0/8]}}
+{downstream: {proxyProtocol: true, listen: 'unix:/a'}}
+{fleet: {lease: 3s}}
+{fleet: {store: 'redis://a@b', passwordFile: c, replicas: 3}}
+{fleet: {store: rediss://a, caFile: a, certificateFile: b, keyFile: c}}
+{fleet: {store: 'kubernetes:a/b', kubeconfig: a, context: b}}
+{fleet: {store: rediss+sentinel://a/b, sentinelPasswordFile: c, caFile: d}}
+{authentication: {tokenFile: t, apiKeys: {file: k, unknown: anonymous}, unverified: {secretHeaders: [X-API-Key, Authorization]}}}
+{authentication: {jwt: [{issuer: https://i, audiences: [a]}]}}
+{authentication: {jwt: [{issuer: x, audiences: [a], keysFile: k}]}}
+{authentication: {jwt: [{issuer: x, audiences: [a], jwksUrl: https://i/k}]}}
+{authentication: {jwt: [{issuer: 'http://[::1]:8', audiences: [a]}]}}
+"""  # noqa: E501  a case a line
+"""Settings that go together, a case a line."""
 WARNINGS = """
 request: {longRunning: {verbs: [watch, proxy, foo], subresources: [attach, exec, log, portforward,
   proxy, vnc], pathPrefixes: [/debug/pprof/, /a]}}
@@ -319,7 +290,7 @@ MANY = ", ".join(["{url: http://a}"] * 257)
     ("text", "problems"),
     [
         *cases(PROBLEMS),
-        *((text, []) for text in RIGHT.split("\n\n")),
+        *((text, []) for text in RIGHT.strip().splitlines()),
         (f"upstream: {{endpoints: [{MANY}]}}", ["upstream.endpoints (--upstream): more than 256"]),
     ],
 )
