@@ -355,6 +355,10 @@ def test_old_versions(version: str, release: str) -> None:
     assert "its name is nominalConcurrencyShares since v1beta3" in good[1]
     assert 2 == len(good)
     assert "spec.limited.queues" in str(broken.problems[-1])
+    for spec in (None, {"limited": 7}):
+        (problem,) = decode(old | {"spec": spec}).problems
+        assert f"Kubernetes has not served it since {release}" in problem.messages[0]
+        assert not any("assured" in message for message in problem.messages)
 
 
 def test_flaws_of_others() -> None:
