@@ -37,6 +37,8 @@ from apfproxy.request.attributes import (
     request_timeout_ns,
     required_field,
     split_target,
+    supposed_groups,
+    unverified,
     watch_and_name,
 )
 from apfproxy.request.rules import KUBERNETES, PATTERN, PathPrefixes, RequestRules
@@ -59,6 +61,16 @@ def test_authenticated(groups: tuple[str, ...], expected: tuple[str, ...]) -> No
     extra = (("scopes", ("a",)),)
     assert User("alice", expected, "1", extra) == authenticated(User("alice", groups, "1", extra))
     assert ANONYMOUS is authenticated(ANONYMOUS)
+
+
+def test_unverified() -> None:
+    """Such a user is not authenticated, but is not the anonymous one either; its name tells it."""
+    user = unverified("header:", "alice")
+    assert User("header:alice", ("system:unauthenticated",)) == user
+    assert authenticated(user) is user
+    assert not user.is_anonymous
+    assert user.groups == supposed_groups(user.name, ())
+    assert [(), ("dev",)] == [supposed_groups("alice", ()), supposed_groups(user.name, ("dev",))]
 
 
 @pytest.mark.parametrize(
