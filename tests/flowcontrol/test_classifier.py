@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from apfproxy.flowcontrol.classifier import (
     LONGEST_VALUE,
     Classifier,
+    Header,
     added_distinguisher,
     flow_hash,
     no_header,
@@ -238,6 +239,17 @@ def test_each_header_is_asked_for_once(
     assert asked == names
 
 
+@pytest.mark.parametrize(("value", "unmet"), [("ab", 2), ("a*", 2), ("b", 3), ("", 3), (" cd ", 1)])
+def test_patterns_of_a_header(value: str, unmet: int) -> None:
+    """A line is met by its pattern; one that is not among those found is not looked at."""
+    header = Header("x")
+    header.add_condition(frozenset(["a*"]), 1)
+    header.add_condition(frozenset(["c*"]), 2)
+    header.add_condition(frozenset(["*"]), 4)
+
+    assert unmet == header.unmet(value, 3) & 3
+
+
 MATCHING = {
     "*": "/a/../b /a/..;/b * x",
     "/*": "/a /a/../b /a/..;/b",
@@ -391,6 +403,7 @@ def test_every_rule_is_named() -> None:
         "spec.rules[1].resourceRules[0].verbs",
         "spec.rules[1].resourceRules[1].namespaces",
     ] == [mismatch.field for mismatch in mismatches(schema_of(bob, alice), DEVELOPER, PODS_OF_X)]
+    assert () == mismatches(schema_of(resources()), DEVELOPER, NODES)
     assert ["spec.rules"] == [
         mismatch.field for mismatch in mismatches(schema_of(), DEVELOPER, PODS_OF_X)
     ]

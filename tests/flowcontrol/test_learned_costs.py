@@ -261,6 +261,14 @@ def test_fixed(method: str, target: bytes) -> None:
     assert estimator(MANY, watch_count=1000).estimate(attributes, 0) is ONE_SEAT
 
 
+def test_writes_that_watches_are_told_of() -> None:
+    """They take final seats; where a level allows fewer, for longer."""
+    create = parse_attributes("POST", b"/api/v1/namespaces/n/pods")
+    assert ONE_SEAT is estimator(watch_count=9).estimate(create, 0)
+    assert "WorkEstimate(1, 2, 5000000)" == repr(estimator(watch_count=20).estimate(create, 0))
+    assert "WorkEstimate(1, 3, 6666666)" == repr(estimator(watch_count=40).estimate(create, 3))
+
+
 @pytest.mark.parametrize(
     ("target", "stats", "max_seats", "seats"),
     [

@@ -370,6 +370,34 @@ def test_goes_on_late(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
+def test_is_rejected(bench: Bench) -> None:
+    first = bench.arrive().passage
+    watch = bench.arrive(WATCH).passage
+    others = [bench.arrive().passage for _ in range(4)]
+    assert [WAITING] * 3 + [OUTSIDE] == [each.state for each in others]
+    bench.wait(1)
+    watch.release_seats(bench.clock.now_ns())
+    bench.wait(1)
+    assert (OUTSIDE, 1, 1) == (watch.state, watch.seats, others[-1].seats)
+    for each in (first, watch, *others):
+        bench.end(each)
+
+    bench.assert_at_rest()
+
+
+def test_a_watch_ends_before_its_turn(bench: Bench) -> None:
+    first, watch = bench.arrive().passage, bench.arrive(WATCH).passage
+    bench.wait(0.25)
+    watch.release_seats(bench.clock.now_ns())
+    bench.wait(0.25)
+    bench.end(watch)
+    bench.end(first)
+    assert (EXECUTING, 1) == (watch.state, watch.seats)
+    bench.wait(0.25)
+
+    bench.assert_at_rest()
+
+
 def test_a_watch_goes_on_late() -> None:
     """It gives the seat back as much later as it waited, and its place when it ends."""
     bench = Bench(is_observing=True, schema=LIMITED)

@@ -56,6 +56,27 @@ def test_seats_and_queues_are_those_of_the_configuration() -> None:
     assert (10, 1_800 * MS, 0) == (view.max_seats, view.seat_ns, view.borrowed_ns)
 
 
+def test_watches_make_writes_wider() -> None:
+    """A watch gives its seat back at once, but counts for writes until its end."""
+    simulation = Simulation(objects(), 100)
+    watches = [(0, kind(target="/api/v1/pods?watch=1"), 10 * S)] * 20
+    write = kind("w", GET, "PUT")
+    ran(simulation, [*watches, (S, write, 10 * MS), (20 * S, write, 10 * MS)])
+
+    assert 20 * 100 * MS == simulation.tallies["u", "level", "schema", "u"].seat_ns
+    # Two seats for 5 ms after the first write's end, none after the second's.
+    assert 2 * 15 * MS + 10 * MS == simulation.tallies["w", "level", "schema", "w"].seat_ns
+
+
+def test_clients_of_watches() -> None:
+    """They watch again once a watch has ended, not when it has given its seats back."""
+    simulation = Simulation(objects(), 1)
+    tally = of_clients(simulation, kind(target="/api/v1/pods?watch=1"), 10 * S, 30 * S)
+
+    assert (3, 300 * MS) == (tally.executed, tally.seat_ns)
+    assert 20_100 * MS == simulation.clock.time_ns  # what goes on without seats is not waited for
+
+
 def test_places_of_long_running_requests_come_back() -> None:
     """Also of a request without seats, and of a watch that waited in vain; headers count, too."""
     added = objects(
