@@ -6,7 +6,7 @@ import pytest
 
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.passage import WorkEstimator
-from apfproxy.flowcontrol.preset import HTTP, KUBERNETES
+from apfproxy.flowcontrol.preset import HTTP, KUBERNETES, PRESETS
 from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
 from apfproxy.lint.linter import lint
 from apfproxy.objects.decode import bootstrap_objects
@@ -93,5 +93,7 @@ def test_every_request_takes_one_seat(method: str) -> None:
 
 
 def test_built_in_objects() -> None:
+    assert {"kubernetes": KUBERNETES, "http": HTTP} == PRESETS
+    assert 2 == len({*PRESETS.values()})  # constants, which a set takes
     assert bootstrap_objects() == KUBERNETES.objects()
     assert [[]] * 4 == [lint(HTTP.objects(), seats, HTTP) for seats in (20, 40, 100, 600)]
