@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import click
 import pytest
 
 from apfproxy.base.held_signals import INTERRUPTED
+from apfproxy.cli import commands
 from apfproxy.cli import main as main_module
 from apfproxy.cli.commands import COMMANDS, cli
 from apfproxy.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -138,3 +143,43 @@ def test_interrupted_start() -> None:
         [sys.executable, "-c", code], capture_output=True, check=False
     )
     assert (INTERRUPTED, b"apfproxy: interrupted\n") == (done.returncode, done.stderr)
+
+
+def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a command the help comes on stderr, since nothing was done."""
+    assert main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Commands:" in captured.err
+
+
+def test_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the system that no output explains is a fault of the program, and shown."""
+    failing = click.Command("fail", callback=raise_(FileNotFoundError(2, "no such file", "x")))
+    monkeypatch.setitem(cli.commands, "fail", failing)
+
+    with pytest.raises(FileNotFoundError):
+        main(["fail"])
+
+
+def test_interrupted_import(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SIGINT while a command is imported takes effect once that is done, in one line."""
+    # As in a foreground process: a shell's jobs in the background ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    imported: list[str] = []
+
+    def interrupted(name: str) -> ModuleType:
+        signal.raise_signal(signal.SIGINT)
+        imported.append(name)
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(commands, "importlib", SimpleNamespace(import_module=interrupted))
+
+    code = main(["odds", "--help"])
+    signal.signal(signal.SIGINT, before)
+
+    assert INTERRUPTED == code
+    assert ["apfproxy.cli.odds"] == imported
+    assert "apfproxy: interrupted" == capsys.readouterr().err.strip()

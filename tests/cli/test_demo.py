@@ -14,7 +14,8 @@ from apfproxy.app import running
 from apfproxy.app.apiserver_process import ApiServerProcess
 from apfproxy.base.held_signals import INTERRUPTED
 from apfproxy.cli.demo import GREEDY, MODEST, Arm, run_demo, summary
-from apfproxy.cli.demo_servers import API_SERVER, Ports
+from apfproxy.cli.demo_servers import API_SERVER, Ports, server_process
+from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
 
 if TYPE_CHECKING:
@@ -121,3 +122,15 @@ def measured(name: str, *, served: int = 100, rejected: int = 0) -> Arm:
 def test_summary(limited: Arm, is_whole: bool, text: str) -> None:
     """Both halves are compared, with the price that the greedy client pays."""
     assert text in summary(measured("without"), limited, is_whole=is_whole)
+
+
+async def fail() -> tuple[int, ...]:
+    raise SystemExit(1)
+
+
+def test_servers_that_do_not_start() -> None:
+    """A server that does not start ends the demo with an error."""
+    with pytest.raises(CommandError, match="did not start"), server_process(fail):
+        pass
+
+    assert multiprocessing.active_children() == []
