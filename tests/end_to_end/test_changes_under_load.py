@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.settings import DownstreamTlsSettings
+from apfproxy.settings import DownstreamTlsSettings, DrainSettings
 from loadtest.certificates import Authority
 from tests.end_to_end.crowd import Crowd
-from tests.end_to_end.peer import WAIT_S, begin
-from tests.end_to_end.scene import NARROW, Setup, objects_of, on_uvloop, running
+from tests.end_to_end.peer import WAIT_S, Peer, begin
+from tests.end_to_end.scene import GET, NARROW, OK, Setup, objects_of, on_uvloop, running
 from tests.support.clocks import until
 
 if TYPE_CHECKING:
@@ -120,3 +120,23 @@ async def test_drain_under_load(is_secured: bool, tmp_path: Path) -> None:
     assert {number: number for number in crowd.seen} == crowd.answered
     assert {1} == set(crowd.seen.values())
     assert BEFORE_DRAIN <= crowd.asked == len(crowd.answered) < 2 * BEFORE_DRAIN
+
+
+@on_uvloop
+async def test_listening_goes_on_for_the_shutdown_delay() -> None:
+    """New connections are served while load balancers have not heard of the end."""
+    setup = Setup(drain=DrainSettings(timeout_s=WAIT_S, shutdown_delay_s=0.1))
+    async with running(setup) as scene:
+        port = scene.process.port
+        draining = begin(scene.process.drain())
+        await asyncio.sleep(0)
+        client = await scene.ask(GET)
+        await (await scene.upstream.next_request()).peer.send(OK)
+        response = await client.read_answer()
+
+        assert (200, None) == (response.status, response.value(b"connection"))
+        assert await client.is_at_end()
+        async with asyncio.timeout(WAIT_S):
+            await draining
+        with pytest.raises(ConnectionRefusedError):
+            await Peer.connect(port)
