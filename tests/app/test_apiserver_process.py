@@ -169,7 +169,7 @@ async def test_metrics_of_requests() -> None:
 async def test_headers() -> None:
     """Nothing is to be cached, and plain text not guessed at, where Kubernetes says so."""
     plain = "/healthz /readyz?verbose /livez/ping"
-    expected = dict.fromkeys(plain.split(), (200, "nosniff"))
+    expected: dict[str, tuple[int, str | None]] = dict.fromkeys(plain.split(), (200, "nosniff"))
     missing = "/livez/bogus /nowhere /apis/nowhere /openapi"
     expected |= dict.fromkeys(missing.split(), (404, "nosniff"))
     expected |= {"/openapi/v2": (200, None), "/openapi/v3/bogus": (404, None), "/": (200, None)}
