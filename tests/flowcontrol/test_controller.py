@@ -156,6 +156,13 @@ def test_a_flow_keeps_counters_and_hand_while_its_schema_keeps_its_level() -> No
     assert ("b", "s") == (moved.flow.counters.priority_level, moved.flow.counters.flow_schema)
 
 
+def test_sums_over_levels() -> None:
+    scene = Scene(level_object("a", queues=2, length=3), level_object("b", queues=0))
+    levels = scene.controller.levels.values()
+    assert sum(each.nominal_limit for each in levels) == scene.controller.executing_limit
+    assert 2 * 3 == scene.controller.waiting_limit
+
+
 def test_hashes_depend_on_the_seed() -> None:
     hashes = {
         Controller(VirtualClock(), 30, seed).classify(user("u"), GET_POD).flow.hash

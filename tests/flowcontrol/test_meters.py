@@ -65,6 +65,21 @@ def test_ratios_fall_into_inclusive_buckets() -> None:
     assert histogram.sum == 2.5 + 50 + 1000 + 12_500
 
 
+def test_sums_and_highs() -> None:
+    first, second = Histogram((1, 10)), Histogram((1, 10))
+    for histogram, values in ((first, (1, 5)), (second, (5, 100))):
+        for value in values:
+            histogram.observe(value)
+    first.add(second)
+    assert ([1, 2, 1], 111) == (first.counts, first.sum)
+
+    meter = KindMeter(0)
+    meter.kinds[False].executing.begin(0)
+    meter.kinds[True].waiting.begin(0)
+    assert {READ_ONLY: 1, MUTATING: 0} == meter.in_flight(NS_PER_S)
+    assert {READ_ONLY: 0, MUTATING: 1} == meter.in_queue(NS_PER_S)
+
+
 def test_each_denominator_holds_from_its_change_on() -> None:
     meter = LevelMeter()
     state = pack(requests_executing=2, seats=4, requests_waiting=6, seats_waiting=8)

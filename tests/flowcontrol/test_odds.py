@@ -60,6 +60,7 @@ def test_largest_hand() -> None:
             if required_entropy_bits(queues, hand_size) <= MAX_HASH_BITS
         ]
         assert fitting[-1] == largest_hand(queues)
+        check_sizes(queues, fitting[-1])
 
 
 @pytest.mark.parametrize("bound", [0.5, 0.1, 0.01, 1e-3, 1e-4])

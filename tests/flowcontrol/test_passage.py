@@ -385,6 +385,25 @@ def test_is_rejected(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
+def test_a_watch_in_time_gives_its_seat_back(bench: Bench) -> None:
+    watch = bench.arrive(WATCH).passage
+    watch.release_seats(bench.clock.now_ns())
+    assert (SEATLESS, (0, 0)) == (watch.state, bench.use)
+    bench.end(watch)
+
+    bench.assert_at_rest()
+
+
+def test_observing_begins_and_ends_while_flows_are_noted(bench: Bench) -> None:
+    bench.control.top_flows = noting = Noting()
+    enforcing = bench.control.replace(None)
+    observing = enforcing.replace(bench.errors.append)
+
+    assert (False, True) == (enforcing.is_observing, observing.is_observing)
+    assert noting is observing.top_flows
+    assert enforcing.controller is bench.controller
+
+
 def test_a_watch_ends_before_its_turn(bench: Bench) -> None:
     first, watch = bench.arrive().passage, bench.arrive(WATCH).passage
     bench.wait(0.25)

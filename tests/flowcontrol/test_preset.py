@@ -36,6 +36,14 @@ def test_all_seats_for_one_level_alone(seats: int) -> None:
         assert scene.controller.executing_limit > seats
 
 
+def test_rules_replace_those_of_a_preset() -> None:
+    own = HTTP.with_rules(None, None, None).rules
+    assert [*HTTP.rules.verbs] == [*own.verbs]
+    found = HTTP.with_rules(("GET",), ("log",), ("/x",)).rules
+    assert ["GET", "log"] == [*found.verbs, *found.subresources]
+    assert HTTP.rules.path_prefixes != found.path_prefixes
+
+
 @pytest.mark.parametrize("seats", [8, 20])
 def test_levels_go_in_the_order_of_their_names(seats: int) -> None:
     """The next seats are the greater level's, but for those of which the others are sure."""

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from apfproxy.flowcontrol.preset import HTTP
 from apfproxy.lint.differences import differences, yaml_lines
-from apfproxy.lint.findings import FINDING_KINDS, GIVEN_UP
+from apfproxy.lint.findings import FINDING_KINDS, GIVEN_UP, Severity
 from apfproxy.lint.levels import level_findings
-from apfproxy.lint.linter import AUTO_UPDATE, crowded_leases, lint, managed
+from apfproxy.lint.linter import AUTO_UPDATE, crowded_leases, lint, managed, other_api
 from apfproxy.objects.additions import PRIORITY
 from apfproxy.objects.decode import bootstrap_objects, decode_documents, mandatory_objects
 from apfproxy.objects.types import (
@@ -191,6 +191,34 @@ def managed_object(obj: AnyObject, value: str, annotation: str = AUTO_UPDATE) ->
 )
 def test_managed(obj: FlowControlObject, expected: list[str]) -> None:
     assert expected == [each.message.split()[3] for each in managed([obj])]
+
+
+ANYBODY = user_subject("*")
+
+
+def for_path(url: str) -> FlowSchema:
+    schema = flow_schema("a", "system", ANYBODY)
+    rule = NonResourcePolicyRule(verbs=("*",), non_resource_urls=(url,))
+    rules = (replace(schema.spec.rules[0], resource_rules=(), non_resource_rules=(rule,)),)
+    return replace(schema, spec=replace(schema.spec, rules=rules))
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        pytest.param(flow_schema("a", "interactive", ANYBODY), ["the level"], id="level-of-http"),
+        pytest.param(flow_schema("a", "system", ANYBODY), [], id="resources"),
+        pytest.param(for_path("/healthz"), [], id="path-of-kubernetes"),
+        pytest.param(for_path("/v1/x"), ["no rule"], id="other-path"),
+    ],
+)
+def test_objects_for_another_api(schema: FlowSchema, expected: list[str]) -> None:
+    found = list(other_api([schema, priority_level("mine")]))
+    assert expected == [" ".join(each.message.split()[:2]) for each in found]
+
+
+def test_errors_are_worst() -> None:
+    assert [0, 1, 2] == [Severity(each).rank for each in ("error", "warning", "info")]
 
 
 SUGGESTED = bootstrap_objects()

@@ -18,7 +18,7 @@ from apfproxy.objects.types import (
     ResourcePolicyRule,
     kind_of,
 )
-from apfproxy.objects.validation import PRESERVE_ZERO, internal, validate
+from apfproxy.objects.validation import PRESERVE_ZERO, internal, validate, validate_metadata
 from tests.support.objects import (
     LIMITED,
     RESOURCE_RULE,
@@ -79,6 +79,11 @@ def test_what_only_servers_set() -> None:
     assert {"name": "one", "uid": "u-7", "annotations": {"a": "b"}} == written(wire)["metadata"]
     wire["metadata"]["creationTimestamp"] = 7
     assert {("metadata.creationTimestamp", Reason.TYPE_INVALID)} == errors_of(wire)
+
+
+def test_a_generation_is_not_negative() -> None:
+    found = validate_metadata({"name": "a", "generation": -1}, is_namespaced=False)
+    assert [("metadata.generation", Reason.INVALID)] == [(e.field, e.reason) for e in found]
 
 
 def test_only_a_server_makes_up_a_name() -> None:

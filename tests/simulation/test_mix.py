@@ -33,6 +33,7 @@ def test_a_whole_flow() -> None:
     first, second = mix.flows
 
     assert (10 * S, 5) == (mix.duration_ns, mix.seed)
+    assert [first.kind, second.kind] == mix.kinds
     assert ("tenant-0", "tenant-1") == (first.kind.client, second.kind.client)
     assert ("user-1", ("tenants", "system:authenticated")) == (
         second.kind.user.name,
