@@ -169,6 +169,9 @@ def test_hashes_depend_on_the_seed() -> None:
         for seed in range(8)
     }
     assert 8 == len(hashes)
+    controller = Controller(VirtualClock(), 30, 0)
+    found = controller.classify(user("u"), GET_POD).flow
+    assert controller.flow_hash("catch-all", "") == found.hash  # without queues all are one flow
 
 
 def test_the_older_half_of_many_flows_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,12 @@ def test_examples(id_: str, text: str, name: str, field: str) -> None:
     assert found(text) == [(id_, name, field)]
 
 
+def test_a_level_that_is_misspelt() -> None:
+    schema = flow_schema("a", "golbal-default", user_subject("*"))
+    messages = [each.message for each in lint([*bootstrap_objects(), schema])]
+    assert any(each.endswith('did you mean "global-default"?') for each in messages)
+
+
 def test_every_kind_has_an_example() -> None:
     assert FINDING_KINDS.keys() == EXAMPLES.keys() | ELSEWHERE
 
