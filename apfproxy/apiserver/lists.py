@@ -266,7 +266,8 @@ class Watch:
         self._position = store.resource_version if is_now else int(options.resource_version)
         if is_initial:
             entries = self.collection.snapshot(self.selection.namespace or None)
-            self._initial = deque(await self.selection.among(entries))
+            is_whole = self.selection.is_whole
+            self._initial = deque(entries if is_whole else await self.selection.among(entries))
 
     async def run(self, write: Write, meter: WatchMeter | None = None) -> None:
         """Write events until the time is over, the server stops or the client leaves."""
