@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-import sys
 from bisect import bisect_right
 from collections import deque
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ SHARED_BYTES = 8 * 1024 * 1024
 SHARED_VALUES = 1024
 """Labels and fields that a pool remembers."""
 LARGEST_SHARED = 4096
-"""Characters of their values."""
+"""Characters of their names and values, so that the pool is bounded in bytes."""
 
 TYPE_FIELDS = frozenset({"apiVersion", "kind"})
 
@@ -129,7 +129,7 @@ class Pool:
 
     def shared(self, strings: dict[str, str]) -> dict[str, str]:
         """The first of those that are equal to these, unless it was forgotten."""
-        if sum(map(len, strings.values())) > LARGEST_SHARED:
+        if sum(map(len, chain.from_iterable(strings.items()))) > LARGEST_SHARED:
             return strings
         if len(self._values) >= SHARED_VALUES:
             self._values.clear()
@@ -147,7 +147,7 @@ def entry_of(
     metadata = obj["metadata"]
     return Entry(
         resource,
-        sys.intern(metadata.get("namespace", "")),
+        metadata.get("namespace", ""),
         metadata["name"],
         resource_version,
         metadata["uid"],

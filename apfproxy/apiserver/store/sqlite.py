@@ -244,7 +244,7 @@ class SqliteBackend:
         for rv, resource, space, name, uid, labels, fields, data in rows:
             versions[rv] = Entry(
                 sys.intern(resource),
-                sys.intern(space),
+                space,
                 name,
                 rv,
                 uid,

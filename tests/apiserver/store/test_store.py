@@ -30,6 +30,7 @@ from apfproxy.apiserver.store.entries import (
     ChangeType,
     Entry,
     ObjectTooLargeError,
+    Pool,
     StoreError,
     TooOldError,
     Window,
@@ -527,3 +528,12 @@ class MemoryMachine(StoreMachine):
 TestStoreMachine = StoreMachine.TestCase
 TestMemoryMachine = MemoryMachine.TestCase
 TestStoreMachine.settings = TestMemoryMachine.settings = settings(max_examples=30)
+
+
+def test_a_pool_shares_little_ones_only() -> None:
+    """Long names count as values do, so that a client cannot fill it."""
+    pool = Pool()
+    few, many = {"a": "1"}, {"n" * 300 + str(index): "" for index in range(20)}
+
+    assert pool.shared(few) is pool.shared(dict(few))
+    assert pool.shared(many) is not pool.shared(dict(many))
