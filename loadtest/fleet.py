@@ -11,12 +11,6 @@ by how much and why.  Found besides: how soon seats follow the load, and what th
     python -m loadtest.fleet --members 20 --limit 200 --service-ms 400 --moves 10
     python -m loadtest.fleet --store kubernetes
 
-With --round-trips-ms the store is so far away from each member instead, and nothing fails: at first
-all members want as much, then what each wants changes at random, then all load moves from one
-member to the next.  Found is what of the limit they use, and what the store is asked.
-
-    python -m loadtest.fleet --members 10 --lease 20 --round-trips-ms 50,200 --seconds 30
-
 Twenty members and their clients on two cores are mostly idle at 400 ms a request.
 
 The exit status is 2 if there were too many requests at once, or seats did not follow.
@@ -26,15 +20,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import uvloop
 
-from loadtest.arguments import Parser, count_up_to, counts_up_to, output_file
+from loadtest.arguments import Parser, count_up_to, output_file
 from loadtest.fleet_site import OK, STORES, Fleet, Site
-from loadtest.fleet_steps import CROWD, Course, judge, totals
+from loadtest.fleet_steps import Course, judge, totals
 from loadtest.processes import measured
 
 if TYPE_CHECKING:
@@ -86,57 +79,6 @@ async def measure(
     return {"totals": found, "wrong": wrong, "steps": msgspec.to_builtins(steps)}, wrong
 
 
-async def measure_far(
-    directory: Path, fleet: Fleet, round_trips_ms: Sequence[int], seconds: float
-) -> tuple[list[dict[str, Any]], list[str]]:
-    results: list[dict[str, Any]] = []
-    print(f"{'ms':>5}  {'load':<8}{'seats':>7}{'peak':>6}  commands a second")
-    for round_trip_ms in round_trips_ms:
-        with Site(directory, fleet) as site:
-            site.delay(round_trip_ms / 2000, round_trip_ms / 2000)
-            await site.start()
-            crowd = round(CROWD * fleet.limit)
-            site.clients.aim(site.everywhere(crowd))
-            await asyncio.sleep(2 * fleet.lease_s)
-            for load, period_s in (("even", seconds), ("random", 0.5), ("moves", 5.0)):
-                site.origin.begin()
-                before, begun_s = await site.store.commands(), monotonic()
-                for turn in range(max(1, round(seconds / period_s))):
-                    site.clients.aim(aims(site, crowd, load, turn))
-                    await asyncio.sleep(period_s)
-                asked = await site.store.commands() - before
-                lasted_s = monotonic() - begun_s
-                commands = {name: count / lasted_s for name, count in asked.items()}
-                found = {
-                    "round_trip_ms": round_trip_ms,
-                    "load": load,
-                    "seats": site.origin.mean(),
-                    "peak": site.origin.peak,
-                    "commands_per_s": commands,
-                }
-                results.append(found)
-                print(
-                    f"{round_trip_ms:>5}  {load:<8}{found['seats']:>7.1f}{found['peak']:>6}  "
-                    + ", ".join(f"{name} {rate:.1f}" for name, rate in commands.items()),
-                    flush=True,
-                )
-    return results, [
-        f"{each['load']} at {each['round_trip_ms']} ms: {each['peak']} requests at once"
-        for each in results
-        if each["peak"] > fleet.limit
-    ]
-
-
-def aims(site: Site, crowd: int, load: str, turn: int) -> dict[int, int]:
-    members = range(site.fleet.members)
-    if load == "even":
-        return site.everywhere(crowd)
-    if load == "moves":
-        return {turn % len(members): crowd}
-    parts = [site.chance.random() ** 2 for _ in members]
-    return {at: round(crowd * part / sum(parts)) for at, part in enumerate(parts)}
-
-
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(__doc__)
     add = parser.add_argument
@@ -148,7 +90,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--refresh-ms", type=count_up_to(60_000, 100), default=1000, help="of a member (1000)")
     add("--moves", type=count_up_to(1000), default=10, help="of all load (10)")
     add("--seconds", type=count_up_to(3600), default=10, help="of steady load, and of none (10)")
-    add("--round-trips-ms", type=counts_up_to(2000), metavar="N,...", help="to a store far away")
     add("--json", type=output_file, metavar="FILE", help="write all results there as well")
     return parser.parse_args(arguments)
 
@@ -165,11 +106,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lease_s=options.lease,
             refresh_s=options.refresh_ms / 1000,
         )
-        if options.round_trips_ms:
-            far, wrong = uvloop.run(
-                measure_far(directory, fleet, options.round_trips_ms, options.seconds)
-            )
-            return far, wrong
         results, wrong = uvloop.run(
             measure(directory, fleet, moves=options.moves, lasts_s=options.seconds)
         )

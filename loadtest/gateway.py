@@ -5,10 +5,9 @@ time and then a good one.  Each server writes down what it got, so it is known o
 whether it was lost or sent twice, and which server responded.  What a killed or hung server had
 before a gateway can know is its own; every other bad response is the gateway's.  Found besides: how
 evenly requests are spread over the servers that are well, and how soon the limit follows their
-number.  HAProxy, which has no such limit, shows that the program is fair.
+number.
 
     python -m loadtest.gateway --requests 100000 --rate 2000 --json gateway.json
-    python -m loadtest.gateway --by haproxy --requests 20000
 
 The exit status is 2 if a promise was not kept.
 """
@@ -41,10 +40,10 @@ from loadtest.gateway_phases import (
     judge_limits,
     schedule,
 )
-from loadtest.gateway_servers import NAMES, Servers, start_gateway
+from loadtest.gateway_servers import NAMES, Servers
 from loadtest.origin import ITEM, LIST_ITEMS
 from loadtest.processes import measured
-from loadtest.soak_site import OBJECTS, log_problem
+from loadtest.soak_site import OBJECTS, log_problem, start_proxy
 
 if TYPE_CHECKING:
     import argparse
@@ -189,7 +188,7 @@ async def follow_limit(admin_port: int, phase: Phase, end_s: float) -> None:
 
 
 async def run_phases(
-    servers: Servers, notes: Notes, admin_port: int | None, phase_s: float
+    servers: Servers, notes: Notes, admin_port: int, phase_s: float
 ) -> list[Phase]:
     phases = schedule(servers.count)
     for phase in phases:
@@ -198,8 +197,7 @@ async def run_phases(
         striking = asyncio.create_task(strike(servers, phase))
         await asyncio.sleep(0)
         end_s = monotonic() + phase_s
-        if admin_port is not None:
-            await follow_limit(admin_port, phase, end_s)
+        await follow_limit(admin_port, phase, end_s)
         await asyncio.sleep(end_s - monotonic())
         await striking
         phase.end_s = monotonic()
@@ -209,7 +207,7 @@ async def run_phases(
     return phases
 
 
-def print_phases(phases: Sequence[Phase], names: Sequence[str], *, has_limit: bool) -> None:
+def print_phases(phases: Sequence[Phase], names: Sequence[str]) -> None:
     servers = "/".join(names)
     print(
         f"{'phase':<11}{'requests':>9}{'good':>8}{'own':>6}{'bad':>6}{'p99 ms':>8}"
@@ -217,27 +215,24 @@ def print_phases(phases: Sequence[Phase], names: Sequence[str], *, has_limit: bo
         f"{'limit':>7}{'after s':>9}"
     )
     for phase in phases:
-        limit, follows = "", ""
-        if has_limit:
-            limit = str(phase.limit)
-            follows = "never" if phase.follows_s is None else f"{phase.follows_s:.2f}"
+        follows = "never" if phase.follows_s is None else f"{phase.follows_s:.2f}"
         print(
             f"{phase.label:<11}{sum(phase.counts.values()):>9}{phase.counts[GOOD]:>8}"
             f"{phase.own:>6}{sum(phase.bad.values()):>6}{phase.p99_ms:>8.1f}"
             f"{'/'.join(map(str, phase.requests.values())):>22}{phase.spread:>8.1%}"
-            f"{'/'.join(map(str, phase.watching.values())):>18}{limit:>7}{follows:>9}"
+            f"{'/'.join(map(str, phase.watching.values())):>18}{phase.limit:>7}{follows:>9}"
         )
 
 
 async def measure(
-    by: str, servers_count: int, requests: int, rate: float, directory: Path
+    servers_count: int, requests: int, rate: float, directory: Path
 ) -> tuple[dict[str, Any], list[str]]:
     """Run all phases: the results, and what is wrong with them."""
     (directory / "objects.yaml").write_text(OBJECTS)
-    (directory / "settings.yaml").write_text(SETTINGS)
+    (directory / "gateway.yaml").write_text(SETTINGS)
     with ExitStack() as running:
         servers = running.enter_context(Servers(directory, servers_count))
-        gateway, admin_port = await asyncio.to_thread(start_gateway, by, servers.ports, directory)
+        gateway, admin_port = await start_proxy(directory, "gateway", servers.ports)
         running.enter_context(gateway)
         clients = Clients(gateway.port, rate)
         watching = [asyncio.create_task(clients.watch()) for _ in range(WATCHES)]
@@ -251,11 +246,10 @@ async def measure(
         problem = log_problem(gateway.log)
         journals = servers.journals()
     wrong, totals = judge(phases, clients.notes, journals)
-    if admin_port is not None:
-        wrong += judge_limits(phases)
+    wrong += judge_limits(phases)
     if problem:
         wrong.append(problem)
-    print_phases(phases, servers.names, has_limit=admin_port is not None)
+    print_phases(phases, servers.names)
     print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in totals.items()))
     for text in wrong:
         print(f"WRONG: {text}")
@@ -274,7 +268,6 @@ async def measure(
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(__doc__)
     add = parser.add_argument
-    add("--by", choices=("apfproxy", "haproxy"), default="apfproxy", help="the gateway (apfproxy)")
     add("--servers", type=count_up_to(len(NAMES), 2), default=3, help="behind the gateway (3)")
     add("--requests", type=count_up_to(10**8), default=100_000, help="in all (100000)")
     add("--rate", type=count_up_to(20_000), default=2000, help="requests a second (2000)")
@@ -287,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run(directory: Path) -> tuple[object, Sequence[str]]:
         results, wrong = uvloop.run(
-            measure(options.by, options.servers, options.requests, options.rate, directory)
+            measure(options.servers, options.requests, options.rate, directory)
         )
         return results, wrong
 

@@ -1,4 +1,4 @@
-"""The servers behind a gateway, which can be killed and told to misbehave, and the gateways."""
+"""The servers behind a gateway, which can be killed and told to misbehave."""
 
 from __future__ import annotations
 
@@ -8,51 +8,15 @@ from typing import TYPE_CHECKING, Self
 
 from loadtest.admin_pages import fetch
 from loadtest.origin import Entry, read_journal
-from loadtest.processes import Process, free_ports, python_module, start_apfproxy
+from loadtest.processes import Process, free_ports, python_module
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 NAMES = "abcdefghi"
 """For the servers."""
 NOTICED_S = 2.0
 """How long a server that will leave says that it is not ready, before it does."""
-
-HAPROXY = """
-global
-    nbthread 1
-    maxconn 8000
-defaults
-    mode http
-    timeout connect 500ms
-    timeout client 300s
-    timeout server 2s
-    timeout tunnel 300s
-    timeout http-keep-alive 300s
-    option http-no-delay
-    option redispatch 1
-    retries 3
-    retry-on conn-failure empty-response
-    http-reuse always
-frontend clients
-    bind 127.0.0.1:{port} backlog 4096
-    use_backend watches if {{ url_sub watch=true }}
-    default_backend servers
-backend servers
-    balance random(2)
-    option httpchk GET /readyz
-    http-request disable-l7-retry if METH_POST or {{ method PUT }}
-    default-server check inter 500ms fall 2 rise 1 slowstart 1s
-    default-server observe layer7 error-limit 5 on-error mark-down
-{servers}
-backend watches
-    balance random(2)
-    timeout server 300s
-    option httpchk GET /readyz
-    default-server check inter 500ms fall 2 rise 1 slowstart 1s
-{servers}
-"""
 
 
 class Servers:
@@ -111,23 +75,3 @@ class Servers:
         ]
         process = Process(f"server-{name}", argv, port=port, directory=self._directory)
         return self._running.enter_context(process)
-
-
-def start_gateway(by: str, ports: Sequence[int], directory: Path) -> tuple[Process, int | None]:
-    """Start a gateway before servers."""
-    if by == "apfproxy":
-        return start_apfproxy(
-            upstream_port=ports[0],
-            directory=directory,
-            arguments=[
-                *("--settings", str(directory / "settings.yaml")),
-                *(f"--upstream=http://127.0.0.1:{port}" for port in ports[1:]),
-            ],
-        )
-    (port,) = free_ports(1)
-    servers = "".join(f"    server s{each} 127.0.0.1:{each}\n" for each in ports)
-    config = directory / "haproxy.cfg"
-    config.write_text(HAPROXY.format(port=port, servers=servers))
-    return Process(
-        "haproxy", ["haproxy", "-db", "-f", str(config)], port=port, directory=directory
-    ), None

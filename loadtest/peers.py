@@ -29,12 +29,10 @@ them that is tried with and without.
     python -m loadtest.peers --proxies apfproxy --with access-log,top-flows --idle 0 --watches 0
     python -m loadtest.peers --interpreter before=../other-checkout --proxies haproxy,apfproxy
 
---check compares the ratios to HAProxy with those in a file, which --write makes, and fails if one
-is more than 10 % worse.  Several numbers of connections are compared with the first.  With --rate
-so many requests of `cluster` are sent a second, in turn to the origin and through each proxy, and
-the median of a proxy less that of the origin is what the proxy adds.
+Several numbers of connections are compared with the first.  With --rate so many requests of
+`cluster` are sent a second, in turn to the origin and through each proxy, and the median of a proxy
+less that of the origin is what the proxy adds.
 
-    python -m loadtest.peers --interpreter compiled=wheel/bin/python --check loadtest/ratios.json
     python -m loadtest.peers --mix cluster --connections 8,64,512,2000 --idle 0 --watches 0
     python -m loadtest.peers --mix cluster --rate 5000 --idle 0 --watches 0
 """
@@ -55,21 +53,13 @@ from loadtest.contenders import CONTENDERS, FEATURES, WITH, start_contender
 from loadtest.memory import weigh
 from loadtest.nginx_origin import MAX_CONNECTIONS, start_nginx_origin
 from loadtest.peers_report import (
-    BASELINE,
     DIRECT,
-    Ratios,
     Result,
-    compare_ratios,
-    mix_name,
     print_heading,
     print_medians,
     print_round,
-    read_ratios,
-    write_ratios,
 )
 from loadtest.processes import (
-    BEYOND_A_LIMIT,
-    LoadTestError,
     Process,
     exit_status,
     raise_descriptor_limit,
@@ -209,8 +199,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAME=PYTHON",
         help="one more apfproxy: of a virtual environment, or NAME=CHECKOUT; may be repeated",
     )
-    add("--check", type=Path, metavar="FILE", help="fail if ratios are 10%% worse than there")
-    add("--write", type=output_file, metavar="FILE", help="write the ratios there")
     add("--tls", action="store_true", help="clients speak TLS 1.3 to the proxies")
     add("--upstream-tls", action="store_true", help="the proxies speak TLS 1.3 to the origin")
     add(
@@ -236,11 +224,6 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def complete(parser: Parser, options: argparse.Namespace) -> None:
     options.loads = loads_of(options)
-    if options.check or options.write:
-        if BASELINE not in options.proxies:
-            parser.error("--check and --write need ratios to HAProxy: name it in --proxies")
-        if options.memory_only:
-            parser.error("--check and --write need the rounds that --memory-only leaves out")
     own = [("apfproxy", THIS)] if "apfproxy" in options.proxies else []
     for name, _ in options.builds:
         if name in {*CONTENDERS, *options.proxies}:
@@ -256,10 +239,7 @@ def complete(parser: Parser, options: argparse.Namespace) -> None:
         options.idle = options.watches = 0
 
 
-def run(options: argparse.Namespace) -> bool:
-    committed = committed_ratios(options)
-    if options.write and options.write.exists():
-        read_ratios(options.write)
+def run(options: argparse.Namespace) -> None:
     options.versions = {name: build.version() for name, build in options.builds.items()}
     for name, version in options.versions.items():
         print(f"{name} is {version}")
@@ -301,37 +281,6 @@ def run(options: argparse.Namespace) -> bool:
             indent=2,
         )
         options.json.write_text(text + "\n")
-    return judge(medians, committed, options)
-
-
-def committed_ratios(options: argparse.Namespace) -> Ratios | None:
-    """The ratios to compare with; None if that is not asked for."""
-    if options.check is None:
-        return None
-    ratios = read_ratios(options.check)
-    mixes = [name_in_file(load, options) for load in options.loads]
-    if not any(mix in mixes and options.builds.keys() & of.keys() for mix, of in ratios.items()):
-        raise LoadTestError(
-            f"{options.check} has no ratio of {', '.join(options.builds)} on {', '.join(mixes)};"
-            " --write adds them"
-        )
-    return ratios
-
-
-def name_in_file(load: str, options: argparse.Namespace) -> str:
-    return mix_name(load, tls=options.tls, upstream_tls=options.upstream_tls)
-
-
-def judge(medians: Sequence[Result], committed: Ratios | None, options: argparse.Namespace) -> bool:
-    ratios: Ratios = {}
-    for each in medians:
-        if each.proxy in options.builds and each.ratio is not None:
-            ratios.setdefault(name_in_file(each.mix, options), {})[each.proxy] = each.ratio
-    lines, is_worse = compare_ratios(ratios, committed) if committed is not None else ([], False)
-    print("".join(f"{line}\n" for line in lines), end="")
-    if options.write:
-        write_ratios(options.write, ratios)
-    return is_worse
 
 
 def _as_json(result: Result) -> dict[str, object]:
@@ -346,9 +295,7 @@ def _as_json(result: Result) -> dict[str, object]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
-    is_worse: list[bool] = []
-    status = exit_status("peers", lambda: is_worse.append(run(options)))
-    return status or (BEYOND_A_LIMIT if any(is_worse) else 0)
+    return exit_status("peers", lambda: run(options))
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ import pytest
 
 from loadtest.cluster import draw_heads, users
 from loadtest.isolation import SCENARIOS, check_seats
-from loadtest.peers import committed_ratios, parse_arguments
-from loadtest.peers_report import compare_ratios, read_ratios, write_ratios
+from loadtest.peers import parse_arguments
 from loadtest.processes import ROOT, LoadTestError
 from loadtest.wrk import Measurement, Variety, drive
 from tests.end_to_end.programs import installed
@@ -79,9 +78,6 @@ async def test_seats_are_those_of_all_workers(nominal: int) -> None:
     [
         (["--interpreter=name"], "names no interpreter"),
         (["--json=missing/results.json"], "cannot be written"),
-        (["--write=."], "cannot be written"),
-        (["--write=ratios.json", "--memory-only"], "--memory-only"),
-        (["--write=ratios.json", "--proxies=nginx"], "HAProxy"),
         (["--with=endpoints", "--proxies=haproxy"], "name it in --proxies"),
         (["--with=endpoint"], "unknown feature"),
     ],
@@ -100,51 +96,6 @@ def test_a_comparison_begins_with_nothing_that_fails_at_its_end(
     assert message in capsys.readouterr().err
 
 
-def test_ratios_of_other_builds_are_nothing_to_compare_with(tmp_path: Path) -> None:
-    """A check that compares nothing would always succeed."""
-    file = tmp_path / "ratios.json"
-    write_ratios(file, {"cluster": {"other": 2.0}, "varied": {"apfproxy": 2.0}})
-
-    assert committed_ratios(parse_arguments([f"--check={file}"])) is not None
-    with pytest.raises(LoadTestError, match="no ratio of apfproxy on cluster"):
-        committed_ratios(parse_arguments([f"--check={file}", "--mix=cluster"]))
-
-
-def test_worse_ratios_are_told_and_fail() -> None:
-    """Beyond 10 % a ratio is too bad; one that no file has is only told."""
-    committed = {"cluster": {"apfproxy": 2.0, "compiled": 1.0}}
-
-    lines, is_worse = compare_ratios({"cluster": {"apfproxy": 2.1, "compiled": 0.9}}, committed)
-
-    assert not is_worse
-    assert ["5.0% worse", "10.0% better"] == [line.split(": ")[-1] for line in lines]
-    assert compare_ratios({"cluster": {"apfproxy": 2.3}}, committed)[1]
-    assert not compare_ratios({"same": {"apfproxy": 2.3}}, committed)[1]
-
-
-def test_writing_ratios_keeps_those_not_measured(tmp_path: Path) -> None:
-    """A run of one mix leaves the others in the file."""
-    file = tmp_path / "ratios.json"
-    write_ratios(file, {"cluster": {"apfproxy": 2.0}, "same": {"apfproxy": 1.111}})
-
-    write_ratios(file, {"cluster": {"compiled": 1.5}})
-
-    assert read_ratios(file) == {
-        "cluster": {"apfproxy": 2.0, "compiled": 1.5},
-        "same": {"apfproxy": 1.11},
-    }
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"same": 1}', '{"same": {"apfproxy": 0}}'])
-def test_a_file_without_ratios_is_refused(tmp_path: Path, text: str) -> None:
-    """The message says how to make one."""
-    file = tmp_path / "ratios.json"
-    file.write_text(text)
-
-    with pytest.raises(LoadTestError, match="--write"):
-        read_ratios(file)
-
-
 def test_the_clients_of_a_cluster_are_drawn_from_seeds() -> None:
     """The same seed gives the same heads; each has the token of one of the users."""
     heads = draw_heads(1000, seed=1)
@@ -159,11 +110,11 @@ def test_the_clients_of_a_cluster_are_drawn_from_seeds() -> None:
 
 
 @pytest.mark.e2e
-def test_a_comparison_writes_and_checks_ratios(tmp_path: Path) -> None:
+def test_a_comparison_finds_ratios(tmp_path: Path) -> None:
     """HAProxy and two builds, here the same twice, with a ratio for each of these."""
     installed("nginx")
     installed("haproxy")
-    file = tmp_path / "ratios.json"
+    file = tmp_path / "peers.json"
     done = subprocess.run(  # noqa: S603  this interpreter
         [
             *(
@@ -181,7 +132,7 @@ def test_a_comparison_writes_and_checks_ratios(tmp_path: Path) -> None:
                 "--idle=0",
                 "--watches=0",
             ),
-            *(f"--interpreter=again={ROOT}", f"--write={file}"),
+            *(f"--interpreter=again={ROOT}", f"--json={file}"),
         ],
         cwd=ROOT,
         capture_output=True,
@@ -190,8 +141,10 @@ def test_a_comparison_writes_and_checks_ratios(tmp_path: Path) -> None:
     )
 
     assert (0, "") == (done.returncode, done.stderr)
-    assert {"cluster"} == set(ratios := read_ratios(file))
-    assert {"apfproxy", "again"} == set(ratios["cluster"])
+    medians = json.loads(file.read_text())["medians"]
+    assert {"haproxy", "apfproxy", "again"} == {
+        each["proxy"] for each in medians if each["ratio_to_haproxy"] > 0
+    }
 
 
 @pytest.mark.e2e

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def test_no_write_is_doubled(tmp_path: Path) -> None:
     """Every request has an end, and what went wrong is said."""
-    results, _ = asyncio.run(measure("apfproxy", 3, requests=600, rate=600.0, directory=tmp_path))
+    results, _ = asyncio.run(measure(3, requests=600, rate=600.0, directory=tmp_path))
 
     assert json.dumps(results)
     totals = results["totals"]
