@@ -40,24 +40,18 @@ if TYPE_CHECKING:
     from apfproxy.settings import Settings
 
 ADMIN_ACCESS = "admin-access"
-"""The health check."""
 OPEN: Final = tuple(f"/{page}" for page in PAGES)
 
 log = logging.getLogger(__name__)
 
 
 class Refusal(enum.StrEnum):
-    """Why a request may not read; the label `reason` of the metric."""
-
     NO_CREDENTIALS = "no-credentials"
     WRONG_CREDENTIALS = "wrong-credentials"
 
 
 class Credentials:
-    """Holds what some settings ask for, as the files have it.
-
-    OperatorError if one of them cannot be used.
-    """
+    """What some settings ask for, as the files have it; OperatorError if one cannot be used."""
 
     def __init__(self, settings: Settings) -> None:
         tls = settings.admin_tls
@@ -93,7 +87,6 @@ class Credentials:
 
     @property
     def are_asked_for(self) -> bool:
-        """Whether not everybody may read."""
         return self.asks_for_tokens or self.certificates is not None
 
     def have(self, token: bytes) -> bool:
@@ -106,13 +99,7 @@ class Credentials:
 
 
 class AdminAccess:
-    """Says who may read the listener, by the settings in force.
-
-    Attributes:
-        refused: Requests that might not, by `Refusal`.
-
-    OperatorError if a file that the settings name cannot be used.
-    """
+    """Who may read the listener, by the settings in force."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -127,7 +114,6 @@ class AdminAccess:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """Return the TLS context for new connections; None for plain text."""
         tls = self._credentials.tls
         return None if tls is None else tls.context
 
@@ -136,7 +122,6 @@ class AdminAccess:
         return self._credentials.asks_for_tokens
 
     def refusal(self, request: web.Request) -> Refusal | None:
-        """Why a request may not read; None if it may."""
         credentials, transport = self._credentials, request.transport
         if not credentials.are_asked_for or is_open(request.path) or is_over_unix(transport):
             return None
@@ -150,7 +135,6 @@ class AdminAccess:
         return Refusal.WRONG_CREDENTIALS if shown or leaf else Refusal.NO_CREDENTIALS
 
     def record(self, refusal: Refusal, address: str) -> None:
-        """Count a request that may not read, and log it now and then."""
         self.refused[refusal] += 1
         self._log.log(
             logging.WARNING,
@@ -176,7 +160,6 @@ class AdminAccess:
         self._credentials.files.stop()
 
     async def read_again(self) -> None:
-        """Take what has changed of the files."""
         await self._credentials.files.check()
 
     async def prepare(self, settings: Settings) -> Change:
@@ -194,22 +177,19 @@ class AdminAccess:
 
 
 def parts_of(settings: Settings) -> object:
-    """All settings that decide who may read."""
     return settings.admin_tls, settings.admin_read_token_file, settings.admin_token_file
 
 
 def is_open(path: str) -> bool:
-    """Whether a path is that of a health page, or of one of its checks."""
     return any(path == page or path.startswith(f"{page}/") for page in OPEN)
 
 
 def is_over_unix(transport: asyncio.BaseTransport | None) -> bool:
-    """Whether a connection came over a Unix socket."""
     return transport is not None and isinstance(transport.get_extra_info("sockname"), str | bytes)
 
 
 def token_of(shown: Sequence[str]) -> bytes | None:
-    """The token that a request shows, by its fields `Authorization`; None for none, or several."""
+    """None for no token, or several."""
     if len(shown) != 1:
         return None
     scheme, _, text = shown[0].strip().partition(" ")

@@ -42,7 +42,6 @@ MAX_KEPT_BYTES = 64 << 20
 CACHED_BYTES = 8 << 20
 """Written before the page cache drops the file; programs that follow the log read it from there."""
 CLOSE_TIMEOUT_S = 5.0
-"""For a reader of standard output that stopped reading, for example."""
 STALLED_NS = 5_000_000_000
 """Without a line written while some are queued, as when a pipe's reader hangs."""
 MODE = 0o640
@@ -74,7 +73,6 @@ class AccessLog:
         self._is_torn = False
         self._cached_bytes = 0
         self.write_errors = 0
-        """Writes and openings that failed."""
         self._failure: str | None = None
         self._progress_ns = 0
         """When the thread last finished some lines, or there was a line for it after a pause."""
@@ -88,7 +86,7 @@ class AccessLog:
 
     @property
     def problem(self) -> str | None:
-        """Return what is wrong now; None while all is well."""
+        """None while all is well."""
         if self._failure is not None:
             return self._failure
         stalled_ns = self._clock.now_ns() - self._progress_ns
@@ -98,7 +96,6 @@ class AccessLog:
 
     @property
     def written(self) -> int:
-        """Lines that were written."""
         return self._done - self._lost
 
     def open(self) -> None:
@@ -136,7 +133,6 @@ class AccessLog:
 
     @property
     def queued(self) -> int:
-        """Lines that wait to be written."""
         return self._taken - self._done
 
     # In the thread.
@@ -179,7 +175,6 @@ class AccessLog:
             self._leave_cache()
 
     def _leave_cache(self) -> None:
-        """Advise the system to drop the file from the page cache."""
         self._cached_bytes = 0
         is_file = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         if is_file and hasattr(os, "posix_fadvise"):

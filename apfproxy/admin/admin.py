@@ -63,24 +63,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHUTDOWN_S: Final = 1.0
-"""For a scrape that is under way; the listener closes last, when there is nothing more to see."""
 ONE: Final = "worker"
-"""The parameter that names one worker."""
 MISSING: Final = "X-Apfproxy-Missing-Workers"
-"""The header that names the workers that a response lacks."""
 missing: Final[ContextVar[Sequence[str]]] = ContextVar("missing", default=())
 MAX_VIEWS: Final = 16
 """Clusters whose history is kept, in 700 kB each: those that were asked for last."""
 MAX_DUMPS: Final = 8
 """At a time, of which one is made while the others wait."""
 MOST_NAMED: Final = 20
-"""Names in an error."""
 MEASURED_WITHIN_S: Final = 3.0
-"""For two looks, which rates are made of."""
 ENOUGH: Final = 2
-"""Looks for rates of the overview."""
 ASKED_S: Final = 60.0
-"""For so long after a request for the overview there are looks for it."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 1000
 CAMEL: Final = {
     "seat_seconds": "seatSeconds",
@@ -141,32 +134,20 @@ def listener(
     access: AdminAccess | None,
     api_routes: Sequence[web.RouteDef] = (),
 ) -> WebListener:
-    """All pages on the connections of an admin listener."""
     return WebListener(AdminPages(states, api_routes).app(), places, access, shutdown_s=SHUTDOWN_S)
 
 
 class View(NamedTuple):
-    """A page that somebody looks at, or may: the history of a cluster, and who listens."""
-
     history: History
     feed: LiveFeed
 
 
 class Shown(NamedTuple):
-    """The subject of a page: the process, and one of its clusters."""
-
     process: ProcessState
     cluster: ClusterState
 
 
 class AdminPages:
-    """All pages.
-
-    Args:
-        states: Where they have the state from.
-        api_routes: Of the objects that this process keeps.
-    """
-
     def __init__(self, states: States, api_routes: Sequence[web.RouteDef] = ()) -> None:
         self._states = states
         self._api_routes = api_routes
@@ -178,7 +159,6 @@ class AdminPages:
         self._dumps_wanted = 0
 
     def app(self) -> web.Application:
-        """The application, which takes a look each second while it runs."""
         app = web.Application(middlewares=[plain_errors, own_names_only])
         app.on_response_prepare.append(add_headers)
         app.add_routes([*health_routes(self._checks), *self._api_routes])
@@ -294,7 +274,6 @@ class AdminPages:
         return await self._process(request)
 
     async def _shown(self, request: web.Request) -> Shown:
-        """RefusedError if the request names nothing that there is."""
         process = await self._process(request)
         name = cluster_name(request)
         if process.workers and all(each.problem for each in process.workers):
@@ -333,14 +312,12 @@ class AdminPages:
         return found
 
     async def _ask_any(self, request: web.Request, kind: str, **words: str) -> Any:  # noqa: ANN401
-        """Return what the first worker says, of what all say alike."""
         found = await self._ask(request, kind, **words)
         return next(iter(found.values()))[0]
 
     # Pages of the process.
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        """Respond with the metrics: sums, or the series of every worker."""
         if (each := request.query.get("workers")) not in {None, "each"}:
             raise RefusedError(400, "workers must be each, or not be there\n")
         process = await self._whole(request)
@@ -357,7 +334,6 @@ class AdminPages:
         return self._states.health(page, excluded, check, worker=request.query.get(ONE))
 
     async def index(self, request: web.Request) -> web.StreamResponse:
-        """Respond with the list of the pages; a browser gets a page."""
         if (name := request.query.get("cluster")) is not None:
             raise web.HTTPFound(f"clusters/{quote(name, safe='')}/{of_worker(request)}")
         process = await self._process(request)
@@ -376,14 +352,12 @@ class AdminPages:
         return web.Response(text="".join(lines), headers=headers)
 
     async def cluster_index(self, request: web.Request) -> web.StreamResponse:
-        """Respond with the live page of a cluster, in a browser."""
         await self._shown(request)
         if wants_page(header(request, "Accept")):
             return await page_file(request, "index.html")
         return await self.unknown(request)
 
     async def unknown(self, request: web.Request) -> web.StreamResponse:
-        """Say which pages a cluster has."""
         path = f"/{request.match_info.get('path', '')}"
         if path in OF_ALL:
             raise web.HTTPFound(f"{path}?{request.query_string}")
@@ -409,7 +383,6 @@ class AdminPages:
     # Pages of a cluster, by its state.
 
     async def live(self, request: web.Request) -> web.StreamResponse:
-        """Respond with the state of the live page, or with the overview."""
         if cluster_name(request) is None and (await self._process(request)).has_several:
             return await self.clusters(request)
         shown = await self._shown(request)
@@ -422,7 +395,6 @@ class AdminPages:
         return await page_response(request, encoded({"time": time.time(), **found}), JSON)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Send events until the client goes or the application ends."""
         shown = await self._shown(request)
         view = self._view_of(request, shown)
         return await view.feed.send(request, {"time": time.time(), **live(shown, view)})
@@ -454,7 +426,6 @@ class AdminPages:
         return await self._dump(request, tables.QUEUE_COLUMNS, "queues", {})
 
     async def dump_requests(self, request: web.Request) -> web.StreamResponse:
-        """Respond with every request that waits or executes."""
         with_details = bool(request.query.get("includeRequestDetails"))
         columns = tables.request_columns(with_details=with_details)
         return await self._dump(request, columns, "requests", {"details": "1" * with_details})
@@ -486,7 +457,6 @@ class AdminPages:
         return web.json_response(await self._ask_any(request, "hand", **words))
 
     async def objects(self, request: web.Request) -> web.StreamResponse:
-        """Respond with the objects of the configuration and their UIDs."""
         words = {"uid": request.query["uid"]} if "uid" in request.query else {}
         found = await self._ask_any(request, "objects", **words)
         rows = [(each["kind"], each["name"], each["uid"], each["what"]) for each in found]
@@ -539,10 +509,7 @@ async def table(
     rows: Iterable[Sequence[tables.Cell]],
     found: object = None,
 ) -> web.StreamResponse:
-    """A table as text; as JSON what it was made of, or else its rows.
-
-    It is laid out in a thread: there may be many thousands of rows.
-    """
+    """A table as text, laid out in a thread; as JSON what it was made of, or else its rows."""
     is_json = wants_json(header(request, "Accept"))
     if is_json and found is not None:
         return await page_response(request, encoded(found), JSON)
@@ -558,7 +525,6 @@ async def table(
 
 
 def cluster_name(request: web.Request) -> str | None:
-    """The cluster that the path or the query names."""
     return request.match_info.get("cluster") or request.query.get("cluster")
 
 
@@ -570,14 +536,12 @@ def of_all_clusters(request: web.Request) -> None:
 
 
 def of_worker(request: web.Request) -> str:
-    """The query that names the worker of a request, for another page of it."""
     worker = request.query.get(ONE)
     return "" if worker is None else f"?{ONE}={quote(worker, safe='')}"
 
 
 @web.middleware
 async def plain_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Say what is wrong with a request, and name the index where the path is unknown."""
     missing.set(())
     try:
         return await handler(request)
@@ -589,7 +553,6 @@ async def plain_errors(request: web.Request, handler: Handler) -> web.StreamResp
 
 
 async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-    """Set the safety headers, and name the workers that the response lacks."""
     for name, value in SAFETY.items():
         response.headers.setdefault(name, value)
     if names := missing.get():
@@ -597,6 +560,5 @@ async def add_headers(_request: web.Request, response: web.StreamResponse) -> No
 
 
 async def redirect(request: web.Request) -> web.StreamResponse:
-    """Say where the pages of a cluster begin."""
     name = quote(request.match_info["cluster"], safe="")
     raise web.HTTPFound(f"/clusters/{name}/{of_worker(request)}")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_NAME = 64
-"""Characters of a name in a sentence; names of clients may be as long as they like."""
+"""Characters of a name in a sentence."""
 
 _PLAIN = re.compile(r"[\w.:@/+-]+")
 LEAST_WHOLE = 9.95
@@ -51,18 +51,14 @@ def name_text(name: str) -> str:
 
 
 def counted(number: float, noun: str) -> str:
-    """A number with its noun, in the plural unless it is one."""
     return f"{number_text(number)} {noun}{'' if number == 1 else 's'}"
 
 
 MOST_NAMED = 3
 MAX_PROBLEM = 300
-"""Characters of a problem; all of it is on the health page."""
 
 
 class Severity(enum.StrEnum):
-    """How bad it is, worst first."""
-
     ERROR = "error"
     WARNING = "warning"
     NOTE = "note"
@@ -75,11 +71,9 @@ Finding = tuple[Severity, str]
 
 
 def listed(texts: Sequence[str]) -> str:
-    """The first of some texts, and how many more there are."""
     more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
     return ", ".join(texts[:MOST_NAMED]) + more
 
 
 def cut(text: str) -> str:
-    """A problem's first words."""
     return text if len(text) <= MAX_PROBLEM else f"{text[: MAX_PROBLEM - 1]}…"

@@ -34,8 +34,6 @@ FINER_BOUNDS: Final = 2
 
 
 class ResourceState(NamedTuple):
-    """A resource that is served, as of now."""
-
     group: str
     resource: str
     objects: int
@@ -43,16 +41,12 @@ class ResourceState(NamedTuple):
 
 
 class StoreState(NamedTuple):
-    """The store, as of now."""
-
     resources: Sequence[ResourceState]
     pending_writes: int
     resource_version: int
 
 
 class ApiServerState(NamedTuple):
-    """All that the page has."""
-
     counters: ApiServerCounters
     store: StoreState
     used: UsedState

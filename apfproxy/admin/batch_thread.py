@@ -20,14 +20,7 @@ Item = TypeVar("Item")
 
 
 class BatchThread(Generic[Item]):
-    """The thread, and the items on their way to it.
-
-    Args:
-        name: Its name.
-        period_ns: How long items are gathered at most.
-        max_gathered: How many are handed over at once.
-        clock: The event loop's.
-    """
+    """The thread, and the items on their way to it."""
 
     def __init__(self, name: str, period_ns: int, max_gathered: int, clock: Clock) -> None:
         self._name = name
@@ -35,7 +28,6 @@ class BatchThread(Generic[Item]):
         self._max_gathered = max_gathered
         self._clock = clock
         self._batches: queue.SimpleQueue[list[Item] | None] = queue.SimpleQueue()
-        """None to end."""
         self._items: list[Item] = []
         self._gathered = 0
         self._timer: Timer | None = None
@@ -57,7 +49,6 @@ class BatchThread(Generic[Item]):
         threading.Thread(target=run, name=self._name, daemon=True).start()
 
     def put(self, item: Item, count: int = 1) -> None:
-        """Gather an item, which counts as so many."""
         self._items.append(item)
         self._gathered += count
         if self._gathered >= self._max_gathered:
@@ -73,10 +64,7 @@ class BatchThread(Generic[Item]):
         self._batches.put([])
 
     async def close(self, timeout_s: float) -> bool:
-        """Hand over what there is, and wait for the end: whether it came in time.
-
-        Harmless if there is no thread.
-        """
+        """Hand over what there is, and wait for the end: whether it came in time."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -45,7 +45,6 @@ TOLD_APART = (
 )
 PARAMETERS = ("method", "target", "user", "group", "header")
 OF_ALL_PAGES = frozenset({"cluster", "worker"})
-"""Parameters that name one of several clusters, and one of several workers."""
 MAX_PARAMETERS = 200
 USAGE = f"""\
 Ask what would happen to a request:
@@ -124,7 +123,6 @@ def question(
 
 
 def parse_header(text: str) -> tuple[str, str]:
-    """Read `name:value`: the name in lower case, and the value; or ValueError."""
     name, colon, value = text.partition(":")
     if not colon or TOKEN.fullmatch(name.strip()) is None:
         raise ValueError(f"expected a header such as X-Team:red, not {text!r}")
@@ -137,5 +135,4 @@ def header_in(headers: Headers, name: str) -> str:
 
 
 def explanation_json(explanation: Explanation) -> str:
-    """An explanation as JSON; names that are no Unicode are escaped."""
     return json.dumps(msgspec.to_builtins(explanation), indent=2)

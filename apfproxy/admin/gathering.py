@@ -88,17 +88,11 @@ MAX_TICKETS: Final = 5000
 """The first tickets of a level that execute, and that wait: 1 ms of looking for each."""
 MAX_NAME: Final = 256
 KINDS: Final = {"ByUser": "user", "ByNamespace": "namespace", "user-agent": "program"}
-"""Holds what a flow is the flow of, by what tells flows apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingParts:
-    """Holds what serves a cluster's requests, as of now; see `ClusterState`.
-
-    Attributes:
-        knows_users, is_plain: As `reachable_levels` has them.
-        shared: The limit that a fleet shares, and the number of its members.
-    """
+    """What serves a cluster's requests; `shared` is a fleet's limit and its number of members."""
 
     controller: Controller
     kinds: KindMeter
@@ -123,8 +117,6 @@ class ServingParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterParts:
-    """A cluster as the settings name it; nothing serves while `serving` is None."""
-
     name: str = ""
     where: str = ""
     problem: str = ""
@@ -133,8 +125,6 @@ class ClusterParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessParts:
-    """A process as of now, see `ProcessState`; a parent of workers has no clusters."""
-
     started_s: float
     health: Iterable[HealthCheck]
     faults: Faults | None = None
@@ -181,19 +171,16 @@ def gathered(parts: ProcessParts) -> Iterator[ProcessState]:
 
 
 def read(part: type[P], *owners: object, **others: Any) -> P:  # noqa: ANN401 - fields of the part
-    """A part whose fields are attributes of some objects by the same names, but for some."""
     names = (name for name in part.__struct_fields__ if name not in others)
     return part(**others, **values(part, names, *owners))
 
 
 def fill(state: msgspec.Struct, names: Iterable[str], *owners: object) -> None:
-    """Have fields of a part be as some objects have them."""
     for name, value in values(type(state), names, *owners).items():
         setattr(state, name, value)
 
 
 def values(part: type[msgspec.Struct], names: Iterable[str], *owners: object) -> dict[str, Any]:
-    """Fields of a part as the first of some objects has them that has an attribute of the name."""
     found, converters = {}, converters_of(part)
     for name in names:
         for owner in owners:
@@ -208,7 +195,6 @@ def values(part: type[msgspec.Struct], names: Iterable[str], *owners: object) ->
 
 @cache
 def converters_of(part: type[msgspec.Struct]) -> dict[str, Callable[[Any], Any] | None]:
-    """Say what makes the values of fields, by name, of attributes; None where they are the same."""
     found: dict[str, Callable[[Any], Any] | None] = {}
     for name, hint in get_type_hints(part).items():
         if hint is Times:
@@ -221,7 +207,6 @@ def converters_of(part: type[msgspec.Struct]) -> dict[str, Callable[[Any], Any] 
 
 
 def by_text(numbers: Mapping[Any, T]) -> dict[str, T]:
-    """A dictionary whose keys are texts or numbers, by texts."""
     return {str(key): each for key, each in numbers.items()}
 
 
@@ -253,14 +238,12 @@ def used_state(started_s: float) -> UsedState:
 
 
 def admin_state(places: Places, refused: Mapping[str, int]) -> AdminState:
-    """The connections of an admin listener, and requests that were refused, by reason."""
     return AdminState(
         connections=len(places), ended=by_text(places.ended), refused=by_text(refused)
     )
 
 
 def cluster_state(parts: ClusterParts, *, is_full: bool = False) -> ClusterState:
-    """A cluster as it is now; `is_full` has it tell of what was never used, too."""
     where, problem = displayable(parts.where), displayable(parts.problem)
     serving = parts.serving
     if serving is None:
@@ -325,7 +308,6 @@ def cluster_state(parts: ClusterParts, *, is_full: bool = False) -> ClusterState
 def level_state(
     level: PriorityLevel, now_ns: int, *, is_full: bool = False, is_reachable: bool = True
 ) -> LevelState:
-    """A priority level as it is now."""
     queue_set = level.queue_set
     shares, lendable_percent, borrowing_limit_percent = level_shares(level.configuration)
     state = LevelState(
@@ -431,13 +413,11 @@ def flow_schema_states(
 
 
 def flow_kind(schema: FlowSchema) -> str:
-    """Return what the flows of a FlowSchema are, in a word or two; "" if it has but one."""
     how = distinguished_by(schema)
     return KINDS.get(how, how)
 
 
 def upstream_state(serving: ServingParts) -> UpstreamState:
-    """The servers behind as they are now."""
     upstream, pool, counters = serving.upstream, serving.pool, serving.counters.pool
     watches = upstream.watches.values()
     drawn = sum(each.share for each in pool.endpoints if each.is_drawn)
@@ -478,7 +458,6 @@ def _health(watch: UpstreamHealth | EndpointHealth) -> Health:
 
 
 def summary_of(cluster: ClusterState) -> LevelsSummary:
-    """How the seats of a cluster are divided, for the page of limits."""
     levels = tuple(
         LevelSummary(
             name=level.name,

@@ -38,11 +38,8 @@ SAMPLE_S: Final = 1.0
 SAMPLES: Final = 900
 """15 minutes of seconds; with 8 levels they take 700 kB."""
 RATES_S: Final = 5
-"""Long enough to read, short enough to be of now."""
 QUANTILES_S: Final = 10
-"""A p99 needs more of them."""
 MEASURED: Final = 2
-"""Looks that rates are made of."""
 MAX_LEVELS: Final = 64
 """Levels with a history: those with most seats.  A page cannot draw more in distinct colours."""
 FIELDS: Final = (
@@ -53,20 +50,12 @@ rejected; the mean wait of those that got seats, and the least bound of the metr
 99 % of them kept within; now: requests that wait and seats in use."""
 PERCENT: Final = 99
 FLOOD: Final = "flood-of-"
-"""Begins the reason of connections of HTTP/2 that were ended; the kind of their frames follows."""
 REASONS: Final = {reason.value: reason.value.replace("-", "_") for reason in RejectReason}
 
 
 @dataclass(slots=True)
 class Rates:
-    """Requests per second of a FlowSchema or a level.
-
-    Attributes:
-        matched: That came; those that take no seats are not counted.
-        rejected: By reason; without reasons that there were none of.
-        failed: Of a level only: that had seats, and that the server failed.
-        left: Whose clients left while they waited for seats.
-    """
+    """Requests per second of a FlowSchema or a level, by reason where they were rejected."""
 
     matched: float = 0.0
     dispatched: float = 0.0
@@ -83,8 +72,6 @@ class Rates:
 
 
 class ServedRates(NamedTuple):
-    """Responses of servers by class and failures a second; times to heads, in seconds."""
-
     answers: Mapping[str, float] = dict.fromkeys(CLASSES, 0.0)
     failures: float = 0.0
     p50: float | None = None
@@ -92,26 +79,17 @@ class ServedRates(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A moment, and when it was, with the counts of the cluster."""
-
     now_ns: int
     moment: Moment
     counts: ClusterState | ClusterCounts
 
     def whole(self) -> tuple[ClusterState, Mapping[str, int]]:
-        """The cluster, and what was refused."""
         cluster = self.moment.cluster(self.counts.name)
         return cluster, refused(self.moment.whole.listener, cluster)
 
 
 class Sample(NamedTuple):
-    """One second.
-
-    Attributes:
-        unix_s: Its end, in whole milliseconds.
-        names: Of the levels; the same object as that of the sample before if they are the same.
-        values: Of `FIELDS`, level by level.
-    """
+    """One second, with values of `FIELDS` level by level; equal names are the same object."""
 
     unix_s: float
     names: tuple[str, ...]
@@ -123,15 +101,7 @@ NO_VALUES: Final = (math.nan,) * len(FIELDS)
 
 
 class History:
-    """The states of a cluster.
-
-    Attributes:
-        taken: Samples so far, those no longer kept too.
-        levels, flow_schemas: The rates, as `rate` made them last, by name, and by level and name.
-        upstream, endpoints: Those of the servers behind, together, and by URL.
-        refused: What the proxy itself refused, a second, by reason; see `refused`.
-        workers: Requests a second that got seats, by the name of the worker.
-    """
+    """The states of a cluster; rates are those that `rate` made last."""
 
     def __init__(self) -> None:
         self._looks: deque[Look] = deque(maxlen=QUANTILES_S + 1)
@@ -152,7 +122,6 @@ class History:
         now_ns: int,
         unix_s: float,
     ) -> None:
-        """Take the state of a second; nothing if no time passed since the one before."""
         before = self._looks[-1] if self._looks else None
         if before is not None and now_ns <= before.now_ns:
             return
@@ -163,7 +132,6 @@ class History:
             self._is_taken.set()
 
     async def measured(self, samples: int) -> None:
-        """Wait until so many samples were taken."""
         while self.taken < samples:
             self._is_taken.clear()
             await self._is_taken.wait()
@@ -171,10 +139,8 @@ class History:
     def columns(self, since: int = 0) -> dict[str, Any]:
         """The samples as columns, for JSON, without those taken first.
 
-        Returns:
-            `times`, seconds since 1970, and for each of the `levels` one list for each of
-            `FIELDS`, as long as `times`; NaN where there is no value.  JSON writes NaN and what is
-            infinite as null.
+        They are `times`, in seconds since 1970, and for each of the `levels` a list for each of
+        `FIELDS` as long as `times`; NaN, which JSON writes as null, where there is no value.
         """
         samples = list(self._samples)[max(0, since - self.taken + len(self._samples)) :]
         names = sorted({name for sample in samples for name in sample.names})
@@ -194,7 +160,6 @@ class History:
         }
 
     def rate(self) -> None:
-        """Make the rates of now; there are none before the second state."""
         if len(self._looks) < MEASURED:
             return
         begin, end = self._looks[max(0, len(self._looks) - 1 - RATES_S)], self._looks[-1]
@@ -234,7 +199,6 @@ class History:
         self.workers = {name: number / elapsed_s for name, number in dispatched.items()}
 
     def _sample(self, old: Look, new: Look, unix_s: float) -> None:
-        """Take a sample of what happened between two looks."""
         elapsed_s = (new.now_ns - old.now_ns) / NS_PER_S
         levels: list[LevelState | LevelCounts] = [*new.counts.levels]
         levels.sort(key=lambda each: (-each.nominal_limit, each.name))
@@ -307,12 +271,10 @@ def _served(
 
 
 def slots(old: Sequence[int], new: Sequence[int]) -> list[int]:
-    """Return what fell into each bucket between two histograms, of which the first may be empty."""
     return [max(0, after - before) for after, before in zip_longest(new, old, fillvalue=0)]
 
 
 def _waits(cluster: ClusterState | ClusterCounts) -> dict[str, Times]:
-    """How long what got seats has waited, by level."""
     waits: dict[str, list[Times]] = {}
     for each in cluster.flow_schemas:
         waits.setdefault(each.priority_level, []).append(each.wait_executed_ns)
@@ -338,9 +300,9 @@ def refused(listener: ListenerState, cluster: ClusterState) -> dict[str, int]:
 
 
 def wait_bound_s(counts: Sequence[int]) -> float:
-    """The least bound that `PERCENT` of the waits, which come by bucket, kept within.
+    """The least bound in seconds that `PERCENT` of the waits, which come by bucket, kept within.
 
-    In seconds; infinite if only the last bucket has so many, NaN if there are none.
+    Infinite if only the last bucket has so many, NaN if there are none.
     """
     total = sum(counts)
     for bound_ns, seen in zip((*DURATION_BOUNDS_NS, math.inf), accumulate(counts), strict=False):
@@ -352,8 +314,7 @@ def wait_bound_s(counts: Sequence[int]) -> float:
 def quantile_s(bounds_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float | None:
     """The duration that a part of those in a histogram kept within; None if there are none.
 
-    It is interpolated within its bucket, and rounded to three digits.  What is above all bounds
-    counts as the last bound.
+    It is interpolated within its bucket, and rounded to three digits.
     """
     wanted = sum(counts) * quantile
     if not wanted:

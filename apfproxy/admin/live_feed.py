@@ -35,12 +35,6 @@ def event(name: str, data: object) -> bytes:
 
 
 class LiveFeed:
-    """The listeners of the page of one cluster, with its history.
-
-    Attributes:
-        is_closed: Whether no more listeners may join, and those that there were end.
-    """
-
     def __init__(self, history: History) -> None:
         self._history = history
         self._listeners: dict[asyncio.BaseTransport, bool] = {}  # and whether it is written to
@@ -56,11 +50,9 @@ class LiveFeed:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no one listens."""
         return not self._listeners
 
     def close(self) -> None:
-        """End all listeners at once."""
         self.is_closed = True
         for transport, is_writing in self._listeners.items():
             if is_writing:
@@ -83,7 +75,6 @@ class LiveFeed:
         self._changed = asyncio.Event()
 
     async def send(self, request: web.Request, first: dict[str, Any]) -> web.StreamResponse:
-        """Send events until the client goes or the feed ends: the history and what follows."""
         if self.is_closed or len(self._listeners) >= MAX_LISTENERS:
             return web.Response(text=FULL, status=503, headers={"Retry-After": "10"})
         transport = request.transport

@@ -35,16 +35,11 @@ if TYPE_CHECKING:
     from apfproxy.fleet.view import FleetView, MemberView
 
 State = dict[str, Any]
-"""As JSON has it."""
 
 OF_A_CLUSTER: Final = "cluster/"
-"""Begins the names of health checks of one of several clusters."""
 OF_WORKERS: Final = "the parent process"
-"""The store of the workers of one machine, in words."""
 WORKER: Final = "worker"
-"""The check of a worker that tells nothing."""
 SHUTDOWN: Final = "shutdown"
-"""The check of a process that ends."""
 MAX_FLOW_SCHEMAS: Final = 100
 """FlowSchemas in force on the page: the ones that match most requests."""
 MAX_ENDPOINTS: Final = 64
@@ -56,7 +51,6 @@ REJECTS, WAITS, WORKS, IDLE = "rejects", "waits", "works", "idle"
 
 
 def live_state(process: ProcessState, cluster: ClusterState, history: History) -> State:
-    """The current state, without the time; rates are those of the last look."""
     listener, kinds = process.listener, {each.name: each.kind for each in cluster.flow_schemas}
     fleet, flows = cluster.fleet, cluster.top_flows
     state = {
@@ -107,7 +101,6 @@ def live_state(process: ProcessState, cluster: ClusterState, history: History) -
 
 
 def picked(part: object, *names: str) -> State:
-    """Some fields of a part, by their names in JSON."""
     return {page_name(name): getattr(part, name) for name in names}
 
 
@@ -226,7 +219,6 @@ def _flow_schemas(schemas: Sequence[FlowSchemaState], history: History) -> list[
 
 
 def flow_json(flow: Flow) -> State:
-    """A flow that used much, by its names and its numbers."""
     return picked(flow, "flow_schema", "priority_level", "flow", *MEASURES)
 
 
@@ -286,7 +278,6 @@ NOT_SERVED: Final = ServedRates({})
 
 
 def shown(upstream: UpstreamState) -> Sequence[EndpointState]:
-    """List members with a place on the page, in their order."""
     endpoints = upstream.endpoints
     if len(endpoints) <= MAX_ENDPOINTS:
         return endpoints
@@ -295,10 +286,7 @@ def shown(upstream: UpstreamState) -> Sequence[EndpointState]:
 
 
 def fleet_json(view: FleetView) -> State:
-    """List who shares the seats; ages are whole seconds, so that equal states stay equal.
-
-    `used` and `demand` are sums over the members, as they last said.
-    """
+    """Ages are whole seconds, so that equal states stay equal."""
 
     def rank(member: MemberView) -> tuple[bool, bool, str]:
         is_well = member.is_alike and not is_silent(member)

@@ -73,9 +73,7 @@ __all__ = ["CONTENT_TYPE", "TABLE", "page"]
 
 FLOW_CONTROL: Final = "apiserver_flowcontrol_"
 OTHER: Final = "other"
-"""The label of all endpoints without series of their own, and of codes that no standard has."""
 MAX_ENDPOINTS: Final = 64
-"""With series of their own."""
 STATUS_CODES: Final = range(100, 600)
 
 # What series are of.
@@ -106,8 +104,6 @@ def responses(state: ProcessState, counts: bool) -> Iterator[tuple[Labels, dict[
 
 
 class Shown(NamedTuple):
-    """An endpoint, or all without series of their own."""
-
     endpoint: EndpointState
     is_full: bool
 
@@ -131,7 +127,6 @@ def endpoints(state: ProcessState, counts: bool) -> Labelled:
 
 
 def by_code(answers: Mapping[str, int]) -> dict[str, int]:
-    """Responses by their code as a label, `other` for codes that no standard has."""
     found: dict[str, int] = {}
     for code, number in sorted(answers.items(), key=lambda item: int(item[0])):
         label = code if int(code) in STATUS_CODES else OTHER
@@ -140,7 +135,6 @@ def by_code(answers: Mapping[str, int]) -> dict[str, int]:
 
 
 def coarser(times: Times) -> Times:
-    """A histogram with the metrics' bounds, all of which are among its own."""
     counts = [0] * (len(DURATION_BOUNDS_NS) + 1)
     for bound_ns, count in zip((*LATENCY_BOUNDS_NS, inf), times.counts, strict=False):
         counts[bisect_left(DURATION_BOUNDS_NS, bound_ns)] += count
@@ -148,7 +142,7 @@ def coarser(times: Times) -> Times:
 
 
 def rejections(schema: FlowSchemaState) -> Labelled:
-    """By reason; what clients leave and those by additions to objects, if there are any."""
+    """By reason; those that only additions to objects bring come if there are any."""
     for reason in ("concurrency-limit", "queue-full", "time-out", "ban", "long-running", "rate"):
         number = getattr(schema, f"rejected_{reason.replace('-', '_')}")
         if number or reason in {"concurrency-limit", "queue-full", "time-out"}:
@@ -158,7 +152,6 @@ def rejections(schema: FlowSchemaState) -> Labelled:
 
 
 def objects(cluster: ClusterState) -> Labelled:
-    """Each priority level, and each FlowSchema that a response may have named."""
     for level in cluster.levels:
         yield {"kind": "PriorityLevelConfiguration", "name": level.name, "uid": level.uid}, 1
     used = {schema.name for schema in cluster.flow_schemas if schema.has_counted}
@@ -169,12 +162,10 @@ def objects(cluster: ClusterState) -> Labelled:
 
 
 def connections(path: str) -> Numbers:
-    """Return those of a pool or of an endpoint, by whether a request uses them."""
     return cases("state", active=f"{path}.active_count", idle=f"{path}.idle_count")
 
 
 def counts(states: list[str], *known: str) -> Labelled:
-    """How many are in each state."""
     return [({"state": state}, states.count(state)) for state in dict.fromkeys((*known, *states))]
 
 
@@ -199,7 +190,6 @@ def endpoint_heads(shown: Shown) -> Times | None:
 
 
 def of_members(read: Callable[[MemberView], int]) -> Numbers:
-    """The sum over the members of a fleet."""
     return one(lambda view: sum(map(read, view.members)))
 
 

@@ -44,7 +44,6 @@ ENCODE, CONTENT_TYPE = choose_encoder("")
 
 
 def itself(state: Any, _counts: bool) -> Labelled:  # noqa: ANN401 - of any table
-    """Samples of the state itself."""
     return [(NONE, state)]
 
 
@@ -52,8 +51,6 @@ class Family(NamedTuple):
     """A family of metrics.
 
     Attributes:
-        numbers: Of each of what its series are of, with the labels of its own.
-        bounds: Of the buckets of a histogram, in the metric's unit.
         unit: How many of the state's units are one of the metric's.
         owners: What its series are of, with their labels; if it counts, of what ended, too.
         is_always: Whether its help is on a page that has nothing that its series could be of.
@@ -71,7 +68,6 @@ class Family(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The type: a counter's name ends in `_total`, that of ones with labels in `_info`."""
         if self.bounds:
             return "histogram"
         return {"total": "counter", "info": "info"}.get(self.name.rpartition("_")[2], "gauge")
@@ -99,7 +95,6 @@ class Family(NamedTuple):
         yield Sample(f"{self.name}_sum", labels, times.sum / self.unit)
 
     def slices(self, states: Mapping[str, Any]) -> Iterator[bytes]:
-        """Its text, bit by bit."""
         kind = self.kind
         name = self.name.removesuffix({"counter": "_total", "info": "_info"}.get(kind, ""))
         head = encoded(Metric(name, self.help, kind))
@@ -123,23 +118,16 @@ class _Collected(Collector):
 
 
 def encoded(metric: Metric) -> bytes:
-    """A family, or a part of it, by itself."""
     text: bytes = ENCODE(_Collected(metric))
     return text
 
 
 def page(table: Sequence[Family], states: Mapping[str, Any]) -> Iterator[bytes]:
-    """The page of states by the names of workers, "" for one whose series have no such label.
-
-    Each slice takes about 2 ms to make; between them the event loop does other things.
-    """
     for family in table:
         yield from family.slices(states)
 
 
 class ScrapedPage:
-    """A page for scrapers: a table, and what makes the state that it shows."""
-
     content_type: ClassVar[str] = CONTENT_TYPE
 
     def __init__(self, table: Sequence[Family], state: Callable[[], Any]) -> None:
@@ -147,7 +135,6 @@ class ScrapedPage:
         self._state = state
 
     def slices(self) -> Iterator[bytes]:
-        """Respond to one scrape."""
         return page(self._table, {"": self._state()})
 
 
@@ -162,7 +149,6 @@ def of(
     is_always: bool = True,
     skips_empty: bool = False,
 ) -> list[Family]:
-    """Families of the same owners, with a prefix of their names."""
     found = []
     for name, where, *scale, text in rows:
         bounds, unit = scale or ((), 1)
@@ -194,7 +180,6 @@ def by(
 
 
 def cases(label: str, **paths: str) -> Numbers:
-    """A number or a histogram for each value of a label."""
     reads = [({label: value}, attrgetter(path)) for value, path in paths.items()]
     return lambda owner: [(labels, read(owner)) for labels, read in reads]
 
@@ -206,11 +191,6 @@ def one_of(label: str, path: str, values: Iterable[str]) -> Numbers:
 
 
 def each(owners: Owners, path: str, *, only: str = "", **labels: str) -> Owners:
-    """The records in a list of some owners, or the part of them that there may be.
-
-    One without the attribute `only` has no series; `labels` are other attributes by their labels.
-    """
-
     def found(state: Any, counts: bool) -> Labelled:  # noqa: ANN401 - of any table
         for outer, owner in owners(state, counts):
             records = getattr(owner, path)

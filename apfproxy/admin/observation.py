@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Observers:
-    """The observers of one cluster, which is named where there are several."""
-
     cluster: str
     request_log: RequestLog | None
     top_flows: TopFlows | None
@@ -50,15 +48,7 @@ class Observers:
 
 
 class Observation:
-    """The access log and traces of one process, and clusters' top flows unless no one could ask.
-
-    Attributes:
-        access_log: The file; None for none.
-        log_budget: The bytes that all lines of it have, and what was left out.
-        traces: Those on their way to a collector; None for none.
-
-    OperatorError if traces need what is not installed.
-    """
+    """The access log and traces of one process, and clusters' top flows unless no one could ask."""
 
     def __init__(
         self, settings: Settings, clock: Clock, shared: ListenerContext, health: HealthRegistry
@@ -85,7 +75,6 @@ class Observation:
         self._warn()
 
     def begin(self, served: Context, cluster: str = "") -> None:
-        """Observe the requests of a cluster, too."""
         log, flows = self._request_log_of(cluster), self._top_flows_of()
         self._clusters[served] = Observers(cluster, log, flows, self._tracer_of(cluster))
         self._observe(served)
@@ -95,7 +84,6 @@ class Observation:
         served.observe(observers.request_log, observers.top_flows, observers.tracer)
 
     def end(self, served: Context) -> None:
-        """Observe those of a cluster no more."""
         observers = self._clusters.pop(served, None)
         if observers is not None:
             observers.end_log()
@@ -103,12 +91,7 @@ class Observation:
             served.observe(None, None, None)
 
     async def prepare(self, settings: Settings) -> Change:
-        """Open what other settings name.
-
-        Raises:
-            AccessLogError: It cannot be opened.
-            OperatorError: Traces need what is not installed.
-        """
+        """Open what other settings name; OperatorError if that cannot be."""
         if observed(settings) == observed(self._settings):
             return NO_CHANGE
         new, old = settings.access_log, self._settings.access_log
@@ -181,12 +164,10 @@ class Observation:
         return None if observers is None else observers.top_flows
 
     def _end_unrouted_log(self) -> None:
-        """Write what there is of it, while the file is there."""
         if self._unrouted_log is not None:
             self._unrouted_log.close()
 
     async def close(self) -> None:
-        """Write what is left of the log, and export what is left of the traces."""
         self._end_unrouted_log()
         for observers in self._clusters.values():
             observers.end_log()
@@ -201,7 +182,6 @@ class Observation:
     def _end(
         self, left: AccessLog | TraceQueue | None, in_force: AccessLog | TraceQueue | None
     ) -> None:
-        """Write what is left of a log that is not the one in force, or export traces."""
         if left is not None and left is not in_force:
             task = spawn(left.close(), name="closing a log, or the way of traces")
             self._closing.add(task)
@@ -234,11 +214,9 @@ class Observation:
         return None if traces is None else traces.tracer(settings, cluster)
 
     def _warn(self) -> None:
-        """Log why no request is traced, where the settings look as if some were."""
         if text := warning(self._settings.tracing):
             logger.warning("%s", text)
 
 
 def observed(settings: Settings) -> object:
-    """All settings of what is observed."""
     return settings.access_log, settings.tracing, settings.top_flows

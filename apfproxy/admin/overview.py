@@ -31,31 +31,19 @@ MAX_PROBLEM, MAX_NAMED_PROBLEM = 200, 80
 
 
 class Totals(NamedTuple):
-    """Counts of a cluster, since its start.
-
-    Attributes:
-        requests: That got seats, that servers failed, that were rejected.
-        heads: Times to heads of responses, by bucket.
-    """
-
     at_ns: int
     requests: Sequence[int]
     heads: Sequence[int]
 
 
 class Overview:
-    """Holds what each cluster did in the last seconds.
-
-    Attributes:
-        taken: Looks so far; there are rates from the second one on.
-    """
+    """What each cluster did in the last seconds; there are rates from the second look on."""
 
     def __init__(self) -> None:
         self.taken = 0
         self._looks: dict[str, deque[Totals]] = {}
 
     def take(self, state: ProcessState, now_ns: int) -> None:
-        """Take the state of a second."""
         self.taken += 1
         before, self._looks = self._looks, {}
         for cluster in state.clusters:
@@ -67,7 +55,6 @@ class Overview:
                 self._looks[cluster.name] = looks
 
     def json(self, state: ProcessState) -> dict[str, Any]:
-        """All clusters: those with problems first, then the busy ones."""
         rows = sorted(map(self._row, state.clusters), key=in_order)
         return {"verdict": verdict(rows), "clusters": rows}
 
@@ -120,14 +107,12 @@ def rates(looks: Sequence[Totals]) -> tuple[float, float, float]:
 
 
 def in_order(row: Row) -> tuple[int, int, str]:
-    """The place of a line: those with problems first, then the busy ones."""
     # By the power of two, so that lines do not change places all the time.
     busy = -round(row["servedPerSecond"]).bit_length()
     return list(Severity).index(row["severity"]), busy, row["name"]
 
 
 def problem_of_servers(upstream: UpstreamState) -> str:
-    """Return what is wrong with the servers of a cluster; "" if nothing is."""
     if upstream.health.state == FAILING:
         return upstream.health.problem or "its servers give no answers"
     named = [each for each in upstream.endpoints if not each.is_drained]
@@ -137,7 +122,6 @@ def problem_of_servers(upstream: UpstreamState) -> str:
 
 
 def severity_of(row: Row, problem: str) -> Severity:
-    """How bad it is."""
     if row["state"] in {"refused", "failing"} or rejects(row):
         return ERROR
     if problem or row["failedPerSecond"]:
@@ -146,7 +130,6 @@ def severity_of(row: Row, problem: str) -> Severity:
 
 
 def rejects(row: Row) -> bool:
-    """Whether requests are rejected, and not only would be."""
     return bool(row["rejectedPerSecond"]) and not row["isObserving"]
 
 

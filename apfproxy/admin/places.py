@@ -59,25 +59,18 @@ WHAT_ENDED = {
     Ending.HANDSHAKE: "a TLS handshake failed",
     Ending.LONG_LIVED: "refused a watch or an event stream, since as many are open as may be",
 }
-"""Holds what the log says of each."""
 
 
 class Place(asyncio.Protocol):
     """A connection between the loop and its protocol, to which it passes all events.
 
-    Args:
-        places: One of which it takes.
-        inner: The protocol.
-        address: Of the client; "" over a Unix socket.
-
     Attributes:
-        transport: Of the connection; None during its handshake.
+        transport: None during the handshake.
         handshake: Cancelled where its place is lost; set before anything can happen.
-        is_handling: Whether its request is being answered.
-        is_lasting: Whether that answer lasts for as long as the client wants.
+        is_lasting: Whether the response under way lasts for as long as the client wants.
         has_asked: Whether a whole head has come.
         began_ns: When its last request came; when it was accepted, before the first one.
-        idle_ns: When its last answer ended; when it was accepted, before the first one.
+        idle_ns: When its last response ended; when it was accepted, before the first one.
     """
 
     def __init__(self, places: Places, inner: asyncio.Protocol, address: str) -> None:
@@ -106,20 +99,17 @@ class Place(asyncio.Protocol):
         return not self.is_handling and not self.unsent
 
     def look(self, now_ns: int) -> None:
-        """Note whether the client takes what is written for it."""
         unsent = self.unsent
         if not unsent or unsent != self._unsent:
             self._unsent, self._moved_ns = unsent, now_ns
 
     def is_late(self, now_ns: int) -> bool:
-        """Whether its time is over, by the last look."""
         if self.is_idle:
             return not self.has_asked and now_ns - self.began_ns > HEAD_NS
         is_slow = not self.is_lasting and now_ns - self.began_ns > ANSWER_NS
         return is_slow or now_ns - self._moved_ns > STALLED_NS
 
     def abort(self) -> None:
-        """Cut the connection, or end its handshake."""
         if self.transport is not None:
             self.transport.abort()
         elif self.handshake is not None:
@@ -159,13 +149,7 @@ class Place(asyncio.Protocol):
 
 
 class Places:
-    """The connections of one listener.
-
-    Attributes:
-        limit: Of all connections; at least `MIN_PLACES`.
-        lasting_limit: Of answers that last; fewer, so that others always have some.
-        ended: Connections that lost their place, and requests that did not get one, by reason.
-    """
+    """The connections of one listener; `ended` counts lost places and refusals by reason."""
 
     def __init__(self, name: str, limit: int, now_ns: Callable[[], int]) -> None:
         self._name = name
@@ -198,7 +182,6 @@ class Places:
         self._by_address[place.address] = self._by_address.get(place.address, 0) + 1
 
     def give_back(self, place: Place) -> bool:
-        """A connection is gone: whether it had its place still."""
         if self._open.pop(place.inner, None) is None:
             return False
         self._by_address[place.address] -= 1
@@ -207,17 +190,14 @@ class Places:
         return True
 
     def of(self, inner: asyncio.BaseProtocol) -> Place | None:
-        """The place of a connection; None if it has none any more."""
         return self._open.get(inner)
 
     @property
     def has_room_for_lasting(self) -> bool:
-        """Whether one more answer that lasts may begin."""
         return self._lasting < self.lasting_limit
 
     @contextlib.contextmanager
     def handling(self, place: Place, *, is_lasting: bool) -> Iterator[None]:
-        """Keep account of a request while it is handled."""
         self._lasting += is_lasting
         place.has_asked = place.is_handling = True
         place.is_lasting = is_lasting
@@ -230,7 +210,6 @@ class Places:
             place.idle_ns = self.now_ns()
 
     def sweep(self) -> None:
-        """Cut the connections whose time is over."""
         now_ns = self.now_ns()
         for place in self:
             place.look(now_ns)
@@ -254,7 +233,6 @@ class Places:
         self.count(ending)
 
     def count(self, ending: Ending) -> None:
-        """Count what was ended or refused, and log it now and then."""
         self.ended[ending] += 1
         self._log.log(
             logging.WARNING,

@@ -35,13 +35,10 @@ ITEMS_AT_ONCE: Final = 200
 MAX_REQUESTS: Final = 50
 """For each kind on the live page: more than anybody reads."""
 MAX_CHARACTERS: Final = 256
-"""For a name or a path there; `dump_requests` has the whole."""
 NS_PER_S: Final = 1_000_000_000
 
 
 class RefusedError(Exception):
-    """A question that makes no sense, with the status of the response and why."""
-
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
@@ -49,26 +46,12 @@ class RefusedError(Exception):
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Holds what is asked, of which cluster, and with which words.
-
-    Attributes:
-        kind: One of the methods of `Replies`.
-        words: Its arguments by name, as text.
-    """
-
     kind: str
     cluster: str = ""
     words: dict[str, str] = {}
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster that is asked.
-
-    Attributes:
-        wall_offset_ns: Nanoseconds since 1970 less the controller's clock.
-        explain: Says what would happen to a request, by the page's query; ValueError.
-    """
-
     controller: Any
     wall_offset_ns: int
     top_flows: Any
@@ -108,7 +91,6 @@ def _in_lines(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 def queue_rows(controller: Controller) -> Iterator[Row]:
-    """The rows of `dump_queues`; a level without queues has none."""
     for name, level in sorted(controller.levels.items()):
         for queue in tuple(level.queue_set.queues):
             yield (
@@ -231,7 +213,6 @@ def merged_live(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def _hand(
     asked: Asked, level: str = "", schema: str = "", flow: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """The queues that a flow may use."""
     config = _level(asked, level).config
     hand: list[int] = []
     if config.kind is QueueSetKind.QUEUE:
@@ -241,7 +222,6 @@ def _hand(
 
 
 def _objects(asked: Asked, uid: str | None = None) -> Iterator[list[dict[str, Any]]]:
-    """The objects of the configuration with their UIDs."""
     found = list(named_objects(asked.controller))
     yield msgspec.to_builtins(found if uid is None else with_uid(found, uid))
 
@@ -255,7 +235,6 @@ def _explain(asked: Asked, query: str = "") -> Iterator[Any]:
 
 
 def _flows(asked: Asked, most: str = "20") -> Iterator[Any]:
-    """More of the top flows than the state has."""
     top_flows: TopFlows | None = asked.top_flows
     if top_flows is None:
         raise RefusedError(404, "top flows are off (topFlows.enabled)\n")

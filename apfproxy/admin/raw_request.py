@@ -32,12 +32,9 @@ CLAIMS = "it is supposed that the identity fields come from a front proxy that i
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """Holds what a request's head says.
+    """A request's head; `notes` say what was supposed about its user.
 
-    Attributes:
-        user: The user that the fields name, with all groups that count; else the anonymous one.
-        notes: What was supposed about that.
-        headers: Forwarded ones without secrets, the first of each name, in lower case.
+    The headers are the forwarded ones without secrets, the first of each name, in lower case.
     """
 
     method: str

@@ -41,7 +41,6 @@ FOREIGN_NAME = (
 )
 
 MIN_COMPRESSED_BYTES = 1024
-"""Compressing less than about one packet saves no time."""
 GZIP_LEVEL = 1
 """Metrics shrink to a tenth even at the fastest level; the best one takes four times as long."""
 GZIP_WINDOW = 31
@@ -54,7 +53,7 @@ CONTENT_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-"""For the files that are served; others, such as licences, are not."""
+"""Files of other types, such as licences, are not served."""
 FILE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
@@ -94,7 +93,6 @@ def is_own_name(host: str, machine: str) -> bool:
 
 
 def header(request: web.Request, name: str) -> str:
-    """All values of a header as one list; empty without any."""
     return ",".join(request.headers.getall(name, []))
 
 
@@ -115,12 +113,10 @@ def wants_json(accept: str) -> bool:
 
 
 def wants_page(accept: str) -> bool:
-    """Whether the client is a browser; wildcards mean text, as for the other pages."""
     return qualities(accept).get("text/html", 0.0) > 0
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether the response may be compressed by gzip."""
     weights = qualities(accept_encoding)
     return weights.get("gzip", weights.get("*", 0.0)) > 0
 
@@ -171,7 +167,6 @@ async def turn() -> None:
 
 
 async def taking_turns(slices: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """The slices of a page, each made when it is the page's turn."""
     iterator = iter(slices)
     while True:
         await turn()
@@ -181,12 +176,7 @@ async def taking_turns(slices: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 async def page_file(request: web.Request, path: str = "") -> web.Response:
-    """A file of the live page or of the overview, which stand beside this module.
-
-    Args:
-        request: The request, whose route has a `path` where none is given.
-        path: The file's, from there.
-    """
+    """A file of the live page or of the overview, which stand beside this module."""
     found = page_files().get(path or request.match_info["path"])
     if found is None:
         raise web.HTTPNotFound
@@ -201,7 +191,6 @@ async def page_file(request: web.Request, path: str = "") -> web.Response:
 
 @cache
 def page_files() -> dict[str, tuple[bytes, str, str]]:
-    """Bytes, content type and tag of each file, by its path from there."""
     files = {}
     for path in sorted(PAGE.rglob("*")):
         content_type = CONTENT_TYPES.get(path.suffix)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 class States(ABC):
-    """A source."""
-
     @abstractmethod
     async def state(self) -> ProcessState:
         """All of it as of now: of several workers the sum."""
@@ -41,16 +39,15 @@ class States(ABC):
 
     @abstractmethod
     async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
-        """Say what each worker replies by its name, or that one alone, in lines; RefusedError."""
+        """What each worker replies, by its name, or one alone, in lines; RefusedError."""
 
     @abstractmethod
     def health(
         self, page: str, excluded: Collection[str], name: str = "", *, worker: str | None = None
     ) -> HealthRegistry:
-        """The checks of a health page, or with a name of the page of one check.
+        """The checks of a health page, or with a name of the page of one check; RefusedError.
 
-        The page of several workers fails only where no worker is well, or a check of their parent
-        fails; what fails in one is listed.  RefusedError.
+        That of several workers fails only where none is well, or a check of their parent fails.
         """
 
     @abstractmethod
@@ -59,12 +56,7 @@ class States(ABC):
 
 
 class OwnStates(States):
-    """This process alone.
-
-    Args:
-        parts: It as it is now.
-        asked: What answers questions about one of its clusters; None if there is none of the name.
-    """
+    """This process alone; `asked` has what replies to questions about a cluster, by its name."""
 
     def __init__(
         self, parts: Callable[[], ProcessParts], asked: Callable[[str], Asked | None]
@@ -102,20 +94,16 @@ class OwnStates(States):
         return HealthRegistry(self._parts().health)
 
     async def encoded(self) -> bytes:
-        """The state for a parent."""
         return msgspec.msgpack.encode(await self.state())
 
     def reply(self, arguments: bytes) -> Iterator[bytes]:
-        """The reply to a parent's question, encoded, in lines."""
         return self.replies(msgspec.msgpack.decode(arguments, type=Question))
 
     def replies(self, question: Question) -> Iterator[bytes]:
-        """The reply to a question, in lines."""
         asked = self._asked(question.cluster)
         return iter(()) if asked is None else replies(question, asked)
 
 
 def no_worker(name: str, there: Collection[str] = ()) -> RefusedError:
-    """The refusal of a name that no worker has."""
     known = f"there are {', '.join(there)}" if there else "this process has no workers"
     return RefusedError(404, f"worker: there is none named {name!r}; {known}\n")

@@ -89,7 +89,7 @@ LOGGER.propagate = False
 LOGGER.addHandler(logging.NullHandler())
 
 Traced = tuple["RequestTrace", str]
-"""A request, and the cluster that it was of; "" where there are not several."""
+"""A request, and its cluster; "" where there are not several."""
 
 
 def hide_values(record: logging.LogRecord) -> bool:
@@ -107,11 +107,7 @@ def spans_of(
 ) -> list[ReadableSpan]:
     """All spans of a request that is over, its own first.
 
-    Args:
-        trace: The request.
-        cluster: Whose request it is; "" where there are not several.
-        resource: This process.
-        offset_ns: Of the wall clock, from the process's, by which the request's times are.
+    `offset_ns` is the wall clock's, from the process's, by which the request's times are.
     """
     record = trace.record
     assert record is not None
@@ -177,7 +173,6 @@ def spans_of(
 
 
 def _links(trace: RequestTrace) -> tuple[Link, ...]:
-    """The client's own trace, where it is not believed."""
     if not trace.link:
         return ()
     trace_id, span_id, flags = (int(each, 16) for each in trace.link.split("-")[1:])
@@ -278,7 +273,6 @@ def _outcome(attempt: Attempt, record: RequestRecord) -> tuple[str, str | None]:
 
 
 def _query(query: Mapping[str, tuple[str, ...]]) -> str:
-    """As the access log has it: the first values of parameters that have no secrets."""
     shown = [
         (name, cut(values[0], most))
         for name, most in PARAMETERS.items()
@@ -296,14 +290,6 @@ def _split_authority(authority: str) -> tuple[str, int]:
 
 
 class OtlpExporter:
-    """Sends spans to one collector.
-
-    Args:
-        endpoint: Its URL, with the path.
-        service_name: What the spans are of.
-        now_ns: The clock by which the requests' times are.
-    """
-
     def __init__(self, endpoint: str, service_name: str, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
         self._resource = Resource.create(
@@ -317,10 +303,10 @@ class OtlpExporter:
         self._exporter = trace_exporter.OTLPSpanExporter(endpoint=endpoint, session=self._attempts)
 
     def export(self, traces: Sequence[Traced], on_retry: Callable[[str], None]) -> str:
-        """Send traces: what went wrong, or "".
+        """Send traces: the problem, or "".
 
-        `on_retry` is told at once what goes wrong with each attempt after the first, which may fail
-        by a connection that the collector closed, or in a moment in which it is busy.
+        `on_retry` is told at once the problem of each attempt after the first, which may fail by a
+        connection that the collector closed, or in a moment in which it is busy.
         """
         # The wall clock may have been set since the last time.
         offset_ns = time.time_ns() - self._now_ns()
@@ -341,12 +327,6 @@ class OtlpExporter:
 
 
 class Attempts(requests.Session):
-    """Sends requests for the exporter, which does not say what went wrong before it gives up.
-
-    Attributes:
-        problem: Of the last attempt; "" if there was none.
-    """
-
     def __init__(self) -> None:
         super().__init__()
         self.problem = ""

@@ -1,12 +1,11 @@
 """All that pages, metrics and commands show of a process: one value, which adds up over workers.
 
-Each field has its rule of adding up in its annotation, and `summed` follows the rules.  A worker
-sends its state to its parent once a second; a process without workers makes it when it is asked.
-What a process that ended had counted stays in the sum, so that no counter ever falls; all else of
-it goes with it.
+Each field's annotation has its rule of adding up, which `summed` follows.  A worker sends its
+state to its parent once a second; a process without workers makes it when it is asked.  The counts
+of a process that ended stay in the sum, so that no counter ever falls.
 
-A field at its default is not sent, and what was never used is left at it.  All fields have
-defaults, so that a parent and a worker of different versions understand each other.
+A field at its default is not sent.  All fields have defaults, so that a parent and a worker of
+different versions understand each other.
 """
 
 from __future__ import annotations
@@ -35,14 +34,11 @@ C = TypeVar("C", bound="ClusterState | ClusterCounts")
 NS_PER_S: Final = 1_000_000_000
 
 NOTHING: Final = object()
-"""Holds what a rule makes of no values: the field keeps its default."""
 MAX_RECORDS: Final = 10_000
 """For one list of records in a sum: those that ended processes had could grow without end."""
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """How the values of a field become one: those of processes that live, and that ended."""
-
     add: Callable[[Values, Values], Any]
 
 
@@ -55,12 +51,9 @@ def _all(add: Callable[[Values], Any]) -> Rule:
 
 
 def _by(*key: str, outlives: bool = False) -> Rule:
-    """Records of which some attributes are the same are one.
+    """Records of which the attributes `key` are the same are one.
 
-    Args:
-        key: The paths of these attributes.
-        outlives: Whether records stay that only processes had which ended; they do in any case
-            while nothing lives that could have some.
+    Records of ended processes alone are left out unless they outlive them, or nothing lives.
     """
     name_of = attrgetter(*key)
 
@@ -92,7 +85,6 @@ def _by_place(lists: Values) -> list[Any]:
 
 
 def _largest(lists: Values) -> list[float]:
-    """By place; lists are empty, or of one length."""
     return list(map(max, zip(*filter(None, lists), strict=True)))
 
 
@@ -148,7 +140,6 @@ class Growing(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 @cache
 def plan(part: type[msgspec.Struct]) -> list[tuple[str, Rule, Any]]:
-    """The fields of a part with rules and defaults; a part within it adds up by its own rules."""
     hints = get_type_hints(part, include_extras=True)
     rules = [
         getattr(hints[each], "__metadata__", [OF_ITS_OWN])[0] for each in part.__struct_fields__
@@ -180,8 +171,6 @@ OF_ITS_OWN: Final = Rule(lambda *both: summed(*both) if any(both) else NOTHING)
 
 
 class Times(State, frozen=True):
-    """A histogram: how much fell into each bucket, none of them if there was nothing; the sum."""
-
     counts: Slots = []
     sum: Annotated[float, COUNT] = 0.0
 
@@ -211,19 +200,13 @@ class MeterState(State, frozen=True):
 
 
 class LevelState(Growing):
-    """A priority level; all from `is_used` on is as it is here if no request ever came to it.
-
-    It is used in a sum, too, if one came to it in a process that ended.
+    """A priority level; all from `is_used` on is at its default if no request ever came to it.
 
     Attributes:
-        priority: As an annotation has it.
-        is_reachable: Whether any request can come to it, see `flowcontrol.level_summary`.
-        active_queues: Those in which something waits.
-        queues, queue_seats: What waits, and the seats in use, of the first queues; none of them
-            where there is nothing.  A flow has the same queues in all workers.
-        holders: The flow that wants most, if any request may lack a seat.
-        r: R now, R at the last dispatch, the S that was dispatched last, the bounds of the next S,
-            and those of the next S discounted, in seat-seconds.
+        queues, queue_seats: Of the first queues; a flow has the same queues in all workers.
+        holders: The flow that wants most, if a request may lack a seat.
+        r: R now, at the last dispatch, the S dispatched last, the bounds of the next S and of the
+            next S discounted, in seat-seconds.
     """
 
     name: First[str] = ""
@@ -281,13 +264,9 @@ class LevelState(Growing):
 
 
 class FlowSchemaState(Growing):
-    """A FlowSchema at a priority level, maybe of a former configuration; see `FlowSchemaCounters`.
+    """A FlowSchema at a priority level; the level may be that of a former configuration.
 
-    Attributes:
-        place: In the order in which they are tried.
-        kind: What its flows are: `user`, `namespace`, `header x-team`.
-        is_in_force: Whether requests are matched with it.
-        has_counted: Whether any request came, or was rejected; else all that follows is 0.
+    `kind` is what its flows are: `user`, `namespace`, `header x-team`.
     """
 
     name: First[str] = ""
@@ -322,19 +301,13 @@ class FlowSchemaState(Growing):
 
 
 class UsageState(State, frozen=True):
-    """Requests of a kind in a phase, as a part of the limit, over time."""
-
     phase: First[str] = ""
     kind: First[str] = ""
     times: Times = Times()
 
 
 class Flow(State, frozen=True):
-    """A flow that used much lately; its numbers may be too large, see `TopFlows`.
-
-    Attributes:
-        is_whole: Whether its name is complete, so that its hand can be computed.
-    """
+    """A flow that used much lately, see `TopFlows`; its name is cut unless it `is_whole`."""
 
     flow_schema: First[str] = ""
     priority_level: First[str] = ""
@@ -346,7 +319,7 @@ class Flow(State, frozen=True):
 
 
 class FlowsState(State, frozen=True):
-    """The flows with most by each measure; of each measure the sum of all flows, and the error."""
+    """The flows with most by each measure; the sum of all flows and the error by measure."""
 
     capacity: First[int] = 0
     totals: Annotated[list[float], _living(_by_place)] = []
@@ -402,11 +375,6 @@ class Connections(State, frozen=True):
 
 
 class EndpointState(Connections, frozen=True):
-    """One address of the upstream; `share` is the part of all requests that it should have.
-
-    One that is drained may have come back meanwhile, and then is there twice.
-    """
-
     url: First[str] = ""
     health: Annotated[Health, WORST] = Health()
     weight: First[int] = 1
@@ -423,12 +391,6 @@ class EndpointState(Connections, frozen=True):
 
 
 class UpstreamState(Connections, frozen=True):
-    """The servers behind together, see `UpstreamHealth`, `Pool` and `PoolCounters`.
-
-    The endpoints come in the order in which they are named; those that are drained come last, and
-    are not in the counts.
-    """
-
     address: First[str] = ""
     health: Annotated[Health, BEST] = Health()
     awaiting: Amount = 0
@@ -462,12 +424,7 @@ class RequestsState(State, frozen=True):
 
 
 class LoadsState(Growing):
-    """Loads of a cluster's objects since its start; one that skips an object has failed.
-
-    Attributes:
-        problems: Objects that the last load skipped, and files that it could not read.
-        last_success_unix_s: When a load last succeeded, in seconds since 1970; 0 before.
-    """
+    """Loads of a cluster's objects since its start; one that skips an object has failed."""
 
     succeeded: Count = 0
     failed: Count = 0
@@ -503,8 +460,6 @@ class ReviewState(State, frozen=True):
 
 
 class Expiry(State, frozen=True):
-    """When certificates in a file expire, or when a token was issued and expires."""
-
     setting: First[str] = ""
     file: First[str] = ""
     since_s: Annotated[float, MIN] = 0.0
@@ -521,7 +476,6 @@ class Share(State, frozen=True):
 
 
 def _weighted(lists: Values) -> list[float]:
-    """The mean of first numbers, by the second ones."""
     total = sum(weight for _, weight in filter(None, lists))
     return (
         [sum(each * weight for each, weight in filter(None, lists)) / total, total] if total else []
@@ -529,10 +483,7 @@ def _weighted(lists: Values) -> list[float]:
 
 
 def _fleet(views: Values, ended: Values) -> FleetView:
-    """The fleet as a member that holds its claim says; each member of this machine as it says.
-
-    What this machine may use is the sum of what its workers may: of ended ones only counts stay.
-    """
+    """The fleet as a member that holds its claim says; each member of this machine as it says."""
     shown = next((view for view in views if view.state == "held"), (*views, *ended)[0])
     own = {
         member.key: msgspec.structs.replace(member, state=view.state)
@@ -553,19 +504,15 @@ def _fleet(views: Values, ended: Values) -> FleetView:
 
 
 class ClusterState(Growing):
-    """A cluster.
+    """A cluster; if it is not serving, it may be what ended processes had.
 
     Attributes:
         name: "" for the only one of a process.
         where: Its hosts and its path prefix.
         problem: Why its settings are not in force; "" if they are.
-        is_serving: Whether all that follows is known; if not, it may be what ended processes had.
-        server_concurrency_limit: Seats; of those that others share, `shared_limit`, its part.
-        members: How many share it.
-        source: Where the objects come from, in a few words.
+        shared_limit, members: The limit that a fleet shares, and how many share it.
         client_problems: Why clients are not told apart as they could be.
-        fair: Seats given per seat wanted at the last division among levels, and seats wanted;
-            nothing where there was too little to divide.
+        fair: Seats given per seat wanted at the last division among levels, and seats wanted.
         in_flight, in_queue: Most requests at a time in the last second, by kind.
     """
 
@@ -643,8 +590,6 @@ class ListenerState(State, frozen=True):
 
 
 class AccessLogState(State, frozen=True):
-    """The access log; what was left out is by cause."""
-
     written: Count = 0
     dropped: Count = 0
     write_errors: Count = 0
@@ -660,15 +605,13 @@ class TracesState(State, frozen=True):
 
 
 class AdminState(State, frozen=True):
-    """The connections of the admin listener; what ended them, and what was refused, by reason."""
-
     connections: Amount = 0
     ended: Counts = {}
     refused: Counts = {}
 
 
 class UsedState(State, frozen=True):
-    """Holds what the process uses of its machine; bytes, descriptors and seconds."""
+    """Bytes, descriptors and seconds of processor time."""
 
     cpu_s: Annotated[float, COUNT] = 0.0
     virtual_bytes: Amount = 0
@@ -679,8 +622,6 @@ class UsedState(State, frozen=True):
 
 
 class CheckState(Growing):
-    """A health check, and the workers that have a problem, by the problem."""
-
     name: First[str] = ""
     pages: First[list[str]] = []
     is_blocking: Annotated[bool, ANY] = False
@@ -690,9 +631,7 @@ class CheckState(Growing):
 class EventState(State, frozen=True):
     """A change of the configuration, or its error, and the workers that had it.
 
-    Attributes:
-        cluster: The one of several that it is of; "" if it is of all.
-        is_own: Whether it is of each worker by itself, such as of its seats.
+    `is_own` if it is of each worker by itself, such as of its seats.
     """
 
     unix_s: float = 0.0
@@ -709,7 +648,6 @@ MAX_EVENTS: Final = 50
 
 
 def _same_events(lists: Sequence[Sequence[EventState]]) -> list[EventState]:
-    """The last events, by time; the same one of several workers comes once."""
     found: list[EventState] = []
     for event in _joined(lists):
         for place, known in enumerate(found):
@@ -725,24 +663,13 @@ def _same_events(lists: Sequence[Sequence[EventState]]) -> list[EventState]:
 
 
 class WorkerState(State, frozen=True):
-    """A worker as its parent sees it; `problem` says why it tells nothing, "" if it does."""
-
     name: str = ""
     state: str = ""
     problem: str = ""
 
 
 class ProcessState(Growing):
-    """A process, or a parent with its workers.
-
-    Attributes:
-        version: Of each part, if they differ.
-        is_full: Whether metrics have series of what was never used.
-        has_several: Whether clusters have names.
-        faults: Errors of the program, by the part in which they came up.
-        workers: Those of a parent; empty in a process without.
-        restarts: Workers that were started again since they had ended by themselves.
-    """
+    """A process, or a parent with its workers; `restarts` are of those that ended unasked."""
 
     version: Annotated[list[str], UNION] = []
     is_full: Annotated[bool, ANY] = False
@@ -787,18 +714,12 @@ class ClusterCounts(State, frozen=True):
 
 
 class ProcessCounts(State, frozen=True):
-    """Holds what is read of the same bytes as a `ProcessState` in a fraction of the time."""
-
     has_several: Annotated[bool, ANY] = False
     clusters: Annotated[list[ClusterCounts], NEVER_EMPTY] = []
 
 
 class Moment:
-    """The state at a moment, of which all but its counts is made when it is wanted first.
-
-    Attributes:
-        counts: The state, or its counts.
-    """
+    """The state at a moment, of which all but its counts is made when it is wanted first."""
 
     def __init__(
         self, counts: ProcessState | ProcessCounts, make: Callable[[], ProcessState]
@@ -811,14 +732,12 @@ class Moment:
         return self._make()
 
     def cluster(self, name: str) -> ClusterState:
-        """All of a cluster that there are counts of."""
         found = cluster_of(self.whole.clusters, name)
         assert found is not None, "it has counts"
         return found
 
     @classmethod
     def of(cls, state: ProcessState) -> Moment:
-        """Return that of a state that is whole."""
         return cls(state, lambda: state)
 
 
@@ -846,7 +765,6 @@ def of_worker(state: ProcessState, name: str) -> ProcessState:
 
 
 def cluster_of(clusters: Iterable[C], name: str) -> C | None:
-    """The cluster of a name; that of a process with one has none."""
     return next((each for each in clusters if each.name == name), None)
 
 
@@ -871,5 +789,4 @@ SILENT_S: Final = 4.0
 
 
 def total_demand(member: MemberView) -> int:
-    """Seats that its requests hold and wait for."""
     return sum(member.demand.values())

@@ -69,21 +69,15 @@ LEVEL_CELLS: Final = attrgetter(
 
 
 def priority_level_rows(cluster: ClusterState) -> Iterator[Row]:
-    """The rows of `dump_priority_levels`."""
     return map(LEVEL_CELLS, cluster.levels)
 
 
 def request_columns(*, with_details: bool) -> tuple[str, ...]:
-    """The columns of `dump_requests`, with or without who asks for what."""
     return REQUEST_COLUMNS + REQUEST_DETAIL_COLUMNS if with_details else REQUEST_COLUMNS
 
 
 def endpoint_rows(upstream: UpstreamState) -> Iterator[Row]:
-    """A row for each endpoint, as they are named; those that are drained come last.
-
-    The answers and failures are those since the start; without a known begin of its state the time
-    is Go's zero.
-    """
+    """Responses and failures are those since the start; an unknown time is Go's zero."""
     for each in upstream.endpoints:
         since_s = each.health.since_s
         yield (
@@ -127,18 +121,15 @@ def how_seen(view: FleetView, member: MemberView) -> str:
 
 
 def share_text(claim: int, limit: int) -> str:
-    """A claim in percent of the limit; empty where there is none."""
     return f"{100 * claim / limit:.1f}" if limit else ""
 
 
 def flow_row(flow: Flow) -> Row:
-    """A flow that used much."""
     numbers = f"{flow.seat_seconds:.3f}", f"{flow.wait_seconds:.3f}", f"{flow.rejected:.0f}"
     return flow.flow_schema, flow.priority_level, flow.flow, *numbers
 
 
 def cluster_rows(overview: dict[str, Any]) -> Iterator[Row]:
-    """A row for each of several clusters, of their overview."""
     for row in overview["clusters"]:
         rates = (f"{row[f'{what}PerSecond']:.1f}" for what in ("served", "failed", "rejected"))
         yield (
@@ -202,7 +193,6 @@ def _printed(letter: str) -> str:
 # Times and durations.
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
-"""How Go prints a time that was never set."""
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

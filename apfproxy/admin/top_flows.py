@@ -36,7 +36,6 @@ HALF_LIFE_S: Final = 300.0
 FOLD_PERIOD_NS: Final = 1_000_000_000
 """Much shorter than the half-life, so the order within it does not matter."""
 MAX_BATCH: Final = 1024
-"""Flows met since the last fold."""
 MAX_NAME: Final = 256
 """Characters of a distinguisher; those that begin alike for so long are one."""
 MAX_EXPONENT: Final = 64.0
@@ -44,7 +43,6 @@ MAX_EXPONENT: Final = 64.0
 
 MEASURES: Final = ("seat_seconds", "wait_seconds", "rejected")
 MOST: Final = 20
-"""Flows by each measure."""
 
 
 FlowKey = tuple[str, str, str]
@@ -54,10 +52,7 @@ FlowKey = tuple[str, str, str]
 class Sketch:
     """The largest of many sums: `capacity` of them if there are more than twice as many.
 
-    Attributes:
-        counts: Of the keys that are known; each at most `error` below its true sum.
-        error: By how much they may be too small.
-        total: The sum of all weights.
+    Each of `counts` is at most `error` below its true sum; `total` is the sum of all weights.
     """
 
     __slots__ = ("_capacity", "counts", "error", "total")
@@ -83,12 +78,10 @@ class Sketch:
         self.error += amount
 
     def estimate(self, key: FlowKey) -> float:
-        """Return what a key's sum is at most; 0 if it is not known."""
         count = self.counts.get(key)
         return 0.0 if count is None else count + self.error
 
     def scale(self, factor: float) -> None:
-        """Multiply every sum."""
         self.counts = {key: count * factor for key, count in self.counts.items()}
         self.error *= factor
         self.total *= factor
@@ -98,14 +91,6 @@ class Sketch:
 
 
 class Used:
-    """Holds what a flow used since the last fold.
-
-    Attributes:
-        seats: Seats times nanoseconds.
-        wait_ns: Of all its requests.
-        rejections: How many.
-    """
-
     __slots__ = ("rejections", "seats", "wait_ns")
 
     def __init__(self) -> None:
@@ -134,7 +119,6 @@ class TopFlows:
         """The time at which a weight of 1 counts as 1 in the sketches."""
 
     def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
-        """A request, which was dispatched, gives its seats back."""
         estimate = ticket.estimate
         dispatched_ns = ticket.dispatched_ns
         used = self._batch.get(ticket.flow) or self._begin(ticket.flow)
@@ -148,7 +132,6 @@ class TopFlows:
         used.rejections += is_rejected
 
     def _begin(self, flow: Asked) -> Used:
-        """Sum up what a flow uses from now on."""
         if len(self._batch) >= MAX_BATCH:
             self._fold()
         used = self._batch[flow] = Used()
@@ -161,7 +144,6 @@ class TopFlows:
         self._fold()
 
     def _fold(self) -> None:
-        """Put what was gathered into the sketches."""
         batch, self._batch = self._batch, {}
         with contained(Part.TOP_FLOWS):  # the current request is not the cause
             self._put(batch)
@@ -182,7 +164,6 @@ class TopFlows:
             sketch.settle()
 
     def _growth(self) -> float:
-        """Return what a weight of 1 is now in the sketches."""
         now_ns = self._clock.now_ns()
         exponent = (now_ns - self._zero_ns) / (HALF_LIFE_S * 1e9)
         if exponent > MAX_EXPONENT:
@@ -226,7 +207,6 @@ class TopFlows:
         )
 
     def close(self) -> None:
-        """Stop."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

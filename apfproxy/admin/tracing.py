@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from apfproxy.base.clock import Clock
 
 PATH = "/v1/traces"
-"""Where collectors take spans."""
 FLUSH_PERIOD_NS = 1_000_000_000
 MAX_GATHERED = 64
 """Traces; the queue can exceed its bound by so many."""
 CLOSE_TIMEOUT_S = 5.0
-"""For a collector that does not respond."""
 FAILING_CLOSE_TIMEOUT_S = 0.5
 """For one that failed last, in case that it works again."""
 
@@ -39,18 +37,11 @@ log = logging.getLogger(__name__)
 
 
 class TraceQueue:
-    """Traces that wait for a collector, of which some may wait at most.
-
-    Attributes:
-        exported, failed: Traces that were sent; that could not be.
-        dropped: Traces that were not taken, since too many waited.
-        problem: What is wrong now; None while all is well.
-    """
+    """Traces that wait for a collector; `failed` could not be sent, `dropped` were not taken."""
 
     def __init__(
         self, collector: str, max_queued: int, clock: Clock, exporter: OtlpExporter
     ) -> None:
-        """`collector` is its name in the log."""
         self._collector = collector
         self._max_queued = max_queued
         self._exporter = exporter
@@ -67,19 +58,15 @@ class TraceQueue:
 
     @property
     def queued(self) -> int:
-        """Traces that wait to be exported."""
         return self._taken - self.exported - self.failed
 
     def tracer(self, settings: TracingSettings, cluster: str) -> Tracer:
-        """Make what traces the requests of a cluster."""
         return Tracer(settings, lambda trace: self.take((trace, cluster)))
 
     def open(self) -> None:
-        """Start exporting."""
         self._thread.open(self._run)
 
     def take(self, trace: Traced) -> None:
-        """Queue a trace."""
         if self.queued >= self._max_queued:
             self.dropped += 1
             return
@@ -141,10 +128,7 @@ def trace_queue(settings: TracingSettings, clock: Clock) -> TraceQueue | None:
 
 
 def warning(settings: TracingSettings) -> str:
-    """Why what the settings ask for has no effect; "" if it has, or if they ask for nothing.
-
-    No collector is taken for granted: kube-apiserver's, localhost:4317, is for OTLP over gRPC.
-    """
+    """Why what the settings ask for has no effect; "" if it has, or if they ask for nothing."""
     if settings.endpoint is not None:
         return ""
     nothing = TracingSettings()
@@ -161,5 +145,4 @@ def warning(settings: TracingSettings) -> str:
 
 
 def queue_parts(settings: TracingSettings) -> object:
-    """The settings that the queue is made of; which requests are traced is not of the queue."""
     return settings.endpoint, settings.service_name, settings.max_queued

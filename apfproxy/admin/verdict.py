@@ -41,11 +41,8 @@ if TYPE_CHECKING:
 LONG_WAIT_S = 1.0
 """A wait that people notice."""
 LATE_S = 0.1
-"""An event loop that is so late makes every request late."""
 MANY_FEWER = 0.2
-"""Part of the responses."""
 MANY_KEPT = 0.1
-"""Part of the seats."""
 
 REASONS = {
     "queue-full": "queues full",
@@ -58,10 +55,8 @@ CHECKS = {
     "shutdown": "",
     WORKER: "",
 }
-"""Health checks that say it in another way than by their name."""
 SAID_ELSEWHERE = frozenset({"enforcement", "servers", "upstream"})
 OF_THE_FLEET = "fleet"
-"""Said elsewhere where the state has the fleet."""
 ALWAYS_ERRORS = frozenset({"configuration", "settings"})
 
 CONNECTIONS = {
@@ -75,7 +70,6 @@ OWN_ANSWERS = {
     "403": "of users who may not",
 }
 SERVERS = ("the server behind", "fails", "its"), ("the servers behind", "fail", "their")
-"""One, or several: the subject, its verb, and whose requests."""
 SILENT_S = 5.0
 """A server that answers no one for so long, while some wait, may hang."""
 FEW_ERRORS = 0.01
@@ -85,15 +79,12 @@ MOST = 0.5
 LEAST_RATE = 1.0
 """Requests a second below which a part of them says little."""
 RECENT_S = 300
-"""For so long it is told that a member was lost."""
 
 
 def verdict(state: Json, unix_s: float) -> list[dict[str, str]]:
     """The sentences with their severity, worst first; there is at least one.
 
-    Args:
-        state: Of the live page; what it lacks is not judged.
-        unix_s: The time of the state.
+    `state` is that of the live page; what it lacks is not judged.
     """
     found = [(*finding, rule) for rule in RULES for finding in rule(state, unix_s)]
     order = list(Severity)
@@ -150,7 +141,6 @@ def servers_out(state: Json, unix_s: float) -> Iterator[Finding]:
 
 
 def rejections(state: Json, _unix_s: float) -> Iterator[Finding]:
-    """Levels that reject requests since they have no seats for them, the worst first."""
     found = []
     for level in state["levels"]:
         rates = {why: rate for why, rate in level["rejectedPerSecond"].items() if why in REASONS}
@@ -182,7 +172,6 @@ def waits(state: Json, _unix_s: float) -> Iterator[Finding]:
 
 
 def kept_seats(state: Json, _unix_s: float) -> Iterator[Finding]:
-    """Seats that no one uses while requests wait."""
     limited = [level for level in state["levels"] if level["type"] == "Limited"]
     seats = seats_here(state)
     used = sum(level["seatsInUse"] for level in limited)
@@ -240,7 +229,6 @@ def problems(state: Json, _unix_s: float) -> Iterator[Finding]:
 
 
 def overload(state: Json, _unix_s: float) -> Iterator[Finding]:
-    """The proxy itself has too much to do."""
     proxy = state["proxy"]
     if "memory" in proxy["sheds"]:
         yield ERROR, "the proxy is short of memory: new connections are refused"
@@ -252,7 +240,6 @@ def overload(state: Json, _unix_s: float) -> Iterator[Finding]:
 
 
 def server_errors(state: Json, _unix_s: float) -> Iterator[Finding]:
-    """The servers behind answer, but not as they should."""
     upstream = state.get("upstream")
     if not upstream or upstream["state"] == "failing":
         return
@@ -274,7 +261,6 @@ def server_errors(state: Json, _unix_s: float) -> Iterator[Finding]:
 
 
 def server_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
-    """The servers behind accept requests, and answer none of them."""
     upstream = state.get("upstream") or {}
     if upstream.get("state") != "failing" and upstream.get("silentSeconds", 0.0) >= SILENT_S:
         lasting, awaiting = duration_text(upstream["silentSeconds"]), upstream["awaiting"]
@@ -330,7 +316,6 @@ RULES: Sequence[Callable[[Json, float], Iterator[Finding]]] = (
 
 
 def all_is_well(state: Json) -> str:
-    """Say that there is no problem, and how much is done."""
     rate = sum(level["dispatchedPerSecond"] for level in state["levels"])
     waiting = sum(level["waiting"] for level in state["levels"])
     parts = [
@@ -364,7 +349,6 @@ def would_be(state: Json) -> str:
 
 
 def _rejecting(state: Json) -> list[tuple[float, str]]:
-    """Requests rejected a second, and the level; the most first."""
     rates = [(sum(each["rejectedPerSecond"].values()), each["name"]) for each in state["levels"]]
     return sorted((rate for rate in rates if rate[0]), key=lambda rate: -rate[0])
 
@@ -379,7 +363,6 @@ def _waiting(state: Json, requests: int) -> str:
 
 
 def _left(level: Json) -> str:
-    """Clients that give up as they wait."""
     rate = level["leftPerSecond"]
     return f", {number_text(rate)}/s left before they had seats" if rate else ""
 
@@ -407,7 +390,6 @@ def _holder(state: Json, level: Json) -> str:
 
 
 def server_text(state: Json) -> str:
-    """How the servers behind do; empty if that is not known."""
     upstream = state.get("upstream")
     if not upstream or upstream["state"] == "failing":
         return ""
@@ -424,7 +406,6 @@ def rates(server: Json) -> tuple[float, float]:
 
 
 def is_several(upstream: Json) -> bool:
-    """Whether there is more than one server behind."""
     return bool(upstream.get("endpointCount", 1) > 1)
 
 
@@ -435,5 +416,4 @@ def seats_here(state: Json) -> int:
 
 
 def fleet_findings(fleet: Json) -> list[Finding]:
-    """All that is wrong with a fleet, as `live_state.fleet_json` has it."""
     return list(fleet_away({"fleet": fleet}, 0.0))

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     """The checks of a health page by its name, or with another name of the page of one check."""
 
 EVENTS_PATH = "/events"
-"""Path of the live page's events, which has a response that lasts."""
 SWEEP_S = 1.0
 """Between two looks for connections whose time is over."""
 HANDSHAKE_S = 10.0
@@ -61,16 +60,7 @@ log = logging.getLogger(__name__)
 
 
 class WebListener:
-    """An application on the connections that come to some listening sockets.
-
-    Args:
-        app: The application.
-        places: Bound the connections.
-        access: Says who may read, and gives the TLS of new connections; None for everybody, in
-            plain text.
-        shutdown_s: For responses that are under way at the end; then connections are cut.
-        max_fields: Of a request.
-    """
+    """An application on connections of listening sockets; without `access` all may read."""
 
     def __init__(
         self,
@@ -150,7 +140,6 @@ class WebListener:
             place.abort()
 
     def _take(self, client: socket.socket) -> None:
-        """Begin with a connection that was accepted."""
         server = self._runner.server
         assert server is not None, "it was started"
         try:
@@ -199,7 +188,6 @@ class WebListener:
 
 
 def unauthorized(*, asks_for_tokens: bool) -> web.Response:
-    """401, with which a browser asks for a password where there are tokens."""
     wanted = "a token of adminReadTokenFile, as bearer token or as password" * asks_for_tokens
     response = web.Response(
         text=f"401: {wanted or 'a client certificate'} is needed to read this listener\n",
@@ -228,8 +216,6 @@ def lasts(request: web.Request) -> bool:
 
 
 def health_routes(checks: Checks) -> list[web.RouteDef]:
-    """The health pages, and the page of each of their checks."""
-
     async def show(request: web.Request) -> web.Response:
         _, page, *rest = request.path.split("/", 2)
         check = "".join(rest)
