@@ -11,10 +11,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where to listen or to connect; port 0 lets the system choose.
+    """An address to listen on or to connect to; port 0 lets the system choose.
 
-    An empty host is every address of the machine, where to listen; a path is that of a Unix socket,
-    in place of host and port.
+    An empty host is every address of the machine; a path is that of a Unix socket, in place of host
+    and port.
     """
 
     host: str
@@ -24,7 +24,6 @@ class Address:
 
     @classmethod
     def unix(cls, path: str) -> Address:
-        """Make the address of a Unix socket, whose host and port are localhost, 80."""
         return cls(host="localhost", port=80, path=path)
 
     @property
@@ -37,13 +36,12 @@ class Address:
 
     @property
     def from_here(self) -> Address:
-        """Where a client on this machine connects to what listens here."""
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - listened on
         return replace(self, host=host)
 
     @property
     def url(self) -> str:
-        """The address of an upstream: http://HOST:PORT, https://HOST:PORT or unix:/PATH."""
+        """The address as an upstream: http://HOST:PORT, https://HOST:PORT or unix:/PATH."""
         return str(self) if self.path else f"{'https' if self.is_tls else 'http'}://{self}"
 
     def __str__(self) -> str:
@@ -63,7 +61,7 @@ LOCALHOST = "localhost"
 
 
 def address_from(text: str) -> IPAddress | None:
-    """The IP address without a zone, that of IPv4 in its own form; None if it is none."""
+    """The IP address without a zone, a mapped one as IPv4; None for any other text."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -73,7 +71,7 @@ def address_from(text: str) -> IPAddress | None:
 
 
 def share_of(address: str) -> str:
-    """The share of clients of one address: of IPv4 the address, of IPv6 its network."""
+    """The key of the share of clients: an IPv4 address, or a /64 network of IPv6."""
     parsed = address_from(address)
     if isinstance(parsed, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Address(int(parsed) >> V6_NETWORK_BITS << V6_NETWORK_BITS))
@@ -81,18 +79,16 @@ def share_of(address: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether a text is an IP address of loopback, also where IPv6 carries IPv4."""
     found = address_from(address)
     return found is not None and found.is_loopback
 
 
 def is_local(name: str) -> bool:
-    """Whether a host name or address is `localhost` or an address of loopback."""
     return name.lower() == LOCALHOST or is_loopback(name)
 
 
 def name_in_host(host: str) -> str:
-    """The name or address in a `Host` field, which may have a port and brackets, in lower case."""
+    """The name or address in a `Host` field, in lower case, without port and brackets."""
     name, colon, port = host.rpartition(":")
     if not colon or not port.isdecimal():
         name = host

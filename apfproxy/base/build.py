@@ -9,13 +9,13 @@ from apfproxy import __version__
 
 COMPILED, INTERPRETED = "compiled", "interpreted"
 HTTP2 = "apfproxy.proxy.http2.nghttp2"
-"""Is there in a build that had libnghttp2's headers."""
+"""Exists in a build that had libnghttp2's headers."""
 _ONE_OF_THEM = "apfproxy.flowcontrol.queue_set"
-"""A module of the hot path; all of them are compiled, or none."""
+"""A module of the hot path; either all of them are compiled, or none."""
 
 
 def kind() -> str:
-    """`COMPILED` or `INTERPRETED`, by what an import would find, of which nothing is imported."""
+    """`COMPILED` or `INTERPRETED`, without importing anything."""
     spec = importlib.util.find_spec(_ONE_OF_THEM)
     assert spec is not None
     is_source = spec.origin is not None and spec.origin.endswith(".py")

@@ -18,8 +18,6 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """A source of monotonic time and of timers."""
-
     def now_ns(self) -> int:
         """Nanoseconds since some fixed point; never goes backwards."""
 

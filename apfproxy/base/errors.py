@@ -14,8 +14,6 @@ class OperatorError(ValueError):
 
 
 class ListenError(OperatorError):
-    """An address cannot be listened on."""
-
     def __init__(self, address: Address, setting: str, error: OSError) -> None:
         reason = (error.strerror or str(error)).rpartition(": ")[2]
         choose = f"choose another address with --{setting}"

@@ -23,9 +23,8 @@ MAX_NAMED = 10
 class ConfigurationEvent:
     """Something that happened; an error asks the operator to do something.
 
-    Attributes:
-        cluster: The one of several that it is of; "" if it is of all.
-        is_own: Whether it is of this process alone, such as of its seats.
+    `cluster` is one of several, "" for all; `is_own` is of this process alone, such as of its
+    seats.
     """
 
     unix_s: float
@@ -43,7 +42,7 @@ class ConfigurationEvents:
         self._events: deque[ConfigurationEvent] = deque(maxlen=MAX_EVENTS)
 
     def of_cluster(self, name: str) -> ConfigurationEvents:
-        """The same events; those that are recorded there are of one of several clusters."""
+        """The same events, recorded from there on under the name of one of several clusters."""
         found = ConfigurationEvents(name)
         found._events = self._events
         return found
@@ -67,7 +66,7 @@ class ConfigurationEvents:
         *,
         is_whole: bool,
     ) -> None:
-        """Record one load of the objects, after which a generation is in force; see `shortfall`."""
+        """Record one load of the objects; see `shortfall`."""
         lacking = shortfall(problems, dangling, is_whole=is_whole)
         text = f"Generation {generation} is in force"
         if problems and is_whole:
@@ -80,7 +79,7 @@ class ConfigurationEvents:
 
 
 def shortfall(problems: Sequence[str], dangling: Sequence[str], *, is_whole: bool) -> str:
-    """The part that is not in force after a load of the objects, and why; empty if all of it is.
+    """The part that is not in force after a load of the objects, and why; "" if all is.
 
     A load of files `is_whole`: it is taken as a whole or not at all; others object by object.
     """

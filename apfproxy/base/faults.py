@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PART = "part"
-"""The key under which the loop's handler is told of the part."""
 
 
 class Part(enum.StrEnum):
@@ -38,33 +37,26 @@ class Part(enum.StrEnum):
     CONNECTION = "connection"
     """An event of one connection, or its deadline: it was closed."""
     CONTROLLER = "controller"
-    """A controller of the store."""
     IDENTITY_FILES = "identity-files"
     FLEET = "fleet"
-    """The share of a limit that others have a part of, too."""
+    """The share of a limit that several members have."""
     LIMITS = "limits"
-    """The adjustment of the levels' limits."""
     LISTENER = "listener"
     LIVE_PAGE = "live-page"
     LOOP = "loop"
     """None of the others: a callback of the event loop."""
     OBJECT_COUNTS = "object-counts"
     OBJECTS = "objects"
-    """The source of FlowSchemas and PriorityLevelConfigurations."""
     POOL = "pool"
-    """The connections to the upstream."""
     STORE = "store"
     SWEEP = "sweep"
     TASK = "task"
-    """A task that is not awaited."""
+    """A task that nothing awaits."""
     TOP_FLOWS = "top-flows"
     UPSTREAM = "upstream"
-    """The look at how the server behind is."""
 
 
 class Faults:
-    """Counts errors, by part, and logs them."""
-
     def __init__(self, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.totals = dict.fromkeys(Part, 0)
         self._log = RareLog(log, now_ns)
@@ -131,11 +123,11 @@ R = TypeVar("R")
 
 
 def guarded(event: Callable[Concatenate[F, P], R]) -> Callable[Concatenate[F, P], R | None]:
-    """Let an error in a method that the loop calls, or the sweep, end what the method is of.
+    """Let an error in a method that the loop or the sweep calls end what the method is of.
 
-    The loop contains such errors, too, but each in its own way: after some the connection lives on
-    half, with its seats, and is not closed.  `buffer_updated`, which each request passes
-    through, does the same in place, since a `try` costs nothing there.
+    The loop contains such errors, too, but some of its ways leave a connection half open, with its
+    seats.  `buffer_updated`, which each request passes through, does the same in place, since a
+    `try` costs nothing there.
     """
 
     def run(self: F, /, *args: P.args, **kwargs: P.kwargs) -> R | None:

@@ -93,8 +93,7 @@ SETTLE_S = 0.03
 MAX_SETTLING_READS = 8
 """Files that never rest are then taken as they are."""
 DIGESTED_BYTES = 32 << 20
-"""The part of a file that is read; behind it, where no usable file has any, only the time of
-change counts."""
+"""The part of a file that is read; of the rest only the time of change counts."""
 
 Roots = frozenset[tuple[str, int, int]]
 """Directories to watch: path, device and inode, so that a replaced one differs."""
@@ -104,7 +103,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Group:
-    """Files that are loaded together, of which some are needed."""
+    """Files that are loaded together; those in `needed` have to be there."""
 
     paths: tuple[str, ...]
     needed: tuple[str, ...]
@@ -161,12 +160,11 @@ class FileChanges:
 
     @property
     def problems(self) -> list[str]:
-        """Why changes of files are not in force, a group each, or are not noticed."""
         watching = None if self._watching is None else self._watching.problem()
         return [*filter(None, (watching, *(group.problem for group in self._groups)))]
 
     def start(self, name: str) -> None:
-        """Watch the files from now on, if there are any; `name` says what they are."""
+        """Watch the files from now on, if there are any."""
         if self._groups:
             self._watching = Supervised(
                 Part.IDENTITY_FILES, f"watching {name}", self.watch, stale_after_s=STALE_FILES_S
@@ -174,20 +172,18 @@ class FileChanges:
             self._task = self._watching.start()
 
     def stop(self) -> None:
-        """Watch no more; harmless if it never began."""
         if self._task is not None:
             self._task.cancel()
             self._watching = self._task = None
 
     async def close(self) -> None:
-        """Watch no more, and wait for the end of that."""
         task = self._task
         self.stop()
         if task is not None:
             await asyncio.gather(task, return_exceptions=True)
 
     async def check(self) -> int:
-        """Reload the groups that have changed; how many were reloaded without failure."""
+        """Reload the groups that have changed; returns how many were reloaded without failure."""
         async with self._checking:
             return sum([await self._check(group) for group in self._groups])
 
@@ -214,7 +210,6 @@ class FileChanges:
         return True
 
     async def watch(self, beat: Callable[[], None]) -> None:
-        """Reload after each change, for ever; see `watch_files`."""
         paths = tuple(path for group in self._groups for path in group.paths)
         await watch_files(paths, self.check, beat, notifications)
 
@@ -258,7 +253,6 @@ async def watch_files(
 
 
 def fingerprint(paths: tuple[str, ...]) -> bytes:
-    """A digest of the files' contents, and of which are missing."""
     digest = hashlib.sha256()
     for path in paths:
         try:
@@ -277,7 +271,6 @@ def fingerprint(paths: tuple[str, ...]) -> bytes:
 
 
 def see_regular(paths: tuple[str, ...]) -> None:
-    """See that files can be opened, and are regular ones; OSError if not."""
     for path in paths:
         open_regular(path).close()
 
@@ -334,5 +327,4 @@ DIRECTORY = INSTALLED if INSTALLED.is_dir() else CHECKOUT
 
 
 def shipped(path: str) -> Path:
-    """The file or directory of a path within `config/`, such as `kubernetes/gateway`."""
     return DIRECTORY / path

@@ -24,10 +24,8 @@ PAGES = (LIVEZ, READYZ, HEALTHZ)
 class HealthCheck:
     """A health check, named as on pages and in the path of its own page.
 
-    Attributes:
-        pages: Which of `PAGES` list it.
-        is_blocking: Whether its failure fails the page; otherwise it is only listed there.
-        look: Says what is wrong by itself, at no cost; None where it is `reported`.
+    A failure of one that `is_blocking` fails the `pages`; others are only listed there.  `look`, if
+    given, says what is wrong in place of `reported`, and has to be cheap.
     """
 
     name: str
@@ -38,14 +36,11 @@ class HealthCheck:
 
     @property
     def problem(self) -> str | None:
-        """One line; None while the check passes."""
         return one_line(self.reported if self.look is None else self.look())
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """The response of a page."""
-
     is_healthy: bool
     text: str
 
@@ -53,8 +48,8 @@ class HealthReport:
 class HealthChecks:
     """Checks, in the order in which they were added; other parts may have theirs in `checks`, too.
 
-    A prefix is of the names of one of several clusters, whose checks are on `/readyz` and never
-    fail it: requests to the others are to come.
+    Those with a prefix are of one of several clusters: they are on `/readyz` only, and never fail
+    it.
     """
 
     def __init__(self, checks: dict[str, HealthCheck], prefix: str = "") -> None:
@@ -96,9 +91,9 @@ class HealthChecks:
 
 
 class ClusterHealth(HealthChecks):
-    """The checks of one of several clusters, under its name.
+    """The checks of one of several clusters, on the pages from `publish` on.
 
-    They are there from `publish` on: a cluster that is to take another's place has the same names.
+    Until then they are apart, since the cluster whose place it takes has the same names.
     """
 
     def __init__(self, published: dict[str, HealthCheck], cluster: str) -> None:
@@ -106,13 +101,11 @@ class ClusterHealth(HealthChecks):
         self._published = published
 
     def publish(self) -> None:
-        """Have the checks on the pages; harmless once that is done, or they are closed."""
         if not self._is_closed and self._checks is not self._published:
             self._published |= self._checks
             self._checks = self._published
 
     def close(self) -> None:
-        """Take all of them away, for good: another cluster may have the name by now."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -122,7 +115,7 @@ class ClusterHealth(HealthChecks):
 
 
 class HealthRegistry(HealthChecks):
-    """The checks of a process; `ping`, which never fails, unless some are given."""
+    """The checks of a process, by default `ping`, which never fails."""
 
     def __init__(self, checks: Iterable[HealthCheck] = ()) -> None:
         super().__init__({check.name: check for check in checks})

@@ -18,13 +18,13 @@ INTERRUPTED = 128 + signal.SIGINT
 """The exit code of what SIGINT has ended, as a shell has it."""
 
 UNUSED = ["SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR", "SIGSTKFLT"]
-"""Signals for programs that use them; others get them by mistake, and would end by default.
+"""Signals for programs that use them, which end a process that gets them by mistake.
 
-Left out are those whose default is meant: SIGQUIT, faults of the program, limits of the system."""
+Left out are those whose default is meant: SIGQUIT, faults of the program, limits of the system.
+"""
 
 
 def unused_signals() -> list[int]:
-    """The signals without a handler that would end the process, though that is not meant."""
     return [each for each in _numbers() if signal.getsignal(each) is signal.SIG_DFL]
 
 
@@ -37,7 +37,7 @@ def _numbers() -> list[int]:
 
 @contextlib.contextmanager
 def held(numbers: Iterable[int] = ()) -> Iterator[None]:
-    """Hold signals back within, until `release`: these, or all that might end the process."""
+    """Hold signals back within: these, or all that might end the process before it handles them."""
     held_back = numbers or {signal.SIGHUP, signal.SIGINT, *unused_signals()}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, held_back)
     try:
@@ -47,18 +47,13 @@ def held(numbers: Iterable[int] = ()) -> Iterator[None]:
 
 
 def held_in_child() -> contextlib.AbstractContextManager[None]:
-    """Hold back what a parent passes on in a process that is started within, until its `release`.
-
-    So it is neither ended by what it is sent before it holds signals back itself, nor misses it.
-    """
+    """Hold back what a parent passes on in a child that is started within, until its `release`."""
     return held((signal.SIGHUP, signal.SIGUSR1))
 
 
 def release() -> None:
-    """Deliver the signals that were held back."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, signal.SIGINT, *_numbers()})
 
 
 def release_interrupt() -> None:
-    """Deliver SIGINT alone."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -32,15 +32,10 @@ if TYPE_CHECKING:
 LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES = "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"
 FIRST_DESCRIPTOR = 3
 LISTEN, ADMIN = "listen", "admin"
-"""The flags whose addresses are listened on."""
 
 
 class Listeners:
-    """Listeners of one process, by the flag whose address they are for.
-
-    Args:
-        given: What others have opened; None if no one has.
-    """
+    """Listeners of one process, by flag; `given` were opened by others, None if none were."""
 
     def __init__(self, given: dict[str, list[socket.socket]] | None = None) -> None:
         self._are_given = given is not None
@@ -55,7 +50,7 @@ class Listeners:
     async def open(
         self, flag: str, address: Address, backlog: int, mode: int, *, is_group: bool = False
     ) -> list[socket.socket]:
-        """Listen at an address, unless somebody does; OperatorError if that cannot be.
+        """Listen at an address, unless the socket was given; OperatorError if that cannot be.
 
         In a group others can join, see `listening_sockets`; not so in what was given.
         """
@@ -73,38 +68,36 @@ class Listeners:
         return listeners
 
     def serve(self) -> None:
-        """All are open: close what is of no use."""
+        """Close given sockets that no flag has taken."""
         for listeners in self._given.values():
             close(listeners)
         self._given.clear()
 
     def was_given(self, flag: str) -> bool:
-        """Whether somebody else has opened it, before it is taken."""
+        """Whether others have opened it, and `open` has not taken it yet."""
         return flag in self._given
 
     def written(self, flag: str) -> str:
-        """One as the settings name it, with its port, or as it is where somebody gave sockets."""
+        """An address as the settings name it, with its port; of given sockets, their own."""
         listeners = self._sockets[flag]
         if self._are_given:
             return ", ".join(map(described, listeners))
         return str(dataclasses.replace(self._addresses[flag], port=port_of(listeners) or 0))
 
     def give_up(self) -> None:
-        """Remove the files of Unix sockets; harmless once done."""
         for files in self._files:
             files.remove()
 
 
 def close(listeners: Iterable[socket.socket]) -> None:
-    """Close sockets."""
     for listener in listeners:
         listener.close()
 
 
 def of_systemd(environment: MutableMapping[str, str]) -> Listeners:
-    """Take what the environment names, so that no child of ours takes it for its own.
+    """Take the sockets that the environment names, and the names out of it, for the children.
 
-    OperatorError if that cannot be listened on.
+    OperatorError if one does not listen.
     """
     pid = environment.pop(LISTEN_PID, None)
     count, names = environment.pop(LISTEN_FDS, "0"), environment.pop(LISTEN_FDNAMES, "")
@@ -125,12 +118,11 @@ def of_systemd(environment: MutableMapping[str, str]) -> Listeners:
 
 
 def of_parent(descriptors: Sequence[int]) -> Listeners:
-    """A worker's, which its parent keeps; OperatorError if they are no sockets."""
+    """Take a worker's sockets, which its parent keeps; OperatorError if they are none."""
     return Listeners({LISTEN: list(map(inherited, descriptors))})
 
 
 def inherited(descriptor: int) -> socket.socket:
-    """The socket of a descriptor, which no child inherits; OperatorError if it is none."""
     try:
         listener = socket.socket(fileno=descriptor)
         os.set_inheritable(descriptor, False)

@@ -36,15 +36,13 @@ def container_bytes() -> int | None:
 
 
 def machine_bytes() -> int:
-    """The memory of the machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def overload_bytes(memory_bytes: int | None) -> int | None:
     """The memory at which the process is overloaded; None for never.
 
-    Where the settings do not say it, most of what the container may use is the mark: beyond, the
-    kernel would kill the process, and all requests with it.
+    By default it is most of what the container may use, beyond which the kernel kills the process.
     """
     if memory_bytes is not None:
         return memory_bytes
@@ -53,10 +51,7 @@ def overload_bytes(memory_bytes: int | None) -> int | None:
 
 
 def default_bytes(memory_bytes: int | None = None) -> int:
-    """The bytes that all clients may hold where the settings do not say it.
-
-    The process is overloaded at `memory_bytes`; None for never.
-    """
+    """The bytes that all clients may hold by default, of a process with `memory_bytes` for all."""
     most = min(MAX_DEFAULT_BYTES, (container_bytes() or machine_bytes()) // 4)
     if memory_bytes is not None:
         most = min(most, memory_bytes // 3)
@@ -64,11 +59,10 @@ def default_bytes(memory_bytes: int | None = None) -> int:
 
 
 MIN_CROWD = 256
-"""Connections; fewer cannot leave much."""
+"""Connections; fewer cannot leave much memory."""
 
 
 def return_memory() -> None:
-    """Return free memory to the system, where the C library can."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -24,15 +24,11 @@ _OTHER_KEYS = "\x00other keys"
 
 @dataclass(slots=True)
 class _Line:
-    """The lines of one key: when one may be written again, and the events since the last."""
-
     next_ns: int
     left_out: int = 0
 
 
 class RareLog:
-    """Writes at most one line of each key in a period."""
-
     __slots__ = ("_lines", "_logger", "_now_ns", "_period_ns", "_tidy_ns")
 
     def __init__(
@@ -87,7 +83,7 @@ class RareLog:
         return line
 
     def _forget_old(self, now_ns: int) -> None:
-        """Make room, at most once a period: forget keys of which nothing is left to be said."""
+        """Make room, at most once a period."""
         if now_ns < self._tidy_ns:
             return
         self._tidy_ns = now_ns + self._period_ns

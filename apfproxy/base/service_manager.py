@@ -54,7 +54,7 @@ class ServiceManager:
             self.ping_period_s = int(watchdog_us) / 1e6 / PINGS
 
     def begin(self, is_well: Callable[[], bool]) -> None:
-        """The process serves; from now on it gives signs of life while it is well."""
+        """Say that the process serves, and give signs of life while it is well."""
         self.ready()
         if self.ping_period_s:
 
@@ -68,14 +68,13 @@ class ServiceManager:
             )
             self._signs_of_life.start()
 
-    def show(self, state: Callable[[], Awaitable[bytes]], handlers: Mapping[str, Handler]) -> None:
-        """Have it ask for the state, and put questions; only one that `shows_state` does."""
+    def show(
+        self, state: Callable[[], Awaitable[bytes]], handlers: Mapping[str, Handler]
+    ) -> None: ...
 
-    async def last(self) -> None:
-        """Have it take the last state."""
+    async def last(self) -> None: ...
 
     def end(self) -> None:
-        """Give no more signs of life; harmless if it never began."""
         if self._signs_of_life is not None:
             self._signs_of_life.stop()
 
@@ -87,15 +86,13 @@ class ServiceManager:
         self._tell("READY=1")
 
     def reloading(self) -> None:
-        """The process reads its settings again."""
         self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self, within_s: float) -> None:
-        """The process ends, within that time."""
+        """The process ends within that time."""
         self._tell(f"STOPPING=1\nEXTEND_TIMEOUT_USEC={round(within_s * 1e6)}")
 
     def alive(self) -> None:
-        """The process does what it is there for."""
         self._tell("WATCHDOG=1")
 
     def _tell(self, text: str) -> None:

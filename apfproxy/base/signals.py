@@ -19,8 +19,6 @@ log = logging.getLogger(__name__)
 
 
 class Hangup(enum.Enum):
-    """The meaning of SIGHUP."""
-
     NOTHING = enum.auto()
     RELOAD = enum.auto()
     END = enum.auto()
@@ -81,7 +79,7 @@ class Signals:
         self.second.set()
 
     async def before_second(self, ending: Coroutine[Any, Any, None], *, name: str) -> bool:
-        """End something in order, but cancel that at the second signal; whether it did end."""
+        """End something in order, cancelled at the second signal; returns whether it ended."""
         task = spawn(ending, name=name)
         second = spawn(self._wait_for_second(), name="waiting for a second signal")
         await asyncio.wait([task, second], return_when=asyncio.FIRST_COMPLETED)
@@ -99,8 +97,8 @@ class Signals:
     def _handle(self, number: int, callback: Callable[[], None]) -> None:
         """Call back in the loop, once for a signal.
 
-        Not by `loop.add_signal_handler`: uvloop's may call back twice for one signal, if that
-        arrives while another one is handled.
+        uvloop's `add_signal_handler` may call back twice for one that arrives while another is
+        handled.
         """
         self._callbacks[number] = callback
         if number not in self._before:

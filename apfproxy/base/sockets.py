@@ -105,7 +105,6 @@ def _opened(
 
 @contextlib.contextmanager
 def _all_or_none() -> Iterator[list[socket.socket]]:
-    """Sockets to be opened within, which are closed if one cannot be."""
     sockets: list[socket.socket] = []
     try:
         yield sockets
@@ -116,7 +115,7 @@ def _all_or_none() -> Iterator[list[socket.socket]]:
 
 
 def _see_free(family: int, host: str, port: int) -> None:
-    """OSError if somebody listens there: a group would take part in one of another process."""
+    """OSError if a process listens there: a group would share the connections with its group."""
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -125,10 +124,7 @@ def _see_free(family: int, host: str, port: int) -> None:
 
 
 def joined(listeners: Sequence[socket.socket], backlog: int = 0) -> list[socket.socket]:
-    """Listen once more where sockets of a group do; OSError if that cannot be.
-
-    Without a backlog they do not listen yet.
-    """
+    """Listen once more where sockets of a group do; without a backlog they do not listen yet."""
     with _all_or_none() as sockets:
         for listener in listeners:
             sockets.append(opened := socket.socket(listener.family))
@@ -144,15 +140,15 @@ def joined(listeners: Sequence[socket.socket], backlog: int = 0) -> list[socket.
 
 
 def prepare(listener: socket.socket) -> None:
-    """Let nothing block, and clients that vanish be found out: accepted sockets inherit that."""
+    """Let nothing block, and have vanished clients found out; accepted sockets inherit that."""
     listener.setblocking(False)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 def probe_clients(listener: socket.socket, idle_s: float, timeout_s: float) -> None:
-    """Set when silent clients are probed, for one connection or all accepted from now on.
+    """Probe silent clients after `idle_s`; those without a response for `timeout_s` are gone.
 
-    The first probe comes after `idle_s`; one that answers none for `timeout_s` is gone.
+    It counts for one connection, or for all that are accepted from now on.
     """
     if is_unix(listener):
         return
@@ -167,7 +163,6 @@ def probe_clients(listener: socket.socket, idle_s: float, timeout_s: float) -> N
 
 
 def set_tcp_options(connection: socket.socket, options: Mapping[str, int]) -> None:
-    """Set options of TCP by their names, if the system has them."""
     for name, value in options.items():
         if (option := getattr(socket, name, None)) is not None:
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -206,7 +201,6 @@ def _remove_stale(path: str) -> None:
 async def serve_on(
     listeners: Sequence[socket.socket], make: Callable[[], asyncio.BaseProtocol], *, backlog: int
 ) -> list[asyncio.Server]:
-    """Have the event loop accept what comes to listening sockets, which it closes at the end."""
     loop = asyncio.get_running_loop()
     servers = []
     for listener in listeners:
@@ -216,10 +210,9 @@ async def serve_on(
 
 
 class Acceptor:
-    """Accepts what comes to listening sockets, for who is to see connections before the loop does.
+    """Accepts connections before the loop sees them; `take` gets each, and raises nothing.
 
-    `take` gets each connection, which it closes in the end; it raises nothing.  After `at_once`
-    connections those that there are get their turn again.
+    After `at_once` connections the others get their turn.
     """
 
     def __init__(
@@ -237,7 +230,6 @@ class Acceptor:
         self.sockets: list[socket.socket] = []
 
     def listen(self, listeners: Iterable[socket.socket]) -> None:
-        """Accept what comes to listening sockets, which `stop` returns."""
         self.sockets.extend(listeners)
         for listener in self.sockets:
             self._loop.add_reader(listener, self._accept, listener)
@@ -263,7 +255,7 @@ class Acceptor:
         self._loop.add_reader(listener, self._accept, listener)
 
     def stop(self) -> list[socket.socket]:
-        """Accept no more; who gets the sockets takes what waits in them, and closes them."""
+        """Accept no more; returns the sockets, with what waits in them."""
         for listener in self.sockets:
             self._loop.remove_reader(listener)
         for pause in self._pauses.values():
@@ -274,24 +266,20 @@ class Acceptor:
 
 
 def are_local(listeners: Iterable[socket.socket]) -> bool:
-    """Whether there are some, all on loopback addresses and Unix sockets."""
+    """Whether there are sockets, all on loopback addresses or Unix sockets."""
     names = [is_unix(each) or is_loopback(each.getsockname()[0]) for each in listeners]
     return bool(names) and all(names)
 
 
 def is_unix(listener: socket.socket) -> bool:
-    """Whether only this machine can reach it, by a path."""
     return listener.family == socket.AF_UNIX
 
 
 def port_of(listeners: Iterable[socket.socket]) -> int | None:
-    """The first one's port that has one."""
     return next((each.getsockname()[1] for each in listeners if not is_unix(each)), None)
 
 
 class SocketFiles:
-    """The files of Unix sockets, to be removed at the end."""
-
     def __init__(self, listeners: Sequence[socket.socket]) -> None:
         self._files: dict[str, tuple[int, ...]] = {}
         for listener in listeners:
@@ -304,7 +292,6 @@ class SocketFiles:
         return f"<SocketFiles: {', '.join(self._files) or 'none'}>"
 
     def leave(self) -> None:
-        """Remove none: another process listens on the same sockets."""
         self._files.clear()
 
     def remove(self) -> None:
@@ -332,23 +319,21 @@ def described(listener: socket.socket) -> str:
 
 
 RESET = struct.pack("ii", 1, 0)
-"""For SO_LINGER: closing throws away what is not sent, and leaves nothing in the kernel."""
+"""For SO_LINGER: closing drops what is not sent."""
 NO_RESET = struct.pack("ii", 0, 0)
-"""For SO_LINGER, as it is at first: the kernel sends the rest."""
+"""For SO_LINGER: the kernel sends the rest, as by default."""
 MAPPED = "::ffff:"
 UNKNOWN = "unknown"
 UNIX_PEER = "unix:"
-"""The address of all that connect to a Unix socket, as nginx writes it; limits per address do not
-count for them."""
+"""The address of all clients of a Unix socket, as in nginx; limits per address leave them out."""
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
-    """The address of a connection's peer: that of IPv4 in its own form, without an IPv6 zone."""
+    """The address of a connection's peer: a mapped one as IPv4, without an IPv6 zone."""
     return folded(transport.get_extra_info("peername"))
 
 
 def folded(peer: object) -> str:
-    """The one form of a peer's address."""
     address = written(peer).partition("%")[0]
     if address.startswith(MAPPED) and "." in address:
         return address.removeprefix(MAPPED)
@@ -356,7 +341,6 @@ def folded(peer: object) -> str:
 
 
 def written(peer: object) -> str:
-    """A peer's address, as the system gives it, in a text without its port."""
     if isinstance(peer, tuple):
         return str(peer[0])
     # That of a Unix socket is a path, and mostly empty.
@@ -370,7 +354,6 @@ def reset(transport: asyncio.Transport) -> None:
 
 
 def hold_reset(transport: asyncio.Transport, *, is_held: bool = True) -> None:
-    """Have a connection end with a reset, even if the kernel closes it; or no longer."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
         with contextlib.suppress(OSError):  # it may be gone
@@ -379,7 +362,6 @@ def hold_reset(transport: asyncio.Transport, *, is_held: bool = True) -> None:
 
 
 def reset_socket(connection: socket.socket) -> None:
-    """Have a connection end with a reset when it is closed."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
 
@@ -388,7 +370,7 @@ NONE_LEFT = frozenset((errno.EMFILE, errno.ENFILE))
 
 
 class DescriptorWatch:
-    """Notices when the process has no file descriptor left; `shortages` counts that.
+    """Counts, in `shortages`, looks at which the process had no file descriptor left.
 
     uvloop resets connections that it cannot accept for want of one, without a word.
     """
@@ -398,7 +380,6 @@ class DescriptorWatch:
         self.shortages = 0
 
     def look(self) -> None:
-        """Look once; takes a few microseconds."""
         try:
             socket.socket().close()
         except OSError as error:
@@ -423,11 +404,11 @@ class DescriptorWatch:
 class Disconnects:
     """Tells of peers that leave while nothing is read of them.
 
-    A transport whose reading is paused tells nothing of its peer.  The system knows: an epoll
-    instance has the paused sockets and asks for the end of their streams only (EPOLLRDHUP), so that
-    it never wakes up for data.  The loop watches that instance as it watches a socket.
+    A transport whose reading is paused tells nothing of its peer.  An epoll instance has the paused
+    sockets and asks for the end of their streams only (EPOLLRDHUP), so it never wakes up for data;
+    the loop watches that instance.
 
-    Where there is no epoll, such peers are found out when they are read again, or by a deadline.
+    Without epoll such peers are noticed when they are read again, or by a deadline.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -452,7 +433,6 @@ class Disconnects:
         self._descriptors[transport] = descriptor
 
     def forget(self, transport: asyncio.Transport) -> None:
-        """Watch the peer no more: it is read again, or gone."""
         descriptor = self._descriptors.pop(transport, -1)
         watched = self._watched.get(descriptor)
         if watched is None or watched[0] is not transport:

@@ -11,7 +11,6 @@ class StrictJsonError(ValueError):
 
 
 def read_object(data: bytes) -> dict[str, Any]:
-    """The object that a text is, or StrictJsonError."""
     try:
         value = json.loads(
             data.decode(), object_pairs_hook=_once_each, parse_constant=_refuse_constant

@@ -46,10 +46,7 @@ STEADY_S = 60.0
 
 
 class Recurring:
-    """A plain call on the event loop, once a period.
-
-    `pauses_s`, if given, has the seconds before each call, without an end.
-    """
+    """A plain call on the event loop, once a period, or after each of the endless `pauses_s`."""
 
     def __init__(
         self,
@@ -75,7 +72,6 @@ class Recurring:
         self._arm()
 
     def stop(self) -> None:
-        """Harmless if it never started."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -108,8 +104,8 @@ class Recurring:
 class Supervised:
     """A task that runs for ever, or to its end, and is begun again when it fails.
 
-    The work gets `beat`, which it calls when it has done something; something is wrong
-    `stale_after_s` after the last one, or never with None.  Cancelling passes through.
+    The work calls `beat` when it has done something; without that for `stale_after_s` it has a
+    problem.
     """
 
     def __init__(
@@ -133,7 +129,6 @@ class Supervised:
         self._failed_s = -math.inf
 
     def start(self) -> asyncio.Task[None]:
-        """Begin the task, which is the caller's to cancel."""
         self.beat()
         task = self._task = spawn(self._run(), name=self._name)
         return task
@@ -142,7 +137,7 @@ class Supervised:
         self._beat_s = self._loop.time()
 
     def problem(self) -> str | None:
-        """Says that it failed lately, or does not go on; None while all is well, or it is over."""
+        """Says that it failed lately, or does nothing; None while all is well, or it is over."""
         if self._task is None or self._task.done():
             return None
         now_s = self._loop.time()

@@ -45,8 +45,6 @@ than ten times as long, in the last tenth of its life."""
 
 
 class TlsFile(NamedTuple):
-    """A file, and the setting that names it."""
-
     setting: str
     path: str
 
@@ -55,9 +53,9 @@ class TlsFile(NamedTuple):
 
 
 class TlsError(OperatorError):
-    """A file of TLS cannot be used; the operator's fault.
+    """A file of TLS cannot be used: which setting and file, what is wrong, and what to do.
 
-    It says which setting and file, what is wrong, and what to do; nothing of the contents.
+    It quotes nothing of the contents.
     """
 
     def __init__(self, file: TlsFile, problem: str) -> None:
@@ -66,13 +64,10 @@ class TlsError(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class Expiries:
-    """When the certificates in a file expire, or the token.
+    """When the certificates in a file expire, or the token; at least one.
 
-    Attributes:
-        unix_s: Of each; at least one.
-        renew_unix_s: From when on each has to be renewed.
-        is_chain: Whether all are needed, as in a server's own chain; else they are CAs, of which
-            one that has expired may have been replaced by another.
+    Of a chain, as a server's own, all are needed; of CAs one that has expired may have been
+    replaced.  `renew_unix_s` has the time from which on each is warned of.
     """
 
     file: TlsFile
@@ -127,14 +122,12 @@ def certificates_in(file: TlsFile, *, is_chain: bool) -> tuple[list[x509.Certifi
 
 
 def load_authorities(context: ssl.SSLContext, file: TlsFile) -> Expiries:
-    """Have a context trust the CAs in a file."""
     certificates, expiries = certificates_in(file, is_chain=False)
     trust(context, certificates)
     return expiries
 
 
 def trust(context: ssl.SSLContext, authorities: Iterable[x509.Certificate]) -> None:
-    """Have a context trust CAs."""
     from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - as above
 
     context.load_verify_locations(
@@ -143,7 +136,6 @@ def trust(context: ssl.SSLContext, authorities: Iterable[x509.Certificate]) -> N
 
 
 def all_of(*steps: Callable[[], object]) -> None:
-    """Take all steps, also after one that fails; OperatorError with what is wrong in any."""
     problems: list[str] = []
     for step in steps:
         try:
@@ -167,7 +159,6 @@ def _key_in(file: TlsFile) -> PrivateKeyTypes:
 
 
 def load_own(context: ssl.SSLContext, certificate_file: TlsFile, key_file: TlsFile) -> Expiries:
-    """Have a context show a certificate, and prove with its key that it is its own."""
     found: list[tuple[list[x509.Certificate], Expiries]] = []
     keys: list[PrivateKeyTypes] = []
     all_of(
@@ -192,7 +183,6 @@ def _renew_unix_s(lifetime: Lifetime) -> float:
 
 
 def token_expiries(file: TlsFile, lifetime: Lifetime) -> Expiries:
-    """When a token expires, and from when on it has to be renewed."""
     until = lifetime.until_unix_s
     return Expiries(file, (until,), (_renew_unix_s(lifetime),), is_chain=True, what="token")
 
@@ -213,17 +203,14 @@ class Handshake(enum.StrEnum):
 
     FULL = "full"
     RESUMED = "resumed"
-    """With the session of an earlier one."""
 
 
 def handshake_of(transport: asyncio.BaseTransport) -> Handshake:
-    """Which handshake a connection with TLS began with."""
     tls: ssl.SSLObject = transport.get_extra_info("ssl_object")
     return Handshake.RESUMED if tls.session_reused else Handshake.FULL
 
 
 def prepared(context: Context) -> Context:
-    """Put in force what connections with clients and with servers have in common."""
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.set_alpn_protocols([HTTP_1])
@@ -233,13 +220,12 @@ def prepared(context: Context) -> Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pem:
-    """Certificates or a key: in a file, which may change, or as data, which are in no repr."""
+    """Certificates or a key: in a file, which may change, or as data."""
 
     path: str = ""
     data: bytes = field(default=b"", repr=False)
 
     def content(self) -> bytes:
-        """The bytes, or OperatorError."""
         return read_named(self.path, MAX_PEM_BYTES, OperatorError) if self.path else self.data
 
     def __str__(self) -> str:
@@ -249,10 +235,7 @@ class Pem:
 def client_context(authorities: Pem | None, own: tuple[Pem, Pem] | None) -> ssl.SSLContext:
     """A context to ask servers of CAs, by default the system's, with an own certificate and key.
 
-    It blocks on the file system.
-
-    Raises:
-        OperatorError: They cannot be used.
+    It blocks on the file system.  OperatorError if they cannot be used.
     """
     # Not `create_default_context`, which from Python 3.13 on refuses CAs without key identifiers,
     # as clusters have them.
@@ -287,14 +270,13 @@ def client_context(authorities: Pem | None, own: tuple[Pem, Pem] | None) -> ssl.
 
 
 def named_files(section: str, **paths: str | None) -> dict[str, TlsFile]:
-    """The files that settings name, by the names of the settings, in camelCase, in a section."""
+    """The files that settings of a section name, by the names of the settings, in camelCase."""
     return {
         name: TlsFile(f"{section}.{name}", path) for name, path in paths.items() if path is not None
     }
 
 
 def paths_of(files: Iterable[TlsFile]) -> tuple[str, ...]:
-    """The paths of files, each once."""
     return tuple(dict.fromkeys(file.path for file in files))
 
 
@@ -305,14 +287,12 @@ LATEST_UNIX_S = 253_402_300_799.0
 
 
 class Lifetime(NamedTuple):
-    """From when to when a token is good, in seconds since 1970."""
-
     since_unix_s: float
     until_unix_s: float
 
 
 def lifetime(token: bytes) -> Lifetime | None:
-    """The lifetime of a JSON Web Token, whose signature is for those who accept it to look at.
+    """The lifetime of a JSON Web Token, whose signature is not checked.
 
     None for any other token, and for one that does not expire.  Without a time of issue it counts
     from 1970.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class MemberDemand:
-    """Holds what the levels of a controller use and lack."""
-
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._rejected: dict[str, int] = {}  # seats, by level
@@ -25,20 +23,18 @@ class MemberDemand:
         self._configuration = ""
 
     def on_rejection(self, level: str, seats: int) -> None:
-        """A level is about to reject a request of so many seats; no level's name is ""."""
+        """A level is about to reject a request of so many seats; "" names no level."""
         if level:
             self._rejected[level] = self._rejected.get(level, 0) + seats
 
     def forget_rejections(self) -> None:
-        """They are reported."""
         self._rejected.clear()
 
     def peak(self) -> dict[str, int]:
-        """The most seats used and waited for at a time since the last sample, by level."""
+        """The most seats used and waited for at a time since the last `sample`, by level."""
         return self._measured(is_sample=False)
 
     def sample(self) -> dict[str, int]:
-        """The same, and begin the next sample."""
         return self._measured(is_sample=True)
 
     def _measured(self, *, is_sample: bool) -> dict[str, int]:

@@ -28,15 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 NEARLY = 1e-6
-"""Amounts are within this of a whole number if they were to be one: bounds are whole seats."""
+"""Amounts so near to a whole number are meant to be one: bounds are whole seats."""
 ROUNDING_DIGITS = 6
 """Digits of remainders, so that equal ones are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelRules:
-    """Has what the division needs of a level's configuration, see `priority_level.level_shares`."""
-
     shares: int
     lendable_percent: int
     borrowing_percent: int | None
@@ -46,12 +44,7 @@ class LevelRules:
 
 @dataclass(frozen=True, slots=True)
 class LevelSeats:
-    """Holds what the fleet gives to a level.
-
-    Attributes:
-        limits: Its bounds, of the whole server.
-        seats: What all members together may use now; an exempt level's are not limited.
-    """
+    """The seats of a level that all members together may use now; exempt levels are not limited."""
 
     limits: LevelLimits
     seats: int
@@ -94,7 +87,7 @@ def part_of(
 def divide_among_levels(
     limit: int, levels: Mapping[str, LevelRules], demand: Mapping[str, int]
 ) -> dict[str, LevelSeats]:
-    """Divide the server's seats among its priority levels, by what all members together want.
+    """Divide the server's seats among its levels, by what all members together want.
 
     The seats of all levels that are limited sum to `limit` at most.
     """
@@ -127,9 +120,9 @@ def divide_among_levels(
 
 
 def _trim(seats: dict[str, int], limit: int, demand: Mapping[str, int]) -> None:
-    """Take away what exceeds the limit: less than a seat for each level, where no limit is tiny.
+    """Take away what exceeds the limit, first from those that have more than they want.
 
-    First from those that have more than they want; the last seats of levels go last.
+    It is less than a seat for each level where no limit is tiny; the last seats of levels go last.
     """
     excess = sum(seats.values()) - limit
     nothing: Mapping[str, int] = {}
@@ -158,8 +151,6 @@ def _feed(seats: dict[str, int], lacking: str, demand: Mapping[str, int]) -> Non
 
 
 def divide_among_members(level: str, seats: int, demand: Mapping[str, int]) -> dict[str, int]:
-    """Divide a level's seats among the members, by key; what they get sums to `seats`."""
-
     def place(key: str) -> tuple[int, str]:
         return crc32(f"{level}\0{key}".encode()), key
 
@@ -175,7 +166,7 @@ def divide_among_members(level: str, seats: int, demand: Mapping[str, int]) -> d
 def scaled(
     by_level: Mapping[str, LevelLimits], levels: Mapping[str, LevelRules], seats: int
 ) -> dict[str, LevelLimits]:
-    """The same part of each level's, so that the seats of limited levels sum to `seats` at most.
+    """The same part of each level's, so that limited levels have `seats` at most.
 
     A level that is not in both has nothing.
     """
@@ -193,7 +184,6 @@ def scaled(
 
 
 def seats_of(by_level: Mapping[str, LevelLimits], levels: Mapping[str, LevelRules]) -> int:
-    """The seats of all levels that are limited."""
     return sum(each.nominal for name, each in by_level.items() if not levels[name].is_exempt)
 
 

@@ -63,10 +63,10 @@ back for all at once, but where each second look fails, the seats of the dead ar
 MS_PER_S: Final = 1000
 
 MUCH: Final = 1.25
-"""A member that lacks seats says so again once it wants so much more."""
+"""A member that lacks seats repeats that once it wants so much more."""
 
 FEWEST: Final = 2
-"""A fleet has at least so many members as far as one alone knows: none takes the whole."""
+"""The members that one alone assumes at least: none takes the whole."""
 
 
 class LeaseState(enum.StrEnum):
@@ -110,12 +110,9 @@ TRANSITIONS: Final = {
         "failed": LeaseState.PARTITIONED,
     },
 }
-"""State, event, next state."""
 
 READ: Final = Event("read", TRANSITIONS)
-"""It has read the record, and is about to write."""
 WRITTEN: Final = Event("written", TRANSITIONS)
-"""It has written its entry."""
 FAILED: Final = Event("failed", TRANSITIONS)
 """It could not read or write, or use what it read."""
 LEASE_OVER: Final = Event("lease-over", TRANSITIONS)
@@ -129,11 +126,8 @@ class Report:
     """Holds what a member knows of itself as it looks at the record.
 
     Attributes:
-        limit: Seats of the server, by its settings.
-        levels: Its priority levels, by name.
         configuration: A digest of these.
         demand: Seats that requests use and wait for, by level; of limited levels only.
-        used: Seats that they use, in all.
     """
 
     limit: int
@@ -145,14 +139,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Holds what a member is to write.
+    """What a member is to write in place of what it read; the lease counts from `begun_s`.
 
-    Attributes:
-        record: To be written in place of that which was read.
-        entry: Of this member in it.
-        begun_s: When it was made; the lease counts from then.
-        is_news: Whether it says more than that the member lives.
-        is_urgent: Whether the others should look at once: a member lacks seats that others hold.
+    `is_news` if it says more than that the member lives; `is_urgent` if the others should look at
+    once, as a member lacks seats that others hold.
     """
 
     record: Record
@@ -171,7 +161,6 @@ class Sighting:
         seen_s: When that beat was seen first, or when it was missed first.
         since_s: The same, later by what does not count of times in which the store was not reached.
         after_s: When it was not yet there; infinitely long ago if that is unknown.
-        is_present: Whether the record has it.
     """
 
     def __init__(self, entry: Member, now_s: float, after_s: float) -> None:
@@ -191,7 +180,6 @@ class Sighting:
         return now_s - self.after_s < HELD * self.lease_s
 
     def see(self, entry: Member, now_s: float, before_s: float) -> None:
-        """The record has it; the look before was at `before_s`."""
         if entry.beat > self.entry.beat:
             self.seen_s, self.since_s, self.after_s = now_s, now_s, before_s
             self.claim = entry.claim
@@ -204,7 +192,6 @@ class Sighting:
         self.entry, self.is_present = entry, True
 
     def vanish(self, now_s: float) -> None:
-        """The record was lost, and does not have it."""
         if self.is_present:
             self.seen_s, self.since_s, self.after_s = now_s, now_s, -math.inf
             self.is_present = False
@@ -213,19 +200,9 @@ class Sighting:
 class Ledger:
     """The side of one member.
 
-    Args:
-        key: Its own, see `record.member_key`.
-        limit: Seats of the server, by its settings.
-        lease_s: Of its claims.
-        replicas: How many members the fleet is meant to have; None if unknown.
-
     Attributes (to read only):
-        state: See `LeaseState`.
-        claim: What it holds.
         target: What it is to have; it uses no more of its claim.
-        others: The others, by key.
         lost: How many others ended without leaving, or seemed to.
-        limit: Seats of the server: the least that any member's settings say.
     """
 
     def __init__(
@@ -257,7 +234,7 @@ class Ledger:
     # What it may use
 
     def in_force(self) -> int:
-        """Seats that it uses at most, as it stands."""
+        """Seats that it uses at most now."""
         if self.state is LeaseState.HELD:
             return min(self.claim, self.target, self.limit)
         if self.state is LeaseState.EXPIRED:
@@ -279,7 +256,6 @@ class Ledger:
         return self._held_until_s if self.state is LeaseState.HELD else math.inf
 
     def advance(self, now_s: float) -> None:
-        """Let its lease end."""
         if now_s >= self.next_change_s():
             self.state = LEASE_OVER[self.state]
             self._away_s = min(self._away_s, now_s)
@@ -289,7 +265,6 @@ class Ledger:
         return seats_of(self._entitlement(report), report.levels)
 
     def is_somebody_short(self) -> bool:
-        """Whether another member wants more than it may use."""
         return any(
             sum(each.entry.demand.values()) > each.entry.claim for each in self._present().values()
         )
@@ -358,7 +333,6 @@ class Ledger:
         )
 
     def written(self, plan: Plan) -> None:
-        """The record of a plan is in the store."""
         self.state = WRITTEN[self.state]
         self.claim = plan.entry.claim
         self._known_writes = plan.record.writes
@@ -407,7 +381,7 @@ class Ledger:
     ) -> tuple[int, int, int]:
         """Rule 4: what it may use of its claim, what it would claim, and what it claims.
 
-        The others count on the part `held` of its claim; `usable` was in force, `used` is in use.
+        The others count on `held` of its claim; `usable` was in force, `used` is in use.
         """
         free = max(0, self.limit - reserved)
         target = entitled
@@ -435,7 +409,7 @@ class Ledger:
         return max([self.lease_s, *(each.lease_s for each in self.others.values())])
 
     def _observe(self, record: Record | None, now_s: float) -> bool:
-        """Note what the record says of the others; whether it is the one of before, maybe older."""
+        """Note what the record says of the others; whether it is the known one, maybe older."""
         was_away = now_s - self._read_s >= self.lease_s
         is_known = record is not None and record.born == self._born
         # A store that lost its last writes may have lost whole members by that.

@@ -53,13 +53,12 @@ STALE_PERIODS: Final = 10
 MOST_PROBLEMS: Final = 8
 """Problems logged until the record is up to date: what a server says may differ each time."""
 MOST_NAMED: Final = 3
-"""Members that one line of the log names."""
 
 T = TypeVar("T")
 
 
 def drawn(most_s: float) -> float:
-    """Seconds by which members march out of step; they need no secrecy."""
+    """Seconds by which members march out of step."""
     return random.uniform(0, most_s)  # noqa: S311 - as said
 
 
@@ -69,9 +68,9 @@ log = logging.getLogger(__name__)
 class Membership:
     """One member's part of a fleet; `join` at the start, `leave` at the end.
 
-    The seats are those of `controller`, of a `cluster` if there are several; `limit` gives those of
-    the server by the settings.  The record is in `store`, which `leave` closes.  `on_change` is
-    called when other seats are in force.
+    The seats are those of `controller`, of a `cluster` if there are several; `limit` gives the
+    server's by the settings.  `leave` closes the store.  `on_change` is called when other seats are
+    in force.
     """
 
     def __init__(
@@ -126,7 +125,6 @@ class Membership:
 
     @property
     def key(self) -> str:
-        """Return that of this member in the record."""
         return self.ledger.key
 
     async def join(self) -> None:
@@ -182,11 +180,10 @@ class Membership:
             self._has_event.set()
 
     def problem(self) -> str | None:
-        """Return what is wrong, for the health pages; None while all is well."""
+        """The problem for the health pages; None while all is well."""
         return self._following.problem() or self._words.trouble() or None
 
     def view(self) -> FleetView:
-        """All of it, as pages show it."""
         ledger, now_s = self.ledger, self._loop.time()
         age_s = None if self._written_s is None else now_s - self._written_s
         own = self._demand.report(self._limit(), self._demand.peak())
@@ -213,7 +210,7 @@ class Membership:
     # When to look
 
     async def _follow(self, beat: Callable[[], None]) -> None:
-        """Do each step when it is due; and say once a period that it goes on."""
+        """Do each step when it is due, and beat once a period."""
         while True:
             until_s = min(self._pacer.next_s(), self._loop.time() + self._period_s)
             try:
@@ -226,7 +223,6 @@ class Membership:
             beat()
 
     async def _step(self) -> None:
-        """Return what the pacer says."""
         step = self._pacer.next_step(self._loop.time())
         if step is Step.REST:
             return
@@ -250,7 +246,6 @@ class Membership:
     # One look
 
     async def _refresh(self, demand: Mapping[str, int]) -> None:
-        """Read, plan and write, or find that it cannot be done; what is in force follows."""
         self._pacer.begin(self._loop.time())
         before = self.ledger.in_force()
         try:
@@ -268,7 +263,6 @@ class Membership:
         self._put()
 
     async def _exchange(self, demand: Mapping[str, int]) -> None:
-        """Have the store and the ledger agree."""
         stored = await self._response(self._store.read())
         for _ in range(MOST_CONFLICTS):
             plan = self._plan(stored, demand)
@@ -291,7 +285,6 @@ class Membership:
         raise StoreError(f"{MOST_CONFLICTS} times others wrote first")
 
     async def _response(self, question: Awaitable[T]) -> T:
-        """Return what the store says, if it does so in time."""
         asked_s = self._loop.time()
         async with asyncio.timeout(self._pacer.in_time_s):
             response = await question
@@ -299,7 +292,6 @@ class Membership:
         return response
 
     def _plan(self, stored: Stored, demand: Mapping[str, int]) -> Plan:
-        """Say what to write in place of what is stored; what it takes away is in force at once."""
         record = None if stored.data is None else decode(stored.data)
         ledger, now_s = self.ledger, self._loop.time()
         lost, claim, others = ledger.lost, ledger.claim, dict(ledger.others)
@@ -324,7 +316,6 @@ class Membership:
         return plan
 
     def _written(self, plan: Plan) -> None:
-        """The plan is in the store."""
         self.ledger.written(plan)
         self._is_giving = False
         self._demand.forget_rejections()
@@ -345,11 +336,9 @@ class Membership:
             )
 
     def _members(self) -> int:
-        """Count the known members, itself included."""
         return len(self.ledger.others) + 1
 
     async def _remove(self) -> None:
-        """Take this member's entry out of the record."""
         stored = await self._store.read()
         for _ in range(LEAVE_TRIES):
             record = None if stored.data is None else decode(stored.data)
@@ -364,7 +353,7 @@ class Membership:
     # What is in force
 
     def _put(self) -> None:
-        """Have in force what the ledger says, and see to it that it is when a lease ends."""
+        """Have in force what the ledger says, now and when a lease ends."""
         ledger = self.ledger
         if self._lease_timer is not None:
             self._lease_timer.cancel()
@@ -392,10 +381,10 @@ class Membership:
 
 
 class MembershipWords:
-    """How one member stands, in words: in the log, among events, and on health pages.
+    """The state of one member in words: in the log, among events, and on health pages.
 
-    Lines begin with `prefix`; `of_fleet` is said of seats.  `problem` is why the last look failed;
-    "" if it did not.
+    Lines begin with `prefix`; `of_fleet` follows "seats".  `problem` is why the last look failed,
+    or "".
     """
 
     def __init__(
@@ -416,7 +405,7 @@ class MembershipWords:
         self._logged_problems: set[str] = set()  # since the record was up to date
 
     def say(self) -> None:
-        """Log how it stands, and why the record is not kept, where that has changed."""
+        """Log the state, and why the record is not kept, where that has changed."""
         state = self._ledger.state
         if state is self._logged:
             if self._is_new():
@@ -452,7 +441,7 @@ class MembershipWords:
         )
 
     def trouble(self) -> str:
-        """Return what is wrong with which record; "" if it is up to date."""
+        """Which record cannot be used, and why; "" if it is up to date."""
         reason = self.reason()
         return f"the fleet's record in {self.described} cannot be used: {reason}" if reason else ""
 
@@ -479,10 +468,7 @@ def open_membership(
     on_change: Callable[[], None],
     open_store: StoreOpener,
 ) -> Membership | None:
-    """The membership that settings ask for; None if they name no fleet.
-
-    OperatorError if its store cannot be used.
-    """
+    """The membership that settings ask for, if any; OperatorError if its store cannot be used."""
     fleet = settings.fleet
     if fleet.store is None:
         return None

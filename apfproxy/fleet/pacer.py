@@ -49,12 +49,8 @@ TURNS_A_LEASE: Final = 4.0
 
 
 class Step(enum.Enum):
-    """Holds what a member is to do now."""
-
     REST = enum.auto()
-    """Nothing."""
     LOOK = enum.auto()
-    """Look at the record."""
     GAIN = enum.auto()
     """Look at it if that may bring more seats than are in force."""
     SPARE = enum.auto()
@@ -62,17 +58,11 @@ class Step(enum.Enum):
 
 
 class Pacer:
-    """When one member looks.
+    """The times at which one member looks.
 
-    Args:
-        period_s: Between two writes.
-        lease_s: How long its claim is good after a write.
-        chance: A time between 0 and its argument, another one each time.
-
-    Attributes (to read only):
-        due_s: When it writes again, be there news or not.
-        is_due: Whether the look that began last was to write in any case.
-        in_time_s: How long a response of the store may take.
+    `chance` draws a time between 0 and its argument.  It writes again at `due_s`, be there news or
+    not; the look that began last `is_due` if it was to write in any case; a response of the store
+    may take `in_time_s`.
     """
 
     def __init__(self, period_s: float, lease_s: float, chance: Callable[[float], float]) -> None:
@@ -96,11 +86,10 @@ class Pacer:
     # Events; those that say whether a new time counts let the driver ask for it
 
     def wake(self) -> None:
-        """The limit or the levels are others now."""
         self._is_woken = True
 
     def short(self, now_s: float) -> bool:
-        """A request waits, or is rejected; whether `next_s` may be another time now."""
+        """A request waits, or is rejected; returns whether `next_s` may be another time now."""
         if self._short_s < math.inf:
             return False
         self._short_s = max(now_s, self._hoped_s + self._pause_s, self._tried_s + LEAST_PAUSE_S)
@@ -117,13 +106,11 @@ class Pacer:
     # What to do when
 
     def next_s(self) -> float:
-        """When there is something to do, if no event comes before."""
         soonest_s = min(self.due_s, self._urgent_s, self._short_s, self._spare_s)
         calm_s = min(self._calm_until_s, self.due_s)
         return max(-math.inf if self._is_woken else soonest_s, calm_s)
 
     def next_step(self, now_s: float) -> Step:
-        """Return what to do now."""
         if now_s < self.next_s():
             return Step.REST
         if self._is_woken or now_s >= min(self.due_s, self._urgent_s):
@@ -140,7 +127,6 @@ class Pacer:
         self._hoped_s = now_s
 
     def begin(self, now_s: float) -> None:
-        """A look begins."""
         self.is_due = now_s >= self.due_s
         self._is_woken = False
         self._urgent_s = math.inf
@@ -151,14 +137,12 @@ class Pacer:
     # What became of a look
 
     def responded(self, took_s: float) -> None:
-        """The store did, after so long."""
         self._took_s.append(took_s)
 
     def wrote(self, now_s: float, members: int) -> None:
-        """The next write is due a period later, with news in this one or without.
+        """The next write is due a period later, with so many members, itself included.
 
-        With so many members, itself included.  While its lease is short for the store's distance,
-        the period is no longer for that.
+        While its lease is short for the store's distance, the period is no longer for that.
         """
         turns_s = min(self.turn_s(members), self._lease_s / TURNS_A_LEASE)
         self.due_s = self._after(now_s, max(self._period_s, TURNS_A_PERIOD * turns_s))
@@ -173,11 +157,9 @@ class Pacer:
         self._calm_until_s = self.due_s = now_s + min(pause_s, self._lease_s)
 
     def gained(self) -> None:
-        """More seats are in force than before the look."""
         self._pause_s = LEAST_PAUSE_S
 
     def settle(self, now_s: float, *, is_somebody_short: bool) -> None:
-        """A look, or what was in place of it, is over."""
         periods = SPARE_PERIODS if is_somebody_short else 1.0
         self._spare_s = now_s + periods * self._period_s
 
@@ -189,7 +171,6 @@ class Pacer:
         return min(self._took_s, default=0.0)
 
     def turn_s(self, members: int) -> float:
-        """The time for each of so many members to write once."""
         return members * self.round_trip_s
 
     def least_lease_s(self, members: int) -> float:

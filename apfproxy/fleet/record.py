@@ -15,17 +15,15 @@ from typing import Annotated, Final
 import msgspec
 
 VERSION: Final = 1
-"""Version of the record; members of another version take no part."""
 
 MAX_RECORD_BYTES: Final = 1 << 20
-"""Bounds a record.  Twenty members of eight levels take 6 KB."""
+"""Twenty members of eight levels take 6 KB."""
 
 MAX_MEMBERS: Final = 512
 MAX_LEVELS: Final = 2048
-"""Bounds the levels of one member."""
 MAX_SEATS: Final = (1 << 31) - 1
 MAX_COUNT: Final = (1 << 53) - 1
-"""Bounds writes: JSON's readers agree on it; at four a second that is for ever."""
+"""JSON's readers agree on it; at four writes a second it lasts for ever."""
 MAX_LEASE_MS: Final = 600_000
 
 Seats = Annotated[int, msgspec.Meta(ge=0, le=MAX_SEATS)]
@@ -39,20 +37,17 @@ class RecordError(ValueError):
 
 
 class RecordFullError(Exception):
-    """There is no room in the record for what a member has to write; the message says so."""
+    """There is no room in the record for what a member has to write."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Holds what one member says of itself; absolute values, never differences.
+    """What one member says of itself; absolute values, never differences.
 
-    Attributes:
-        beat: How often it has written; what others see it live by.
-        lease_ms: For how long the others leave it its claim after they saw its last beat.
-        limit: The seats of the server, as its settings have them.
-        configuration: A digest of its priority levels, to see who has others.
-        claim: Seats that it may use; the claims of all never sum above the limit.
-        used: Seats that its requests hold.
-        demand: Seats that they hold and wait for, by the name of the level; zeros are left out.
+    `beat` counts its writes: others see it live by that, and leave it its claim for `lease_ms`
+    after they saw the last.  `limit` is the server's by its settings, `configuration` a digest of
+    its levels, to see which members differ.  The claims of all never sum above the limit.  `used`
+    are seats that its requests hold, `demand` those that they hold and wait for, by level, without
+    zeros.
     """
 
     beat: Count
@@ -70,19 +65,14 @@ def member_key(name: str, epoch: int) -> str:
 
 
 def member_name(key: str) -> str:
-    """The name in a key."""
     return key.rpartition("#")[0] or key
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The record.
 
-    Attributes:
-        version: `VERSION`.
-        born: Who wrote the first one, and when in its life: so a record that was lost is told from
-            the one that takes its place.
-        writes: How often it was written.
-        members: By key.
+    `born` tells a record that was lost from the one that takes its place: it has who wrote the
+    first one, and when in its life.  `writes` counts writes.
     """
 
     version: int
@@ -96,16 +86,11 @@ _DECODER = msgspec.json.Decoder(Record)
 
 
 def encode(record: Record) -> bytes:
-    """The bytes of a record, the same for equal ones."""
     return _ENCODER.encode(record)
 
 
 def decode(data: bytes) -> Record:
-    """The record of some bytes.
-
-    Raises:
-        RecordError: They are none of ours.
-    """
+    """The record of some bytes; RecordError if they are none of ours."""
     if len(data) > MAX_RECORD_BYTES:
         raise RecordError(f"it has {len(data)} bytes, more than {MAX_RECORD_BYTES}; delete it")
     try:
@@ -122,7 +107,6 @@ def decode(data: bytes) -> Record:
 
 
 def without(record: Record, name: str) -> Record:
-    """The record without the members of a name; the same one if there are none."""
     members = {key: each for key, each in record.members.items() if member_name(key) != name}
     if len(members) == len(record.members):
         return record
@@ -130,6 +114,5 @@ def without(record: Record, name: str) -> Record:
 
 
 def left(record: Record, key: str) -> Record:
-    """The record without one member, which has left."""
     members = {each: entry for each, entry in record.members.items() if each != key}
     return msgspec.structs.replace(record, members=members)

@@ -76,9 +76,8 @@ SILENCE_S = 15.0
 
 MAX_PASSWORD_BYTES = 4096
 MAX_PROBLEM = 200
-"""Characters that are shown of what a server says."""
 FIRST_LETTERS = 4
-"""A shorter password is no part of a text that it could be found in."""
+"""Shorter passwords would be found in any text."""
 
 WRONG_TYPES = (TypeError, LookupError, AttributeError)
 """Errors of redis-py if a server responds as no Redis does."""
@@ -86,8 +85,10 @@ CONNECTION_ERRORS = (
     *(RedisError, RedisClusterException, OSError, ValueError, EOFError, RuntimeError),
     *WRONG_TYPES,
 )
-"""All errors of redis-py; ValueError for a host that is no name, and uvloop's RuntimeError for a
-connection that was reset just before something was written."""
+"""All errors of redis-py, and ValueError for a host that is no name.
+
+uvloop raises RuntimeError for a connection that was reset just before something was written.
+"""
 
 DATA_USER = "the user in fleet.store, and fleet.passwordFile"
 NO_RECORD = "has something else than a record: delete it"
@@ -123,11 +124,11 @@ if ARGV[5] ~= '' then
 end
 return 'written'
 """
-"""Arguments: version seen, version, data, seconds, channel or nothing, what to say there.
+"""Arguments: version seen, version, data, seconds, channel or nothing, message there.
 
-To set the time comes first, so that a user who may not do it writes nothing, rather than something
-that it is then told has failed; what is new is given its time after it is there.  Who may not tell
-the others has written nevertheless, and gets the reason instead.
+EXPIRE comes first, so that a user who may not do it writes nothing, rather than something that it
+is then told has failed; a new key is given its time after it is there.  A user who may not PUBLISH
+has written nevertheless, and gets the reason instead.
 """
 
 
@@ -169,10 +170,7 @@ class Servers:
         return own, sentinel, client_context(authorities, shown)
 
     async def connect(self, *, listens: bool = False) -> Client:
-        """A client of the server that has the record, or, to listen, that tells of it; StoreError.
-
-        Of a cluster each node tells.
-        """
+        """A client of the server that has the record or, to listen, the channel; StoreError."""
         try:
             own, sentinel, tls = await asyncio.to_thread(self._read_files)
         except OperatorError as error:
@@ -220,7 +218,6 @@ class Servers:
         raise StoreError(f"no Sentinel knows the server {service}: {problem}")
 
     def failed(self) -> None:
-        """Ask the next node first from now on: one may hang."""
         self._turn = (self._turn + 1) % (len(self._address.nodes) or 1)
 
     def explained(self, error: BaseException, settings: str = DATA_USER) -> str:
@@ -281,7 +278,6 @@ class RedisStore:
         self._listener: asyncio.Task[None] | None = None
 
     async def read(self) -> Stored:
-        """Read the record; StoreError."""
         was_connected = self._client is not None
         try:
             return _stored(await self._run(READ))
@@ -313,16 +309,12 @@ class RedisStore:
         return Swapped(is_done=True, stored=Stored(data, version))
 
     def listen(self, on_urgent: Callable[[], None]) -> None:
-        """Call `on_urgent` when another member wrote something urgent, from now on.
-
-        Also when that may have been missed.
-        """
+        """Call `on_urgent` when another member wrote something urgent, or may have."""
         assert self._listener is None, "one listener"
         listener = Listener(self._servers, self.channel, self._own.encode(), on_urgent)
         self._listener = spawn(listener.run(), name=f"listener to {self.channel}")
 
     async def close(self) -> None:
-        """End the connections; harmless once done."""
         for task in (self._listener, self._question):
             if task is not None and not task.done():
                 task.cancel()
@@ -336,7 +328,7 @@ class RedisStore:
             await client.aclose()
 
     async def _run(self, script: str, *arguments: str | bytes | int) -> Any:  # noqa: ANN401 - of any type
-        """Run a script: its result, or StoreError.
+        """The result of a script, or StoreError.
 
         A caller may have less time than it takes to reach a server that is far away.  So the
         question goes on for a while when its caller gives up, and the next one finds a connection.
@@ -358,7 +350,6 @@ class RedisStore:
         return found
 
     async def _ask(self, script: str, arguments: tuple[str | bytes | int, ...]) -> Any:  # noqa: ANN401 - of any type
-        """Run a script: its result, or why there is none."""
         is_well = False
         try:
             async with asyncio.timeout(RESPONSE_S):
@@ -396,7 +387,7 @@ class RedisStore:
 class Listener:
     """Listens to a channel, for ever; connects again after each failure.
 
-    `on_urgent` is called when anything but `own` is said there, and when that may have been missed.
+    `on_urgent` is called when anything but `own` is said there, or may have been.
     """
 
     def __init__(
@@ -410,7 +401,6 @@ class Listener:
         self._listens_since_s = math.inf  # of the loop's clock
 
     async def run(self) -> None:
-        """Listen until it is cancelled."""
         backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         now_s = asyncio.get_running_loop().time
         while True:
@@ -431,7 +421,6 @@ class Listener:
             await asyncio.sleep(backoff.next_s())
 
     async def _follow(self) -> None:
-        """Listen until the connection fails."""
         async with asyncio.timeout(RESPONSE_S):
             client = await self._servers.connect(listens=True)
         assert isinstance(client, Redis), "of one node"
@@ -494,7 +483,6 @@ def _options(user: str, password: str) -> dict[str, Any]:
 def _client(
     node: tuple[str, int], path: str, options: dict[str, Any], tls: ssl.SSLContext | None
 ) -> Redis:
-    """A client with one connection, which is made when it is used."""
     kind: type[Any] = Connection
     place: dict[str, Any] = {"host": node[0], "port": node[1], "socket_keepalive": True}
     if path:
@@ -508,7 +496,6 @@ def _client(
 async def _cluster(
     nodes: list[tuple[str, int]], options: dict[str, Any], tls: ssl.SSLContext | None
 ) -> RedisCluster:
-    """A client that knows the nodes of its cluster; StoreError, or what redis-py raises."""
     cluster = RedisCluster(
         startup_nodes=[ClusterNode(host, port) for host, port in nodes],
         require_full_coverage=False,  # one slot is enough
@@ -527,7 +514,7 @@ async def _cluster(
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
-    """An error, and those that it came of: redis-py's own have only their text."""
+    """An error with all its causes: redis-py's own have only their text."""
     causes: list[BaseException] = []
     while error is not None and error not in causes:
         causes.append(error)

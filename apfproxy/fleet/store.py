@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class StoreError(Exception):
-    """The store does not answer, or not as it should; the message says what to do, in one line.
+    """The store fails; the message says what to do, in one line, without a secret.
 
-    It never has a password or a token in it.  The store asks for a pause of `pause_s` seconds.
+    The store asks for a pause of `pause_s` seconds.
     """
 
     def __init__(self, message: str, *, pause_s: float = 0.0) -> None:
@@ -38,7 +38,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """Whether a swap is done; if not, somebody else wrote first.  The store has `stored` now."""
+    """Whether a swap is done; if not, another member wrote first.  The store has `stored` now."""
 
     is_done: bool
     stored: Stored
@@ -66,12 +66,11 @@ class LedgerStore(Protocol):
         A store that cannot tell never calls it; members look once a period anyway.
         """
 
-    async def close(self) -> None:
-        """Give everything back; harmless once done."""
+    async def close(self) -> None: ...
 
 
 def address_of(fleet: FleetSettings) -> StoreAddress:
-    """Where the record lives, as a text without secrets; OperatorError if it is no address."""
+    """The address of the record, a text without secrets; OperatorError if it is none."""
     assert fleet.store is not None, "the caller has seen that there is a fleet"
     try:
         return store_address(fleet.store)

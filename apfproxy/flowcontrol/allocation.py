@@ -35,7 +35,7 @@ class InfeasibleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Holds what one participant wants and may get, in any one unit.
+    """What one participant wants and may get, in any one unit.
 
     Needs 0 <= `lower_bound` <= `target` and `lower_bound` <= `upper_bound`; the target may exceed
     the upper bound.
@@ -48,7 +48,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Holds what each item gets, in the order of the items, and the proportion."""
+    """The amount of each item, in their order, and the proportion."""
 
     amounts: tuple[float, ...]
     fair_proportion: float
@@ -61,8 +61,7 @@ def allocate(required_sum: int, items: Sequence[Item]) -> Allocation:
     bounds allow that.  Where all items stand at their lower bounds the proportion is the least
     ratio of bound to target, at their upper bounds the largest; it is 0 when nothing is divided.
 
-    Raises:
-        InfeasibleError: The sum is negative or cannot be reached, or an item contradicts itself.
+    InfeasibleError: The sum is negative or cannot be reached, or an item contradicts itself.
     """
     if required_sum < 0:
         raise InfeasibleError(f"the required sum is {required_sum}, must not be negative")

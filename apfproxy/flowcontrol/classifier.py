@@ -90,7 +90,7 @@ ROOT: Final = "/"
 
 
 def below(url: str) -> str:
-    """The begin of all paths below a URL; below `ROOT` are those too that are not plain."""
+    """The begin of all paths below a URL; those below `ROOT` need not be plain."""
     return url.removesuffix(ALL).removesuffix("/") + "/"
 
 
@@ -99,8 +99,6 @@ MOST_LINES: Final = 4096
 
 
 class Line(NamedTuple):
-    """One rule of a FlowSchema, its subjects, and what an addition asks besides, if any does."""
-
     flow_schema: FlowSchema
     subjects: Subjects
     rule: ResourcePolicyRule | NonResourcePolicyRule
@@ -108,39 +106,27 @@ class Line(NamedTuple):
 
 
 class Field:
-    """The lines of an index by the values of one field.
-
-    Attributes:
-        every: The lines that match every value.
-        lines: Those that match a value; a value that is not there has `every`.
-    """
+    """The lines of an index by the values of one field; `every` match also those not there."""
 
     def __init__(self) -> None:
         self.every = 0
         self.lines: dict[str, int] = {}
 
     def add(self, values: Iterable[str], line: int) -> None:
-        """Have a line match these values; beside others a wildcard is a value like any other."""
+        """Have a line match these values; a wildcard counts only if it stands alone."""
         if values == (ALL,):
             self.every |= line
         else:
             _add(self.lines, values, line)
 
     def complete(self) -> None:
-        """Have the lines that match every value match each value that is named."""
         every = self.every
         if every:
             self.lines = {value: lines | every for value, lines in self.lines.items()}
 
 
 class Header(Field):
-    """The lines that ask for a header, by its values.
-
-    Attributes:
-        name: The header's, in lower case.
-        asking: All of these lines.
-        patterns: Those that ask for a pattern.
-    """
+    """The lines that ask for a header (in lower case), all of them in `asking`, by its values."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -170,11 +156,7 @@ class Header(Field):
 
 
 class RuleIndex:
-    """Finds the first line of a request.
-
-    Args:
-        lines: In the order in which they count; `MOST_LINES` at most.
-    """
+    """Finds the first line of a request among `MOST_LINES` at most, in the order they count."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         # By the length of a set of lines, that is by its first line.
@@ -335,18 +317,17 @@ LONGEST_VALUE: Final = 128
 VIRTUAL_GROUPS: Final = frozenset(
     {AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, "system:serviceaccounts"}
 )
-"""Groups of everybody, or of all service accounts of a cluster."""
+"""Groups of all users, or of all service accounts of a cluster."""
 
 _PROGRAM: Final = re.compile(r"[^/\s]+")
 
 
 def no_header(name: str) -> str:  # noqa: ARG001  the signature of those that know some
-    """The value of a header of a request that has none."""
     return ""
 
 
 def flow_hash(seed: int, flow_schema_name: str, distinguisher: str) -> int:
-    """The hash of a flow, 64 bits, from which it is dealt its hand.
+    """The 64 bits from which a flow is dealt its hand.
 
     The seed (32 bits) is drawn at start, so that no one can compute which names share a hand.
     """
@@ -380,7 +361,6 @@ class Classifier:
 
 
 def _lines(flow_schema: FlowSchema) -> Iterator[Line]:
-    """Return what can match of a FlowSchema."""
     condition = flow_schema.additions.condition
     if condition is not None and condition.is_broken:
         return
@@ -393,7 +373,6 @@ def _lines(flow_schema: FlowSchema) -> Iterator[Line]:
 
 
 def matching_order(flow_schema: FlowSchema) -> tuple[int, str]:
-    """Return what FlowSchemas are sorted by before they are tried."""
     return flow_schema.spec.matching_precedence, flow_schema.metadata.name
 
 
@@ -417,7 +396,7 @@ def added_distinguisher(
 
 
 def _text(value: str) -> str:
-    """A value with U+FFFD for what is no Unicode, which others keep as lone surrogates."""
+    """The value with U+FFFD in place of lone surrogates."""
     return (
         value
         if value.isascii()

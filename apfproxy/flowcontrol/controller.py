@@ -87,7 +87,6 @@ class Digest:
     Attributes:
         priority_levels, flow_schemas: By name, mandatory ones included, dangling ones not.
         dangling: FlowSchema name to the name of the priority level that does not exist.
-        problems: One line each: what is skipped or not used, and why.
         unused_additions: How many of them are additions that are wrong.
         checked: Each object that was given, by its kind and name, with what was found.
         new_levels: What levels that were not there will be, until they are committed.
@@ -104,12 +103,9 @@ class Digest:
 
 
 class Checked:
-    """Holds what an object that was given comes to, whatever else is given; immutable.
+    """What an object that was given comes to, whatever else is given; immutable.
 
-    Attributes:
-        unused: What is wrong with its additions, one line each.
-        uid: As the response's headers name it.
-        additions: Those of a FlowSchema; else none.
+    `unused` says what is wrong with its additions, `additions` are a FlowSchema's.
     """
 
     def __init__(self, given: FlowControlObject) -> None:
@@ -125,22 +121,14 @@ class Checked:
             self.additions = given.additions
 
     def is_of(self, given: FlowControlObject) -> bool:
-        """Whether an object comes to the same, since it says the same."""
         return self.object is given or self.object == given
 
 
-def nothing(_level: str, _seats: int) -> None:
-    """Do nothing: seats are no others'."""
+def nothing(_level: str, _seats: int) -> None: ...
 
 
 class Classification:
-    """Where a request belongs, by one generation of the configuration; shared, so immutable.
-
-    Attributes:
-        flow_schema: The one that matched, or the catch-all one.
-        flow_schema_uid, priority_level_uid: As the response's headers name them.
-        limits: What additions ask of the flow; None if there are none.
-    """
+    """Where a request belongs, by one generation of the configuration; shared, so immutable."""
 
     def __init__(self, route: Route, flow: Flow, generation: int) -> None:
         self.flow_schema = route.flow_schema
@@ -187,7 +175,6 @@ class Controller:
     """The configuration in force; starts with the mandatory objects alone.
 
     Args:
-        clock: For the levels' queue sets and seat demand.
         server_concurrency_limit: Seats of the whole proxy; >= 0.
         hash_seed: Makes the hashes of flows, and with them their queues, hard to guess.
         is_prompt: Whether idle seats are lent as soon as a request lacks them, see
@@ -197,11 +184,8 @@ class Controller:
             or to be rejected, with its level and its seats: more of them would admit it.
 
     Attributes (to read only):
-        levels: By name; the quiescing ones too.
-        in_force: What was committed last.
         generation: How many configurations there have been; the mandatory objects were the first.
         seat_fair_frac: Seats per seat of target at the last adjustment, see `limits.Adjustment`.
-        pool: The seats of the levels with a priority.
     """
 
     def __init__(
@@ -341,7 +325,6 @@ class Controller:
         self._adjust()
 
     def resize(self, server_concurrency_limit: int) -> None:
-        """Divide another number of seats; may dispatch requests."""
         self.server_concurrency_limit = server_concurrency_limit
         self._set_limits()
         self._adjust()
@@ -442,7 +425,6 @@ class Controller:
         return self.pool.foreseen_limit(queue_set, limits)
 
     def flow_schemas(self) -> list[FlowSchema]:
-        """The FlowSchemas in force, in the order in which they are tried."""
         return sorted((route.flow_schema for route in self._routes.values()), key=matching_order)
 
     def adjustment_pauses_s(self) -> Iterator[float]:
@@ -453,7 +435,6 @@ class Controller:
 
     @property
     def unused_additions(self) -> int:
-        """Additions to objects in force that are wrong, and so do not count."""
         return self.in_force.unused_additions
 
     @property
@@ -491,7 +472,6 @@ class Controller:
         )
 
     def _on_wait(self) -> None:
-        """Have what other levels do not use, and ask for more of what other proxies do not."""
         if self._prompt_limits is not None:
             self._prompt_limits.on_wait()
         if self._allotted is not None:
@@ -562,7 +542,7 @@ class Controller:
             self._prompt_limits.on_adjustment()
 
     def _impose(self, levels: Sequence[PriorityLevel], adjustment: Adjustment) -> None:
-        """Put current limits in force, and whatever else the queues should know."""
+        """Put current limits in force, and all else that the queues should know."""
         self.seat_fair_frac = adjustment.fair_proportion
         pooled = {
             level.name: current

@@ -29,8 +29,7 @@ def required_entropy_bits(deck_size: int, hand_size: int) -> int:
 class Dealer:
     """Deals hands of different cards (queues) from a deck (of a priority level) numbered from 0.
 
-    Raises:
-        ValueError: The sizes make no sense, or a hand needs more entropy than a hash has.
+    ValueError if the sizes make no sense, or a hand needs more entropy than a hash has.
     """
 
     def __init__(self, deck_size: int, hand_size: int) -> None:

@@ -42,15 +42,11 @@ NS_PER_S = 1_000_000_000
 
 
 class UserPart(msgspec.Struct, frozen=True, rename="camel"):
-    """The user."""
-
     name: str
     groups: tuple[str, ...]
 
 
 class RequestPart(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of `RequestAttributes`."""
-
     verb: str
     path: str
     is_resource_request: bool
@@ -66,10 +62,7 @@ class RequestPart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FlowSchemaPart(msgspec.Struct, frozen=True, rename="camel"):
-    """A FlowSchema and the request, which belongs to the first that matches: `is_chosen`.
-
-    `uid` is as responses name it; `mismatches` say why it does not match, rule by rule.
-    """
+    """A FlowSchema and the request, which belongs to the first that matches: `is_chosen`."""
 
     name: str
     uid: str
@@ -83,8 +76,7 @@ class FlowSchemaPart(msgspec.Struct, frozen=True, rename="camel"):
 class LevelPart(msgspec.Struct, frozen=True, rename="camel"):
     """The priority level; limits and what is in use in seats, the last three of queues only.
 
-    `uid` is as responses name it; `kind` is what becomes of a request that does not fit: `queue`,
-    `reject`, or `exempt`.
+    `kind` is what becomes of a request that does not fit: `queue`, `reject`, or `exempt`.
     """
 
     name: str
@@ -103,8 +95,6 @@ class LevelPart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueuePart(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue of the flow's hand."""
-
     index: int
     requests_waiting: int
     requests_executing: int
@@ -112,14 +102,12 @@ class QueuePart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class FlowPart(msgspec.Struct, frozen=True, rename="camel"):
-    """The flow.
+    """The flow, with its hand in the order dealt.
 
-    Attributes:
-        distinguished_by: `ByUser` or `ByNamespace`, or what an addition says instead: `group`,
-            `user-agent`, `header NAME`; "" if the FlowSchema is one flow.
-        distinguisher: "" also if the level has no queues that flows could be told apart for.
-        hash: 64 bits, as 16 hexadecimal digits: no number of JSON's holds them for everybody.
-        hand: The queues that it may use, in the order dealt.
+    It is `distinguished_by` `ByUser` or `ByNamespace`, or an addition's `group`, `user-agent`,
+    `header NAME`; "" if the FlowSchema is one flow.  The distinguisher is "" also if the level has
+    no queues to tell flows apart for.  The hash is 16 hexadecimal digits, since numbers of JSON do
+    not hold 64 bits.
     """
 
     flow_schema: str
@@ -130,7 +118,7 @@ class FlowPart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EstimatePart(msgspec.Struct, frozen=True, rename="camel"):
-    """A `WorkEstimate`; `source` is where it came from, in words.
+    """A `WorkEstimate`; `source` says in words where it came from.
 
     Without `takes_seats` none are taken: the request may last as long as its client likes.
     """
@@ -143,7 +131,7 @@ class EstimatePart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OutcomePart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Says what would happen to the request if it came now, by a `Foresight`; `text` says it."""
+    """What would happen to the request if it came now, by a `Foresight`; `text` says it."""
 
     decision: str
     queue: int | None = None
@@ -155,10 +143,8 @@ class OutcomePart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """Everything about a request.
 
-    Attributes:
-        flow_schemas: Those in force, in the order in which they are tried.
-        dangling: FlowSchemas that are not used, to the priority levels that they lack.
-        additions: What annotations of the chosen FlowSchema and its level add, a sentence each.
+    `dangling` has FlowSchemas that are not used, to the levels that they lack; `additions` a
+    sentence for each addition of the chosen FlowSchema and its level.
     """
 
     user: UserPart
@@ -181,7 +167,7 @@ def explain(
     attributes: RequestAttributes,
     header_of: Callable[[str], str] = no_header,
 ) -> Explanation:
-    """Explain what becomes of a request of a user, with all groups that count, that came now."""
+    """Explain what becomes of a request that came now."""
     found = controller.classify(user, attributes, header_of)
     level = found.level
     queue_set = level.queue_set
@@ -255,7 +241,6 @@ def explain(
 
 
 def hand_of(found: Classification) -> tuple[int, ...]:
-    """The queues that a flow may use; empty at a level without queues."""
     config = found.level.queue_set.config
     if config.kind is not QueueSetKind.QUEUE:
         return ()
@@ -326,7 +311,6 @@ def _outcome(
 
 
 def in_use(seats: int, some_of: str = "") -> str:
-    """So many seats, or some of them, are in use."""
     return f"{some_of}{counted(seats, 'seat')} {'is' if seats == 1 else 'are'} in use"
 
 
@@ -343,7 +327,6 @@ def _refused(reason: RejectReason) -> OutcomePart:
 
 
 def distinguished_by(schema: FlowSchema) -> str:
-    """Return what tells its flows apart, as of `FlowPart`."""
     added = schema.additions.distinguisher
     if added is not None:
         return f"{added.kind.value} {added.header}".rstrip()
@@ -352,15 +335,13 @@ def distinguished_by(schema: FlowSchema) -> str:
 
 
 MAX_DISPATCHES = 500
-"""Bounds dispatches that an arrival brings about before its own, left by a withdrawal before.
+"""Dispatches, left by a withdrawal before, that an arrival brings about before its own.
 
 Beyond, it is taken to wait; each costs a look at every queue where something waits.
 """
 
 
 class Decision(enum.StrEnum):
-    """Says what becomes of a request at its arrival."""
-
     EXECUTE = "execute"
     WAIT = "wait"
     REJECT = "reject"
@@ -368,12 +349,9 @@ class Decision(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """Holds what a queue set would do.
+    """What a queue set would do.
 
-    Attributes:
-        queue: Index of the queue that the request would be in; None at a level without queues.
-        ahead: Requests that would wait in that queue before it.
-        reason: Why it would be rejected.
+    `queue` is None at a level without queues; `ahead` are requests that would wait there before it.
     """
 
     decision: Decision
@@ -385,7 +363,7 @@ class Foresight:
 def foresee(
     queue_set: QueueSet, hand: tuple[int, ...], estimate: WorkEstimate, limit: int
 ) -> Foresight:
-    """Return what `admit` would do now; `sync` the queue set first.
+    """The outcome of an `admit` now; `sync` the queue set first.
 
     `hand` is empty at a level without queues.  `limit` is the seats that requests may use by then,
     `queue_set.seat_limit` or more.
@@ -484,7 +462,7 @@ def _after_dispatch(
 
 
 def estimate_source(attributes: RequestAttributes, costs: LearnedCosts, max_seats: int) -> str:
-    """Where the estimate of a request's work comes from, in words; `max_seats` 0 is no limit."""
+    """Where the estimate of a request's work comes from; `max_seats` 0 is no limit."""
     if attributes.is_plain:
         return "every request of an API that is not Kubernetes takes one seat (preset: http)"
     most = f", {max_seats} at most here" if max_seats else ""

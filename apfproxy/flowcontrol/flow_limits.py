@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 MAX_FLOWS = 8192
 """Buckets that are not full, of one FlowSchema; about 150 bytes each."""
 LONGEST_NAME = 256
-"""Characters of a flow's name that is kept as it is: those of namespaces come out of URLs."""
+"""Characters of a flow's name that is kept as it is: namespaces' come out of URLs."""
 SWEEP_INTERVAL_NS = 1_000_000_000
-"""While all buckets are in use, they are searched for full ones so often at most."""
+"""While all buckets are in use, full ones are searched for so often at most."""
 
 _NS_PER_S = 1_000_000_000
 
@@ -41,10 +41,8 @@ _NS_PER_S = 1_000_000_000
 class Refusal:
     """Why a flow does not get what it asks for.
 
-    Attributes:
-        message: For the client.
-        retry_after_s: When to ask again; 0 where no one can tell.
-        seats: That the request would have taken.
+    `message` is for the client, who may ask again after `retry_after_s`, 0 if unknown; `seats` are
+    those that the request would have taken.
     """
 
     reason: RejectReason
@@ -83,7 +81,6 @@ class RequestRate:
         return 0
 
     def has_token(self, flow: str, now_ns: int) -> bool:
-        """Whether `take` would get a token."""
         flow = _kept_name(flow)
         full_ns = self._full_ns.get(flow)
         if full_ns is None and self._is_crowded(now_ns):
@@ -98,7 +95,7 @@ class RequestRate:
         return not (is_swept and any(at_ns <= now_ns for at_ns in self._full_ns.values()))
 
     def _has_room(self, now_ns: int) -> bool:
-        """Whether one more flow may have a bucket; forgets those that are full, if need be."""
+        """Whether one more flow may have a bucket; forgets full ones if need be."""
         if len(self._full_ns) < MAX_FLOWS:
             return True
         if now_ns - self._swept_ns < SWEEP_INTERVAL_NS:
@@ -109,17 +106,12 @@ class RequestRate:
 
 
 def _kept_name(flow: str) -> str:
-    """The name of a flow, or in place of one that would fill the memory its hash."""
+    """The name of a flow, or the hash of one that would fill the memory."""
     return flow if len(flow) <= LONGEST_NAME else f"#{hash(flow):x}"
 
 
 class FlowLimits:
-    """The limits of the flows of one FlowSchema; they and their counts outlive reconfigurations.
-
-    Attributes:
-        is_ban: Whether everything is rejected.
-        long_running: Flow to its long-running requests, where there are any; to read only.
-    """
+    """The limits of the flows of one FlowSchema; they and their counts outlive reconfigurations."""
 
     def __init__(self, flow_schema: str) -> None:
         self._flow_schema = flow_schema
@@ -196,7 +188,6 @@ class FlowLimits:
 def count_rejection(
     queue_set: QueueSet, counters: FlowSchemaCounters, reason: RejectReason
 ) -> None:
-    """Count a request that was rejected without asking the queue set."""
     queue_set.rejected_total += 1
     counters.wait_rejected_ns.observe(0)
     if reason is RejectReason.BAN:

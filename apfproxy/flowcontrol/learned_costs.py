@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 
 LONGEST_KEY = 512
-"""Bounds a resource and its group, in characters; Kubernetes' have 317 at most."""
+"""Characters of a resource and its group; Kubernetes' have 317 at most."""
 MAX_KEYS = 4096
 """Resources and scopes remembered: a large cluster has a few hundred resources."""
 WEIGHT = 0.2
-"""Weight of the newest LIST in the average: five LISTs are half forgotten after three more."""
+"""The newest LIST's in the average: five LISTs are half forgotten after three more."""
 ASSUMED_OBJECT_BYTES = 1000
 """Until a size is learned: 100 objects a seat, as Kubernetes estimated before it knew sizes."""
 MIN_OBJECT_BYTES = 100
@@ -66,10 +66,9 @@ class ObjectStats(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class LearnedList:
-    """Holds what LISTs of one resource and scope have taught, in bytes of bodies; 0 is unknown.
+    """What LISTs of one resource and scope have taught, in bytes of bodies; 0 is unknown.
 
-    `object_bytes` are those of the fullest page lately, `page_objects` what the last one was asked
-    to hold.
+    `object_bytes` are those of the fullest page lately, `page_objects` the last one's limit.
     """
 
     whole_bytes: float = 0.0
@@ -141,7 +140,7 @@ class LearnedCosts:
         return ObjectStats(counted, math.ceil(object_bytes))
 
     def _learned(self, attributes: RequestAttributes) -> LearnedList | None:
-        """Return what LISTs like this one have taught; marks it as used."""
+        """Find what LISTs like this one have taught, and mark it as used."""
         key = (attributes.stored_as, attributes.namespace != "")
         learned = self._lists.pop(key, None)
         if learned is not None:
@@ -149,7 +148,7 @@ class LearnedCosts:
         return learned
 
     def set_object_counts(self, counts: Mapping[str, int], now_ns: int) -> None:
-        """Replace the object counts by those that the server's metrics said at that time.
+        """Replace the object counts by those of the server's metrics at that time.
 
         They are by resource, as in `pods` and `deployments.apps`; negative ones are unknown.
         """
@@ -198,7 +197,6 @@ def _stats(learned: LearnedList, object_bytes: float) -> ObjectStats:
 
 
 def _moved(average: float, value: float) -> float:
-    """A moving average with one more value; the first value counts in full."""
     return average + WEIGHT * (value - average) if average else value
 
 

@@ -25,13 +25,9 @@ if TYPE_CHECKING:
 class LevelSummary(msgspec.Struct, frozen=True, rename="camel"):
     """One priority level; all but shares and percentages is in seats.
 
-    Attributes:
-        type: `Limited` or `Exempt`.
-        is_quiescing: Whether its object is gone and it only drains.
-        is_reachable: Whether any request can come to it, see `reachable_levels`.
-        borrowing_limit_percent: None if it may borrow whatever there is, or is exempt.
-        lendable, borrowing: What it can lend, and borrow, at most; None where nothing limits it.
-        minimum, maximum: Between them the current limit moves.
+    It is `Limited` or `Exempt`.  One that `is_quiescing` has lost its object and drains.  What it
+    can lend and borrow, and its maximum, are None where nothing limits it, and the percentage where
+    it may borrow all, or is exempt.
     """
 
     name: str
@@ -65,10 +61,8 @@ class Sums(msgspec.Struct, frozen=True, rename="camel"):
 class LevelsSummary(msgspec.Struct, frozen=True, rename="camel"):
     """All levels, in the order of their names, and the seats that they have in all.
 
-    Attributes:
-        shared_limit: Seats of a limit that others share, of which these are the part of now; None
-            if no one does.
-        members: How many share it; None if no one does, or an older version does not say.
+    Of a `shared_limit` these are the part of now; `members` is None also if an older version does
+    not say.
     """
 
     server_concurrency_limit: int
@@ -81,7 +75,7 @@ class LevelsSummary(msgspec.Struct, frozen=True, rename="camel"):
 def summarize_levels(
     controller: Controller, *, knows_users: bool = True, is_plain: bool = False
 ) -> LevelsSummary:
-    """Summarize the levels as they are; the flags are those of `reachable_levels`."""
+    """Summarize the levels; for the flags see `reachable_levels`."""
     reachable = reachable_levels(
         controller.flow_schemas(), knows_users=knows_users, is_plain=is_plain
     ) | set(PRIORITY_LEVELS)
@@ -102,7 +96,7 @@ def summarize_levels(
 
 
 def kept_for_nobody(summary: LevelsSummary) -> str | None:
-    """Say what levels that no request can come to do not lend, in a sentence; None if nothing."""
+    """A sentence on seats that levels without requests do not lend; None if there are none."""
     kept = [level for level in summary.levels if not level.is_reachable and level.minimum]
     if not kept:
         return None
@@ -118,7 +112,7 @@ def kept_for_nobody(summary: LevelsSummary) -> str | None:
 
 
 def shortfalls(summary: LevelsSummary) -> list[str]:
-    """Say what the seats are too few for, a sentence each, with the number that is enough."""
+    """A sentence for each thing that the seats are too few for, with the number that is enough."""
     server, total = summary.server_concurrency_limit, summary.sums.shares
     levels = [
         level
@@ -212,11 +206,9 @@ PRIORITY_LEVEL = "PriorityLevelConfiguration"
 
 
 class NamedObject(msgspec.Struct, frozen=True, rename="camel"):
-    """An object; `uid` is as responses name it, made of kind and name if no server gave it one.
+    """An object, with its UID as in responses; a level's `priority_level` is itself.
 
-    Attributes:
-        priority_level: Where a FlowSchema leads, or the level itself.
-        what: What the object does, and what a level is doing now, in words.
+    `what` says what the object does, and what a level is doing now.
     """
 
     kind: str
@@ -245,7 +237,7 @@ def named_objects(controller: Controller) -> Iterator[NamedObject]:
 
 
 def with_uid(objects: Iterable[NamedObject], uid: str) -> list[NamedObject]:
-    """List objects with a UID; one at most, unless somebody has copied an object with its UID."""
+    """List objects with a UID: one, unless an object was copied with its UID."""
     return [each for each in objects if each.uid == uid]
 
 

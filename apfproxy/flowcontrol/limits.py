@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 ADJUSTMENT_PERIOD_S = 10
 """How often current limits follow demand, as Kubernetes has it."""
 NEARLY = 1e-6
-"""Amounts of seats that differ by no more are equal."""
 
 MAX_SEATS_FRACTION = 0.15
 """The part of a level's nominal limit that one work estimate may ask for; Kubernetes' own."""
@@ -33,7 +32,7 @@ MAX_SEATS_FRACTION = 0.15
 
 @dataclass(frozen=True, slots=True)
 class LevelLimits:
-    """The bounds that configuration puts on a level's current limit, in seats."""
+    """Bounds of a level's current limit, in seats."""
 
     nominal: int
     lower: int
@@ -109,14 +108,10 @@ def max_seats(nominal: int, hand_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LevelDemand:
-    """Holds what the adjustment needs to know of one level, in seats.
+    """What the adjustment needs to know of one level, in seats.
 
-    Attributes:
-        is_exempt: Exempt levels take what they use; the others divide what that leaves.
-        high_watermark, smoothed: The largest seat demand of the period, and its envelope.
-        current: The current limit so far, kept where no division is possible.
-        priority: Of levels that have one the greatest gets first what they have together.
-        shares: What such a level is sure of, as a part of all shares of theirs.
+    `high_watermark` is the largest demand of the period, `smoothed` its envelope, and `current` the
+    limit that stays where no division is possible.  For `priority` and `shares` see `by_priority`.
     """
 
     limits: LevelLimits
@@ -132,10 +127,8 @@ class LevelDemand:
 class Adjustment:
     """Current limits for the next period, in seats and in the order of the levels.
 
-    Attributes:
-        targets: What each level was to have before the others were considered.
-        fair_proportion: Seats given per seat of target where no bound interferes; 0 where there is
-            too little to divide.
+    `targets` is what each was to have before the others were considered; `fair_proportion` the
+    seats per seat of target where no bound interferes, 0 where there is too little to divide.
     """
 
     current: tuple[int, ...]

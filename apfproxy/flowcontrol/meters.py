@@ -67,18 +67,14 @@ def _durations() -> Histogram:
 
 @dataclass(slots=True, eq=False, repr=False)
 class FlowSchemaCounters:
-    """Holds what happened to the requests of one FlowSchema at one priority level.
+    """Counts of the requests of one FlowSchema at one priority level.
 
     Gauges (`executing_*`, `inqueue_*`) are requests and seats now; all else only grows.  A request
-    counts as executing until the end of its execution; the seats count until they are given back,
-    at the end of its additional latency.
-
-    Attributes:
-        dispatched_at_once: Requests that went through an empty queue set, not yet sorted into
-            the next two, where all of them fall into the same bucket.
-        waited_ns: To add to; `wait_executed_ns` is to read.
-        lengths_met: To add to; `queue_length_after_enqueue` is to read.
-        wait_rejected_ns: The wait of requests that did not execute, whatever the reason.
+    counts as executing until the end of its execution; its seats until they are given back, at the
+    end of its additional latency.  `dispatched_at_once` went through an empty queue set, and are
+    not sorted yet into the histograms: to add to are `waited_ns` and `lengths_met`, to read
+    `wait_executed_ns` and `queue_length_after_enqueue`.  `wait_rejected_ns` is of all that did not
+    execute.
     """
 
     priority_level: str
@@ -148,7 +144,6 @@ MAX_STATES: Final = 4096
 
 
 def pack(requests_executing: int, seats: int, requests_waiting: int, seats_waiting: int) -> int:
-    """The state as one integer."""
     return (
         requests_executing
         | seats << SEATS_SHIFT
@@ -179,13 +174,10 @@ class RatioHistogram:
 class LevelMeter:
     """Time-weighted distributions of one priority level, since its queue set was made.
 
-    Attributes:
-        time_at: Nanoseconds by packed state, not yet sorted into the histograms.  The queue set
-            adds to it; everyone else calls the queue set's `sync`, then reads the histograms.
-        requests_executing, seats_in_use: Over the concurrency limit.  Lingering requests count
-            for their seats only.
-        requests_waiting: Over what all queues can hold.
-        seat_demand: Seats in use or waited for, over the nominal limit.
+    The queue set adds nanoseconds to `time_at`, by packed state; others call its `sync`, then read
+    the histograms.  Requests executing and seats in use are over the concurrency limit, where
+    lingering requests count for their seats only, requests waiting over what all queues can hold,
+    and seat demand over the nominal limit.
     """
 
     def __init__(self) -> None:
@@ -238,9 +230,8 @@ class DemandStats:
 class SeatDemand:
     """Integrates the seat demand of one priority level.
 
-    Attributes:
-        stats: Those of the period that ended last; zeros before.
-        smoothed: The envelope of `average + stddev` over the periods so far, in seats.
+    `stats` are those of the period that ended last, `smoothed` the envelope of `average + stddev`,
+    in seats.
     """
 
     def __init__(self, now_ns: int = 0) -> None:
@@ -338,11 +329,10 @@ READ_ONLY: Final = "readOnly"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How long each share of a limit was in use, since the start.
+    """Time for which each share of a limit was in use, since the start.
 
-    Attributes:
-        bucket_ns: By bucket of `RATIO_BOUNDS`, not cumulative; the last is above all.
-        ratio_ns: The sum of ratio times nanoseconds.
+    `bucket_ns` is by bucket of `RATIO_BOUNDS`, not cumulative; `ratio_ns` sums ratio times
+    nanoseconds.
     """
 
     phase: str
@@ -352,16 +342,12 @@ class Usage:
 
 
 class RequestCount:
-    """How many requests are in one phase, and for how long they were how many.
+    """The number of requests in one phase, and for how long it was which.
 
     An event may be told a little later than another that happened after it; it counts as if it had
-    happened then, so that the time at a count never shrinks.
-
-    Attributes:
-        shares: The counts as parts of the limit, up to the last `flush`.
-        ns_at: Nanoseconds for which the count was its index, from the last `flush` to `since_ns`.
-        since_ns: When the count became what it is, or was read last.
-        high, previous_high: The largest counts in the current second, and in the one before.
+    happened then, so that the time at a count never shrinks.  `ns_at` has nanoseconds by count
+    since the last `flush`, up to `since_ns`; `shares` has earlier ones, as parts of the limit.
+    `high` and `previous_high` are the largest counts in the current second, and in the one before.
     """
 
     def __init__(self, phase: str, request_kind: str, now_ns: int) -> None:
@@ -418,7 +404,6 @@ class RequestCount:
         return self.previous_high
 
     def flush(self, now_ns: int) -> None:
-        """Turn what was counted so far into buckets, by the denominator as it is."""
         self.ns_at[self.count] += now_ns - self.since_ns
         self.since_ns = now_ns
         for count, duration_ns in enumerate(self.ns_at):
@@ -432,7 +417,7 @@ class RequestCount:
 
 
 class KindCounts:
-    """The counts of the requests of one kind."""
+    """The counts of requests of one kind."""
 
     def __init__(self, waiting: RequestCount, executing: RequestCount) -> None:
         self.waiting = waiting

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes, User
 
 MAX_NAMED = 6
-"""Values that would have matched so many are named."""
+"""Values that would have matched."""
 LONGEST_SHOWN = 64
-"""Characters shown of a value that a client has sent."""
+"""Characters of a client's value."""
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +155,6 @@ def _listed(items: Iterable[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A name of somebody's choice in quotation marks."""
     return f'"{text}"'
 
 
@@ -182,7 +181,6 @@ def unmet(
 
 
 def match_url(urls: tuple[str, ...], path: str) -> bool:
-    """Whether any of the URLs of a rule matches a path."""
     if ALL in urls or path in urls:
         return True
     prefixes = tuple(map(below, urls))

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 UNKNOWN: Final = -1
 HOLDING: Final = (EXECUTING, ABANDONED)
-"""States with seats."""
 Caller = list["ObservedPassage"]
 """Passages of one caller: first its unfinished one, then those that are held back."""
 MOST_HELD_BACK: Final = 4
@@ -47,7 +46,7 @@ The one under way enters only if there is none: long ones are under way more oft
 class ObservedPassage(Passage):
     """The passage of one request, and the waiter of that; `state` is what enforcing would do.
 
-    `callers` are those of the connection that have no request under way, for all its passages.
+    `callers` are those of the connection that have no request under way.
     """
 
     def __init__(self, control: FlowControl, digest: RequestDigest, callers: list[Caller]) -> None:
@@ -179,7 +178,6 @@ class ObservedPassage(Passage):
             self._need_no_more(now_ns)
 
     def release(self, now_ns: int) -> None:
-        """The response is through."""
         self.through_ns = now_ns
         if not self._is_unfinished:
             self._caller = None

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from apfproxy.flowcontrol.dealer import MAX_HASH_BITS, required_entropy_bits
 
 MAX_QUEUES = 10_000_000
-"""Holds what validation lets a PriorityLevelConfiguration have."""
+"""The bound of a PriorityLevelConfiguration."""
 MAX_ELEPHANTS = 10_000
 """Exact numbers grow with them; so many take a few milliseconds."""
 
 
 class OddsError(ValueError):
-    """Sizes that a PriorityLevelConfiguration cannot have; says what it can."""
+    """Sizes that a PriorityLevelConfiguration cannot have."""
 
 
 def check_sizes(queues: int, hand_size: int) -> None:
@@ -45,7 +45,6 @@ def check_sizes(queues: int, hand_size: int) -> None:
 
 
 def largest_hand(queues: int) -> int:
-    """The largest hand that so many queues can have."""
     if queues == 1:
         return 1
     hand_size = min(queues, int(MAX_HASH_BITS / math.log2(queues)) + 1)
@@ -68,8 +67,6 @@ def squished(queues: int, hand_size: int, elephants: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Queues and a hand that keep the odds under a bound."""
-
     queues: int
     hand_size: int
 

@@ -21,13 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A kind of API.
+    """A kind of API, Kubernetes' or, if `is_plain`, not.
 
-    Attributes:
-        is_plain: Whether it is not Kubernetes'.
-        read: Makes attributes of a method and a target, by rules; AttributesError if they make no
-            sense.
-        file: Of `config/bootstrap/`: the objects beside the mandatory ones.
+    `read` makes attributes of a method and a target, by rules, or raises AttributesError; `file` of
+    `config/bootstrap/` has the objects beside the mandatory ones.
     """
 
     name: str

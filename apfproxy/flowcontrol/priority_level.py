@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.meters import SeatDemand
 
 MAX_RETRY_AFTER_S = 32
-"""Kubernetes' bound."""
 DROPS_PER_S_TO_DOUBLE = 3
 """Dropping is the last resort after queuing, so even a few drops a second mean overload."""
 
 
 class RetryAfter:
-    """The Retry-After of one priority level.
+    """The Retry-After of one priority level, 1 to `MAX_RETRY_AFTER_S`.
 
     It is reconsidered when the first request is dropped in a new second, by the drops of as many
     whole seconds before as it is long.
@@ -43,7 +42,6 @@ class RetryAfter:
         self._history: list[tuple[int, int]] = []  # earlier seconds with their drops
 
     def get(self) -> int:
-        """Seconds to wait; 1 to `MAX_RETRY_AFTER_S`."""
         return self._retry_after_s
 
     def record_drop(self, unix_s: int) -> None:
@@ -124,7 +122,6 @@ class PriorityLevel:
     Attributes:
         configuration: The object in force; the last one while it is quiescing.
         is_quiescing: Whether its object is gone and it only drains.
-        nominal_limit: Seats that its shares buy it.
         lower_limit, upper_limit: Seats that it never lends, and that it has at most.
         max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
         target: Seats that it was to have at the last adjustment, before others were considered.
@@ -181,5 +178,5 @@ class PriorityLevel:
         )
 
     def longest_wait_ns(self, timeout_ns: int) -> int:
-        """How long a request may wait in its queue that may take so long in all."""
+        """The longest wait in a queue of a request that may take so long in all."""
         return min(timeout_ns // WAIT_DIVISOR, self.additions.wait_limit_ns or MOST_WAIT_NS)

@@ -43,9 +43,9 @@ FIRST_PAUSES_S = (0.5, 0.5, 1.0, 3.0, 5.0)
 LOOK_NS = 100_000_000
 """Between two looks: short for people, long beside the time that an adjustment takes."""
 LOOK_NS_PER_LEVEL = 1_000_000
-"""The same for each level: an adjustment takes 30 us for each of 1 000, so 3 % of the time."""
+"""Between two looks, for each level: one takes 30 us for each of 1 000, so 3 % of the time."""
 MARK_NS = 500_000_000
-"""Holds what a level has used is remembered for once or twice so long."""
+"""Use is remembered for once or twice so long."""
 
 
 class PromptLimits:

@@ -76,7 +76,6 @@ SERVICE_GUESS_NS: Final = 3_000_000
 """How long a request is assumed to execute until it is known.  Kubernetes' value: 3 ms."""
 
 SERVICE_GUESS_TICKS: Final = SERVICE_GUESS_NS // NS_PER_TICK
-"""The assumed work of the execution of a request of one seat."""
 
 
 def seat_ticks(seats: float, duration_ns: int) -> SeatTicks:
@@ -120,12 +119,9 @@ class RejectReason(enum.StrEnum):
 class Flow:
     """Requests of one FlowSchema that share a distinguisher; made once, used for many requests.
 
-    Attributes:
-        distinguisher: The user name or namespace; "" without a distinguisher method, or where the
-            level has no more than one queue.
-        hash: 64 bits that the dealer turns into a hand.
-        hand, dealer: The hand dealt last and its dealer; kept by the queue set, which deals
-            again when its dealer is another one.
+    The distinguisher is the user name or namespace, "" where the level has no more than one queue.
+    The dealer turns the 64 bits of `hash` into a hand, which the queue set keeps here, and deals
+    again when its dealer is another one.
     """
 
     def __init__(self, hash_: int, distinguisher: str, counters: FlowSchemaCounters) -> None:
@@ -234,11 +230,10 @@ class Ticket:
 
 
 UNLIMITED: Final = 1 << 62
-"""The seats of an exempt level."""
 
 
 class QueueSetKind(enum.Enum):
-    """Holds what a queue set does with a request that does not fit."""
+    """What a queue set does with a request that does not fit."""
 
     EXEMPT = "exempt"  # there is none: everything fits
     REJECT = "reject"

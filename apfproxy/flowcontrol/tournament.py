@@ -77,7 +77,6 @@ class Queue:
         is_removed: Whether it went away; requests of it may linger.
         seats_waiting, work_waiting: Max seats and total work of what waits.
         requests_executing: Executing now, lingering ones not counted.
-        seats_in_use: Max seats of what executes or lingers.
         next_dispatch_r: The reading of the progress meter at which, in the virtual world, the
             queue's oldest request begins to execute.
     """
@@ -132,7 +131,6 @@ class Queue:
         self.work_waiting -= estimate.work
 
     def tickets(self) -> Iterator[Ticket]:
-        """Return what waits, the oldest first."""
         ticket = self.oldest
         while ticket is not None:
             yield ticket

@@ -51,28 +51,27 @@ KNOWN_AS_USERS = frozenset({*(f"{SYSTEM}{name}" for name in COMPONENTS), ANONYMO
 """Users that Kubernetes names, and no group."""
 
 URL_VERBS = frozenset({ALL, "get", "delete", "patch"})
-"""The verbs that a rule may have and that are HTTP methods, too."""
+"""The verbs of rules that are HTTP methods, too."""
 
 ALIKE = 0.94
-"""How much a name is like another where it is most likely meant: one letter of 20 may differ."""
+"""The likeness of a misspelt name: one letter of 20 may differ."""
 
 VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
 ALL_NAMESPACES_VERBS = frozenset({ALL, "list", "watch"})
-"""Verbs of requests for the objects of all namespaces at once."""
 OF_ONE_NAMESPACE_VERBS = frozenset({ALL, "get", "update", "patch", "delete", "watch", "proxy"})
-"""Verbs of requests for one Namespace, which count as being in it."""
+"""Verbs of requests for one Namespace, which count as in it."""
 OF_NAMESPACES_VERBS = frozenset({ALL, "list", "watch", "create", "deletecollection"})
 """Verbs of requests for Namespaces without naming one: of the scope of the cluster."""
 
 Dead = tuple[FindingKind, str, str]
-"""The kind, the field below that of the rule, and the message."""
+"""The kind, the field within the rule, and the message."""
 
 
 def dead_rules(schema: FlowSchema, *, is_plain: bool = False) -> Iterator[Finding]:
     """The parts of a FlowSchema that match nothing; if all do, `MATCHES_NOTHING` comes last.
 
-    Before an API that is not Kubernetes (`is_plain`) resource rules match nothing, which is said
-    only where a FlowSchema has no others: what comes from a cluster has both.
+    Before an API that `is_plain`, not Kubernetes', resource rules match nothing, which is a finding
+    only where a FlowSchema has no others: objects of a cluster have both.
     """
     name, rules = schema.metadata.name, schema.spec.rules
     alive = False
@@ -109,13 +108,11 @@ def _dead_parts(rules: PolicyRulesWithSubjects, *, is_plain: bool) -> tuple[list
 def _doubted(
     kind: FindingKind, field: str, values: Sequence[Value], why: Callable[[Value], str]
 ) -> list[Dead]:
-    """The findings of those values of a list for which there is a reason."""
     reasons = enumerate(map(why, values))
     return [(kind, f"{field}[{index}]", message) for index, message in reasons if message]
 
 
 def why_no_subject(subject: Subject) -> str:
-    """Why a subject matches no user; "" if it may match one."""
     if subject.user is not None:
         return _why_no_user(subject.user.name)
     if subject.group is not None:
@@ -157,7 +154,6 @@ def _why_misspelt(name: str, known: Collection[str], noun: str) -> str:
 def dead_in_url_rule(
     rule: NonResourcePolicyRule, *, is_plain: bool = False
 ) -> tuple[list[Dead], bool]:
-    """The dead parts of a non-resource rule, and whether the rest can match."""
     verbs = _doubted(
         NO_SUCH_VERB,
         "verbs",
@@ -175,7 +171,7 @@ def dead_in_url_rule(
 
 
 def why_no_url(url: str, *, is_plain: bool = False) -> str:
-    """Why no request for a non-resource URL has the path; "" if one may."""
+    """Why no request for a non-resource URL has the path; "" if one may, as in all below."""
     if "?" in url or "#" in url:
         return "a path ends before ? and #"
     if is_plain:
@@ -190,7 +186,6 @@ def why_no_url(url: str, *, is_plain: bool = False) -> str:
 
 
 def dead_in_resource_rule(rule: ResourcePolicyRule) -> tuple[list[Dead], bool]:
-    """The dead parts of a resource rule, and whether the rest can match."""
     groups = _doubted(NO_SUCH_GROUP, "apiGroups", rule.api_groups, why_no_api_group)
     resources: list[Dead] = []
     for index, resource in enumerate(rule.resources):
@@ -204,7 +199,6 @@ def dead_in_resource_rule(rule: ResourcePolicyRule) -> tuple[list[Dead], bool]:
 
 
 def why_no_api_group(group: str) -> str:
-    """Why there is no such API group; "" if there may be."""
     if group == "core":
         return 'the name of the core group is ""'
     if "/" in group or VERSION.fullmatch(group):
@@ -215,7 +209,6 @@ def why_no_api_group(group: str) -> str:
 
 
 def _why_no_resource(resource: str, groups: Sequence[str]) -> str:
-    """Why no group has such a resource; "" if one may."""
     if resource == ALL:
         return ""
     name, slash, subresource = resource.partition("/")
@@ -243,7 +236,7 @@ def _known(name: str, groups: Sequence[str]) -> list[KnownResource]:
 
 
 def _why_not_here(name: str, groups: Sequence[str]) -> str:
-    """Why groups that are all known have no such resource; "" if the name is not known at all."""
+    """Why groups that are all known have no such resource; "" if no known group has it."""
     if elsewhere := groups_of(name):
         here = " or ".join(group or "the core group" for group in groups)
         return f"{name} is no resource of {here}, but of {elsewhere[0] or 'the core group'}"

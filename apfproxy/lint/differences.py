@@ -41,7 +41,6 @@ class Difference(NamedTuple):
     lines: tuple[str, ...]
 
     def finding(self) -> Finding:
-        """The finding that says so."""
         kind, message = FINDING_KIND_OF[self.change]
         return Finding(kind, self.kind, self.name, "", message)
 
@@ -75,7 +74,7 @@ def differences(
 
 
 def yaml_lines(obj: FlowControlObject | None) -> list[str]:
-    """All that a client decides of an object, as lines of YAML in a fixed order; [] for None."""
+    """All that a client decides of an object, as lines of YAML in a fixed order."""
     if obj is None:
         return []
     metadata: dict[str, Any] = {"name": obj.metadata.name}

@@ -12,7 +12,7 @@ from functools import partial
 
 
 class Severity(enum.StrEnum):
-    """An error is not used, a warning hardly does what was meant, an info may well be meant."""
+    """An error is not used, a warning hardly works as meant, an info may well be meant."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -20,14 +20,11 @@ class Severity(enum.StrEnum):
 
     @property
     def rank(self) -> int:
-        """Smaller is worse."""
         return list(Severity).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """A kind of finding: the meaning says what is wrong and why that matters."""
-
     id: str
     title: str
     severity: Severity
@@ -37,7 +34,7 @@ class FindingKind:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something found in an object, at a field's path from its root ("": the object as a whole)."""
+    """A finding in an object, at a field's path from its root; "" for the object as a whole."""
 
     found: FindingKind
     kind: str
@@ -47,14 +44,12 @@ class Finding:
 
 
 FINDING_KINDS: dict[str, FindingKind] = {}
-"""By id, in the order of the ids."""
 
 GIVEN_UP = frozenset({"APF103", "APF206", "APF302"})
-"""Ids of earlier kinds: nothing has them, and they may still be ignored."""
+"""Ids of earlier kinds, which may still be ignored."""
 
 
 def _kind(severity: Severity, name: str, meaning: str, advice: str) -> FindingKind:
-    """Enter a kind of finding into `FINDING_KINDS`; its name is the id and the title."""
     id_, _, title = name.partition(" ")
     kind = FINDING_KINDS[id_] = FindingKind(id_, title, severity, meaning, advice)
     return kind

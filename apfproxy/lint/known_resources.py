@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class KnownResource(NamedTuple):
-    """A resource; namespaces themselves, whose requests count as both, are in None."""
+    """A resource; `is_namespaced` is None for namespaces, whose requests count as both."""
 
     is_namespaced: bool | None
     subresources: frozenset[str]
@@ -32,7 +32,6 @@ def _known(is_namespaced: bool | None, listed: str) -> dict[str, KnownResource]:
 
 
 def _group(namespaced: str, of_cluster: str = "") -> dict[str, KnownResource]:
-    """The resources of a group, by their scopes."""
     return {**_known(True, namespaced), **_known(False, of_cluster)}
 
 
@@ -86,16 +85,14 @@ KNOWN_GROUPS: dict[str, dict[str, KnownResource]] = {
         "csidrivers csinodes storageclasses volumeattachments/status volumeattributesclasses",
     ),
 }
-"""API group to its resources by name."""
 
 
 def groups_of(resource: str) -> list[str]:
-    """The groups here that have a resource of this name."""
     return [group for group, resources in KNOWN_GROUPS.items() if resource in resources]
 
 
 def is_of_kubernetes(attributes: RequestAttributes) -> bool:
-    """Whether a request is for a resource that a Kubernetes API has, or of a group of its own."""
+    """Whether a request is for a resource of Kubernetes' core, or of any other group."""
     core = KNOWN_GROUPS[""]
     return attributes.is_resource_request and bool(
         attributes.api_group or attributes.resource in core

@@ -41,7 +41,7 @@ LENDABLE = "spec.limited.lendablePercent"
 QUEUING = "spec.limited.limitResponse.queuing"
 
 SHORT_SERVICE_NS = 10_000_000
-"""Time that a small request takes of a seat; longer ones wait longer."""
+"""The time of a small request."""
 
 
 def level_findings(
@@ -53,12 +53,8 @@ def level_findings(
 ) -> Iterator[Finding]:
     """Findings of all levels in force, judged together: their shares divide the seats.
 
-    Args:
-        levels: All levels by their names.
-        users: Level to the names of the FlowSchemas that send requests to it.
-        reached: Levels that a request can come to.
-        server_concurrency_limit: The seats that are divided.
-        preset: The kind of API.
+    `users` has the FlowSchemas that send requests to a level; `reached` are levels that a request
+    can come to.
     """
     shares = {name: level_shares(level)[0] for name, level in levels.items()}
     total = sum(shares.values())
@@ -128,7 +124,7 @@ def _without_seats(
 
 
 def _hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Iterator[Finding]:
-    """The findings of a hand, in a level with that many seats of its own; 0 if none count."""
+    """The findings of a hand, in a level with so many seats of its own; 0 if none count."""
     queues, hand = queuing.queues, queuing.hand_size
     field = f"{QUEUING}.handSize"
     if queues == 1:
@@ -146,7 +142,7 @@ def _hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Iter
 def _queue_findings(
     name: str, queuing: QueuingConfiguration, seats: int, wait_ns: int
 ) -> Iterator[Finding]:
-    """The findings of the queues of a level that ever has so many seats, for the longest wait."""
+    """The findings of the queues of a level that has so many seats at most, by the longest wait."""
     waiting = queuing.hand_size * queuing.queue_length_limit
     seats = max(seats, 1)  # a level without any serves one request at a time
     served = seats * wait_ns // SHORT_SERVICE_NS

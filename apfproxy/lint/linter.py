@@ -49,11 +49,9 @@ def lint(
     server_concurrency_limit: int = 600,
     preset: Preset = KUBERNETES,
 ) -> list[Finding]:
-    """Judge a configuration: all that would be in force, the built-in objects included.
+    """Judge a configuration: all valid objects that would be in force, built-in ones included.
 
-    The preset says what kind of API is behind the proxy.  The objects are valid, have their
-    defaults, and no two of one kind have one name.  The findings come in the order of ids, those of
-    one id in the order of the objects.
+    No two of one kind have one name.  The findings come in the order of ids, then of the objects.
     """
     objects = tuple(objects)
     schemas = tried_in_order(each for each in objects if isinstance(each, FlowSchema))
@@ -78,7 +76,6 @@ def lint(
 
 
 def level_of(schema: FlowSchema) -> str:
-    """The name of the level that a FlowSchema sends requests to."""
     return schema.spec.priority_level_configuration.name
 
 
@@ -96,10 +93,9 @@ def _dangling(
 
 
 def managed(objects: Iterable[FlowControlObject], preset: Preset = KUBERNETES) -> Iterator[Finding]:
-    """Objects whose annotation gives them to kube-apiserver, which has them otherwise.
+    """Objects whose annotation gives them to kube-apiserver, which would have them otherwise.
 
-    Those that are as built in are well, and so are the mandatory ones: no annotation changes who
-    keeps them.
+    Mandatory ones are left out: no annotation changes who keeps them.
 
     Source: Kubernetes documentation, "API Priority and Fairness", "Maintenance of the mandatory and
     suggested configuration objects".
@@ -120,7 +116,7 @@ def managed(objects: Iterable[FlowControlObject], preset: Preset = KUBERNETES) -
 
 
 def other_api(given: Iterable[FlowControlObject]) -> Iterator[Finding]:
-    """The finding of given objects that look as if they were for the preset `http`; at most one."""
+    """The finding that given objects look as if they were for the preset `http`; at most one."""
     given = tuple(given)
     schemas = [each for each in given if isinstance(each, FlowSchema)]
     known = {each.metadata.name for each in (*given, *KUBERNETES.objects())}
@@ -155,7 +151,6 @@ def _account(namespace: str, name: str) -> User:
 
 
 def _lease(namespace: str, name: str) -> RequestAttributes:
-    """The renewal of a lease."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
     return parse_attributes("PUT", path.encode())
 
@@ -177,7 +172,7 @@ HOLDERS = {
         _lease("kube-node-lease", "node-1"),
     ),
 }
-"""Holders of important leases: as which user they ask, and the renewal."""
+"""Users that hold important leases, and the renewal."""
 CROWD = {
     "pods": (_account("default", "default"), CONFIG_MAPS),
     "pods that elect leaders": (_account("default", "default"), _lease("default", "operator")),
@@ -190,10 +185,7 @@ CROWD = {
 def crowded_leases(
     flow_schemas: Sequence[FlowSchema], levels: Mapping[str, PriorityLevelConfiguration]
 ) -> Iterator[Finding]:
-    """FlowSchemas in force that send leases where they can be crowded out; all have levels.
-
-    Sample requests are classified as in the proxy.
-    """
+    """FlowSchemas in force that send leases to levels where others crowd them out."""
     classifier = Classifier(flow_schemas)
     crowd: dict[str, list[str]] = {}
     for title, (user, request) in CROWD.items():

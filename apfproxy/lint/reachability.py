@@ -45,12 +45,10 @@ MOST_PARTS = 4096
 """Parts of one piece that are looked at; lists multiply quickly."""
 
 MOST_PIECES = 1000
-"""Pieces of one FlowSchema, each subject times each rule; a bound for the memory they take."""
+"""Pieces of one FlowSchema: a bound for memory."""
 
 
 class Who(enum.Enum):
-    """How a set of users is described."""
-
     ALL = "all"
     USER = "user"
     GROUP = "group"
@@ -100,7 +98,6 @@ def holders(identity: Identity) -> list[Identity]:
 
 
 def _account_namespace(identity: Identity) -> str:
-    """The namespace of the service accounts that a set consists of; "" for another set."""
     if identity.who not in {Who.USER, Who.USER_PREFIX}:
         return ""
     if not identity.name.startswith(SERVICE_ACCOUNT_PREFIX):
@@ -130,15 +127,13 @@ class Kind(enum.Enum):
 class RequestSet(NamedTuple):
     """The requests of one kind that a rule matches, from any user.
 
-    The fields are the rule's lists: verbs, groups, resources, and namespaces if in one; or verbs
-    and URLs.
+    The fields are verbs, groups, resources, and namespaces if in one; or verbs and URLs.
     """
 
     kind: Kind
     fields: tuple[frozenset[str], ...]
 
     def parts(self) -> list[RequestSet] | None:
-        """All its smallest parts; None if they are too many."""
         if math.prod(len(field) for field in self.fields) > MOST_PARTS:
             return None
         return [
@@ -147,7 +142,6 @@ class RequestSet(NamedTuple):
         ]
 
     def holds(self, other: RequestSet) -> bool:
-        """Whether all requests of another set of the same kind are in this set."""
         if self.kind is not Kind.URL:
             return all(map(_holds_values, self.fields, other.fields))
         (verbs, urls), (other_verbs, other_urls) = self.fields, other.fields
@@ -156,7 +150,6 @@ class RequestSet(NamedTuple):
         )
 
     def can_meet(self, other: RequestSet) -> bool:
-        """Whether a request can be in both."""
         if self.kind is not other.kind:
             return False
         if self.kind is not Kind.URL:
@@ -175,10 +168,6 @@ class Piece(NamedTuple):
 
 
 def resource_requests(rule: ResourcePolicyRule) -> Iterator[RequestSet]:
-    """The requests that a resource rule matches.
-
-    The wildcard among namespaces is for all of them, but not for the scope of the cluster.
-    """
     fields = frozenset(rule.verbs), frozenset(rule.api_groups), frozenset(rule.resources)
     if rule.cluster_scope:
         yield RequestSet(Kind.CLUSTER, fields)
@@ -187,7 +176,6 @@ def resource_requests(rule: ResourcePolicyRule) -> Iterator[RequestSet]:
 
 
 def url_requests(rule: NonResourcePolicyRule) -> RequestSet:
-    """The requests that a non-resource rule matches."""
     return RequestSet(Kind.URL, (frozenset(rule.verbs), frozenset(rule.non_resource_urls)))
 
 
@@ -217,7 +205,7 @@ def _values_meet(values: frozenset[str], others: frozenset[str]) -> bool:
 def url_holds(url: str, other: str) -> bool:
     """Whether a URL of a rule matches every path that the other one matches.
 
-    One that is not plain is matched by `*`, by `/` and by the URL that is the same only.
+    Only `*`, `/` and the same URL match one that is not plain.
     """
     if url in {ALL, other}:
         return True
@@ -230,7 +218,6 @@ def url_holds(url: str, other: str) -> bool:
 
 
 def urls_meet(url: str, other: str) -> bool:
-    """Whether a path can be matched by both URLs."""
     if ALL in {url, other} or url == other:
         return True
     below, other_below = _path_below(url), _path_below(other)
@@ -242,29 +229,27 @@ def _path_below(url: str) -> str:
 
 
 MOST_LOOKED_AT = 500
-"""Earlier pieces that are compared with one piece; a bound for the time that huge files take."""
+"""Earlier pieces that are compared with one piece: a bound for the time of huge files."""
 
 MOST_PAIRS = 4_000_000
 """Pairs of pieces that are compared for equal precedences; some seconds."""
 
 MOST_NAMED = 3
-"""FlowSchemas that a message names."""
 
 Earlier = dict[tuple[Identity, Kind], list[tuple[str, RequestSet, "Condition | None"]]]
 """FlowSchema, requests and condition of all pieces of one subject and one kind."""
 
 
 def tried_in_order(flow_schemas: Iterable[FlowSchema]) -> list[FlowSchema]:
-    """FlowSchemas as they are tried."""
     return sorted(
         flow_schemas, key=lambda each: (each.spec.matching_precedence, each.metadata.name)
     )
 
 
 def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
-    """FlowSchemas, in the order in which they are tried, all of whose requests others match before.
+    """FlowSchemas, in order, all of whose requests others match before.
 
-    The mandatory ones are as they are: what `catch-all` is there for is that nothing reaches it.
+    The mandatory ones are left out: `catch-all` is there for what nothing else matches.
     """
     earlier: Earlier = defaultdict(list)
     for flow_schema in flow_schemas:
@@ -323,7 +308,6 @@ def _shadows_of(piece: Piece, condition: Condition | None, earlier: Earlier) -> 
 
 
 def named(names: Collection[str]) -> str:
-    """The names, the first few."""
     listed = sorted(names)
     rest = len(listed) - MOST_NAMED
     return ", ".join(listed[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")

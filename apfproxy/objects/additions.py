@@ -56,7 +56,7 @@ OF_FLOW_SCHEMA = (
 MOST_WAIT_NS = 60_000_000_000
 """No request waits longer in any case."""
 MOST_REQUESTS = 1_000_000
-"""Requests a second, at once, or long-running: more than one process has to do with."""
+"""Requests a second, at once, or long-running."""
 MOST_PRIORITY = 1000
 LEAST_RATE = 0.001
 MOST_ERRORS = 20
@@ -70,12 +70,11 @@ _RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _FLAGS = ("false", "true")
 MOST_VALUES = 32
 LONGEST_VALUE = 128
-"""Characters of a header's value that count."""
 LONGEST_HEADER_NAME = 64
 SECRET_HEADERS = frozenset(
     {"authorization", "cookie", "proxy-authorization", "sec-websocket-protocol", "x-api-key"}
 )
-"""Objects, metrics, dumps and logs show what annotations and flows are named by."""
+"""Headers that name nothing, since objects, metrics, dumps and logs show names."""
 _CONNECTION_HEADER = re.compile(
     "connection|expect|keep-alive|proxy-authenticate|proxy-connection|te|trailer"
     "|transfer-encoding|upgrade"
@@ -87,14 +86,13 @@ _VALUE = re.compile(r"[\x21-\x2b\x2d-\x7e](?:[\x20-\x2b\x2d-\x7e]*[\x21-\x2b\x2d
 
 
 class HeaderUse(enum.Enum):
-    """Whether requests can be told apart by a header, or why not, and what to do."""
+    """Whether requests can be told apart by a header, or why not, and the advice."""
 
     FIT = ""
     MALFORMED = "a header's name has letters, digits and hyphens, such as X-Priority"
     SECRET = "an object must not hold secrets: take another header"  # noqa: S105  no password
     CONNECTION = "it is about a connection, and tells no requests apart: take another"
     IDENTITY = "it names the user: name users and groups as subjects of a rule"
-    """Such a header is not forwarded, as one about a connection is not."""
 
 
 def use_of(name: str) -> HeaderUse:
@@ -111,13 +109,10 @@ def use_of(name: str) -> HeaderUse:
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A condition on requests.
+    """A condition on requests; no request meets one that `is_broken`, because it cannot be read.
 
-    Attributes:
-        methods: In small letters, of requests for no resource; None for any.
-        header: The name in lower case; "" for none.
-        values: Values or patterns; empty for any.
-        is_broken: No request meets it, because it cannot be read.
+    Methods are in small letters, of requests for no resource, None for any; header "" is none, and
+    no values are any.
     """
 
     methods: frozenset[str] | None = None
@@ -166,7 +161,6 @@ def matches(pattern: str, value: str) -> bool:
 
 
 def values_meet(one: str, other: str) -> bool:
-    """Whether a value can be as both patterns say."""
     if "*" not in one or "*" not in other:
         return matches(one, other) or matches(other, one)
     start, other_start = one.partition("*")[0], other.partition("*")[0]
@@ -218,8 +212,6 @@ _NO_DISTINGUISHER = {
 
 
 class DistinguisherKind(enum.Enum):
-    """By which part of a request flows are told apart."""
-
     GROUP = "group"
     PATH_PREFIX = "path-prefix"
     USER_AGENT = "user-agent"
@@ -227,29 +219,19 @@ class DistinguisherKind(enum.Enum):
 
 
 class Distinguisher(msgspec.Struct, frozen=True):
-    """How flows are told apart; the header's name is in lower case, and "" for another kind."""
+    """How flows are told apart; the header's name is in lower case, "" for another kind."""
 
     kind: DistinguisherKind
     header: str = ""
 
 
 class LevelAdditions(msgspec.Struct, frozen=True):
-    """Additions to a priority level; `errors` has the first ones of its annotations."""
-
-    wait_limit_ns: int | None = None
-    is_ban: bool = False
     priority: int | None = None
     errors: tuple[FieldError, ...] = ()
 
 
 class FlowSchemaAdditions(msgspec.Struct, frozen=True):
-    """Additions to a FlowSchema.
-
-    Attributes:
-        request_rate: Requests a second of each flow.
-        request_burst: Requests of a flow at once; 0 without a rate.
-        errors: The first ones of its annotations.
-    """
+    """Additions to a FlowSchema; the rate is a second's of each flow, the burst 0 without one."""
 
     distinguisher: Distinguisher | None = None
     request_rate: float | None = None
@@ -312,18 +294,15 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> Iterator[str]:
 
 
 def decimal(number: float) -> str:
-    """A number as it stands in an annotation, without an exponent."""
+    """The number as an annotation has it, without an exponent."""
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
 def field_of(name: str) -> str:
-    """The path of an annotation in its object."""
     return f"metadata.annotations[{name}]"
 
 
 class _Reader:
-    """Reads annotations one by one, and keeps what is wrong with them."""
-
     def __init__(
         self,
         annotations: Mapping[str, str],
@@ -343,7 +322,6 @@ class _Reader:
         self.errors.append(forbidden(field_of(name), detail))
 
     def read(self, name: str, parse: Callable[[str], T], more: str = "") -> T | None:
-        """The value as `parse` reads it; None if there is none, or a wrong one."""
         if (value := self.own.get(name)) is not None:
             try:
                 return parse(value)
@@ -355,10 +333,7 @@ class _Reader:
 def read_level_additions(
     annotations: Mapping[str, str], *, has_queues: bool, is_closed: bool
 ) -> LevelAdditions:
-    """Read the additions to a priority level that has its defaults.
-
-    It `is_closed` if it has no shares and rejects what does not fit.
-    """
+    """Read the additions to a level; it `is_closed` if it has no shares and never queues."""
     reader = _Reader(annotations, OF_LEVEL, OF_FLOW_SCHEMA, "FlowSchema")
     wait_limit = reader.read(WAIT_LIMIT, _wait_limit_ns)
     if wait_limit is not None and not has_queues:
@@ -380,7 +355,6 @@ def read_level_additions(
 
 
 def read_flow_schema_additions(name: str, annotations: Mapping[str, str]) -> FlowSchemaAdditions:
-    """Read the additions to the FlowSchema of a name."""
     reader = _Reader(annotations, OF_FLOW_SCHEMA, OF_LEVEL, "PriorityLevelConfiguration")
     rate = reader.read(REQUEST_RATE, _rate)
     burst = reader.read(REQUEST_BURST, _count)

@@ -37,18 +37,15 @@ MANDATORY_FILE, SUGGESTED_FILE, HTTP_FILE = "mandatory.yaml", "suggested.yaml", 
 MOST_PROBLEMS = 100
 """Problems of one file: further ones usually have the same cause."""
 MOST_MESSAGES = 20
-"""Messages of one problem, on one line."""
 MOST_KINDS = 20
-"""Kinds of what is left out that are named."""
 NO_KIND = "a document without a kind"
-"""The name of what is left out where it is no object of any API."""
+"""Stands for the kind of what is no object of any API."""
 SMALL_KINDS = frozenset(kind.lower() for kind in MODELS)
 OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec"})
 """A mapping with none of these was never meant for an object of Kubernetes."""
 LONGEST_NAME = 60
-"""Characters that a problem shows of a kind or name."""
 PLACEHOLDER = re.compile(r"\{\{|\{%|\$\{")
-"""In a value that is wrong, of a template whose text is YAML."""
+"""The mark of a template in a wrong value."""
 FIELD_PART = re.compile(r"\[(?P<index>[0-9]{1,9})\]|\[(?P<key>[^\]]*)\]|(?P<name>[^.\[\]]+)")
 """One step of a field's path, such as `rules`, `[0]` or `[apfproxy.io/ban]`."""
 
@@ -59,13 +56,10 @@ def _placed(source: str, line: int | None, *parts: str) -> str:
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why one object, or the rest of a file, cannot be used.
+    """Why one object, or the rest of a file, cannot be used; lines count from 1.
 
-    Attributes:
-        messages: The first errors, each with its field's path where it concerns a field.
-        line: Where the object begins, or where the text cannot be read; counted from 1.
-        errors: All errors that concern fields.
-        lines: Where the field of each of them stands, or what there is around it.
+    `messages` are the first errors; `errors` are all that concern fields, and `lines` say where
+    each field stands, or what is around it.
     """
 
     source: str
@@ -92,7 +86,7 @@ def parts_of(problems: Iterable[Problem]) -> Iterator[str]:
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """Things in a file that are no objects of flow control, and the line of the first of them."""
+    """Things in a file that are no objects of flow control; the line is that of the first."""
 
     source: str
     message: str
@@ -103,14 +97,13 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """Something in a file that should be an object, or an error if its surroundings forbid that."""
+    """An object to be read, or an error if its surroundings forbid one there."""
 
     wire: object
     line: int
     error: FieldError | None = None
 
     def line_of(self, field: str) -> int:
-        """The line where a field stands, or what there is around it."""
         line, here = self.line, self.wire
         for part in FIELD_PART.finditer(field):
             key = part["name"] or part["key"] or part["index"]
@@ -128,10 +121,8 @@ class Candidate(msgspec.Struct, frozen=True):
 class Decoded(msgspec.Struct, frozen=True):
     """The content of a file.
 
-    Attributes:
-        objects: In v1, with defaults, valid, in the file's order, no two of one kind and name.
-        written: Kind and name of each object to how the file has it.
-        left_out: The note about objects of other kinds: one at most.
+    The objects are in v1, with defaults, valid, in order, each kind and name once.  `written` has
+    how the file has each, by kind and name; `left_out` one note at most.
     """
 
     objects: list[FlowControlObject]
@@ -252,23 +243,20 @@ def _problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Pro
 
 
 def mandatory_objects() -> tuple[FlowControlObject, ...]:
-    """The objects that always exist unchanged: levels and schemas `exempt` and `catch-all`."""
     return built_in(MANDATORY_FILE)
 
 
 def suggested_objects() -> tuple[FlowControlObject, ...]:
-    """The objects that make a good start for a Kubernetes API; a user may replace them."""
     return built_in(SUGGESTED_FILE)
 
 
 def bootstrap_objects() -> tuple[FlowControlObject, ...]:
-    """The mandatory objects and the suggested ones."""
     return mandatory_objects() + suggested_objects()
 
 
 @cache
 def built_in(file: str, where: Path = DIRECTORY) -> tuple[FlowControlObject, ...]:
-    """The objects of one of the files; a `ValueError` if it has problems, as only an edited one."""
+    """The objects of one of the shipped files; ValueError if an edited one has problems."""
     decoded = decode_documents((where / file).read_bytes(), file)
     if decoded.problems:
         raise ValueError("; ".join(str(problem) for problem in decoded.problems))

@@ -36,7 +36,6 @@ have 50; the limit only keeps recursion safe."""
 SOMETHING = re.compile(r"\S")
 TEMPLATE = re.compile(r"\{\{|\{%")
 STATEMENT = re.compile(r"^[ \t]*(\{\{|\{%)", re.MULTILINE)
-"""A line that is of a template alone."""
 UNRENDERED = "a template that was not rendered: render it first, such as by helm template"
 
 LONGEST_NUMBER = 60
@@ -46,7 +45,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MOST_NODES = 1_000_000
 """Nodes of a text, each as often as aliases repeat it; 3 MB of objects have 300 000."""
 MERGE = "<<"
-"""The key whose value is a mapping, or a list of them, that gives what the mapping has not."""
+"""The key of a mapping, or a list of them, with what the mapping around it lacks."""
 STRING_TAGS = frozenset({None, "!", "tag:yaml.org,2002:str"})
 COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 CONSTANTS: dict[str, bool | None] = {
@@ -70,7 +69,7 @@ class UnreadableError(ValueError):
 
 
 class Mapping(dict[str, object]):
-    """A mapping that knows the lines of itself and its keys; parsers of JSON make plain ones."""
+    """A mapping with the lines of itself and its keys; parsers of JSON make plain ones."""
 
     __slots__ = ("key_lines", "line")
 
@@ -80,8 +79,6 @@ class Mapping(dict[str, object]):
 
 
 class Sequence(list[object]):
-    """A list that knows the lines of its items; parsers of JSON make plain lists."""
-
     __slots__ = ("item_lines",)
 
     def __init__(self) -> None:
@@ -90,11 +87,10 @@ class Sequence(list[object]):
 
 
 class Extent:
-    """Counts the nodes of a text, and refuses one that is too much with its aliases written out.
+    """Counts the nodes of a text, and refuses too many with its aliases written out.
 
-    Attributes:
-        _known: By anchor the nodes of what it names, and how deep they are nested.
-        _open: Collections that have begun: anchor, nodes before it, and nesting within it so far.
+    `_known` has the nodes of what an anchor names, and how deep they are nested; `_open` the
+    collections that have begun, with anchor, nodes before it and nesting within it.
     """
 
     def __init__(self, most_nodes: int, deepest: int) -> None:
@@ -105,7 +101,6 @@ class Extent:
         self._open: list[tuple[str | None, int, int]] = []
 
     def count(self, event: yaml.Event) -> None:
-        """Count an event, or raise UnreadableError."""
         if isinstance(event, yaml.ScalarEvent):  # most of them
             self._nodes += 1
             if self._nodes > self._most_nodes or event.anchor is not None:
@@ -145,8 +140,6 @@ class Extent:
 
 
 class BoundedComposer(yaml.SafeLoader):
-    """Makes nodes of events that are counted; that of libyaml would not ask for them here."""
-
     def __init__(self, data: bytes, extent: Extent) -> None:
         super().__init__(data)
         self._extent = extent
@@ -158,10 +151,7 @@ class BoundedComposer(yaml.SafeLoader):
 
 
 def compose(data: bytes, most_nodes: int, deepest: int) -> yaml.Node | None:
-    """The node of a document, which knows its lines and has keys that stand twice; None of nothing.
-
-    An `UnreadableError` says that it is no YAML, or too much of it.
-    """
+    """The node of a document, with lines and repeated keys; None of nothing; UnreadableError."""
     try:
         return BoundedComposer(data, Extent(most_nodes, deepest)).get_single_node()
     except UnreadableError:
@@ -171,7 +161,6 @@ def compose(data: bytes, most_nodes: int, deepest: int) -> yaml.Node | None:
 
 
 def unreadable(error: yaml.YAMLError | ValueError) -> UnreadableError:
-    """The error that PyYAML raises, with its line."""
     mark = getattr(error, "problem_mark", None)
     reason = getattr(error, "problem", None) or getattr(error, "context", None)
     message = f"not YAML: {reason or str(error).splitlines()[0]}"
@@ -190,17 +179,13 @@ def yaml_documents(
 ) -> Iterator[tuple[object, int]]:
     """The documents of a text, each with the line where it begins.
 
-    Args:
-        text: YAML.
-        deepest: Mappings and lists that may be nested.
-        duplicates: Gets the paths of keys that occur twice, of which the last value counts; None to
-            refuse them.
-        has_aliases: Whether aliases and the merge key are taken; what they stand for is shared.
-        is_forgiven: Whether a document may have tags, and keys that occur twice; None for none.
-        most_nodes: Keys, values, lists and mappings, each as often as aliases repeat it.
-        most_objects: Mappings and nulls, of which aliases repeat none.
+    Up to `deepest` mappings and lists may be nested; `duplicates` gets the paths of keys that occur
+    twice, of which the last counts, and None refuses them.  With `has_aliases` aliases and the
+    merge key are taken; what they stand for is shared.  A document that `is_forgiven` may have tags
+    and repeated keys.  `most_nodes` counts nodes as often as aliases repeat them, `most_objects`
+    mappings and nulls.
 
-    Besides `UnreadableError` it raises what the parser raises: `yaml.YAMLError` or `ValueError`.
+    Besides UnreadableError it raises what the parser raises: `yaml.YAMLError` or ValueError.
     """
     reader = Reader(text, duplicates, Extent(most_nodes, deepest), has_aliases=has_aliases)
     reader.most_objects = most_objects
@@ -219,8 +204,6 @@ def yaml_documents(
 
 
 class Reader:
-    """Makes plain data of the parser's events."""
-
     def __init__(
         self, text: str, duplicates: list[str] | None, extent: Extent, *, has_aliases: bool
     ) -> None:
@@ -235,7 +218,7 @@ class Reader:
         self.objects = 0
 
     def blame(self, message: str, line: int) -> None:
-        """Refuse a document, at once or at its end, when it is known what it is."""
+        """Refuse a document, at once or, if it may be forgiven, at its end."""
         error = UnreadableError(message, line)
         if not self.forgives:
             raise error
@@ -250,7 +233,7 @@ class Reader:
         return int(self.loader.peek_event().start_mark.line) + 1
 
     def node(self, path: str = "") -> object:
-        """The next node, at a path such as `spec.rules[0]`, and all below it, as plain data."""
+        """The next node, at a path such as `spec.rules[0]`, and all below it."""
         line = self.next_line()
         event = self.take()
         if isinstance(event, yaml.AliasEvent):
@@ -361,8 +344,6 @@ def _scalar(event: yaml.ScalarEvent) -> object:
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A document, and the line where it begins, counted from 1."""
-
     content: object
     line: int
 
@@ -443,7 +424,7 @@ def _read_json(text: str, documents: list[Document]) -> None:
 
 
 def _with_lines(text: str, documents: list[Document]) -> list[Document]:
-    """A single document of JSON, if it is not large, with the lines of its fields from its YAML."""
+    """A single small document of JSON, with the lines of its fields from its YAML."""
     if len(documents) != 1 or len(text) > LARGEST_LINED_BYTES:
         return documents
     lined: list[Document] = []
@@ -502,7 +483,6 @@ def encodable(content: object) -> object:
 
 
 def is_deep(content: object, deepest: int) -> bool:
-    """Whether more than `deepest` mappings and lists are nested."""
     level: list[object] = [content]
     for _ in range(deepest + 1):
         level = [

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 LONGEST_VALUE = 64 * 1024
-"""Characters of a wrong value that a message shows."""
 LONGEST_COMPARED = 60
-"""Characters of a name that is looked for among those that are known."""
+"""Characters of a name that are compared with those that are known."""
 NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
@@ -52,12 +51,7 @@ VALUELESS = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG, Reaso
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One field that is refused.
-
-    Attributes:
-        field: Path from the object's root, such as `spec.rules[0].subjects`; "" for the root.
-        value: The refused value, where `reason` is one that shows it.
-    """
+    """One field that is refused, by its path such as `spec.rules[0].subjects`; "" for the root."""
 
     field: str
     reason: Reason
@@ -66,7 +60,6 @@ class FieldError(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The error without its path, on one line."""
         parts = [INTRODUCTIONS[self.reason]]
         if self.reason is Reason.NOT_SUPPORTED and isinstance(self.value, str):
             parts.append(as_json(self.value))  # its type has a name of its own in Go
@@ -87,62 +80,52 @@ def shown(value: object) -> str:
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """The error of a field that must have a value."""
     return FieldError(field, Reason.REQUIRED, detail)
 
 
 def invalid(field: str, value: object, detail: str) -> FieldError:
-    """The error of a field whose value breaks a rule."""
     return FieldError(field, Reason.INVALID, detail, value)
 
 
 def checked(field: str, value: str, check: Callable[[str], list[str]]) -> list[FieldError]:
-    """The errors of a field whose value breaks rules of a check from `names`."""
     return [invalid(field, value, wrong) for wrong in check(value)]
 
 
 def checked_name(
     field: str, value: str, check: Callable[[str], list[str]], if_absent: str = ""
 ) -> list[FieldError]:
-    """The same of a field that must have a value."""
     return checked(field, value, check) if value else [required(field, if_absent)]
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    """The error of a field that must not have a value here."""
     return FieldError(field, Reason.FORBIDDEN, detail)
 
 
 def not_supported(field: str, value: object, supported: tuple[str, ...]) -> FieldError:
-    """The error of a field whose value is none of those supported."""
     choices = ", ".join(f'"{choice}"' for choice in sorted(supported))
     return FieldError(field, Reason.NOT_SUPPORTED, f"supported values: {choices}", value)
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    """The error of a text of more bytes than allowed."""
     return FieldError(field, Reason.TOO_LONG, f"may not be more than {counted(limit, 'byte')}")
 
 
 def limited(field: str, text: str, limit: int) -> list[FieldError]:
-    """The error of a text that has more bytes than allowed; lone surrogates count as one."""
+    """The error of a text of too many bytes; lone surrogates count as one."""
     if len(text) * 4 <= limit or len(text.encode(errors="replace")) <= limit:
         return []  # a character has four bytes at most
     return [too_long(field, limit)]
 
 
 def too_many(field: str, count: int, limit: int) -> FieldError:
-    """The error of a list or map of more items than allowed."""
     return FieldError(field, Reason.TOO_MANY, f"must have at most {counted(limit, 'item')}", count)
 
 
 def duplicate(field: str, value: object) -> FieldError:
-    """The error of a field whose value may occur only once, and did before."""
     return FieldError(field, Reason.DUPLICATE, value=value)
 
 
 def repeated(names: Iterable[str], path: str) -> list[FieldError]:
-    """The errors of names that are in a list already."""
     seen: set[str] = set()
     errors: list[FieldError] = []
     for index, name in enumerate(names):
@@ -153,18 +136,16 @@ def repeated(names: Iterable[str], path: str) -> list[FieldError]:
 
 
 def counted(number: int, unit: str) -> str:
-    """A number with its unit, such as `2 items`."""
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def suggestion(name: str, known: list[str]) -> str:
-    """Which field may be meant by an unknown name."""
     close = closest(name, known)
     return f'did you mean "{close}"?' if close else f"known here are {', '.join(known)}"
 
 
 def closest(name: str, known: Iterable[str], likeness: float = 0.7) -> str:
-    """The known name that is most like a misspelt one, upper and lower case alike; "" if none is.
+    """The known name that is most like a misspelt one, whatever its case; "" if none is.
 
     Only the begin of a long name is compared, which bounds the time.  The likeness of two names is
     1 if they are the same, 0 if they have nothing in common.

@@ -22,12 +22,9 @@ HTML = re.compile("[<>&\u2028\u2029]")
 INTEGER = re.compile(r"([+-]?)0*([0-9]{1,20})", re.ASCII)
 DIGITS = re.compile(r"[+-]?[0-9]+", re.ASCII)
 LONGEST_SHOWN = 40
-"""Characters of a wrong number that a message shows."""
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  all are UTC
 EARLIEST_S = -62_135_596_800
-"""January 1 of year 1."""
 LATEST_S = 253_402_300_799
-"""The last second of year 9999."""
 TEXT = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])([.,][0-9]+)?"
     r"(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]|60))"
@@ -59,7 +56,6 @@ def as_json(value: object) -> str:
 
 
 def html_safe(text: str) -> str:
-    """JSON without characters that mean something in HTML."""
     return HTML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -69,7 +65,6 @@ def parse_int64(text: str) -> int:
 
 
 def parse_integer(function: str, text: str, lowest: int, highest: int) -> int:
-    """The number, if it is one in the range."""
     match = INTEGER.fullmatch(text)
     if match is not None and lowest <= (value := int(match[1] + match[2])) <= highest:
         return value
@@ -78,7 +73,6 @@ def parse_integer(function: str, text: str, lowest: int, highest: int) -> int:
 
 
 def refusal(function: str, text: str, wrong: str) -> ValueError:
-    """The error of a text that is no such number."""
     shown = json.dumps(text[:LONGEST_SHOWN], ensure_ascii=False)
     return ValueError(f"strconv.{function}: parsing {shown}: {wrong}")
 

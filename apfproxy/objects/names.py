@@ -59,7 +59,7 @@ def _is_dns_subdomain(value: str) -> bool:
 
 
 def check_dns_subdomain(value: str, unit: str = "characters") -> list[str]:
-    """Find what keeps the value from being a DNS subdomain, the form of most object names."""
+    """Find what keeps the value from being a DNS subdomain, as most objects' names are."""
     wrong = _too_long(value, LONGEST_SUBDOMAIN, unit)
     if not _is_dns_subdomain(value):
         wrong.append(DNS_SUBDOMAIN_RULE)
@@ -67,7 +67,7 @@ def check_dns_subdomain(value: str, unit: str = "characters") -> list[str]:
 
 
 def check_dns_label(value: str) -> list[str]:
-    """Find what keeps the value from being a DNS label, the form of a namespace's name."""
+    """Find what keeps the value from being a DNS label, as a namespace's name is."""
     wrong = _too_long(value, LONGEST_LABEL)
     if not DNS_LABEL_PATTERN.fullmatch(value):
         wrong.append("must not contain dots" if _is_dns_subdomain(value) else DNS_LABEL_RULE)
@@ -75,7 +75,7 @@ def check_dns_label(value: str) -> list[str]:
 
 
 def check_qualified_name(value: str) -> list[str]:
-    """Find what keeps the value from being a label key, perhaps with a domain before a slash."""
+    """Find what keeps the value from being a label key, with or without a domain before a slash."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         return [LABEL_KEY_RULE]
@@ -93,7 +93,6 @@ def check_qualified_name(value: str) -> list[str]:
 
 
 def check_label_value(value: str) -> list[str]:
-    """Find what keeps the value from being a label's value."""
     wrong = _too_long(value, LONGEST_LABEL, "bytes")
     if value and not QUALIFIED_PART_PATTERN.fullmatch(value):
         wrong.append(LABEL_VALUE_RULE)

@@ -52,9 +52,9 @@ SERVED_UNTIL = {
     f"{GROUP}/{version}": release
     for version, release in (("v1alpha1", "1.21"), ("v1beta1", "1.26"), ("v1beta2", "1.29"))
 }
-"""Versions that are no more, and the release of Kubernetes from which on."""
+"""Versions that Kubernetes no longer serves, and the release since when."""
 OLD_SHARES = "assuredConcurrencyShares"
-"""In these versions; nothing else differs."""
+"""The name of the shares in these versions; nothing else differs."""
 NOT_READ = frozenset({"apiVersion", "kind", "status"})
 OF_OBJECT = NOT_READ | {"metadata", "spec"}
 METADATA_NOT_READ = frozenset(
@@ -71,7 +71,6 @@ UID_DETAIL = (
     " out for one that is made of the object's kind and name"
 )
 INT_LIMITS = {"": 2**31, "int64": 2**63}
-"""By `Wire.format`."""
 WANTED = {
     dict: "a mapping",
     list: "a list",
@@ -80,7 +79,7 @@ WANTED = {
     int: "an integer",
 }
 NAMES = {**WANTED, bool: "a truth value", int: "a number", float: "a number"}
-"""Names for values of a type; the first that fits counts, since True is an int, too."""
+"""Names of types; the first that fits counts, since True is an int, too."""
 TRUE_WORDS = {True: "y, yes and on", False: "n, no and off"}
 DIGITS = re.compile(r"-?[0-9]+")
 LONGEST_SHOWN = 60
@@ -90,9 +89,8 @@ LONGEST_NUMBER = 40
 def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | list[FieldError]:
     """Read an object into v1, give it its defaults and validate it, or say all that is wrong.
 
-    Args:
-        raw: Decoded JSON or YAML without lone surrogates.
-        strict: Whether an unknown field is an error.  kube-apiserver drops it, with a warning.
+    `raw` is decoded JSON or YAML without lone surrogates.  If `strict`, an unknown field is an
+    error; kube-apiserver drops it, with a warning.
     """
     kind, api_version = type_of(raw)
     if kind in MODELS and api_version in SERVED_UNTIL:
@@ -131,11 +129,9 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
 
 
 class Decoder:
-    """Takes the values that a description has, and keeps the errors of the others.
+    """Takes the values that a description has, and collects the errors of the others.
 
-    Attributes:
-        mistakes: Values of wrong types, in the order of the document.
-        unknown: Path, name and known names of fields that the description does not have.
+    `unknown` has path, name and known names of fields that the description does not have.
     """
 
     def __init__(self) -> None:
@@ -143,7 +139,6 @@ class Decoder:
         self.unknown: list[tuple[str, str, frozenset[str]]] = []
 
     def decode_object(self, raw: Any, spec: type[Model]) -> Object:  # noqa: ANN401  a JSON object
-        """Metadata and specification of an object, both without nulls."""
         obj: Object = {"metadata": {}, "spec": {}}
         for name, value in raw.items():
             if name in NOT_READ or (value is None and name in obj):
@@ -235,7 +230,6 @@ class Decoder:
 
 
 def type_name(value: object) -> str:
-    """The name that the value's type has outside Python."""
     return next((name for kind, name in NAMES.items() if isinstance(value, kind)), "nothing")
 
 
@@ -257,10 +251,7 @@ def _old_errors(raw: Any, api_version: str, *, strict: bool) -> list[FieldError]
 
 
 def with_type(raw: object, kind: str, api_version: str) -> object:
-    """An object with the type that its surroundings imply where it names none itself.
-
-    A server leaves it out in the items of a list, and accepts requests that leave it out.
-    """
+    """An object with the kind and version of its list or request, if it has none."""
     if not isinstance(raw, dict):
         return raw
     own_kind, own_version = type_of(raw)
@@ -276,13 +267,12 @@ def type_of(raw: object) -> tuple[str, str]:
 
 
 def default_flow_schema(obj: Object) -> None:
-    """Give a FlowSchema of any version its defaults."""
     spec = obj["spec"]
     spec["matchingPrecedence"] = spec.get("matchingPrecedence") or MATCHING_PRECEDENCE
 
 
 def default_priority_level(obj: Object) -> None:
-    """Give a PriorityLevelConfiguration of v1 its defaults: zero shares are no absent ones."""
+    """Give a level of v1 its defaults; zero shares stay."""
     limited = obj["spec"].get("limited")
     exempt = obj["spec"].get("exempt")
     if exempt is not None:
@@ -300,7 +290,6 @@ def default_priority_level(obj: Object) -> None:
 
 
 def default_priority_level_v1beta3(obj: Object) -> None:
-    """Give a PriorityLevelConfiguration of v1beta3 its defaults: an annotation keeps zeros."""
     limited = obj["spec"].get("limited")
     if limited is not None and not limited.get(SHARES):
         preserved = PRESERVE_ZERO in obj["metadata"].get("annotations", ())
@@ -309,7 +298,6 @@ def default_priority_level_v1beta3(obj: Object) -> None:
 
 
 def level_to_v1(obj: Object) -> Object:
-    """The PriorityLevelConfiguration of v1 that says the same as one of v1beta3 with defaults."""
     annotations = obj["metadata"].get("annotations", {})
     if PRESERVE_ZERO not in annotations:
         return obj
@@ -318,7 +306,6 @@ def level_to_v1(obj: Object) -> Object:
 
 
 def level_to_v1beta3(obj: Object) -> Object:
-    """The PriorityLevelConfiguration of v1beta3 that says the same as one of v1."""
     limited = obj["spec"].get("limited")
     if limited is None or limited[SHARES] != 0:
         return obj

@@ -37,13 +37,12 @@ _INT64 = "|".join(
 
 
 def _token(pattern: str, *, is_word: bool = False) -> str:
-    """A pattern of one token, as `TOKEN` takes it."""
     ending = r"(?![^\x00 \t\r\n=!(),<>])" if is_word else ""
     return rf"[ \t\r\n]*+(?:{pattern}){ending}\x00?+"
 
 
 def _next(pattern: str) -> str:
-    """A pattern of what the next token begins with, which stays."""
+    """A pattern of the beginning of the next token, which it does not consume."""
     return rf"(?=[ \t\r\n]*+(?:{pattern}))"
 
 
@@ -82,16 +81,14 @@ LABEL_SELECTOR = re.compile(
 
 
 class SelectorError(ValueError):
-    """A selector that Kubernetes does not take."""
+    pass
 
 
 def is_label_selector(text: str) -> bool:
-    """Whether Kubernetes can parse the text as a label selector."""
     return LABEL_SELECTOR.fullmatch(text) is not None
 
 
 def is_field_selector(text: str) -> bool:
-    """Whether Kubernetes can parse the text as a field selector."""
     return FIELD_SELECTOR.fullmatch(text) is not None
 
 

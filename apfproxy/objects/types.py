@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
 Object = dict[str, Any]
-"""An object as JSON has it."""
 Texts = tuple[str, ...]
 Flag = bool | None
 GROUP = "flowcontrol.apiserver.k8s.io"
 DANGLING = "Dangling"
-"""Type of the condition of a FlowSchema that says whether its priority level exists."""
+"""The type of a FlowSchema's condition that says whether its priority level is missing."""
 UID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://flowcontrol.apiserver.k8s.io/apfproxy")
 """Fixed, so that an object without a uid gets the same one in every process."""
 
@@ -43,13 +42,8 @@ UID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://flowcontrol.apiserver.k8
 class Wire(msgspec.Struct, frozen=True):
     """The description of a field, beside its name and its type.
 
-    Attributes:
-        number: In protobuf.
-        text: For `kubectl explain`.
-        is_required: Whether OpenAPI calls it _required.
-        is_written: Whether Go writes it although it is empty: null for a missing list or pointer,
-            else the zero value.
-        format: `int64` of an integer that has not 32 bits.
+    Go writes a field that `is_written` although it is empty: null for a missing list or pointer,
+    else the zero value.  The format is `int64` of an integer that has not 32 bits.
     """
 
     number: int = 0
@@ -69,8 +63,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
 
 class OwnerReference(Model, frozen=True):
-    """Names an object that this one belongs to, in the same namespace or in none."""
-
     api_version: RequiredText = ""
     kind: RequiredText = ""
     name: RequiredText = ""
@@ -311,7 +303,7 @@ MODELS: dict[str, type[FlowSchema | PriorityLevelConfiguration]] = {
 
 
 class Member(NamedTuple):
-    """A field of a model: its type is `str`, `bool`, `int`, `dict` of texts to texts, or a model.
+    """A field of a model: its type is `str`, `bool`, `int`, `dict` of texts, or a model.
 
     If it `is_pointer`, an absent value differs from a zero one.
     """
@@ -338,12 +330,11 @@ def members_of(model: type[Model]) -> dict[str, Member]:
 
 
 def kind_of(obj: FlowControlObject) -> str:
-    """The object's kind."""
     return type(obj).__name__
 
 
 def stable_uid(obj: FlowControlObject) -> str:
-    """The object's uid, or if no server has given it one, a UUID made of its kind and name."""
+    """The object's uid; if it has none, a UUID made of its kind and name."""
     name = f"{kind_of(obj)}/{obj.metadata.name}"
     return obj.metadata.uid or str(uuid.uuid5(UID_NAMESPACE, name))
 

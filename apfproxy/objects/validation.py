@@ -60,14 +60,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ALL = "*"
 LOWEST_PRECEDENCE = 10000
-"""The largest number: the smaller, the earlier a FlowSchema is tried."""
 MOST_QUEUES = 10_000_000
 MOST_ENTROPY_BITS = 60
 """Bits of a flow's hash that dealing may consume; four of the 64 keep the hands nearly unbiased."""
 PRESERVE_ZERO = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 """The annotation, of any value, by which zero shares keep their meaning in v1beta3."""
 GO_NAMES = {"apiGroups": "APIGroups"}
-"""Fields whose name in Go is not theirs with a capital."""
 DISTINGUISHERS = ("ByNamespace", "ByUser")
 SUBJECT_KINDS = ("Group", "ServiceAccount", "User")
 LEVEL_TYPES = ("Exempt", "Limited")
@@ -118,7 +116,7 @@ PRIORITY_LEVELS = msgspec.convert(
 
 
 def validate(obj: FlowControlObject) -> list[FieldError]:
-    """All that is wrong with an object, its other metadata apart; an empty list for nothing."""
+    """All errors of an object but those of its other metadata."""
     if isinstance(obj, FlowSchema):
         return _validate_flow_schema_spec(obj.metadata.name, obj.spec)
     errors = []
@@ -129,7 +127,7 @@ def validate(obj: FlowControlObject) -> list[FieldError]:
 
 
 def internal(value: object) -> object:
-    """The value in the form that it has inside Kubernetes: all fields, by their names in Go."""
+    """The value as it is inside Kubernetes: all fields, by their names in Go."""
     if isinstance(value, Model):
         return {
             GO_NAMES.get(field.encode_name, field.encode_name[0].upper() + field.encode_name[1:]): (
@@ -381,7 +379,6 @@ def entropy_bits(deck_size: int, hand_size: int) -> int:
 
 FIELD = "metadata"
 LARGEST_ANNOTATIONS_BYTES = 256 * 1024
-"""Bytes of all annotations of an object together, keys and values: Kubernetes' limit."""
 UNQUALIFIED_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 """The only finalizers that need no domain prefix."""
 REPEATED_OWNERS = (
@@ -399,7 +396,7 @@ def validate_metadata(
 ) -> list[FieldError]:
     """Find the errors in metadata of an object to be created that has its name.
 
-    Managed fields, which only a server keeps, and bare finalizers are not checked.
+    Managed fields and bare finalizers are not checked.
     """
     errors: list[FieldError] = []
     prefix, name = metadata.get("generateName", ""), metadata.get("name", "")
@@ -429,7 +426,6 @@ def validate_metadata(
 
 
 def validate_collections(metadata: Object) -> list[FieldError]:
-    """Find the errors in labels, annotations and owner references."""
     errors = validate_labels(metadata.get("labels", {}), f"{FIELD}.labels")
     annotations, field = metadata.get("annotations", {}), f"{FIELD}.annotations"
     for key in annotations:
@@ -442,7 +438,6 @@ def validate_collections(metadata: Object) -> list[FieldError]:
 
 
 def validate_labels(labels: dict[str, str], field: str) -> list[FieldError]:
-    """Find the errors in keys and values of labels."""
     errors = []
     for key, value in labels.items():
         errors += checked(field, key, check_qualified_name)
@@ -476,7 +471,6 @@ def _validate_owner_references(owners: Sequence[Object], field: str) -> list[Fie
 
 
 def validate_bare_finalizers(metadata: Object) -> list[FieldError]:
-    """Find finalizers without a domain that are not Kubernetes' own."""
     detail = "name is neither a standard finalizer name nor is it fully qualified"
     return [
         invalid(f"{FIELD}.finalizers[{index}]", finalizer, detail)
@@ -486,7 +480,7 @@ def validate_bare_finalizers(metadata: Object) -> list[FieldError]:
 
 
 def drop_repeated_owners(metadata: Object) -> list[str]:
-    """Remove owner references that equal an earlier one; returns a warning if there were any."""
+    """Remove owner references that equal an earlier one; returns the warning, if any."""
     kept: dict[bytes, Object] = {}
     repeated: list[str] = []
     for owner in metadata.get("ownerReferences", ()):

@@ -51,11 +51,9 @@ UNAUTHENTICATED_GROUP: Final = "system:unauthenticated"
 
 
 class User(Record, frozen=True):
-    """A user by name, with all the groups that count, virtual ones included.
+    """A user with all groups that count, virtual ones included, in the authenticator's order.
 
-    Attributes:
-        groups: In the order in which the authenticator named them.
-        uid: Tells users of one name apart over time; "" if it is not known.
+    A `uid` tells users of one name apart over time; "" if it is not known.
     """
 
     name: str
@@ -71,17 +69,17 @@ class User(Record, frozen=True):
 ANONYMOUS: Final = User(ANONYMOUS_NAME, (UNAUTHENTICATED_GROUP,))
 
 UNVERIFIED_PREFIXES = ("basic:", "key:", "header:", "address:")
-"""Prefixes of unverified names: by what a client is known, in the order of precedence."""
+"""Prefixes of unverified names, in the order of precedence."""
 BY_BASIC, BY_KEY, BY_HEADER, BY_ADDRESS = UNVERIFIED_PREFIXES
 
 
 def unverified(prefix: str, name: str) -> User:
-    """The user that an anonymous client counts as by a name that is not verified."""
+    """The user that an anonymous client counts as."""
     return User(prefix + name, (UNAUTHENTICATED_GROUP,))
 
 
 def supposed_groups(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
-    """The groups of a user of whom somebody tells the name, and perhaps groups."""
+    """The groups of a user whose name is given, and perhaps groups."""
     if not groups and name.startswith(UNVERIFIED_PREFIXES):
         return (UNAUTHENTICATED_GROUP,)
     return groups
@@ -115,11 +113,10 @@ KNOWN_PARAMETERS = (
     "timeoutSeconds",
     "watch",
 )
-"""Holds what a request's attributes know of its query; nothing else of it decides anything."""
+"""All of a query that decides anything."""
 MAX_KNOWN_QUERIES: Final = 512
 MAX_KNOWN_QUERY_BYTES: Final = 64
 known_queries: Final[dict[bytes, Query]] = {}
-"""Parsed short queries: clients send a few, such as `timeout=10s`, with most requests."""
 PLAIN_KEYS: Final = {name.encode(): name for name in KNOWN_PARAMETERS}
 
 
@@ -138,7 +135,7 @@ KNOWN_PAIR: Final = re.compile(
     rf"&(?=[^&]{{{min(map(len, KNOWN_PARAMETERS))}}})({_any_of(KNOWN_PARAMETERS)})"
     r"(?:=((?:[^&;%]++|%[0-9A-Fa-f]{2})*+))?+(?![^&])".encode()
 )
-"""A known parameter that Go does not drop, behind its `&`: the name and the value, as they came."""
+"""A known parameter that Go does not drop, behind its `&`: name and value, not decoded."""
 
 NO_PARAMETERS: Final[Query] = MappingProxyType({})
 CONTROLS: Final = bytes((*range(0x20), 0x7F))
@@ -159,10 +156,10 @@ class AttributesError(ValueError):
 
 
 def split_target(method: str, target: bytes) -> tuple[bytes, bytes]:
-    """Split a request target, as received, into its path and its query, of which none is decoded.
+    """Split a request target, as received, into path and query, both as they came.
 
-    The path is b"" if there is none; the query is without its `?`.  CONNECT has a target of its own
-    kind.  An `AttributesError` says that no server of Go's would take it.
+    The path is b"" if there is none.  CONNECT has a target of its own kind.  AttributesError if no
+    server of Go's would take it.
     """
     # A regular expression takes twice as long.
     if len(target.translate(None, CONTROLS)) != len(target):
@@ -209,7 +206,7 @@ def _is_host(scheme: bytes, host: bytes) -> bool:
 
 
 def _is_ipv6_literal(literal: bytes) -> bool:
-    """Whether this may stand between brackets: an IPv6 address, maybe with a `%25zone`."""
+    """Whether this is an IPv6 address, maybe with a `%25zone`."""
     address, percent, zone = literal.partition(b"%25")
     if not HOST.fullmatch(address) or not ZONE.fullmatch(zone) or (percent and not zone):
         return False
@@ -259,10 +256,9 @@ def parse_query(query: bytes) -> Query:
 
 
 def known_parameters(query: bytes) -> Query:
-    """Decode the parameters of a query that are known, and of each the first value only.
+    """The first value of each known parameter of a query; the result is shared.
 
-    Of others nothing is made: a query is anybody's, and may have thousands of them.  What it
-    returns is shared.
+    Nothing is made of others: any client may send thousands.
     """
     known = known_queries.get(query)
     if known is not None:
@@ -317,7 +313,7 @@ LISTING_VERBS: Final = frozenset({"list", "watch"})
 READ_ONLY_VERBS: Final = LISTING_VERBS | {"get"}
 NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 PATH_VERBS: Final = frozenset({"watch", "proxy"})
-"""With these the deprecated paths begin."""
+"""The beginnings of the deprecated paths."""
 OWN_PATHS: Final = ("/api/", "/apis/")
 """Paths below these are below no other prefix."""
 _PLAIN_READ_ONLY: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -327,13 +323,9 @@ MAX_COLLECTION_CHARACTERS: Final = 128
 
 
 class ListOptions:
-    """Holds what the cost of a LIST or of a WATCH's initial events depends on.
+    """The options that the cost of a LIST, or of a WATCH's initial events, depends on.
 
-    Attributes:
-        is_decodable: Whether the numbers can be decoded; all else means nothing if not.
-        limit: Objects asked for at most; 0 or less for no limit.
-        is_from_cache: kube-apiserver serves it from its watch cache.
-        sends_initial_events: As a WATCH it begins with all objects that there are.
+    Unless it `is_decodable` the others mean nothing.  A `limit` of 0 or less is none.
     """
 
     def __init__(
@@ -355,7 +347,6 @@ class ListOptions:
 
     @property
     def values(self) -> tuple[bool, int, bool, bool, bool, bool]:
-        """All of it, to be compared."""
         return (
             self.is_decodable,
             self.limit,
@@ -367,22 +358,13 @@ class ListOptions:
 
 
 class RequestAttributes:
-    """Holds what a request does; immutable once it is made.
+    """The attributes of a request; immutable once made.
 
-    Text is decoded: bytes of the target that are not UTF-8 are U+FFFD each.  A field that does not
-    apply is "".
-
-    Attributes:
-        path: The whole path, decoded but not normalised.
-        path_prefix: What of it stands before the API; "" for nothing.
-        prefix_value: The variable part of that; "" if it has none, or the path may lead elsewhere.
-        verb: Kubernetes' verb of a resource request; "" for a method that has none.
-        name: From the path, or the only name that the field selector of a LIST or WATCH lets
-            through.
-        long_running_by: Why it may last as long as its client likes, in words; "" if it may not.
-        query: Of the decoded query the parameters that are known, each with its first value.
-        list_options: Of a LIST or WATCH only.
-        is_plain: Whether the API is not Kubernetes'.
+    Text is decoded: each byte that is not UTF-8 is U+FFFD.  A field that does not apply is "".
+    `path` is whole, and not normalised; `prefix_value` is the variable part of its `path_prefix`,
+    "" if the path may lead elsewhere.  `name` may come from the field selector of a LIST or WATCH.
+    `long_running_by` says why the request may last as long as its client likes; `list_options` are
+    of a LIST or WATCH only; an API that `is_plain` is not Kubernetes'.
     """
 
     def __init__(  # noqa: PLR0913  one for each that it has
@@ -423,7 +405,6 @@ class RequestAttributes:
         self.prefix_value = ""
 
     def put_below(self, path: str, prefix: str, value: str) -> None:
-        """Become those of a request whose path begins with a prefix."""
         self.path = path
         self.path_prefix = prefix
         self.prefix_value = value
@@ -439,7 +420,6 @@ class RequestAttributes:
 
     @property
     def stored_as(self) -> str:
-        """The same among those of all prefixes, each of which has other objects."""
         resource = self.group_resource
         return f"{self.path_prefix} {resource}" if self.path_prefix else resource
 
@@ -451,7 +431,7 @@ _Collection = tuple[str, str, str, str, str]
 """Common to all requests below it: prefix, group, version, namespace and resource."""
 
 _collections: Final[dict[str, _Collection]] = {}
-"""Recent ones by their paths, so that most paths are not divided; they share their texts."""
+"""Recent collections by their paths, so that most paths are not divided."""
 
 
 def parse_attributes(
@@ -470,7 +450,7 @@ def parse_attributes(
 
 
 def plain_attributes(method: str, target: bytes, rules: RequestRules = NONE) -> RequestAttributes:
-    """The same of a request to an API that is not Kubernetes'."""
+    """The attributes of a request to an API that is not Kubernetes'."""
     raw_path, path, _ = _decoded(method, target)
     verb = method.lower()
     found = RequestAttributes(
@@ -602,7 +582,6 @@ NOT_DECODABLE: Final = ListOptions(is_decodable=False)
 
 
 def list_options(query: Query) -> ListOptions:
-    """Decode the options that estimates use."""
     if not query:
         return NO_OPTIONS
     try:
@@ -655,7 +634,7 @@ def watch_and_name(query: Query) -> tuple[bool, str]:
 def required_field(query: Query, field: str) -> str:
     """The value that the field selector requires of a field; "" if none.
 
-    A selector has no effect when any of the options cannot be decoded.
+    No selector has an effect when any of the options cannot be decoded.
     """
     selector = first(query, "fieldSelector")
     if field not in selector or not _is_decodable(query):
@@ -682,7 +661,6 @@ def parse_bool(text: str) -> bool:
 
 
 def first(query: Query, key: str) -> str:
-    """The first value of a parameter, or ""."""
     values = query.get(key)
     return values[0] if values else ""
 
@@ -732,11 +710,10 @@ def parse_duration_ns(text: str) -> int:
 
 
 def request_timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
-    """How long a request may take; of a long-running one, how long until it has its seats.
+    """How long a request may take; a long-running one, until it has its seats.
 
-    The first `timeout` parameter counts, unless the request is long-running, where it may mean
-    anything.  It can only shorten the server's own limit, `default_ns`; 0 and negative durations
-    are ignored.
+    A `timeout` parameter can shorten `default_ns`, unless the request is long-running, where it may
+    mean anything.  0 and negative durations are ignored.
 
     Source: kubernetes/apiserver pkg/endpoints/filters/request_deadline.go.
     """

@@ -39,7 +39,6 @@ SEGMENT: Final = r"(?!\.+(?:/|\Z))[A-Za-z0-9._~!$&'()+,=:@-]+"
 PATTERN: Final = re.compile(
     rf"(?=[^{{]*(?:{{[^{{]*)?\Z)(?:/(?:{SEGMENT}|{{[A-Za-z][A-Za-z0-9]*}})(?=/|\Z))+"
 )
-"""All patterns that there may be."""
 VALUE: Final = re.compile(SEGMENT)
 _VARIABLE: Final = r"((?:[A-Za-z0-9._~!$&'()+,=:@-]|%[0-9A-Fa-f]{2})++)"
 
@@ -50,7 +49,7 @@ def is_plain_path(path: str) -> bool:
 
 
 def spelled(text: str) -> str:
-    """A pattern of a text of ASCII of which any character may be escaped."""
+    """A pattern of ASCII text of which any character may be escaped."""
     return "".join(f"(?:{re.escape(each)}|%(?i:{ord(each):02x}))" for each in text)
 
 
@@ -63,9 +62,9 @@ class PathPrefixes:
         self._any = re.compile("|".join(map(_pattern_of, divided)).encode())
 
     def find(self, raw_path: bytes, path: str) -> tuple[str, str]:
-        """The prefix that a path has, decoded, and its variable part; both "" if it has none.
+        """The decoded prefix of a path, and its variable part; both "" if it has none.
 
-        The escapes of `raw_path` are right; `path` is the same, decoded.
+        `path` is `raw_path`, whose escapes are right, decoded.
         """
         found = self._any.match(raw_path)
         if found is None or b"%2f" in found[0].lower():
@@ -93,16 +92,11 @@ def _pattern_of(parts: list[str]) -> str:
 
 
 class RequestRules:
-    """Says what makes a request long-running, and where APIs begin; immutable.
+    """What makes a request long-running, and where APIs begin; immutable.
 
-    Args:
-        verbs: Of Kubernetes, or methods in small letters.
-        path_prefixes: Each begins with `/`, and is not `/`; one that ends with `/` is of the paths
-            below it alone.
-        api_prefixes: Patterns for `PathPrefixes`.
-
-    Attributes:
-        verbs, subresources, path_prefixes: Each to why it makes a request long-running, in words.
+    Verbs are Kubernetes', or methods in small letters.  A path prefix that ends with `/` is of the
+    paths below it alone.  The attributes `verbs`, `subresources` and `path_prefixes` have the
+    reason of each, in words.
     """
 
     def __init__(
@@ -135,9 +129,9 @@ class RequestRules:
 APISERVER: Final = RequestRules(
     ("watch", "proxy"), ("attach", "exec", "log", "portforward", "proxy"), ("/debug/pprof/",)
 )
-"""As kube-apiserver has it."""
+"""kube-apiserver's own rules."""
 KUBERNETES: Final = RequestRules(
     APISERVER.verbs, (*APISERVER.subresources, "instantiatebinary"), APISERVER.path_prefixes
 )
-"""The same with OpenShift's builds, for which clients upload what is built."""
+"""`APISERVER` with OpenShift's builds, for which clients upload what is built."""
 NONE: Final = RequestRules()

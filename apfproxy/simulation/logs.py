@@ -46,22 +46,19 @@ COLUMNS = {
     "ResponseStatus": "responseStatus",
     "Annotations": "annotations",
 }
-"""Columns of Azure Monitor's tables AKSAudit and AKSAuditAdmin, to members of events."""
+"""Members of events by the columns of Azure Monitor's tables AKSAudit and AKSAuditAdmin."""
 TOO_MANY_REQUESTS = 429
 LATEST_S = 7_258_118_400
 """The year 2200; nanoseconds since 1970 have to fit into 64 bits."""
 
 MOST_EXAMPLES = 3
-"""Broken lines that are shown of a file that is another one."""
 
 
 class TooManyBrokenError(ValueError):
-    """So many lines are broken that this is not the log that it was said to be."""
+    """So many lines are broken that this is not the log that was expected."""
 
 
 class AuditUser(msgspec.Struct):
-    """The user of an event."""
-
     username: str = ""
     groups: list[str] = []
 
@@ -74,8 +71,6 @@ class AuditStatus(msgspec.Struct):
 
 
 class AuditEvent(msgspec.Struct, rename="camel"):
-    """The members of audit.k8s.io/v1 Event that count here."""
-
     stage: str
     kind: str = "Event"
     request_uri: str = msgspec.field(default="", name="requestURI")
@@ -89,8 +84,6 @@ class AuditEvent(msgspec.Struct, rename="camel"):
 
 
 class AccessLine(msgspec.Struct, rename="camel"):
-    """The members of a line of the access log that count here."""
-
     time: str
     user: str | None
     groups: list[str] | None
@@ -112,7 +105,7 @@ NO_REQUEST: dict[str, Any] = {
     "seats": 0,
     "reason": "",
 }
-"""Members of an `AccessLine` that a line which says how many were left out lacks."""
+"""Members of an `AccessLine` that a line about requests left out lacks."""
 
 
 def read_audit_log(lines: Iterable[bytes], max_broken: int, preset: Preset = KUBERNETES) -> Records:
@@ -155,14 +148,14 @@ def _read(
 
 
 def _access_line_of(value: dict[str, Any]) -> dict[str, Any] | None:
-    """The line that an object is meant as; None if it is none."""
+    """The line of the access log that an object stands for; None if it is none."""
     if {"leftOut", "time"} <= value.keys():
         return {**NO_REQUEST, **value}
     return value if {"executionSeconds", "time"} <= value.keys() else None
 
 
 def _event_of(value: dict[str, Any]) -> dict[str, Any] | None:
-    """The audit event that an object is meant as; None if it is none."""
+    """The audit event that an object stands for; None if it is none."""
     if "stage" in value and (value.get("kind") == "Event" or "auditID" in value):
         return value
     if {"Stage", "RequestUri"} <= value.keys():
@@ -171,7 +164,6 @@ def _event_of(value: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _in_column(value: object) -> object:
-    """The value of a column; objects may be there as their JSON."""
     if isinstance(value, str) and value.startswith("{"):
         with suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(value)
@@ -243,7 +235,6 @@ def _take_line(line: AccessLine, records: Records) -> None:
 
 
 def _time_ns(name: str, text: str) -> int:
-    """A time, in nanoseconds since 1970, to the microsecond."""
     try:
         seconds = parse_time(text)
     except ValueError as error:

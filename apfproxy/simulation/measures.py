@@ -58,9 +58,7 @@ class Durations:
     def quantiles(self, parts: tuple[float, ...], zeros: int = 0) -> tuple[float, ...]:
         """The durations that parts of all are not longer than, in nanoseconds.
 
-        Args:
-            parts: Each of them above 0, at most 1; ascending.
-            zeros: Durations of 0 that were not added, but count.
+        The parts are above 0, at most 1, and ascend; `zeros` of 0 ns were not added, but count.
         """
         buckets = sorted(self.counts.items())
         below = [zeros, *itertools.accumulate((count for _, count in buckets), initial=zeros)]
@@ -79,12 +77,10 @@ class Tally:
     """Outcomes of some requests; all numbers only grow, but for `clear`.
 
     Attributes:
-        executed: They had seats; those cut off included.
         queued: They had to wait, whatever became of them.
         cut_off: Their time was over before they were served.
         without_seats: Long-running ones, which flow control lets pass.
         seat_ns: Seats held, times how long.
-        service_ns: Execution of all that executed.
         rejected: By reason; those who gave up waiting are `time-out`.
         waits: Waits of those that executed after waiting.
     """
@@ -104,7 +100,6 @@ class Tally:
         self.rejected, self.waits = Counter(), Durations()
 
     def merge(self, other: Tally) -> None:
-        """Count all of another tally here, too."""
         self.executed += other.executed
         self.queued += other.queued
         self.cut_off += other.cut_off
@@ -127,14 +122,9 @@ class LevelView(LevelMeter):
     """A priority level as the series and the report see it.
 
     It takes the place of the queue set's meter, and integrates instead of sorting into histograms.
-
-    Attributes:
-        level: Itself.
-        seat_ns, waiting_ns, borrowed_ns: Seats in use, requests waiting and seats in use beyond
-            the nominal ones, integrated over time up to the last sample.
-        max_seats, max_waiting: The most at any time.
-        max_limit: The highest current limit, as seen after each adjustment by period and each bin.
-        series: The same over time: by name (see `MEANS`) a value for each bin.
+    Integrals and maxima are up to the last sample; `borrowed_ns` has seats in use beyond the
+    nominal ones, `max_limit` is seen after each adjustment by period and each bin, and `series` has
+    a value for each bin, by the names in `MEANS` and `COUNTS`.
     """
 
     def __init__(self, level: PriorityLevel) -> None:
@@ -152,7 +142,6 @@ class LevelView(LevelMeter):
         self.max_limit = self.level.current_limit
 
     def fold(self) -> None:
-        """Add the time of each state to the integrals."""
         nominal = self.level.nominal_limit
         for state, duration_ns in self.time_at.items():
             seats = state >> SEATS_SHIFT & SEATS_MASK
@@ -182,7 +171,6 @@ class LevelView(LevelMeter):
         self._start()
 
     def sample(self, bin_ns: int) -> None:
-        """End a bin of the series."""
         now, before = self.sync(), self._before
         self.note_limit()
         self._before = now
@@ -192,7 +180,6 @@ class LevelView(LevelMeter):
             values.append(value)
 
     def halve(self) -> None:
-        """Make one bin of each two; there is an even number of them."""
         for name, values in self.series.items():
             parts = 2 if name in MEANS else 1
             values[:] = [(a + b) / parts for a, b in zip(values[::2], values[1::2], strict=True)]

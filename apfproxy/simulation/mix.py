@@ -42,10 +42,9 @@ LEAST_SERVICE_NS = 1_000
 LONGEST_NS = 7 * 24 * 3600 * NS_PER_S
 MOST_FLOWS = 10_000
 MOST_CLIENTS = 100_000
-"""In all."""
 MOST_RATE = 1_000_000.0
 MOST_REQUESTS = 1_000_000_000
-"""In all, by flows with a rate: five hours."""
+"""By flows with a rate: five hours."""
 MOST_SEATS = 100
 MOST_SIGMA = 10.0
 
@@ -55,7 +54,7 @@ FIELD = re.compile(r"Object (missing required|contains unknown) field `(.+)`")
 NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 REQUEST = re.compile(r"([^\W\d_]+) (/[^ ]*)")
 PART = re.compile(r"[A-Za-z0-9_.:{}-]+")
-"""A part of a path: the name of a resource, a namespace or an object, or `{}` for its number."""
+"""The name of a resource, a namespace or an object, or `{}` for its number."""
 ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):[^:]+")
 
 MISSING = {"serviceTime": f"; give one {TIMES}"}
@@ -63,7 +62,6 @@ NOUNS = (
     *(("int | float | str", "a time"), ("int", "a whole number"), ("float", "a number")),
     *(("array", "a list"), ("str", "text")),
 )
-"""The words for what a field has to be."""
 LONGEST_SHOWN = 60
 
 Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
@@ -82,12 +80,10 @@ class Duration(int):
 
 
 class Times(msgspec.Struct, frozen=True):
-    """A distribution of durations.
+    """A distribution of durations: `constant`, `uniform`, `exp`, `normal` or `lognormal`.
 
-    Attributes:
-        shape: `constant`, `uniform`, `exp`, `normal` or `lognormal`.
-        first_ns: The value, the least, the mean or, if lognormal, the median.
-        second: The greatest or the standard deviation in nanoseconds, or that of the logarithm.
+    `first_ns` is the value, the least, the mean or, if lognormal, the median; `second` the greatest
+    or the standard deviation in nanoseconds, or that of the logarithm.
     """
 
     shape: str
@@ -114,16 +110,12 @@ class Times(msgspec.Struct, frozen=True):
 
 
 class MixDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A mix as it is written."""
-
     duration: Duration
     flows: Annotated[list[Any], msgspec.Meta(min_length=1)]
     seed: Annotated[int, msgspec.Meta(ge=0, le=1 << 62)] = 0
 
 
 class FlowEntry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """One entry of `flows` as it is written."""
-
     name: Text
     service_time: str | int | float
     count: Annotated[int, msgspec.Meta(ge=1, le=MOST_FLOWS)] = 1
@@ -145,7 +137,7 @@ class FlowEntry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class MixFlow(msgspec.Struct, frozen=True):
-    """Requests of one kind, as an entry says; arrivals and clients stop at `stop_ns`."""
+    """Requests of one kind; arrivals and clients stop at `stop_ns`."""
 
     kind: Kind
     entry: FlowEntry
@@ -153,11 +145,11 @@ class MixFlow(msgspec.Struct, frozen=True):
     stop_ns: int
 
     def expected_arrivals(self) -> float:
-        """About how many requests a flow with a rate has; 0 of clients."""
+        """Requests of a flow with a rate; 0 of one with clients."""
         return self.entry.rate * (self.stop_ns - self.entry.start) / NS_PER_S
 
     def requests(self, chance: random.Random) -> Iterator[tuple[int, Kind, int]]:
-        """Arrivals in nanoseconds with service times, of a flow with a rate."""
+        """Arrival times in nanoseconds with service times, of a flow with a rate."""
         draw, gap_ns = self.service.drawer(chance), NS_PER_S / self.entry.rate
         stop_ns, kind, log, drawn = self.stop_ns, self.kind, math.log, chance.random
         is_constant = self.entry.arrivals == "constant"
@@ -180,7 +172,7 @@ class Mix(msgspec.Struct, frozen=True):
         return [flow.kind for flow in self.flows]
 
     def expected_requests(self) -> float:
-        """About how many requests there will be, for a progress bar; of clients a guess."""
+        """A guess for a progress bar."""
         total = 0.0
         for flow in self.flows:
             entry = flow.entry
@@ -194,7 +186,6 @@ class Mix(msgspec.Struct, frozen=True):
         return random.Random(f"{self.seed} {index}")  # noqa: S311  no secret
 
     def feed(self, simulation: Simulation) -> None:
-        """Let the requests of the mix come."""
         for index, flow in enumerate(self.flows):
             chance, entry = self.chance(index), flow.entry
             if entry.rate:
@@ -207,7 +198,7 @@ class Mix(msgspec.Struct, frozen=True):
 
 
 def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
-    """Read a mix of requests to a kind of API; MixError if it cannot be used."""
+    """Read a mix; MixError if it cannot be used."""
     documents, problem = split_documents(data)
     if problem is not None:
         raise MixError(str(problem), problem.line)
@@ -235,7 +226,7 @@ def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
 
 
 def parse_times(text: str) -> Times:
-    """Read a distribution of durations, or raise ValueError."""
+    """Read a distribution of durations; ValueError."""
     call = CALL.fullmatch(text.replace(" ", ""))
     if call is not None:
         shape, centre_ns, second = call[1], _duration_ns(call[2]), call[3]
@@ -268,14 +259,11 @@ def _duration_ns(text: str) -> int:
 
 
 class Place(NamedTuple):
-    """Where a mapping of a mix is."""
-
     path: str
     line: int
     key_lines: dict[str, int]
 
     def error(self, name: str, message: str) -> MixError:
-        """The error of a wrong field."""
         where = ".".join(part for part in (self.path, name) if part)
         return MixError(f"{where}: {message}", self.key_lines.get(name, self.line))
 
@@ -285,7 +273,6 @@ def _decoded(kind: type[Duration], value: object) -> Duration:
 
 
 def _read(kind: type[Entry], content: object, line: int, path: str) -> tuple[Entry, Place]:
-    """Read a mapping; MixError names what is wrong."""
     place = Place(path, line, {})
     if not isinstance(content, dict):
         raise place.error("" if path else "the document", "expected a mapping")
@@ -315,7 +302,7 @@ def _read(kind: type[Entry], content: object, line: int, path: str) -> tuple[Ent
 
 
 def _flows_of(entry: FlowEntry, place: Place, duration_ns: int, preset: Preset) -> list[MixFlow]:
-    """The flows of one entry: one, or as many as its `count` says."""
+    """One flow of an entry, or as many as its `count` says."""
     method, target = _request_of(entry, place)
     if bool(entry.rate) == bool(entry.clients):
         raise place.error("rate", "give either rate, or clients")
@@ -367,7 +354,6 @@ def _headers_of(entry: FlowEntry, place: Place) -> tuple[tuple[str, str], ...]:
 
 
 def _request_of(entry: FlowEntry, place: Place) -> tuple[str, str]:
-    """The method and the target."""
     verb, resource, namespace, name = entry.verb, entry.resource, entry.namespace, entry.object_name
     if request := entry.request:
         if verb or resource or namespace or name:

@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 580, 46, 8, 8, 18
-"""A plot in pixels, and its margins, which have the numbers of the axes."""
+"""A plot and its margins, in pixels."""
 HIGH, LOW = 170, 90
-"""Heights of plots of seats, and of the others, which have half the numbers beside them."""
 HEADING = 24
 GAP = 16
 TICKS = (1, 2, 5, 10)
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
-"""Units of times, in seconds: an axis has the first of which there are three."""
+"""Units of times, in seconds; an axis has the first of which there are three."""
 NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 
 LEGEND = (
@@ -58,7 +57,7 @@ AREAS = frozenset({"seats", "waiting", "rejected"})
 
 
 def picture(report: Row) -> str:
-    """Draw the levels of a report, see `report`, that had requests in any configuration."""
+    """Draw the levels of a report that had requests in any configuration."""
     configurations = report["configurations"]
     columns = [GAP + index * (WIDTH + GAP) for index in range(len(configurations))]
     parts = []
@@ -102,7 +101,6 @@ def picture(report: Row) -> str:
 
 
 def heading(x: float, y: float, text: str) -> str:
-    """Write a name above what it is of."""
     return f'<text class="heading" x="{x}" y="{y}">{escape(text)}</text>'
 
 
@@ -160,7 +158,7 @@ def plot(wanted: Plot, height: int, most: float, most_s: float) -> str:
 
 
 def tick(most: float) -> float:
-    """A round step, of which two to five make the axis."""
+    """A step of which two to five make the axis."""
     power = 1.0
     while power * 10 <= most / 2:
         power *= 10
@@ -170,7 +168,7 @@ def tick(most: float) -> float:
 
 
 def escape(text: str) -> str:
-    """Text from anywhere as XML; what cannot be seen, or turns text round, has escapes."""
+    """The text as XML, with escapes for what cannot be seen or turns text round."""
     seen = [
         each
         if each.isprintable() or each == NO_BREAK_SPACE

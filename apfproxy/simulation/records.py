@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.preset import Preset
 
 DEFAULT_TIMEOUT_NS = 60_000_000_000
-"""How long a request may take that says nothing about it, as in the proxy's settings."""
 
 UNKNOWN_NS: Final = -1
 MAX_SHOWN_PROBLEMS = 10
 
 MAX_RECENT = 50_000
-"""Targets whose kind is remembered: looking at one again takes 20 us."""
+"""Targets whose kind is remembered: parsing one again takes 20 us."""
 
 MANY_KINDS = 100_000
 """About 200 MB; from there on, names of objects no longer tell kinds apart."""
@@ -35,12 +34,8 @@ MANY_KINDS = 100_000
 class Kind:
     """One kind of requests; compared by identity, so that looking it up costs next to nothing.
 
-    Attributes:
-        client: The user, as reports name it.
-        user: The user, as FlowSchemas see it.
-        timeout_ns: How long a request may take, unless it is long-running.
-        seats: The seats that each takes; 0 to have that estimated.
-        headers: Header fields that FlowSchemas may look at: names in lower case, and values.
+    `client` is the user as reports name it.  Requests that are not long-running end after
+    `timeout_ns`; seats of 0 are estimated; headers are names in lower case with values.
     """
 
     client: str
@@ -55,7 +50,7 @@ def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
     """All of a kind that decides anything; two kinds with one essence are alike.
 
     `with_names` has the names of objects that are written to count: WATCHes of single objects make
-    writes to them, and to no others, wider.  Names of objects that are read never count.
+    only writes to these wider.  Names of objects that are read never count.
     """
     of = kind.attributes
     is_read = of.is_resource_request and not of.is_mutating
@@ -78,30 +73,21 @@ def kind_of(
     headers: tuple[tuple[str, str], ...] = (),
     preset: Preset = KUBERNETES,
 ) -> Kind:
-    """The kind of requests with a method and a target, to a kind of API.
-
-    AttributesError or DeadlineError if nothing can be made of the target or of its `timeout`.
-    """
+    """The kind of requests with a method and a target; AttributesError or DeadlineError."""
     attributes = preset.attributes_of(method, target.encode("utf-8", "surrogateescape"))
     timeout_ns = request_timeout_ns(attributes, DEFAULT_TIMEOUT_NS)
     return Kind(client, user, attributes, timeout_ns, seats, headers)
 
 
 class Records:
-    """Requests of a log, to a kind of API.
+    """Requests of a log.
 
-    Attributes:
-        kinds: The kinds of all requests.
-        skipped: Lines that are well, but nothing to replay.
-        early: Lines among them of requests which had not ended.
-        left_out: Parts of what the log is wrapped in that have no entry.
-        foreign: Entries among them of Google Cloud's own audit log.
-        misfits: Entries among them of the other kind of log: audit instead of access, or reverse.
-        unlogged: Requests that the log has no line of, as it says.
-        broken: Lines that cannot be read.
-        problems: The first of those: line number, and what is wrong.
-        guessed: Requests that never executed when they were logged: no time of theirs is known.
-        held: Requests that waited, or never executed, when they were logged.
+    `skipped` lines are well, but nothing to replay; `early` ones of them are of requests which had
+    not ended.  `left_out` are parts of the log's wrapping that have no entry: `foreign` ones of
+    Google Cloud's own audit log, `misfits` of the other kind of log.  `unlogged` requests have no
+    line, as the log says.  Of the `broken` lines `problems` has the first, with number and reason.
+    `guessed` requests never executed when they were logged, so that their time is unknown; `held`
+    ones waited or never executed.
     """
 
     def __init__(self, preset: Preset = KUBERNETES) -> None:
@@ -124,7 +110,7 @@ class Records:
     ) -> None:
         """Add a request that took so long to serve, `UNKNOWN_NS` if it never executed.
 
-        Its time has the same zero as all others; seats of 0 are estimated.  Raises as `kind_of`.
+        All times have the same zero; seats of 0 are estimated.  Raises as `kind_of`.
         """
         key = (method, target, user, seats)
         number = self._recent.get(key)
@@ -144,19 +130,16 @@ class Records:
         self.guessed += service_ns == UNKNOWN_NS
 
     def break_line(self, line: int, message: str) -> None:
-        """Count a line that cannot be read."""
         self.broken += 1
         if len(self.problems) < MAX_SHOWN_PROBLEMS:
             self.problems.append((line, message))
 
     @property
     def start_ns(self) -> int:
-        """When the first request arrived; 0 if there is none."""
         return min(self._times_ns, default=0)
 
     @property
     def span_ns(self) -> int:
-        """From the first arrival to the last."""
         return max(self._times_ns, default=0) - self.start_ns
 
     def requests(self) -> Iterator[tuple[int, Kind, int]]:

@@ -23,19 +23,20 @@ COMPARED = (
     *("executed", "queued", "rejectedTotal", "cutOff"),
     *("waitMean", "waitP50", "waitP90", "waitP99", "seatSeconds"),
 )
-"""Fields of which a comparison has the difference."""
 KEPT = ("requests", "rejected", "nominalLimit", *COMPARED)
-"""Fields of both configurations that a comparison has, too."""
+"""Fields of both configurations that a comparison repeats."""
 NOTHING = dict.fromkeys(COMPARED, 0)
 FLOW = ("priorityLevel", "flowSchema", "flow")
 
 NEW, GONE, BOTH, MOVED = "new", "gone", "both", "moved"
-"""A level, flow or client is only in the second configuration, only in the first, or in both; of a
-flow that has another FlowSchema or level in the second, both parts are one that moved."""
+"""A row is only in the second configuration, only in the first, or in both.
+
+Of a flow that has another FlowSchema or level in the second, both parts are one that moved.
+"""
 
 
 def configuration_report(name: str, simulation: Simulation) -> Row:
-    """The outcome of all requests in one configuration, after its run; see `listed`."""
+    """The outcome of all requests in one configuration, after its run."""
     seconds = (simulation.clock.time_ns - simulation.counted_from_ns) / NS_PER_S
     total = Tally()
     by_level: dict[Hashable, Tally] = {name: Tally() for name in simulation.views}
@@ -76,17 +77,14 @@ def configuration_report(name: str, simulation: Simulation) -> Row:
 
 
 def listed(report: Row, top: int) -> Row:
-    """The report of a configuration with no more flows and clients than are to be listed."""
     return report | {"flows": report["flows"][:top], "clients": report["clients"][:top]}
 
 
 def _largest(groups: dict[Any, Tally]) -> list[tuple[Any, Tally]]:
-    """Groups in order: by seat-seconds, then by requests, then by name."""
     return sorted(groups.items(), key=lambda item: (-item[1].seat_ns, -item[1].requests, item[0]))
 
 
 def _tally_report(tally: Tally) -> Row:
-    """The outcome of some requests; times in seconds."""
     waits = tally.waits
     at_once = tally.executed - sum(waits.counts.values())
     p50, p90, p99 = (value / NS_PER_S for value in waits.quantiles(QUANTILES, at_once))
@@ -108,7 +106,6 @@ def _tally_report(tally: Tally) -> Row:
 
 
 def _level_report(view: LevelView, seconds: float) -> Row:
-    """Limits and seats of a level; borrowed are seats in use beyond the nominal ones."""
     level = view.level
     nominal = level.nominal_limit
     per_second = 1 / (seconds * NS_PER_S) if seconds else 0.0
@@ -128,10 +125,7 @@ def _level_report(view: LevelView, seconds: float) -> Row:
 
 
 def difference(before: Row, after: Row, *, top: int) -> Row:
-    """The changes by the second configuration: its numbers less those of the first.
-
-    `top` is how many flows and clients of each are listed.
-    """
+    """The changes by the second configuration; `top` flows and clients of each are listed."""
     return {
         "total": _subtracted(before["total"], after["total"]),
         "levels": compared(before["levels"], after["levels"], ("priorityLevel",)),
@@ -148,11 +142,11 @@ def compared(
     *,
     can_move: bool = False,
 ) -> list[Row]:
-    """The differences of what is among the first so many of either list.
+    """The differences of the first `top` rows of either list.
 
-    Rows are told by the values of some fields.  One that only one list has is new, or gone, and
-    its numbers in the other are 0; what is gone stands at the end.  Where rows can move, a new and
-    a gone one with the same last value are one, if there is one of each.
+    Rows are identified by some fields.  One that only one list has is new, or gone, and its numbers
+    in the other are 0; those that are gone stand at the end.  Where rows can move, a new and a gone
+    one with the same last field are one, if there is one of each.
     """
     earlier = {tuple(each[name] for name in names): each for each in before}
     later = {tuple(each[name] for name in names): each for each in after}
@@ -174,7 +168,7 @@ def compared(
 
 
 def _moves(earlier: Rows, later: Rows) -> dict[Key, Key]:
-    """Keys that are gone, each to the new one with the same last value, where both are the only."""
+    """Keys that are gone to new ones with the same last value, where each is the only one."""
     gone: dict[str, list[Key]] = {}
     new: dict[str, list[Key]] = {}
     for found, rows, others in ((gone, earlier, later), (new, later, earlier)):

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 
 class SimulatedDigest(RequestDigest):
-    """The description of requests that are alike."""
-
     __slots__ = ("_headers",)
 
     def __init__(self, kind: Kind, counts: KindCounts, estimate: WorkEstimate | None) -> None:
@@ -22,5 +20,4 @@ class SimulatedDigest(RequestDigest):
         self._headers = dict(kind.headers)
 
     def header(self, name: str) -> str:
-        """The value of a header of the requests; "" if there is none."""
         return self._headers.get(name.lower(), "")

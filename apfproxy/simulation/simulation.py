@@ -36,7 +36,7 @@ WATCH_SEATS_NS = 100_000_000
 """A WATCH gives its seats back after a silence of 0.1 s, the proxy's default; logs do not tell."""
 
 EPOCH_S = 1_000_000_000
-"""When virtual time begins, for what reckons in seconds since 1970."""
+"""When virtual time begins, in seconds since 1970."""
 
 MAX_TALLIES = 100_000
 """Beyond so many clients and flows, all others are one."""
@@ -45,7 +45,7 @@ OTHERS = "(others)"
 
 
 class Lane:
-    """The common part of requests of one kind: description, time limit (0: none), outcomes."""
+    """The common part of requests of one kind; a `timeout_ns` of 0 is no limit."""
 
     __slots__ = ("digest", "tally", "timeout_ns")
 
@@ -56,8 +56,6 @@ class Lane:
 
 
 class SimulatedRequest(Passage):
-    """One request on its way: its own passage, and the waiter of that."""
-
     __slots__ = ("_simulation", "client", "lane", "service_ns")
 
     def __init__(
@@ -80,28 +78,15 @@ class SimulatedRequest(Passage):
 
 
 class Simulation:
-    """One run of requests through one configuration.
+    """One run of requests through one configuration, which includes the built-in objects.
 
     A request that executes ends when it is served, or cut off when its time is over; a WATCH gives
-    its seats back once its initial events are through, and counts as open until its end.
-
-    Args:
-        objects: The configuration, built-in objects included.
-        limit: Seats of the whole server.
-        hash_seed: Decides which queues flows are dealt.
-        is_prompt: As of `Controller`; the proxy's default.
-        warm_up_ns: What happens before is in the series, but does not count otherwise.
-        on_progress: Called now and then with the requests so far.
-
-    Attributes:
-        in_flight: Requests that wait or execute.
-        sources: Where requests may still come from; when they have ended, and with them all
-            requests, the run is over.
-        problems: What of the configuration is not used, one line each.
-        views: Level name to its view.
-        tallies: Client, priority level, FlowSchema and distinguisher to outcomes of requests.
-        bin_ns: The width of a bin of the series.
-        counted_from_ns: When the warm-up was over; 0 without one, or if it never was.
+    its seats back once its initial events are through, and counts as open until its end.  The run
+    is over when all `sources` of requests and all requests `in_flight` have ended.  What happens
+    before `warm_up_ns` is in the series, but does not count otherwise; the warm-up was over at
+    `counted_from_ns`, 0 for never.  `tallies` has outcomes by client, priority level, FlowSchema
+    and distinguisher; `bin_ns` is the width of a bin of the series.  `on_progress` gets the
+    requests up to now.
     """
 
     def __init__(
@@ -141,7 +126,6 @@ class Simulation:
         self._on_end = self._end
 
     def run(self) -> None:
-        """Go on until all sources have ended and the last request has."""
         clock = self.clock
         if not self.sources:
             return
@@ -154,7 +138,6 @@ class Simulation:
             view.sync()
 
     def request(self, kind: Kind, service_ns: int, client: ClosedClient | None = None) -> None:
-        """A request arrives now, and takes so long to serve."""
         self.arrivals += 1
         lane = self._lanes.get(kind) or self._new_lane(kind)
         request = SimulatedRequest(self, lane, service_ns, client)
@@ -172,7 +155,7 @@ class Simulation:
             self._reject(request, request.refusal)
 
     def execute(self, request: SimulatedRequest) -> None:
-        """A request has its seats: it ends when it is served, or when its time is over."""
+        """Hold the seats until the request is served, or its time is over."""
         lane, service_ns, ticket = request.lane, request.service_ns, request.ticket
         assert ticket is not None
         tally = lane.tally
@@ -215,7 +198,6 @@ class Simulation:
             request.client.on_open(end_ns)
 
     def _release(self, request: SimulatedRequest) -> None:
-        """A WATCH gives its seats back, and goes on."""
         self.in_flight -= 1
         request.release_seats(self.clock.time_ns)
         self._stop_if_over()
@@ -289,7 +271,7 @@ class Simulation:
 
 
 class Sequence:
-    """Requests that arrive at given times: time, kind and service time of each, in order."""
+    """Requests in order of their given times: time, kind and service time of each."""
 
     __slots__ = ("_arm", "_fire_next", "_next", "_request", "_simulation")
 

@@ -30,12 +30,6 @@ class VirtualTimer:
 
 
 class VirtualClock:
-    """A clock that stands still but for `run`.
-
-    Attributes:
-        time_ns: The virtual time; to read only.
-    """
-
     __slots__ = ("_arrivals", "_events", "_is_running", "_ranks", "time_ns")
 
     def __init__(self, time_ns: int = 0) -> None:
@@ -54,18 +48,15 @@ class VirtualClock:
         return timer
 
     def arm(self, deadline_ns: int, action: Callable[[Any], None], argument: Any) -> None:  # noqa: ANN401  the action's own
-        """Call `action(argument)` when the time has come, which nothing can prevent any more.
-
-        Without the timer and the bound arguments of `call_at`: 0.4 us less per event.
-        """
+        """Call `action(argument)` at a time, for certain: 0.4 us faster than `call_at`."""
         heappush(self._events, (deadline_ns, next(self._ranks), action, argument))
 
     def arm_arrival(self, deadline_ns: int, action: Callable[[Any], None], argument: Any) -> None:  # noqa: ANN401  as above
-        """As `arm`, but before whatever else happens at that time."""
+        """As `arm`, but before all other events of that time."""
         heappush(self._events, (deadline_ns, next(self._arrivals), action, argument))
 
     def run(self) -> None:
-        """Let events happen, each at its own time, until none is left or one calls `stop`."""
+        """Let events happen until none is left or one calls `stop`."""
         events = self._events
         self._is_running = True
         while self._is_running and events:
@@ -75,7 +66,6 @@ class VirtualClock:
             action(argument)
 
     def stop(self) -> None:
-        """Let the run end after this event."""
         self._is_running = False
 
 

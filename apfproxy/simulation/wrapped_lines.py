@@ -65,13 +65,10 @@ DOCKER = frozenset({"attrs", "log", "stream", "time"})
 
 
 class Format(NamedTuple, Generic[Entry]):
-    """The entries of one kind of log.
+    """The entries of one kind of log, each with the member `marker`.
 
-    Attributes:
-        kind: The type of an entry.
-        marker: A member that every entry has.
-        entry_of: The entry that an object is meant as; None if it is none.
-        is_other: Whether an object is an entry of another kind of log, which is left out.
+    `entry_of` makes an entry of an object, None if it is none; an object that `is_other` is an
+    entry of another kind of log, and is left out.
     """
 
     kind: type[Entry]
@@ -83,15 +80,9 @@ class Format(NamedTuple, Generic[Entry]):
 class WrappedLines(Generic[Entry]):
     """Reads lines, and hands over the entries in them.
 
-    Args:
-        wanted: The kind of log.
-        take: Gets each, or raises ValueError.
-        refuse: Gets the number of a line and what is wrong with it.
-
-    Attributes:
-        left_out: Lines and items of wrappers without an entry.
-        foreign: Items among them of Google Cloud's own audit log.
-        misfits: Entries of another kind of log.
+    `take` gets each, or raises ValueError; `refuse` gets the number of a line and what is wrong
+    with it.  Of the lines and items without an entry that were `left_out`, `foreign` ones are of
+    Google Cloud's own audit log; `misfits` are entries of another kind of log.
     """
 
     def __init__(
@@ -137,7 +128,6 @@ class WrappedLines(Generic[Entry]):
         self._refuse(opened.number, opened.problem)
 
     def _text(self, text: bytes) -> None:
-        """Read a line that does not begin with JSON."""
         cri = CRI.fullmatch(text)
         if cri is not None:
             self._piece += cri[2]
@@ -153,7 +143,6 @@ class WrappedLines(Generic[Entry]):
             self._one(text, is_wrapped=cri is not None or OTHER_TEXT.match(text) is not None)
 
     def _go_on(self, opened: Open, text: bytes) -> None:
-        """Read a part of a value that is taken apart."""
         for item in opened.items_in(text):
             self._one(item)
         if opened.is_refused:
@@ -169,7 +158,7 @@ class WrappedLines(Generic[Entry]):
                 self._break("there is text behind the end of a value")
 
     def _one(self, text: bytes, *, is_wrapped: bool = False, may_go_on: bool = False) -> None:
-        """Read a value; what is none is left out if it is wrapped, or may end on a later line."""
+        """Read a value; any other is left out if it is wrapped, or may end on a later line."""
         try:
             self._take(self._decode(text))
         except UNREADABLE as error:
@@ -183,7 +172,6 @@ class WrappedLines(Generic[Entry]):
             self._break(error)
 
     def _other(self, text: bytes, error: Exception, *, is_wrapped: bool) -> None:
-        """Find the entries in what is none."""
         try:
             value = msgspec.json.decode(text)
         except UNREADABLE:
@@ -212,7 +200,6 @@ class WrappedLines(Generic[Entry]):
             self._break(error)
 
     def _docker(self, log: bytes) -> None:
-        """Read one line of what Docker or a shipper has logged, or a part of one."""
         is_whole = flaw_of(log) is None
         if self._piece and is_whole:
             self._break("the entry before has no end")
@@ -247,12 +234,9 @@ class WrappedLines(Generic[Entry]):
 class Open:
     """A value that is taken apart, whose end may be on a later line.
 
-    Attributes:
-        number: Of its first line.
-        problem: What to say if it never ends.
-        has_items: Whether it has items that are read alone.
-        is_refused: Whether it does not go on as JSON does, or is too large.
-        end: Where it ends on its last line; below 0 before.
+    It begins on line `number`, and has the `problem` if it never ends.  It `has_items` that are
+    read alone, `is_refused` if it is too large or no JSON, and ends at `end` of its last line, -1
+    before.
     """
 
     def __init__(self, number: int, problem: str) -> None:
@@ -303,12 +287,10 @@ class Open:
             self.problem = f"a value has more than {MAX_BYTES >> 20} MiB"
 
     def text(self) -> bytes:
-        """All of a value that has no items."""
         return bytes(self._kept)
 
 
 def is_list(stack: bytearray) -> bool:
-    """Whether these brackets are of a list that is the whole, or a member of it."""
     return bytes(stack) in (b"[", b"{[")
 
 
@@ -340,5 +322,4 @@ def names_in(value: object) -> list[set[str]]:
 
 
 def message_of(error: Exception | str) -> str:
-    """An error in one short line."""
     return " ".join(str(error).split())[:MAX_MESSAGE]
