@@ -36,6 +36,7 @@ from apfproxy.apiserver.store.entries import (
     entry_of,
 )
 from apfproxy.base.faults import Part, report
+from apfproxy.base.rare_log import RareLog
 from apfproxy.base.tasks import spawn
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Store:
         self._counters = counters or ApiServerCounters()
         self._on_problem = on_problem
         self._problem: str | None = None
+        self._rare_log = RareLog(log, time.monotonic_ns)
         if backend is not None:
             try:
                 self._restore(backend.load(self._pool))
@@ -282,7 +284,7 @@ class Store:
         self._in_flight = []
         self._queue.clear()
         self._heads.clear()
-        log.error("%d writes failed: %s", len(failed), error)
+        self._rare_log.log(logging.ERROR, "failed", "%d writes failed: %s", len(failed), error)
         _refuse(failed, error)
 
     def _restore(self, loaded: Loaded) -> None:

@@ -122,7 +122,10 @@ async def test_a_refusal_takes_everything_back(
     assert [StoreError] * 2 == [type(result) for result in results[1:3]]
     assert ["w", "x", "y"] == names(store)
     assert 7 == again.resource_version, "those of failed writes are not given again"
-    assert ["3 writes failed: the disk is full"] == caplog.messages
+    backend.outcomes = [False]
+    with pytest.raises(StoreError):
+        await put(store, "z")
+    assert ["3 writes failed: the disk is full"] == caplog.messages, "one line a minute"
 
 
 async def test_failed_writes_are_not_kept(backend: GatedBackend) -> None:
