@@ -14,19 +14,18 @@ import msgspec
 
 from apfproxy.base.errors import OperatorError
 from apfproxy.cli.errors import CommandError
-from apfproxy.cli.parameters import AdminAddress
 from apfproxy.objects.field_errors import one_line
 from apfproxy.sources.token_file import read_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.cli.parameters import AdminAddress
     from apfproxy.settings import Address
 
 TIMEOUT_S = 10.0
-"""To connect, for the head of an answer, and for the whole of it."""
+"""To connect, for the head of a response, and for the whole of it."""
 LARGEST_ANSWER_BYTES = 64 << 20
-
 MAX_SHOWN = 600
 """Characters of an error's text that are passed on."""
 REMEDY = "give its own --admin address, or --offline for an answer without a proxy"
@@ -37,10 +36,10 @@ def of_cluster(cluster: str | None, target: str) -> str:
     return target if cluster is None else f"/clusters/{quote(cluster, safe='')}{target}"
 
 
-def fetch_json(address: Address, target: str, remedy: str = REMEDY) -> Any:  # noqa: ANN401 - any JSON
-    """Get a page as JSON; CommandError if there is no such listener, or it has no such page.
+def fetch(address: AdminAddress, target: str, shape: Any = Any, remedy: str = REMEDY) -> Any:  # noqa: ANN401 - of this shape
+    """Get a page of JSON as a type of msgspec.
 
-    `remedy` says what to do where there is no response.
+    CommandError if there is no such listener (with this remedy), or no such page.
     """
     url, connection = address.url, connection_to(address)
     try:
@@ -57,7 +56,11 @@ def fetch_json(address: Address, target: str, remedy: str = REMEDY) -> Any:  # n
     if response.status != http.client.OK:
         raise CommandError(f"{url}{_refusal(response.status, target, body)}")
     try:
-        return json.loads(body)
+        return msgspec.convert(json.loads(body), shape)
+    except msgspec.ValidationError as error:
+        raise CommandError(
+            f"{url} is no admin listener of this version of apfproxy: {error}"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise CommandError(
             f"{url} does not answer with JSON; is that an admin listener?"
@@ -81,7 +84,7 @@ def _refusal(status: int, target: str, body: bytes) -> str:
     return f" answers {status}: {said}"
 
 
-def tls_remedy(address: Address, error: BaseException | None) -> str:
+def tls_remedy(address: Address, error: BaseException) -> str:
     """A remedy if TLS is why there is no response; empty if it is not."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return "give --admin-ca-file, the CA that signed the certificate of the admin listener"
@@ -105,8 +108,6 @@ def whole(response: http.client.HTTPResponse, now_s: Callable[[], float] = time.
 
 
 class UnixConnection(http.client.HTTPConnection):
-    """A connection to a Unix socket."""
-
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=TIMEOUT_S)
         self._path = path
@@ -118,7 +119,7 @@ class UnixConnection(http.client.HTTPConnection):
         connection.connect(self._path)
 
 
-def connection_to(address: Address) -> http.client.HTTPConnection:
+def connection_to(address: AdminAddress) -> http.client.HTTPConnection:
     """A connection that is made with its first request."""
     if address.path:
         return UnixConnection(address.path)
@@ -128,10 +129,10 @@ def connection_to(address: Address) -> http.client.HTTPConnection:
     return http.client.HTTPSConnection(*place, timeout=TIMEOUT_S, context=context_for(address))
 
 
-def headers_for(address: Address) -> dict[str, str]:
-    """The fields of a question; CommandError if there is no token where there should be."""
+def headers_for(address: AdminAddress) -> dict[str, str]:
+    """The fields of a request; CommandError if there is no token where there should be."""
     headers = {"Accept": "application/json"}
-    if isinstance(address, AdminAddress) and address.token_file is not None:
+    if address.token_file is not None:
         try:
             headers["Authorization"] = f"Bearer {read_token(address.token_file).decode()}"
         except OperatorError as error:
@@ -139,26 +140,15 @@ def headers_for(address: Address) -> dict[str, str]:
     return headers
 
 
-def context_for(address: Address) -> ssl.SSLContext:
+def context_for(address: AdminAddress) -> ssl.SSLContext:
     """The settings of TLS; CommandError if a file cannot be used."""
-    files = address if isinstance(address, AdminAddress) else None
     flag = "--admin-ca-file"
     try:
-        context = ssl.create_default_context(cafile=None if files is None else files.ca_file)
-        if files is not None and files.cert_file is not None:
+        context = ssl.create_default_context(cafile=address.ca_file)
+        if address.cert_file is not None:
             flag = "--admin-cert-file"
-            context.load_cert_chain(files.cert_file, files.key_file, password="")
+            context.load_cert_chain(address.cert_file, address.key_file, password="")
     except OSError as error:
         problem = getattr(error, "reason", None) or error.strerror or str(error)
         raise CommandError(f"{flag}: {problem}") from error
     return context
-
-
-def fetch(address: Address, target: str, shape: Any, remedy: str = REMEDY) -> Any:  # noqa: ANN401 - of this shape
-    """Get a page as a type of msgspec; CommandError as of `fetch_json`, or if it is none."""
-    try:
-        return msgspec.convert(fetch_json(address, target, remedy), shape)
-    except msgspec.ValidationError as error:
-        raise CommandError(
-            f"{address.url} is no admin listener of this version of apfproxy: {error}"
-        ) from error

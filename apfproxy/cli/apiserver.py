@@ -24,8 +24,9 @@ from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.log import configure_logging
 from apfproxy.app.running import run_in_loop, serve_until_signal
 from apfproxy.cli.errors import EXIT_CODES, exit_code
-from apfproxy.cli.parameters import ADDRESS, LISTEN_ADDRESS, WholeNumber
+from apfproxy.cli.parameters import Parsed, WholeNumber
 from apfproxy.settings import LOG_FORMATS, LOG_LEVELS, TEXT
+from apfproxy.settings.values import parse_address, parse_listen_address
 from apfproxy.simulation.mix import parse_times
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ BARE = re.compile(r"(?:\w+\()?([0-9.]{1,9})(?:[,)-]|$)")
 """A latency that begins with a number without a unit."""
 NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 SEEDS = {"slices": 200_000, "pods": 200_000, "budgets": 20_000}
-"""Objects that can be seeded, and how many at most: they are all in memory."""
+"""Objects of each kind at most: they are all in memory."""
 
 
 def parse_latencies(texts: Iterable[str]) -> dict[str, Latency]:
-    """Read all latencies; one without a verb is for all verbs that are not named."""
+    """One without a verb is for all verbs that are not named."""
     found: dict[str, Latency] = {}
     for text in texts:
         verb, equals, latency = text.partition("=")
@@ -69,7 +70,7 @@ def parse_latencies(texts: Iterable[str]) -> dict[str, Latency]:
 
 
 def parse_latency(text: str) -> Latency:
-    """Read a duration or a distribution of them, as in the mixes of `simulate`."""
+    """A duration or a distribution of them, as in the mixes of `simulate`."""
     try:
         times = parse_times(text)
     except ValueError as error:
@@ -88,7 +89,7 @@ def parse_latency(text: str) -> Latency:
 
 
 def pairs_of(texts: Iterable[str], known: Collection[str], expected: str) -> dict[str, str]:
-    """Read NAME=VALUE,... with known names; `expected` says which, if another one is given."""
+    """The values of NAME=VALUE,... with known names; `expected` says which these are."""
     found: dict[str, str] = {}
     for item in (each.strip() for text in texts for each in text.split(",")):
         name, equals, value = item.partition("=")
@@ -101,7 +102,6 @@ def pairs_of(texts: Iterable[str], known: Collection[str], expected: str) -> dic
 
 
 def parse_faults(texts: Iterable[str]) -> dict[Fault, float]:
-    """Read the shares of requests that fail."""
     known = ", ".join(f"{fault.value}=SHARE" for fault in Fault)
     names = [fault.value for fault in Fault]
     pairs = pairs_of(texts, names, f"one of {known}, with a share such as 1%")
@@ -112,7 +112,7 @@ def parse_faults(texts: Iterable[str]) -> dict[Fault, float]:
 
 
 def parse_share(text: str, whole: str) -> float:
-    """Read a share, 0 to 1, as a percentage or a number."""
+    """A share from 0 to 1, of a percentage or a number."""
     number = text.removesuffix("%")
     if NUMBER.fullmatch(number) is not None:
         if number == text and float(text) >= 1:
@@ -124,7 +124,6 @@ def parse_share(text: str, whole: str) -> float:
 
 
 def parse_seeds(text: str) -> SeedCounts:
-    """Read how many objects there are to be."""
     known = ", ".join(f"{name}=N" for name in SEEDS)
     pairs = pairs_of([text], SEEDS, f"some of {known}, such as slices=20000")
     for name, count in pairs.items():
@@ -149,7 +148,7 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
 @click.command(epilog=EPILOG)
 @click.option(
     "--listen",
-    type=LISTEN_ADDRESS,
+    type=Parsed("[host]:port", parse_listen_address),
     default="127.0.0.1:6443",
     show_default=True,
     metavar="[HOST]:PORT",
@@ -179,7 +178,7 @@ def read_by(parse: Callable[[Any], Any]) -> Callback:
 )
 @click.option(
     "--external-address",
-    type=ADDRESS,
+    type=Parsed("host:port", parse_address),
     callback=lambda _context, _flag, address: address and str(address),
     metavar="HOST:PORT",
     help="The address that /api tells clients.  [default: that of --listen]",

@@ -1,27 +1,36 @@
-"""The command line, `apfproxy COMMAND`: a command's module is imported when it runs."""
+"""The command line, `apfproxy COMMAND`: a command's module is imported when it runs.
+
+Each flag is also a variable, `APFPROXY_COMMAND_FLAG`: `--log-level` of `serve` is
+`APFPROXY_SERVE_LOG_LEVEL`.  The command is part of it, since flags of the same name mean different
+things, and one environment may be that of several commands.  A flag wins over its variable.
+"""
 
 from __future__ import annotations
 
 import difflib
 import errno
+import functools
 import gc
 import importlib
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from apfproxy.base import build
 from apfproxy.base.held_signals import INTERRUPTED, release, release_interrupt
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
-from apfproxy.cli.flags import give_variables, name_variable, with_advice
+from apfproxy.objects.field_errors import closest
 from apfproxy.proxy.http2 import available
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+PREFIX = "APFPROXY"
 OUTPUT_ERRORS = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors of writing to the standard output that are no fault of the program."""
 
@@ -49,12 +58,10 @@ COMMANDS = {
     "simulate": "Replay requests through one or two configurations.",
     "top": "Show levels, queues and flows of a running proxy.",
 }
-"""Their names, and the first line of their help."""
+"""The first line of the help of each."""
 LISTED = f"one of {', '.join(COMMANDS)}"
-
 MODULES = {"config": "config_command", "limits": "limits_command"}
 """The modules of commands that have other names than these."""
-
 HANDLE_SIGNALS = frozenset({"apiserver", "serve"})
 """The commands that handle all the signals that `main` holds back."""
 
@@ -63,7 +70,6 @@ class Commands(click.Group):
     """Imports a command when it is asked for, and no other."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         # What modules make stays: looking for garbage in it would take a tenth of a start.
@@ -84,7 +90,6 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; if there is none, say which may be meant."""
         if args[0] not in self.commands and not ctx.resilient_parsing:
             close = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f"did you mean {close[0]}?" if close else f"expected {LISTED}"
@@ -92,15 +97,13 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
-        """Run the command; what is wrong with its flags is said with its name."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx
+            error.ctx = error.ctx or ctx  # its message begins with the command
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Propose commands, without importing them, and flags."""
         found = [
             CompletionItem(name, help=what)
             for name, what in COMMANDS.items()
@@ -109,7 +112,6 @@ class Commands(click.Group):
         return found + super(click.Group, self).shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        """List the commands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -138,6 +140,75 @@ def cli(context: click.Context) -> None:
         context.exit(USAGE)
 
 
+def variable_of(command: str, option: click.Option) -> str:
+    flag = max(option.opts, key=len).lstrip("-")
+    return f"{PREFIX}_{command}_{flag}".upper().replace("-", "_")
+
+
+def give_variables(command: click.Command, name: str) -> None:
+    """Let each flag of a command be a variable, too, and its help say so; once."""
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    if not options or options[0].envvar is not None:
+        return
+    for option in options:
+        option.envvar = variable_of(name, option)
+    if (callback := command.callback) is not None:
+
+        @functools.wraps(callback)
+        def called(*arguments: Any, **values: Any) -> Any:  # noqa: ANN401 - as click has it
+            for line in unknown_variables(command, name, os.environ):
+                click.echo(f"apfproxy {name}: {line}", err=True)
+            return callback(*arguments, **values)
+
+        command.callback = called
+    example = options[0]
+    text = f"Each flag is also a variable: {example.envvar} for {example.opts[0]}.  The flag wins."
+    command.epilog = f"{command.epilog or ''}\n\n{text}"
+
+
+def unknown_variables(
+    command: click.Command, name: str, environment: Iterable[str]
+) -> Iterator[str]:
+    """A line for each variable that looks like a flag of the command, and is none.
+
+    It is no error: in Kubernetes a Service adds variables of its name.
+    """
+    known = {each.envvar for each in command.params if isinstance(each.envvar, str)}
+    prefix = f"{PREFIX}_{name}_".upper().replace("-", "_")
+    for variable in sorted(environment):
+        of_command = variable.replace(f"{PREFIX}_", prefix, 1)
+        if variable in known or not variable.startswith(f"{PREFIX}_"):
+            continue
+        if variable.startswith(prefix):
+            # By what differs: the prefix alone would make any two alike.
+            flags = [each.removeprefix(prefix) for each in known]
+            close = closest(variable.removeprefix(prefix), flags)
+            meant = prefix + close if close else ""
+        elif of_command in known:
+            meant = of_command
+        else:
+            continue
+        hint = f"; did you mean {meant}?" if meant else ""
+        yield f"the variable {variable} is of no flag{hint}"
+
+
+def with_advice(error: click.UsageError) -> click.UsageError:
+    """The error, which says what variable is wrong, or what flag or choice is probably meant."""
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        nearest = difflib.get_close_matches(error.option_name, error.possibilities, 1, 0.0)
+        return click.NoSuchOption(error.option_name, possibilities=nearest, ctx=error.ctx)
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        source = error.ctx and error.ctx.get_parameter_source(str(error.param.name))
+        if source is ParameterSource.ENVIRONMENT:
+            error.param_hint = f"variable {error.param.envvar}"
+        given = re.match(r"'([^']*)' is not one of ", error.message)
+        choices = getattr(error.param.type, "choices", ())
+        if given is not None and (meant := closest(given[1], map(str, choices), 0.6)):
+            text = f"{error.message.removesuffix('.')}; did you mean {meant}?"
+            return click.BadParameter(text, error.ctx, error.param, error.param_hint)
+    return error
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command; errors go to stderr, a line for each; returns the exit code."""
     open_standard_streams()
@@ -148,8 +219,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
             standalone_mode=False,
         )
     except click.UsageError as error:
-        if isinstance(error, click.BadParameter):
-            name_variable(error)
         error = with_advice(error)
         context = error.ctx or click.Context(cli, info_name="apfproxy")
         command = " ".join(filter(None, (context.command_path, context.invoked_subcommand)))

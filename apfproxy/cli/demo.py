@@ -1,33 +1,59 @@
-"""`apfproxy demo`: what flow control changes for each client, measured on this machine."""
+"""`apfproxy demo`: what flow control changes for each client, measured on this machine.
+
+The servers run in processes of their own: an API server, and two proxies before it.  The API server
+responds after 10 ms while at most 20 requests are there.  Beyond, requests contend for what there
+is, as in real servers: it does less, the more there are.  Both proxies forward to it and differ
+only in the objects of their stores: one limits and queues, one exempts all requests.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import math
+import multiprocessing
 import re
+import signal
+import tempfile
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+import aiohttp
 import click
+import uvloop
 from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from apfproxy.apiserver.gate import EVERY_VERB, Latency, LoadSettings, Shape
+from apfproxy.apiserver.seeds import SeedCounts
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.log import configure_logging
+from apfproxy.app.process import ProxyProcess
 from apfproxy.app.running import run_in_loop
 from apfproxy.base.held_signals import INTERRUPTED
 from apfproxy.base.signals import Hangup, Signals
 from apfproxy.base.tasks import spawn
-from apfproxy.cli.demo_servers import LOCALHOST, SEATS, SERVICE_S, Ports, demo_servers
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.parameters import Number
+from apfproxy.cli.parameters import LOCALHOST, Number
 from apfproxy.objects.field_errors import counted
+from apfproxy.settings import (
+    Address,
+    DownstreamSettings,
+    FlowControlSettings,
+    Settings,
+    UpstreamSettings,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterator
+    from multiprocessing.connection import Connection
+
+    Start = Callable[..., Awaitable[tuple[int, ...]]]
 
 WARM_UP_PART = 0.2
 """The part of each half until the queues are as full as they get."""
@@ -43,6 +69,49 @@ BUCKETS_PER_E = 50
 LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 A_LITTLE = 0.01
 """Part of a throughput: less of a difference is none."""
+
+SEATS = 20
+SERVICE_S = 0.01
+START_TIMEOUT_S, END_TIMEOUT_S = (30.0, 5.0)
+ANY_PORT = Address(host=LOCALHOST, port=0)
+API_SERVER = ApiServerSettings(
+    listen=ANY_PORT,
+    load=LoadSettings({EVERY_VERB: Latency(Shape.FIXED, SERVICE_S)}, SEATS),
+    seeds=SeedCounts(pods=20, budgets=2),
+)
+
+FLOW_SCHEMA = """\
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: demo}
+spec:
+  matchingPrecedence: 2
+  distinguisherMethod: {type: ByUser}
+  priorityLevelConfiguration: {name: LEVEL}
+  rules:
+  - subjects: [{kind: Group, group: {name: "*"}}]
+    nonResourceRules: [{verbs: ["*"], nonResourceURLs: ["*"]}]
+    resourceRules:
+    - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], namespaces: ["*"], clusterScope: true}
+"""
+# Nearly all of the server's seats.  A flow is dealt 6 of 128 queues: the greedy one fills its six,
+# and a modest one has nearly always a queue that is its own.
+LEVEL = """\
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: demo}
+spec:
+  type: Limited
+  limited:
+    nominalConcurrencyShares: 10000
+    limitResponse:
+      type: Queue
+      queuing: {queues: 128, handSize: 6, queueLengthLimit: 50}
+"""
+FLOW_SCHEMAS, LEVELS = "flowschemas", "prioritylevelconfigurations"
+EXEMPT = ((FLOW_SCHEMAS, FLOW_SCHEMA.replace("LEVEL", "exempt")),)
+LIMITED = ((LEVELS, LEVEL), (FLOW_SCHEMAS, FLOW_SCHEMA.replace("LEVEL", "demo")))
+"""The objects of the two proxies, beside the mandatory ones."""
 
 EPILOG = f"""\b
 Example:
@@ -66,6 +135,14 @@ MODEST = ClientKind(
     "modest", tuple(f"modest-{n}" for n in range(5)), 1, f"/api/v1{NAMESPACE}/pods/app-0-00000"
 )
 KINDS = (GREEDY, MODEST)
+
+
+class Ports(NamedTuple):
+    """The ports of the proxy that exempts all, of that which limits, and of its admin listener."""
+
+    without: int
+    limited: int
+    admin: int
 
 
 @click.command(epilog=EPILOG)
@@ -95,7 +172,6 @@ def demo(seconds: float) -> int:
 
 
 async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
-    """Measure both halves, show them as they go, and print the summary; returns the exit code."""
     admin = f"http://{LOCALHOST}:{ports.admin}"
     arms = [Arm("without", ports.without), Arm("with", ports.limited)]
     begun: list[Arm] = []
@@ -125,14 +201,11 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
 
 
 class Tally:
-    """Numbers of requests of the clients of one kind, since measuring began."""
-
     def __init__(self) -> None:
         self.served = self.rejected = self.failed = 0
         self._latencies: Counter[int] = Counter()
 
     def add(self, status: int, latency_s: float) -> None:
-        """Count a response."""
         if status == SUCCESS:
             self.served += 1
             self._latencies[round(math.log(max(latency_s, 1e-6)) * BUCKETS_PER_E)] += 1
@@ -142,7 +215,6 @@ class Tally:
             self.failed += 1
 
     def percentile_ms(self, percent: float) -> str:
-        """The latency that `percent` of the served requests did not exceed; "-" without any."""
         needed = math.ceil(self.served * percent / 100)
         for bucket in sorted(self._latencies):
             needed -= self._latencies[bucket]
@@ -152,12 +224,7 @@ class Tally:
 
 
 class Arm:
-    """One half of the demo: all clients against one proxy, `without` or `with` flow control.
-
-    Attributes:
-        tallies: What each kind of client got.
-        duration_s: How long that was measured.
-    """
+    """One half of the demo: all clients against one proxy, `without` or `with` flow control."""
 
     def __init__(self, name: str, port: int) -> None:
         self.name = name
@@ -166,16 +233,13 @@ class Arm:
         self._port = port
 
     def rate(self, kind: ClientKind) -> float:
-        """Requests served a second to all clients of a kind."""
+        """Requests served a second."""
         return self.tallies[kind].served / self.duration_s if self.duration_s else 0.0
 
     async def run(
         self, duration_s: float, interrupted: asyncio.Event, show: Callable[[str], None]
     ) -> None:
-        """Measure; ends early once `interrupted` is set.
-
-        CommandError if the proxy cannot be reached.
-        """
+        """Measure, until `interrupted`; CommandError if the proxy cannot be reached."""
         clients = [
             (kind, user) for kind in KINDS for user in kind.users for _ in range(kind.in_flight)
         ]
@@ -233,14 +297,11 @@ class Arm:
 
 
 async def wait(event: asyncio.Event, duration_s: float) -> None:
-    """Wait for the event, but no longer than the duration."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), duration_s)
 
 
 def table_of(arms: list[Arm]) -> Table:
-    """A line for each kind of client in each half that has begun."""
-    # Simple enough to fit into 80 columns.
     table = Table(
         title=f"Before a server that does {SEATS} requests at once in {SERVICE_S * 1000:.0f} ms",
         caption="  ".join(
@@ -248,7 +309,7 @@ def table_of(arms: list[Arm]) -> Table:
             f" {counted(kind.in_flight, 'request')} in flight each."
             for kind in KINDS
         ),
-        box=box.SIMPLE,
+        box=box.SIMPLE,  # fits into 80 columns
         padding=(0, 1, 0, 0),
     )
     for heading in ("clients", "flow control"):
@@ -295,3 +356,99 @@ def summary(without: Arm, limited: Arm, *, is_whole: bool) -> str:
         f"The greedy client got {before:,.0f} answers/s without flow control, and {after:,.0f} with"
         f" it: it pays {price}.{'' if is_whole else chr(10) + '(Interrupted.)'}"
     )
+
+
+async def start_api_server() -> tuple[int, ...]:
+    process = ApiServerProcess(API_SERVER)
+    await process.start()
+    return (process.port,)
+
+
+async def start_proxies(server_port: int, directory: str) -> tuple[int, ...]:
+    ports: list[int] = []
+    admin_port = 0
+    for name, objects in (("without", EXEMPT), ("limited", LIMITED)):
+        local = (ipaddress.ip_network("127.0.0.0/8"),)  # clients say who they are
+        settings = Settings(
+            downstream=DownstreamSettings(listen=ANY_PORT, identity_headers_from=local),
+            upstream=UpstreamSettings(url=Address(host=LOCALHOST, port=server_port)),
+            flow_control=FlowControlSettings(
+                server_concurrency_limit=SEATS,
+                store=f"{directory}/{name}.db",
+                suggested_objects=False,
+            ),
+            admin=ANY_PORT,
+        )
+        process = ProxyProcess(settings)
+        await process.start()
+        ports.append(process.port)
+        admin_port = process.admin_port or 0
+        async with aiohttp.ClientSession(f"http://{LOCALHOST}:{admin_port}") as session:
+            for kind, text in objects:
+                async with session.post(
+                    f"/apis/flowcontrol.apiserver.k8s.io/v1/{kind}",
+                    data=text,
+                    headers={"Content-Type": "application/yaml"},
+                ) as response:
+                    response.raise_for_status()
+    return (*ports, admin_port)
+
+
+@contextlib.contextmanager
+def demo_servers() -> Iterator[Ports]:
+    """Run the servers, each kind in a process of its own; CommandError if they do not start."""
+    with (
+        tempfile.TemporaryDirectory(prefix="apfproxy-demo-") as directory,
+        server_process(start_api_server) as (server_port,),
+        server_process(start_proxies, server_port, directory) as ports,
+    ):
+        yield Ports(*ports)
+
+
+@contextlib.contextmanager
+def server_process(start: Start, *arguments: object) -> Iterator[tuple[int, ...]]:
+    """Run what a coroutine function starts in a process of its own; gives what that returns."""
+    # Not forked: a fork would share our terminal's and event loop's state.
+    context = multiprocessing.get_context("spawn")
+    pipe, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(theirs, start, *arguments), daemon=True)
+    # The process inherits that Ctrl-C is ignored: it is ours, who close its pipe.
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process.start()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    theirs.close()
+    ports: tuple[int, ...] = ()
+    try:
+        with contextlib.suppress(EOFError):  # it ended
+            ports = pipe.recv() if pipe.poll(START_TIMEOUT_S) else ()
+        if not ports:
+            raise CommandError(
+                "the demo's servers did not start; try again, or see the lines above"
+            )
+        yield ports
+    finally:
+        pipe.close()
+        process.join(timeout=END_TIMEOUT_S)
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+def serve(pipe: Connection, start: Start, *arguments: object) -> None:
+    """Start servers, tell their ports, and serve until the other end of the pipe closes."""
+    for number in (signal.SIGINT, signal.SIGHUP):  # the parent's, who closes the pipe
+        signal.signal(number, signal.SIG_IGN)
+    configure_logging("error")
+
+    async def until_closed() -> None:
+        ports = await start(*arguments)
+        closed = asyncio.Event()
+        with contextlib.suppress(BrokenPipeError):  # interrupted before it started
+            pipe.send(ports)
+            asyncio.get_running_loop().add_reader(pipe.fileno(), closed.set)
+            await closed.wait()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(until_closed())

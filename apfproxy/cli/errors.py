@@ -1,4 +1,4 @@
-"""How commands end: their errors, and the exit codes that all of them share."""
+"""How commands end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXIT_CODES = (
 
 
 class CommandError(click.ClickException):
-    """The command failed; its message says in one line what to do."""
+    """Its lines say what to do."""
 
     exit_code = FAILED
 
@@ -31,8 +31,6 @@ class CommandError(click.ClickException):
 
 
 class SettingsFileError(CommandError):
-    """The command was told to use a settings file that cannot be used."""
-
     exit_code = USAGE
 
 

@@ -29,12 +29,11 @@ from apfproxy.objects.field_errors import counted, one_line, suggestion
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from apfproxy.cli.parameters import AdminAddress
     from apfproxy.fleet.view import MemberView
     from apfproxy.flowcontrol.level_summary import LevelSummary
-    from apfproxy.settings import Address
 
 LONGEST_NAME = 60
-
 
 COLUMNS = {
     "LEVEL": "name",
@@ -85,7 +84,7 @@ Examples:
 def limits(
     *,
     levels: tuple[str, ...],
-    admin: Address,
+    admin: AdminAddress,
     cluster: str | None,
     output: str,
     offline: bool,
@@ -137,10 +136,7 @@ def limits(
 
 
 def with_levels(summary: LevelsSummary, names: Collection[str]) -> LevelsSummary:
-    """The summary with the named levels only, or with all if none is named.
-
-    CommandError for each name that no level has.
-    """
+    """The summary of the named levels, or all; CommandError with a line for each unknown name."""
     known = [level.name for level in summary.levels]
     problems = [
         one_line(f'there is no priority level "{name}"; {suggestion(name, known)}')
@@ -154,7 +150,6 @@ def with_levels(summary: LevelsSummary, names: Collection[str]) -> LevelsSummary
 
 
 def cell(level: LevelSummary, field: str) -> str:
-    """A field of a level as text; a limit that there is not is `any`."""
     value = getattr(level, field)
     if field == "name":
         return one_line(value) + " (draining)" * level.is_quiescing
@@ -165,10 +160,7 @@ def cell(level: LevelSummary, field: str) -> str:
 
 
 def table(summary: LevelsSummary, where: str) -> Iterator[str]:
-    """The lines of the table: the levels, the sums of all, and what the server has.
-
-    `where` says whose seats they are: a proxy's, or those of an answer without a proxy.
-    """
+    """The lines: the levels, the sums of all, and what the server has too few seats for."""
     columns = dict(COLUMNS)
     if all(level.priority is None for level in summary.levels):
         del columns["PRIORITY"]
@@ -198,7 +190,6 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
 
 
 def with_sums(columns: Sequence[str], rows: list[list[str]], sums: Sequence[str]) -> Iterator[str]:
-    """The lines of a table, the last of which has the sums of all rows."""
     rows = [*rows, ["sum of all", *sums]]
     header, *lines, last = aligned(columns, rows, frozenset(range(1, len(columns))))
     yield click.style(header, bold=True)
@@ -206,8 +197,7 @@ def with_sums(columns: Sequence[str], rows: list[list[str]], sums: Sequence[str]
     yield click.style(last, bold=True)
 
 
-def fetch_fleet(admin: Address, cluster: str | None) -> FleetView:
-    """The fleet of a running proxy; CommandError if there is no proxy, or it has no fleet."""
+def fetch_fleet(admin: AdminAddress, cluster: str | None) -> FleetView:
     target = of_cluster(cluster, "/debug/fleet")
     found: FleetView | None = fetch(admin, target, FleetView | None, "give its own --admin address")
     if found is None:
@@ -219,10 +209,7 @@ def fetch_fleet(admin: Address, cluster: str | None) -> FleetView:
 
 
 def fleet_table(view: FleetView, where: str) -> Iterator[str]:
-    """The lines: what is shared, the members, their sums, and what is wrong.
-
-    `where` says which member is asked.
-    """
+    """The lines: what is shared, the members, their sums, and what is wrong."""
     is_of_workers = view.store == OF_WORKERS  # whose parent is asked, which is none of them
 
     def row(member: MemberView) -> list[str]:
@@ -256,7 +243,6 @@ def fleet_table(view: FleetView, where: str) -> Iterator[str]:
 
 
 def own_line(view: FleetView) -> str:
-    """How the member that is asked stands."""
     seats = f"uses at most {counted(view.in_force, 'seat')}"
     if view.state == LeaseState.HELD:
         written = "" if view.age_s is None else f", written {duration_text(view.age_s)} ago"

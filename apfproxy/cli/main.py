@@ -22,7 +22,6 @@ less until a proxy serves, and then 3 to 6 % less CPU."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code."""
     try:
         gc.set_threshold(*GC_THRESHOLDS)
         with held():

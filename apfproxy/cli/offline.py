@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from apfproxy.objects.types import FlowControlObject
 
 EXAMPLE_SEED = 0
-"""Where no seed is given.  A proxy draws its own, so its hashes and hands are others."""
-
+"""A proxy draws its own, so its hashes and hands are others."""
 
 limit_adjustment_option = click.option(
     "--limit-adjustment",
@@ -39,8 +38,6 @@ limit_adjustment_option = click.option(
     help="Whether idle seats are lent as soon as a request waits for them, or every 10s only."
     f" [default: {FlowControlSettings().limit_adjustment}]",
 )
-
-
 seats_option = partial(click.option, metavar="SEATS", type=WholeNumber(1, (1 << 31) - 1))
 server_concurrency_limit_option = seats_option(
     "--server-concurrency-limit",
@@ -82,8 +79,7 @@ def is_offline(*flags: str) -> bool:
 
     Variables of the environment, which `serve` has too, do not count.
 
-    Raises:
-        click.UsageError: One of them is given beside `--admin` or `--cluster`.
+    UsageError if one of them is given beside `--admin` or `--cluster`.
     """
     context = click.get_current_context()
     given = [

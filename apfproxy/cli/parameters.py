@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from apfproxy.settings import HTTP_API, KUBERNETES_API, Address
-from apfproxy.settings.values import (
-    API_PREFIX,
-    parse_address,
-    parse_listen_address,
-    parse_upstream_url,
-)
+from apfproxy.settings.values import API_PREFIX, parse_address, parse_upstream_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,15 +24,14 @@ else:
 Command = TypeVar("Command", bound="Callable[..., Any]")
 
 LONGEST_SHOWN = 60
-"""Characters of what is no number."""
+"""Characters."""
 LOCALHOST = "127.0.0.1"
 DEFAULT_ADMIN = "http://127.0.0.1:8081"
-"""Where a proxy has its admin listener unless it is told otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminAddress(Address):
-    """Where an admin listener is, and the files of what gives access to it."""
+    """Where an admin listener is, and what gives access to it."""
 
     token_file: str | None = None
     ca_file: str | None = None
@@ -46,15 +40,14 @@ class AdminAddress(Address):
 
 
 class Parsed(ParamType):
-    """A flag whose text a function of `settings.values` reads."""
+    """A flag whose text a function reads that may raise ValueError."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as click has it
-        """Read the text; another value has been read already."""
-        if not isinstance(value, str):
+        if not isinstance(value, str):  # it has been read already
             return value
         try:
             return self._parse(value)
@@ -63,10 +56,7 @@ class Parsed(ParamType):
 
 
 class WholeNumber(click.IntRange):
-    """A whole number within bounds."""
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as click has it
-        """Read the number."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
@@ -74,10 +64,9 @@ class WholeNumber(click.IntRange):
 
 
 class Number(click.FloatRange):
-    """A number within bounds, which NaN is not."""
+    """NaN is none."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as click has it
-        """Read the number."""
         with contextlib.suppress(click.BadParameter):
             if not math.isnan(number := super().convert(value, param, ctx)):
                 return number
@@ -104,10 +93,6 @@ def parse_admin(text: str) -> Address:
         raise ValueError(
             f"expected {DEFAULT_ADMIN}, HOST:PORT, :PORT or unix:/PATH, not {text!r}"
         ) from None
-
-
-ADDRESS = Parsed("host:port", parse_address)
-LISTEN_ADDRESS = Parsed("[host]:port", parse_listen_address)
 
 
 def aligned(
@@ -161,7 +146,7 @@ _ADMIN_OPTIONS = (
 
 
 def admin_option(command: Command) -> Command:
-    """Add the flags that say where a running proxy is asked, as one parameter `admin`."""
+    """Add the flags that say where a running proxy is asked, as one parameter."""
 
     @functools.wraps(command)
     def run(*, admin: Address, **others: Any) -> Any:  # noqa: ANN401 - as click gives them

@@ -20,7 +20,6 @@ from apfproxy.base.listeners import of_parent, of_systemd
 from apfproxy.base.service_manager import ServiceManager
 from apfproxy.base.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, CommandError, SettingsFileError, exit_code
-from apfproxy.cli.flags import SectionedCommand
 from apfproxy.cli.parameters import PRESET_HELP, SUGGESTED_HELP, Parsed, WholeNumber
 from apfproxy.settings import (
     UNSAID,
@@ -60,7 +59,6 @@ if TYPE_CHECKING:
     from apfproxy.app.parent import Parent
     from apfproxy.app.process import ProxyProcess
     from apfproxy.base.signals import Signals
-    from apfproxy.settings import Address
 
 EPILOG = f"""\b
 Examples:
@@ -86,11 +84,6 @@ take the workers' places, one after the other, without a request that fails.
 
 NOWHERE = "none"
 """Stands for an address where nothing is to listen."""
-
-
-def parse_listen_address_or_none(text: str) -> Address | str:
-    """Read an address to listen on, or `none`."""
-    return NOWHERE if text == NOWHERE else parse_listen_address(text)
 
 
 FLAG_LINES = f"""
@@ -159,7 +152,6 @@ metrics (metrics): Whether /metrics leaves out what was never used.
 
 
 def flags_of(lines: str) -> dict[str, dict[str, tuple[str, str]]]:
-    """Read the table of flags."""
     sections: dict[str, dict[str, tuple[str, str]]] = {}
     for section in re.sub(r"\n +", " ", lines).split("\n# ")[1:]:
         title, *rows = section.strip().split("\n")
@@ -177,11 +169,13 @@ GIVEN = {"no-rebalance": 0, "objects-from-kubernetes": True}
 KINDS = {
     "upstream": Parsed("url", parse_upstream_url),
     "upstream-service": Parsed("namespace/name", parse_service),
-    "admin": Parsed("[host]:port|none", parse_listen_address_or_none),
+    "admin": Parsed(
+        "[host]:port|none", lambda text: text if text == NOWHERE else parse_listen_address(text)
+    ),
     "objects": click.Path(exists=True),
     "store": click.Path(dir_okay=False),
 }
-"""Holds what flags read that are not written as their settings are."""
+"""Flags that are not written as their settings are."""
 METAVARS = {
     "upstream-service": "NAMESPACE/NAME",
     "server-concurrency-limit": "SEATS",
@@ -193,7 +187,7 @@ METAVARS = {
 
 
 def option_of(name: str, path: str, text: str) -> click.Option:
-    """Make a flag of a setting, with its form, choices, bounds and default."""
+    """A flag with the form, the choices, the bounds and the default of its setting."""
     setting, flag = way_to(path)[-1], f"--{name}"
     form, default = setting.form, setting.default
     if name in GIVEN:
@@ -220,23 +214,30 @@ def option_of(name: str, path: str, text: str) -> click.Option:
 ROWS = {name: row for flags in FLAGS.values() for name, row in flags.items()}
 OPTIONS = [option_of(name, *row) for name, row in ROWS.items()]
 FIELDS = {name.replace("-", "_"): field_path(path).split(".") for name, (path, _) in ROWS.items()}
-"""By the parameters of flags the fields on the way to their settings."""
+"""By a flag's parameter, the fields on the way to its setting."""
 
 log = logging.getLogger(__name__)
 
 
-@click.command(
-    cls=SectionedCommand,
-    sections={
-        title: [
-            *(("settings_path",) if title == LAST else ()),
-            *(name.replace("-", "_") for name in flags),
-        ]
-        for title, flags in FLAGS.items()
-    },
-    epilog=EPILOG,
-    params=OPTIONS,
-)
+class SectionedCommand(click.Command):
+    """Lists its flags in the sections of `FLAGS`."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        lines = {
+            str(parameter.name): line
+            for parameter in self.get_params(ctx)
+            if (line := parameter.get_help_record(ctx)) is not None
+        }
+        for title, flags in FLAGS.items():
+            names = [name.replace("-", "_") for name in flags]
+            with formatter.section(title):
+                first = [lines.pop("settings_path")] if title == LAST else []
+                formatter.write_dl(first + [lines.pop(name) for name in names])
+        with formatter.section("Other"):
+            formatter.write_dl([*lines.values()])
+
+
+@click.command(cls=SectionedCommand, epilog=EPILOG, params=OPTIONS)
 @click.option(
     "--settings",
     "settings_path",
@@ -286,7 +287,6 @@ def _serve(file: SettingsFile, sent: SentSettings | None) -> int:
 
 
 def warn_of_fleet(settings: Settings) -> None:
-    """Log what may be meant otherwise of how the seats are shared."""
     context = click.get_current_context()
     is_seen = context.get_parameter_source("fleet") is ParameterSource.COMMANDLINE
     if is_seen and store_address(context.params["fleet"]).password:
@@ -301,11 +301,8 @@ def warn_of_fleet(settings: Settings) -> None:
 def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
     """Read the settings file, if there is one, and put the flags over it.
 
-    A cluster whose settings do not go together is refused alone, unless all are.
-
-    Raises:
-        SettingsError: The file cannot be used.
-        ConflictError: Settings do not go together.
+    A cluster whose settings do not go together is refused alone, unless all are.  SettingsError if
+    the file cannot be used, ConflictError if settings do not go together.
     """
     over = partial(with_flags, flags=flags)
     settings = over(Settings()) if path is None else load_settings(path, over)
@@ -324,7 +321,7 @@ def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
 
 
 def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
-    """Put the flags that were given over the settings; paths are as in the working directory."""
+    """The settings with those of flags; their paths are as in the working directory."""
     tree: dict[str, Any] = {}
     for parameter, value in flags.items():
         if value in (None, ()):
@@ -354,16 +351,14 @@ async def run(
 ) -> int:
     """Serve until a signal, then drain; returns the exit code; CommandError if it cannot start.
 
-    `on_started` is called with the program when connections are accepted.  `file` is what the
-    settings are read from again, at SIGHUP and when it changes; None where they never change.
-    `sent` are a worker's; None if this process is none.
+    `on_started` gets the program when connections are accepted.  Settings are read from `file`
+    again at SIGHUP and when it changes; None if they never change.  `sent` are those of a worker.
     """
     count = 0 if sent is not None else worker_count(settings.workers)
-    # A parent does without most of a proxy's modules.
-    if count:
-        from apfproxy.app.parent import Parent  # noqa: PLC0415 - as above
+    if count:  # a parent does without most of a proxy's modules
+        from apfproxy.app.parent import Parent  # noqa: PLC0415
     else:
-        from apfproxy.app.process import ProxyProcess  # noqa: PLC0415 - as above
+        from apfproxy.app.process import ProxyProcess  # noqa: PLC0415
 
     def make(signals: Signals) -> ProxyProcess | Parent:
         if sent is not None:

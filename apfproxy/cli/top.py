@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from apfproxy.cli.admin_client import fetch_json, of_cluster
+from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.parameters import Parsed, admin_option, cluster_option, output_option
 from apfproxy.cli.top_tables import PATH, SORTS, View, readable, render
@@ -27,7 +27,7 @@ from apfproxy.settings.values import parse_duration
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.settings import Address
+    from apfproxy.cli.parameters import AdminAddress
 
 LEAST_INTERVAL_S = 0.1
 """As often as the live page gets a new state."""
@@ -73,7 +73,9 @@ def parse_interval(text: str) -> float:
 )
 @click.option("--once", is_flag=True, help="Print one table, and end.")
 @output_option
-def top(admin: Address, cluster: str | None, interval_s: float, output: str, *, once: bool) -> int:
+def top(
+    admin: AdminAddress, cluster: str | None, interval_s: float, output: str, *, once: bool
+) -> int:
     """Show levels, queues and flows of a running proxy.
 
     The first lines say in words what is wrong, and how the server behind is.  Then come the levels,
@@ -94,7 +96,7 @@ def top(admin: Address, cluster: str | None, interval_s: float, output: str, *, 
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # names may be of any language
     target = of_cluster(cluster, PATH)
-    found = fetch_json(admin, target, REMEDY)
+    found = fetch(admin, target, remedy=REMEDY)
     if output == "json":
         click.echo(json.dumps(found, indent=2))
         return OK
@@ -105,10 +107,10 @@ def top(admin: Address, cluster: str | None, interval_s: float, output: str, *, 
     return asyncio.run(run(view, lambda: renew(view, admin, target), interval_s, console, STDIN))
 
 
-def renew(view: View, admin: Address, target: str) -> None:
+def renew(view: View, admin: AdminAddress, target: str) -> None:
     """Look at the proxy again; while it is away the view has its last state, and the reason."""
     try:
-        view.state = readable(admin.url, fetch_json(admin, target, REMEDY))
+        view.state = readable(admin.url, fetch(admin, target, remedy=REMEDY))
     except CommandError as error:
         view.problem = error.message.partition(";")[0].replace(f" at {admin.url}", "")
     else:

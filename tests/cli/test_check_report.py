@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.cli.check_report import problem_entries
+from apfproxy.cli.check import problem_entries
 from apfproxy.objects.decode import Candidate, Problem
 from apfproxy.objects.field_errors import FieldError, Reason
 from apfproxy.sources.object_files import ObjectsRead

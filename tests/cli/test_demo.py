@@ -13,8 +13,16 @@ from rich.console import Console
 from apfproxy.app import running
 from apfproxy.app.apiserver_process import ApiServerProcess
 from apfproxy.base.held_signals import INTERRUPTED
-from apfproxy.cli.demo import GREEDY, MODEST, Arm, run_demo, summary
-from apfproxy.cli.demo_servers import API_SERVER, Ports, server_process
+from apfproxy.cli.demo import (
+    API_SERVER,
+    GREEDY,
+    MODEST,
+    Arm,
+    Ports,
+    run_demo,
+    server_process,
+    summary,
+)
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
 

@@ -6,7 +6,7 @@ import click
 import msgspec
 import pytest
 
-from apfproxy.cli.explanation_text import explanation_lines, verdict
+from apfproxy.cli.explain import explanation_lines, verdict
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts

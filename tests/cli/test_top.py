@@ -20,9 +20,9 @@ from rich.console import Console
 from apfproxy.cli import top as top_module
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
+from apfproxy.cli.parameters import AdminAddress
 from apfproxy.cli.top import renew, run
 from apfproxy.cli.top_tables import PATH, View, readable
-from apfproxy.settings import Address
 from tests.cli.top_states import flow, level, state
 
 if TYPE_CHECKING:
@@ -145,14 +145,14 @@ async def test_looks_again() -> None:
 
 
 @contextlib.asynccontextmanager
-async def proxy(answer: Callable[[], web.Response]) -> AsyncIterator[Address]:
+async def proxy(answer: Callable[[], web.Response]) -> AsyncIterator[AdminAddress]:
     async def live(_: web.Request) -> web.Response:
         return answer()
 
     application = web.Application()
     application.router.add_get("/debug/live", live)
     async with TestServer(application) as server:
-        yield Address(host="127.0.0.1", port=server.port or 0)
+        yield AdminAddress(host="127.0.0.1", port=server.port or 0)
 
 
 async def test_renewed() -> None:
