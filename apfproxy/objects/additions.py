@@ -226,6 +226,8 @@ class Distinguisher(msgspec.Struct, frozen=True):
 
 
 class LevelAdditions(msgspec.Struct, frozen=True):
+    wait_limit_ns: int | None = None
+    is_ban: bool = False
     priority: int | None = None
     errors: tuple[FieldError, ...] = ()
 
