@@ -41,7 +41,7 @@ from apfproxy.admin.responses import (
     wants_json,
     wants_page,
 )
-from apfproxy.admin.state import FlowsState, Moment, cluster_of, summed
+from apfproxy.admin.state import FlowsState, cluster_of, summed
 from apfproxy.admin.top_flows import HALF_LIFE_S, MEASURES, largest
 from apfproxy.admin.verdict import verdict
 from apfproxy.admin.web import WebListener, health_routes
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from apfproxy.admin.access import AdminAccess
     from apfproxy.admin.places import Places
     from apfproxy.admin.sources import States
-    from apfproxy.admin.state import ClusterCounts, ClusterState, ProcessState
+    from apfproxy.admin.state import ClusterState, ProcessState
     from apfproxy.base.health_checks import HealthRegistry
 
 log = logging.getLogger(__name__)
@@ -100,6 +100,7 @@ OF_SEVERAL: Final = {
     "/debug/clusters": "every cluster: its servers, its load and what is wrong, as text or JSON",
     "/clusters/NAME/": "the pages of a cluster; also at their own path with ?cluster=NAME",
 }
+# A page is the method that its path ends with.
 OF_A_CLUSTER: Final = {
     f"{DUMPS}/dump_priority_levels": "every priority level and what it did",
     f"{DUMPS}/dump_queues": "every queue and what waits in it",
@@ -161,27 +162,20 @@ class AdminPages:
     def app(self) -> web.Application:
         app = web.Application(middlewares=[plain_errors, own_names_only])
         app.on_response_prepare.append(add_headers)
-        app.add_routes([*health_routes(self._checks), *self._api_routes])
-        app.add_routes([web.get("/metrics", self.metrics), web.get("/", self.index)])
-        app.add_routes([web.get("/debug/clusters", self.clusters)])
-        pages = {
-            f"{DUMPS}/dump_priority_levels": self.dump_priority_levels,
-            f"{DUMPS}/dump_queues": self.dump_queues,
-            f"{DUMPS}/dump_requests": self.dump_requests,
-            "/debug/live": self.live,
-            "/debug/live/requests": self.requests,
-            "/debug/live/hand": self.hand,
-            "/debug/limits": self.limits,
-            "/debug/objects": self.objects,
-            "/debug/explain": self.explain,
-            "/debug/top_flows": self.top_flows,
-            "/debug/endpoints": self.endpoints,
-            "/debug/fleet": self.fleet,
-            "/page/{path:.+}": page_file,
-        }
+        app.add_routes(
+            [
+                *health_routes(self._checks),
+                *self._api_routes,
+                web.get("/metrics", self.metrics),
+                web.get("/", self.index),
+                web.get("/debug/clusters", self.clusters),
+            ]
+        )
         for prefix in ("", OF_ONE):
-            app.add_routes([web.get(f"{prefix}{path}", show) for path, show in pages.items()])
-            app.add_routes([web.get(f"{prefix}{EVENTS}", self.events, allow_head=False)])
+            for path in OF_A_CLUSTER.keys() - {"/"}:
+                show = getattr(self, path.rpartition("/")[2])
+                app.router.add_get(prefix + path, show, allow_head=path != EVENTS)
+            app.router.add_get(f"{prefix}/page/{{path:.+}}", page_file)
         app.add_routes(
             [
                 web.get(OF_ONE, redirect),
@@ -217,48 +211,48 @@ class AdminPages:
 
     async def look(self) -> None:
         """Take a sample of all that is looked at; forget the pages of what is gone."""
-        moments = await self._states.moments()
-        own = moments[""].counts
-        self._has_several = own.has_several
+        process = await self._states.state()
+        self._has_several = process.has_several
+        if not process.has_several and any(each.is_serving for each in process.clusters):
+            self.view("", Shown(process, process.clusters[0]))
+        states = {"": process}
+        for worker in {*self._overviews, *(worker for worker, _ in self._views)} - {""}:
+            with contextlib.suppress(RefusedError):
+                states[worker] = await self._states.one(worker)
         now_ns, unix_s = time.monotonic_ns(), time.time()
-        if not own.has_several and any(each.is_serving for each in own.clusters):
-            self.view("", moments[""], own.clusters[0])
         for worker, overview in list(self._overviews.items()):
-            if worker in moments:
-                overview.take(moments[worker].whole, now_ns)
+            if worker in states:
+                overview.take(states[worker], now_ns)
             else:
                 del self._overviews[worker]
         for (worker, name), view in list(self._views.items()):
-            moment = moments.get(worker)
-            cluster = None if moment is None else cluster_of(moment.counts.clusters, name)
-            if moment is None or cluster is None or not cluster.is_serving:
+            state = states.get(worker)
+            cluster = None if state is None else cluster_of(state.clusters, name)
+            if state is None or cluster is None or not cluster.is_serving:
                 self._views.pop((worker, name)).feed.close()
                 continue
-            view.history.take(moment, cluster, now_ns, unix_s)
+            view.history.take(state.listener, cluster, now_ns, unix_s)
             if not view.feed.is_empty:
-                shown = Shown(moment.whole, moment.cluster(name))
-                view.feed.offer(live(shown, view), unix_s)
+                view.feed.offer(live(Shown(state, cluster), view), unix_s)
 
     async def _close(self, _app: web.Application) -> None:
         for view in self._views.values():
             view.feed.close()
 
-    def view(self, worker: str, moment: Moment, cluster: ClusterState | ClusterCounts) -> View:
+    def view(self, worker: str, shown: Shown) -> View:
         """The page of a cluster, of one worker or of all that there is; from now on it is kept."""
-        key = worker, cluster.name
+        key = worker, shown.cluster.name
         view = self._views.get(key)
         if view is None:
             history = History()
-            history.take(moment, cluster, time.monotonic_ns(), time.time())
+            listener, cluster = shown.process.listener, shown.cluster
+            history.take(listener, cluster, time.monotonic_ns(), time.time())
             view = self._views[key] = View(history, LiveFeed(history))
             idle = [each for each, of in self._views.items() if of.feed.is_empty and each != key]
             for each in idle[: max(0, len(self._views) - MAX_VIEWS)]:
                 self._views.pop(each)
         self._views.move_to_end(key)
         return view
-
-    def _view_of(self, request: web.Request, shown: Shown) -> View:
-        return self.view(request.query.get(ONE, ""), Moment.of(shown.process), shown.cluster)
 
     # What a page is of.
 
@@ -386,7 +380,7 @@ class AdminPages:
         if cluster_name(request) is None and (await self._process(request)).has_several:
             return await self.clusters(request)
         shown = await self._shown(request)
-        view = self._view_of(request, shown)
+        view = self.view(request.query.get(ONE, ""), shown)
         # A first look has no rates yet; two looks may be at the same state of workers.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MEASURED_WITHIN_S):
@@ -396,7 +390,7 @@ class AdminPages:
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         shown = await self._shown(request)
-        view = self._view_of(request, shown)
+        view = self.view(request.query.get(ONE, ""), shown)
         return await view.feed.send(request, {"time": time.time(), **live(shown, view)})
 
     async def limits(self, request: web.Request) -> web.StreamResponse:

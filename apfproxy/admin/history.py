@@ -23,16 +23,7 @@ from apfproxy.upstream.counters import CLASSES, LATENCY_BOUNDS_NS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from apfproxy.admin.state import (
-        ClusterCounts,
-        ClusterState,
-        FlowSchemaState,
-        LevelCounts,
-        LevelState,
-        ListenerState,
-        Moment,
-        ServedState,
-    )
+    from apfproxy.admin.state import ClusterState, FlowSchemaState, ListenerState, ServedState
 
 SAMPLE_S: Final = 1.0
 SAMPLES: Final = 900
@@ -80,12 +71,8 @@ class ServedRates(NamedTuple):
 
 class Look(NamedTuple):
     now_ns: int
-    moment: Moment
-    counts: ClusterState | ClusterCounts
-
-    def whole(self) -> tuple[ClusterState, Mapping[str, int]]:
-        cluster = self.moment.cluster(self.counts.name)
-        return cluster, refused(self.moment.whole.listener, cluster)
+    cluster: ClusterState
+    refused: Mapping[str, int]
 
 
 class Sample(NamedTuple):
@@ -116,16 +103,12 @@ class History:
         self.workers: dict[str, float] = {}
 
     def take(
-        self,
-        moment: Moment,
-        cluster: ClusterState | ClusterCounts,
-        now_ns: int,
-        unix_s: float,
+        self, listener: ListenerState, cluster: ClusterState, now_ns: int, unix_s: float
     ) -> None:
         before = self._looks[-1] if self._looks else None
         if before is not None and now_ns <= before.now_ns:
             return
-        look = Look(now_ns, moment, cluster)
+        look = Look(now_ns, cluster, refused(listener, cluster))
         self._looks.append(look)
         if before is not None:
             self._sample(before, look, round(unix_s, 3))
@@ -164,9 +147,7 @@ class History:
             return
         begin, end = self._looks[max(0, len(self._looks) - 1 - RATES_S)], self._looks[-1]
         elapsed_s = (end.now_ns - begin.now_ns) / NS_PER_S
-        (first, _), (old, old_refused), (new, new_refused) = (
-            look.whole() for look in (self._looks[0], begin, end)
-        )
+        first, old, new = self._looks[0].cluster, begin.cluster, end.cluster
         earlier = {(each.priority_level, each.name): each for each in old.flow_schemas}
         self.levels, self.flow_schemas = {}, {}
         for schema in new.flow_schemas:
@@ -191,24 +172,23 @@ class History:
             for each in new.upstream.endpoints
         }
         self.refused = {
-            reason: round((number - old_refused.get(reason, 0)) / elapsed_s, 2)
-            for reason, number in new_refused.items()
-            if number > old_refused.get(reason, 0)
+            reason: round((number - begin.refused.get(reason, 0)) / elapsed_s, 2)
+            for reason, number in end.refused.items()
+            if number > begin.refused.get(reason, 0)
         }
         dispatched = _grown(old.workers, new.workers, "dispatched")
         self.workers = {name: number / elapsed_s for name, number in dispatched.items()}
 
     def _sample(self, old: Look, new: Look, unix_s: float) -> None:
         elapsed_s = (new.now_ns - old.now_ns) / NS_PER_S
-        levels: list[LevelState | LevelCounts] = [*new.counts.levels]
-        levels.sort(key=lambda each: (-each.nominal_limit, each.name))
+        levels = sorted(new.cluster.levels, key=lambda each: (-each.nominal_limit, each.name))
         levels = sorted(levels[:MAX_LEVELS], key=attrgetter("name"))
         names = tuple(each.name for each in levels)
         if self._samples and self._samples[-1].names == names:
             names = self._samples[-1].names
-        before, after = _waits(old.counts), _waits(new.counts)
+        before, after = _waits(old.cluster), _waits(new.cluster)
         served, failing, rejecting = (
-            _grown(old.counts.levels, levels, f"{what}_total")
+            _grown(old.cluster.levels, levels, f"{what}_total")
             for what in ("dispatched", "failed", "rejected")
         )
         values = array("d")
@@ -274,7 +254,7 @@ def slots(old: Sequence[int], new: Sequence[int]) -> list[int]:
     return [max(0, after - before) for after, before in zip_longest(new, old, fillvalue=0)]
 
 
-def _waits(cluster: ClusterState | ClusterCounts) -> dict[str, Times]:
+def _waits(cluster: ClusterState) -> dict[str, Times]:
     waits: dict[str, list[Times]] = {}
     for each in cluster.flow_schemas:
         waits.setdefault(each.priority_level, []).append(each.wait_executed_ns)

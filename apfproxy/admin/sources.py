@@ -13,7 +13,6 @@ import msgspec
 
 from apfproxy.admin.gathering import gathered
 from apfproxy.admin.questions import Question, RefusedError, replies
-from apfproxy.admin.state import Moment
 from apfproxy.base.health_checks import HealthRegistry
 
 if TYPE_CHECKING:
@@ -28,10 +27,6 @@ class States(ABC):
     @abstractmethod
     async def state(self) -> ProcessState:
         """All of it as of now: of several workers the sum."""
-
-    @abstractmethod
-    async def moments(self) -> dict[str, Moment]:
-        """The same in part, "", and that of each worker that tells something, by its name."""
 
     @abstractmethod
     async def each(self) -> dict[str, ProcessState]:
@@ -69,9 +64,6 @@ class OwnStates(States):
         for found in states:  # noqa: B007 - the last one is whole
             await asyncio.sleep(0)
         return found
-
-    async def moments(self) -> dict[str, Moment]:
-        return {"": Moment.of(await self.state())}
 
     async def each(self) -> dict[str, ProcessState]:
         return {"": await self.state()}

@@ -10,7 +10,7 @@ different versions understand each other.
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache
 from itertools import chain, zip_longest
 from operator import attrgetter
 from statistics import fmean
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
-C = TypeVar("C", bound="ClusterState | ClusterCounts")
 
 NS_PER_S: Final = 1_000_000_000
 
@@ -688,59 +687,6 @@ class ProcessState(Growing):
     restarts: Count = 0
 
 
-class LevelCounts(State, frozen=True):
-    """The part of a `LevelState` that is kept of each second, as all below."""
-
-    name: First[str] = ""
-    nominal_limit: Amount = 0
-    failed_total: Count = 0
-    seats_in_use: Amount = 0
-    requests_waiting: Amount = 0
-    dispatched_total: Count = 0
-    rejected_total: Count = 0
-
-
-class FlowSchemaCounts(State, frozen=True):
-    name: First[str] = ""
-    priority_level: First[str] = ""
-    wait_executed_ns: Times = Times()
-
-
-class ClusterCounts(State, frozen=True):
-    name: First[str] = ""
-    is_serving: Annotated[bool, ANY] = False
-    levels: Annotated[list[LevelCounts], NEVER_EMPTY] = []
-    flow_schemas: Annotated[list[FlowSchemaCounts], BY_LEVEL] = []
-
-
-class ProcessCounts(State, frozen=True):
-    has_several: Annotated[bool, ANY] = False
-    clusters: Annotated[list[ClusterCounts], NEVER_EMPTY] = []
-
-
-class Moment:
-    """The state at a moment, of which all but its counts is made when it is wanted first."""
-
-    def __init__(
-        self, counts: ProcessState | ProcessCounts, make: Callable[[], ProcessState]
-    ) -> None:
-        self.counts = counts
-        self._make = make
-
-    @cached_property
-    def whole(self) -> ProcessState:
-        return self._make()
-
-    def cluster(self, name: str) -> ClusterState:
-        found = cluster_of(self.whole.clusters, name)
-        assert found is not None, "it has counts"
-        return found
-
-    @classmethod
-    def of(cls, state: ProcessState) -> Moment:
-        return cls(state, lambda: state)
-
-
 def of_worker(state: ProcessState, name: str) -> ProcessState:
     """Have a state say of which worker its problems, its events and its seats are."""
     for check in state.health:
@@ -764,7 +710,7 @@ def of_worker(state: ProcessState, name: str) -> ProcessState:
 # Readings.
 
 
-def cluster_of(clusters: Iterable[C], name: str) -> C | None:
+def cluster_of(clusters: Iterable[ClusterState], name: str) -> ClusterState | None:
     return next((each for each in clusters if each.name == name), None)
 
 

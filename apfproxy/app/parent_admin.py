@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -18,7 +17,7 @@ from apfproxy.admin.live_state import of_whole_server
 from apfproxy.admin.places import BACKLOG
 from apfproxy.admin.questions import ASK, Question, RefusedError
 from apfproxy.admin.sources import States, no_worker
-from apfproxy.admin.state import Moment, ProcessCounts, ProcessState, of_worker, summed
+from apfproxy.admin.state import ProcessState, of_worker, summed
 from apfproxy.admin.state import WorkerState as ShownWorker
 from apfproxy.app.running import admin_places
 from apfproxy.base.health_checks import HealthCheck, HealthRegistry
@@ -174,11 +173,8 @@ class Told(NamedTuple):
     ended: list[bytes]
     workers: list[ShownWorker]
 
-    def one(self, name: str) -> ProcessState:
-        return of_worker(state_of(self.living[name]), name)
-
     def each(self) -> dict[str, ProcessState]:
-        return {name: self.one(name) for name in self.living}
+        return {name: of_worker(state_of(last), name) for name, last in self.living.items()}
 
 
 class WorkersStates(States):
@@ -229,16 +225,12 @@ class WorkersStates(States):
         return of_worker(state, worker)
 
     async def state(self) -> ProcessState:
-        return self._sum(self._told())
-
-    async def moments(self) -> dict[str, Moment]:
         told = self._told()
-        living = {name: counts_of(data) for name, data in told.living.items()}
-        whole = summed([ProcessCounts(), *living.values()], list(map(counts_of, told.ended)))
-        return {
-            "": Moment(whole, partial(self._sum, told)),
-            **{name: Moment(counts, partial(told.one, name)) for name, counts in living.items()},
-        }
+        living, ended = told.each().values(), list(map(state_of, told.ended))
+        found = summed([*living, self._own(told)], ended)
+        for cluster in found.clusters:
+            of_whole_server(cluster)
+        return found
 
     async def each(self) -> dict[str, ProcessState]:
         told = self._told()
@@ -262,13 +254,6 @@ class WorkersStates(States):
         *_, own = gathered(self._parts())
         own.restarts, own.workers = self._workers.restarts, told.workers
         return own
-
-    def _sum(self, told: Told) -> ProcessState:
-        living, ended = told.each().values(), list(map(state_of, told.ended))
-        found = summed([*living, self._own(told)], ended)
-        for cluster in found.clusters:
-            of_whole_server(cluster)
-        return found
 
     async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
         workers = self.named() if worker is None else {worker: self.told(worker)}
@@ -324,7 +309,6 @@ class WorkersStates(States):
 
 
 state_of: Final = msgspec.msgpack.Decoder(ProcessState).decode
-counts_of: Final = msgspec.msgpack.Decoder(ProcessCounts).decode
 
 
 def check_of(check: CheckState) -> HealthCheck:

@@ -18,7 +18,6 @@ from apfproxy.admin.gathering import ClusterParts, ProcessParts, gathered
 from apfproxy.admin.questions import Asked
 from apfproxy.admin.sources import OwnStates
 from apfproxy.admin.top_flows import TopFlows
-from apfproxy.app import parent_admin
 from apfproxy.app.parent_admin import WorkersStates
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -339,25 +338,6 @@ async def test_sums(workers: tuple[Process, Process]) -> None:
     assert "worker: there is none named '9'; there are 1, 2\n" == unknown
     assert ["the queues and seats are those of worker 1 of 2"] == explained["notes"]
     assert "workers must be each" in wrong
-
-
-async def test_nobody_looks_at_workers(
-    workers: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = workers
-    slot, scene = two.told(2), two.scenes[""]
-    assert scene is not None
-    pages = AdminPages(Parent(one.told(1), slot).states)
-    with monkeypatch.context() as patch:
-        patch.setattr(parent_admin, "state_of", lambda _: pytest.fail("nobody looks"))
-        await pages.look()
-        scene.ticket("bob")
-        slot.processes[0].last = two.encoded()
-        await pages.look()
-    async with TestClient(TestServer(pages.app())) as client:
-        state = await read(client, "/debug/live")
-
-    assert [False, True] == [each["dispatchedPerSecond"] > 0 for each in state["workers"]]
 
 
 def lines(text: str, start: str) -> list[str]:

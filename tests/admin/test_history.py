@@ -10,7 +10,6 @@ import pytest
 
 from apfproxy.admin import history as history_module
 from apfproxy.admin.history import FIELDS, History, quantile_s, wait_bound_s
-from apfproxy.admin.state import Moment
 from apfproxy.flowcontrol.meters import Histogram
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.proxy.counters import Flood
@@ -32,7 +31,7 @@ class Recorded(History):
 
     def sample(self, now_ns: int, unix_s: float) -> None:
         state = self._scene.state()
-        self.take(Moment.of(state), state.clusters[0], now_ns, unix_s)
+        self.take(state.listener, state.clusters[0], now_ns, unix_s)
         self.rate()
 
 

@@ -15,7 +15,6 @@ from aiohttp.test_utils import TestClient, TestServer
 from apfproxy.admin import live_feed
 from apfproxy.admin.history import History
 from apfproxy.admin.live_feed import LiveFeed
-from apfproxy.admin.state import Moment
 from tests.admin.scene import Scene
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class Source:
 
     def second(self, number: int) -> None:
         state = self.scene.state()
-        self.history.take(Moment.of(state), state.clusters[0], number * S, float(number))
+        self.history.take(state.listener, state.clusters[0], number * S, float(number))
 
     async def send(self, request: web.Request) -> web.StreamResponse:
         return await self.feed.send(request, self.first)

@@ -14,7 +14,6 @@ from apfproxy.admin.state import (
     EventState,
     Flow,
     FlowsState,
-    Moment,
     ProcessState,
     Share,
     WorkerState,
@@ -112,7 +111,7 @@ def test_left(scene: Scene) -> None:
     for second in range(2):
         process = scene.state()
         cluster = process.clusters[0]
-        history.take(Moment.of(process), cluster, second * S, float(second))
+        history.take(process.listener, cluster, second * S, float(second))
         queue_set.withdraw(waiting, None)
     history.rate()
     found = level(shown(scene, history))
@@ -128,7 +127,7 @@ def test_rates(scene: Scene) -> None:
     history = History()
     for second in range(2):
         process = scene.state()
-        history.take(Moment.of(process), process.clusters[0], second * S, float(second))
+        history.take(process.listener, process.clusters[0], second * S, float(second))
         scene.ask("ann")
         scene.controller.levels["tiny"].failed_total += 1
         scene.counters.pool.unattributed.answers[503] = 3
