@@ -115,58 +115,48 @@ class ServingParts:
     tokens: Sequence[tuple[str, str, Lifetime]] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterParts:
-    name: str = ""
-    where: str = ""
-    problem: str = ""
-    serving: ServingParts | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessParts:
-    started_s: float
-    health: Iterable[HealthCheck]
-    faults: Faults | None = None
-    clusters: Iterable[ClusterParts] = ()
-    has_several: bool = False
-    is_full: bool = False
-    listener: ListenerCounters | None = None
-    events: ConfigurationEvents | None = None
-    shortages: int = 0
-    access_log: AccessLog | None = None
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    traces: TraceQueue | None = None
-    admin: AdminState | None = None
-
-
-def gathered(parts: ProcessParts) -> Iterator[ProcessState]:
+def gathered(  # noqa: PLR0913 - a parameter for each part of a process
+    *,
+    started_s: float,
+    health: Iterable[HealthCheck],
+    faults: Faults | None = None,
+    clusters: Iterable[ClusterState] = (),
+    has_several: bool = False,
+    is_full: bool = False,
+    listener: ListenerCounters | None = None,
+    events: ConfigurationEvents | None = None,
+    shortages: int = 0,
+    access_log: AccessLog | None = None,
+    left_out: Mapping[str, int] | None = None,
+    traces: TraceQueue | None = None,
+    admin: AdminState | None = None,
+) -> Iterator[ProcessState]:
     """The state now, which is whole at the end: cluster by cluster, so that others can run."""
-    log, left_out, traces = parts.access_log, parts.left_out, parts.traces
     state = ProcessState(
         version=[build.short_version()],
-        is_full=parts.is_full,
-        has_several=parts.has_several,
-        used=used_state(parts.started_s),
+        is_full=is_full,
+        has_several=has_several,
+        used=used_state(started_s),
+        listener=ListenerState() if listener is None else read(ListenerState, listener),
         health=[
             read(CheckState, each, problems={displayable(problem): [""]} if problem else {})
-            for each, problem in [(check, check.problem) for check in parts.health]
+            for each, problem in [(check, check.problem) for check in health]
         ],
         events=[
             read(EventState, each, message=displayable(each.message), workers=[])
-            for each in parts.events or ()
+            for each in events or ()
         ],
-        faults={} if parts.faults is None else by_text(parts.faults.totals),
-        shortages=parts.shortages,
-        access_log=None if log is None else read(AccessLogState, log, left_out=by_text(left_out)),
+        faults={} if faults is None else by_text(faults.totals),
+        shortages=shortages,
+        access_log=None
+        if access_log is None
+        else read(AccessLogState, access_log, left_out=by_text(left_out or {})),
         traces=None if traces is None else read(TracesState, traces),
-        admin=parts.admin,
+        admin=admin,
     )
-    if parts.listener is not None:
-        state.listener = read(ListenerState, parts.listener)
     yield state
-    for each in parts.clusters:
-        state.clusters.append(cluster_state(each, is_full=parts.is_full))
+    for each in clusters:
+        state.clusters.append(each)
         yield state
 
 
@@ -243,11 +233,13 @@ def admin_state(places: Places, refused: Mapping[str, int]) -> AdminState:
     )
 
 
-def cluster_state(parts: ClusterParts, *, is_full: bool = False) -> ClusterState:
-    where, problem = displayable(parts.where), displayable(parts.problem)
-    serving = parts.serving
+def cluster_state(
+    serving: ServingParts | None, *, name: str, where: str, problem: str, is_full: bool
+) -> ClusterState:
+    """A cluster as the settings name it, and as it serves, if it does."""
+    where, problem = displayable(where), displayable(problem)
     if serving is None:
-        return ClusterState(name=parts.name, where=where, problem=problem)
+        return ClusterState(name=name, where=where, problem=problem)
     controller, kinds = serving.controller, serving.kinds
     now_ns = controller.now_ns()
     schemas = controller.flow_schemas()
@@ -261,7 +253,7 @@ def cluster_state(parts: ClusterParts, *, is_full: bool = False) -> ClusterState
         ClusterState,
         serving,
         controller,
-        name=parts.name,
+        name=name,
         where=where,
         problem=problem,
         is_serving=True,
@@ -271,8 +263,8 @@ def cluster_state(parts: ClusterParts, *, is_full: bool = False) -> ClusterState
         client_problems=list(serving.client_problems),
         dangling=len(controller.in_force.dangling),
         levels=[
-            level_state(level, now_ns, is_full=is_full, is_reachable=name in reachable)
-            for name, level in levels
+            level_state(level, now_ns, is_full=is_full, is_reachable=each in reachable)
+            for each, level in levels
         ],
         flow_schemas=list(flow_schema_states(controller, schemas)),
         in_flight=kinds.in_flight(now_ns),
@@ -459,33 +451,20 @@ def _health(watch: UpstreamHealth | EndpointHealth) -> Health:
 
 def summary_of(cluster: ClusterState) -> LevelsSummary:
     levels = tuple(
-        LevelSummary(
-            name=level.name,
-            type=level.type,
-            is_quiescing=level.is_quiescing,
-            shares=level.shares,
-            lendable_percent=level.lendable_percent,
-            borrowing_limit_percent=level.borrowing_limit_percent,
+        read(
+            LevelSummary,
+            level,
             nominal=level.nominal_limit,
             lendable=level.nominal_limit - level.lower_limit,
             borrowing=None if level.is_exempt else level.upper_limit - level.nominal_limit,
             minimum=level.lower_limit,
             maximum=level.maximum,
             current=level.current_limit,
-            seats_in_use=level.seats_in_use,
-            is_reachable=level.is_reachable,
-            priority=level.priority,
         )
         for level in cluster.levels
     )
     sums = {name: sum(getattr(each, name) for each in levels) for name in Sums.__struct_fields__}
-    return LevelsSummary(
-        server_concurrency_limit=cluster.server_concurrency_limit,
-        levels=levels,
-        sums=Sums(**sums),
-        shared_limit=cluster.shared_limit,
-        members=cluster.members,
-    )
+    return read(LevelsSummary, cluster, levels=levels, sums=Sums(**sums))
 
 
 def displayable(text: str) -> str:

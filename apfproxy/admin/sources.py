@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.admin.gathering import gathered
 from apfproxy.admin.questions import Question, RefusedError, replies
-from apfproxy.base.health_checks import HealthRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from apfproxy.admin.gathering import ProcessParts
     from apfproxy.admin.questions import Asked
     from apfproxy.admin.state import ProcessState
+    from apfproxy.base.health_checks import HealthRegistry
 
 
 class States(ABC):
@@ -54,14 +52,17 @@ class OwnStates(States):
     """This process alone; `asked` has what replies to questions about a cluster, by its name."""
 
     def __init__(
-        self, parts: Callable[[], ProcessParts], asked: Callable[[str], Asked | None]
+        self,
+        own: Callable[[], Iterator[ProcessState]],
+        health: HealthRegistry,
+        asked: Callable[[str], Asked | None],
     ) -> None:
-        self._parts = parts
+        self._gathered = own
+        self._health = health
         self._asked = asked
 
     async def state(self) -> ProcessState:
-        states = gathered(self._parts())
-        for found in states:  # noqa: B007 - the last one is whole
+        for found in self._gathered():  # noqa: B007 - the last one is whole
             await asyncio.sleep(0)
         return found
 
@@ -83,7 +84,7 @@ class OwnStates(States):
     def health(self, *_: object, worker: str | None = None) -> HealthRegistry:
         if worker is not None:
             raise no_worker(worker)
-        return HealthRegistry(self._parts().health)
+        return self._health
 
     async def encoded(self) -> bytes:
         return msgspec.msgpack.encode(await self.state())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from apfproxy.admin.gathering import ProcessParts, admin_state, gathered
+from apfproxy.admin.gathering import admin_state, gathered
 from apfproxy.admin.live_state import of_whole_server
 from apfproxy.admin.places import BACKLOG
 from apfproxy.admin.questions import ASK, Question, RefusedError
@@ -28,7 +28,7 @@ from apfproxy.workers.process import WorkerState
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from aiohttp import web
 
@@ -68,7 +68,7 @@ class ParentAdmin:
         self._health = health
         self._started_s = time.time()
         self._places = admin_places(time.monotonic_ns)
-        self.states = WorkersStates(workers, self._parts)
+        self.states = WorkersStates(workers, health, self._gathered)
         self._sockets: list[socket.socket] = []
         self._listener: WebListener | None = None
 
@@ -115,8 +115,8 @@ class ParentAdmin:
         close(self._sockets)
         self._sockets = []
 
-    def _parts(self) -> ProcessParts:
-        return ProcessParts(
+    def _gathered(self) -> Iterator[ProcessState]:
+        return gathered(
             started_s=self._started_s,
             health=self._health,
             admin=admin_state(self._places, self._access.refused),
@@ -178,16 +178,14 @@ class Told(NamedTuple):
 
 
 class WorkersStates(States):
-    """The workers of this process.
+    """The workers of this process; `health` and `own` are the process itself."""
 
-    Args:
-        workers: The workers.
-        parts: This process as it is now.
-    """
-
-    def __init__(self, workers: Workers, parts: Callable[[], ProcessParts]) -> None:
+    def __init__(
+        self, workers: Workers, health: HealthRegistry, own: Callable[[], Iterator[ProcessState]]
+    ) -> None:
         self._workers = workers
-        self._parts = parts
+        self._health = health
+        self._gathered = own
         self._ended: bytes | None = None
 
     def end(self, last: bytes | None) -> None:
@@ -251,7 +249,7 @@ class WorkersStates(States):
 
     def _own(self, told: Told) -> ProcessState:
         """This process."""
-        *_, own = gathered(self._parts())
+        *_, own = self._gathered()
         own.restarts, own.workers = self._workers.restarts, told.workers
         return own
 
@@ -280,7 +278,7 @@ class WorkersStates(States):
         if worker is not None:
             state = self.told(worker).state_now()
             return HealthRegistry(map(check_of, [] if state is None else state.health))
-        own = {each.name: each for each in self._parts().health}
+        own = {each.name: each for each in self._health}
         failing: list[HealthCheck] = []
         problems: dict[str, list[str]] = {}
         well: dict[str, str | None] = {}

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
-from apfproxy.admin.gathering import ProcessParts, admin_state
+from apfproxy.admin.gathering import admin_state, gathered
 from apfproxy.admin.observation import Observation
 from apfproxy.admin.places import BACKLOG as ADMIN_BACKLOG
 from apfproxy.admin.questions import ASK, Asked
@@ -19,7 +19,7 @@ from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.listener_tls import ListenerTls, say_why_not, spoken
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.app.running import admin_places
-from apfproxy.app.shown import cluster_parts, explanation
+from apfproxy.app.shown import explanation, shown_cluster
 from apfproxy.base import build
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents
@@ -43,8 +43,9 @@ from apfproxy.settings.contradictions import access_warning, one_flow
 from apfproxy.sources.fleet_store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from apfproxy.admin.state import ProcessState
     from apfproxy.admin.web import WebListener
     from apfproxy.app.cluster import Cluster
     from apfproxy.base.service_manager import ServiceManager
@@ -130,7 +131,7 @@ class ProxyProcess:
         self.health.add(ADMIN_ACCESS, pages=(READYZ,), is_blocking=False, look=self.access.problem)
         self._admin_places = admin_places(self.clock.now_ns)
         self._admin: WebListener | None = None
-        self.states = OwnStates(self._parts, self._asked)
+        self.states = OwnStates(self._gathered, self.health, self._asked)
         manager.show(self.states.encoded, {ASK: self.states.reply})
         # What goes on by itself.
         self.descriptors = descriptors = DescriptorWatch(self.clock.now_ns)
@@ -173,17 +174,18 @@ class ProxyProcess:
         self.access.start()
         self._tasks.append(self._watching_descriptors.start())
 
-    def _parts(self) -> ProcessParts:
-        """Return what the process is shown as."""
+    def _gathered(self) -> Iterator[ProcessState]:
         observed, admin = self.observation, self._admin
-        refused = self.access.refused
-        return ProcessParts(
+        refused, is_full = self.access.refused, self.settings.metrics == FULL
+        return gathered(
             started_s=self._started_s,
             health=self.health,
             faults=self.faults,
-            clusters=(cluster_parts(each, observed) for each in self.clusters.members),
+            clusters=(
+                shown_cluster(each, observed, is_full=is_full) for each in self.clusters.members
+            ),
             has_several=self.clusters.only is None,
-            is_full=self.settings.metrics == FULL,
+            is_full=is_full,
             listener=self.counters,
             events=self.configuration_events,
             shortages=self.descriptors.shortages,

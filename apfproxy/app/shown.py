@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.admin.explain_page import NOT_ENFORCED, TOLD_APART, explained
-from apfproxy.admin.gathering import ClusterParts, ServingParts
+from apfproxy.admin.gathering import ServingParts, cluster_state
 from apfproxy.admin.raw_request import request_of_line
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.request import preset_of
@@ -18,19 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from apfproxy.admin.observation import Observation
+    from apfproxy.admin.state import ClusterState
     from apfproxy.app.cluster import Cluster
     from apfproxy.app.clusters import Member
     from apfproxy.flowcontrol.explanation import Explanation
 
 
-def cluster_parts(member: Member, observation: Observation) -> ClusterParts:
+def shown_cluster(member: Member, observation: Observation, *, is_full: bool) -> ClusterState:
     """A cluster as the settings name it, and as it is now."""
     wanted, cluster = member.wanted, member.cluster
-    return ClusterParts(
+    return cluster_state(
+        None if cluster is None else serving_parts(cluster, observation),
         name=wanted.name,
         where=", ".join((*wanted.hosts, *filter(None, (wanted.path_prefix,)))),
         problem=member.problem if wanted.name else "",
-        serving=None if cluster is None else serving_parts(cluster, observation),
+        is_full=is_full,
     )
 
 

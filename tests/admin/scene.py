@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.admin.gathering import (
-    ClusterParts,
-    ProcessParts,
     ServingParts,
+    cluster_state,
     gathered,
 )
 from apfproxy.admin.metric_table import TABLE
@@ -25,7 +24,7 @@ from tests.admin.servers import StillPool, StillUpstream
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.admin.state import ProcessState
+    from apfproxy.admin.state import ClusterState, ProcessState
     from apfproxy.admin.top_flows import TopFlows
     from apfproxy.objects.types import FlowControlObject
 
@@ -65,8 +64,8 @@ class Scene:
         self.top_flows: TopFlows | None = None
         self.metrics = ScrapedPage(TABLE, self.state)
 
-    def parts(self, **more: Any) -> ServingParts:  # noqa: ANN401 - any of them
-        return ServingParts(
+    def cluster(self, name: str = "", *, is_full: bool = False, **more: Any) -> ClusterState:  # noqa: ANN401 - parts
+        parts = ServingParts(
             **{
                 "controller": self.controller,
                 "kinds": self.kind_meter,
@@ -79,17 +78,16 @@ class Scene:
                 **more,
             }
         )
+        return cluster_state(parts, name=name, where="", problem="", is_full=is_full)
 
     def state(self, *, is_full: bool = True, **more: Any) -> ProcessState:  # noqa: ANN401 - likewise
         """The state of a process that has this cluster alone."""
         *_, state = gathered(
-            ProcessParts(
-                started_s=1.0,
-                health=HealthRegistry(),
-                clusters=[ClusterParts(serving=self.parts(**more))],
-                is_full=is_full,
-                listener=self.counters.listener,
-            )
+            started_s=1.0,
+            health=HealthRegistry(),
+            clusters=[self.cluster(is_full=is_full, **more)],
+            is_full=is_full,
+            listener=self.counters.listener,
         )
         return state
 

@@ -14,9 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.admin.admin import DUMPS, MAX_DUMPS, MISSING, OF_A_CLUSTER, OF_ALL, AdminPages
 from apfproxy.admin.explain_page import USAGE, explained
-from apfproxy.admin.gathering import ClusterParts, ProcessParts, gathered
+from apfproxy.admin.gathering import gathered
 from apfproxy.admin.questions import Asked
 from apfproxy.admin.sources import OwnStates
+from apfproxy.admin.state import ClusterState
 from apfproxy.admin.top_flows import TopFlows
 from apfproxy.app.parent_admin import WorkersStates
 from apfproxy.base.health_checks import READYZ, HealthRegistry
@@ -27,11 +28,12 @@ from loadtest.objects import flow_schema, group_subject
 from tests.admin.scene import WALL_OFFSET_NS, Scene
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from aiohttp.web import Application, Request
 
     from apfproxy.admin.sources import States
+    from apfproxy.admin.state import ProcessState
 
     Client = TestClient[Request, Application]
 
@@ -62,22 +64,19 @@ class Process:
     ) -> None:
         self.health = health or HealthRegistry()
         self.scenes = scenes
-        self.states = OwnStates(self.parts, self.asked)
+        self.states = OwnStates(self.gathered, self.health, self.asked)
 
-    def parts(self) -> ProcessParts:
-        has_several = "" not in self.scenes
-        return ProcessParts(
+    def gathered(self) -> Iterator[ProcessState]:
+        return gathered(
             started_s=1.0,
             health=self.health,
             clusters=[
-                ClusterParts(
-                    name=name,
-                    problem="" if scene else "s.yaml:3: odd",
-                    serving=None if scene is None else scene.parts(),
-                )
+                ClusterState(name=name, problem="s.yaml:3: odd")
+                if scene is None
+                else scene.cluster(name)
                 for name, scene in self.scenes.items()
             ],
-            has_several=has_several,
+            has_several="" not in self.scenes,
         )
 
     def asked(self, name: str) -> Asked | None:
@@ -93,7 +92,7 @@ class Process:
         )
 
     def encoded(self) -> bytes:
-        *_, state = gathered(self.parts())
+        *_, state = self.gathered()
         return msgspec.msgpack.encode(state)
 
     def told(self, index: int, *, is_silent: bool = False, ask: Any = None) -> Any:  # noqa: ANN401
@@ -293,7 +292,7 @@ class Parent:
         self.workers = workers
         self.health = HealthRegistry()
         self.states = WorkersStates(
-            self.workers, lambda: ProcessParts(started_s=1.0, health=self.health)
+            self.workers, self.health, lambda: gathered(started_s=1.0, health=self.health)
         )
 
 

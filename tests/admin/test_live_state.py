@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.admin.gathering import ClusterParts, ProcessParts, gathered
+from apfproxy.admin.gathering import gathered
 from apfproxy.admin.history import History
 from apfproxy.admin.live_state import OF_WORKERS, live_state, of_whole_server, problems
 from apfproxy.admin.state import (
@@ -149,15 +149,13 @@ def test_the_whole(scene: Scene) -> None:
     health.add("limits", is_blocking=False, problem="late\udcff")
     scene.counters.listener.loop_delay_ns = 256_000_000
     scene.counters.listener.overloads[Refusal.LOOP_DELAY] = True
-    parts = scene.parts(enforcement="observe", source="files", client_problems=["all are one"])
+    cluster = scene.cluster(enforcement="observe", source="files", client_problems=["all are one"])
     *_, process = gathered(
-        ProcessParts(
-            started_s=2.0,
-            health=health,
-            events=events,
-            listener=scene.counters.listener,
-            clusters=[ClusterParts(serving=parts)],
-        )
+        started_s=2.0,
+        health=health,
+        events=events,
+        listener=scene.counters.listener,
+        clusters=[cluster],
     )
     flow = Flow(flow_schema="all", priority_level="tiny", flow="ann", seat_seconds=7.0)
     process.clusters[0].top_flows = FlowsState(flows=[flow])
@@ -241,7 +239,7 @@ def test_problems_and_events_of_a_cluster() -> None:
         events.of_cluster(name).loaded(1.0, 2, [], [], is_whole=True)
     health.add("cluster/a", problem="refused")
     events.record(2.0, "Settings changed")
-    *_, process = gathered(ProcessParts(started_s=1.0, health=health, events=events))
+    *_, process = gathered(started_s=1.0, health=health, events=events)
 
     assert [("upstream", "a"), ("cluster/a", "refused")] == [
         (each["check"], each["problem"]) for each in problems(process, "a")

@@ -11,9 +11,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from apfproxy.admin.access_log import AccessLog
-from apfproxy.admin.gathering import ClusterParts, ProcessParts, admin_state, gathered
+from apfproxy.admin.gathering import admin_state, gathered
 from apfproxy.admin.metric_table import MAX_ENDPOINTS, OTHER, TABLE
 from apfproxy.admin.metrics import MOST_SAMPLES, page
+from apfproxy.admin.state import ClusterState
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.base.tls_files import Lifetime
@@ -125,8 +126,8 @@ def test_clusters() -> None:
     """Each sample of several clusters says whose it is; no family appears twice."""
     scenes = {name: Scene(LEVELS) for name in "abc"}
     scenes["b"].ticket("ann")
-    clusters = [ClusterParts(name=name, serving=scene.parts()) for name, scene in scenes.items()]
-    clusters.append(ClusterParts(name="wrong", serving=None))
+    clusters = [scene.cluster(name) for name, scene in scenes.items()]
+    clusters.append(ClusterState(name="wrong"))
     state = process(clusters=clusters, has_several=True)
     types = re.findall("# TYPE .*", text_of(state))
 
@@ -466,7 +467,7 @@ class Places(list[int]):
 
 def process(**more: Any) -> ProcessState:  # noqa: ANN401 - any part
     """The state of a process, without clusters unless they are given."""
-    *_, state = gathered(ProcessParts(**{"started_s": 1.0, "health": HealthRegistry(), **more}))
+    *_, state = gathered(**{"started_s": 1.0, "health": HealthRegistry(), **more})
     return state
 
 

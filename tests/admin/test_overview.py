@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.admin.gathering import ClusterParts, ProcessParts, gathered
+from apfproxy.admin.gathering import gathered
 from apfproxy.admin.overview import MAX_PROBLEM, Overview
+from apfproxy.admin.state import ClusterState
 from loadtest.objects import flow_schema, group_subject
 from tests.admin.scene import Scene
 from tests.admin.servers import StillUpstream
@@ -16,7 +17,6 @@ from tests.fleet.views import fleet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.admin.gathering import ServingParts
     from apfproxy.admin.state import ProcessState
 
 S = 1_000_000_000
@@ -32,8 +32,8 @@ class Still:
         self.fleet = fleet
         self.enforcement = enforcement
 
-    def parts(self) -> ServingParts:
-        return self.scene.parts(fleet=self.fleet, enforcement=self.enforcement)
+    def cluster(self, name: str) -> ClusterState:
+        return self.scene.cluster(name, fleet=self.fleet, enforcement=self.enforcement)
 
 
 class Process:
@@ -46,15 +46,10 @@ class Process:
 
     def state(self) -> ProcessState:
         parts = [
-            ClusterParts(
-                name=name,
-                where=f"{name}.example",
-                problem=each if isinstance(each, str) else "",
-                serving=None if isinstance(each, str) else each.parts(),
-            )
+            ClusterState(name=name, problem=each) if isinstance(each, str) else each.cluster(name)
             for name, each in self.clusters.items()
         ]
-        *_, state = gathered(ProcessParts(started_s=1.0, health=(), clusters=parts))
+        *_, state = gathered(started_s=1.0, health=(), clusters=parts)
         return state
 
     def sample(self) -> None:
