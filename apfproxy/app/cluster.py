@@ -134,7 +134,7 @@ class Cluster:
             lambda fleet, key: open_store(fleet, key, behind),
         )
         self.objects = ObjectSource(settings, self.controller, health, self._on_load, behind)
-        self.endpoints = EndpointSource(settings, health, pool.set_endpoints)
+        self.endpoints = EndpointSource(settings, health, pool.set_endpoints, behind)
         self.counts = ObjectCounts(
             settings, self.costs.set_object_counts, clock.now_ns, health, behind.like
         )
@@ -189,7 +189,7 @@ class Cluster:
         """The proxy's own tokens that say for how long they are good: setting, file, lifetime."""
         yield from self.identities.own_tokens()
         if (kubernetes := self.objects.kubernetes) is not None:
-            path, lifetime = kubernetes.api.own_token
+            path, lifetime = kubernetes.api.credentials.own_token
             if lifetime is not None:
                 yield "flowControl.kubernetes.kubeconfig", path, lifetime
 

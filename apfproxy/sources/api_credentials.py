@@ -4,12 +4,12 @@ Files are read before each request, of which there are few.  A changed certifica
 used, such as one without its new key, leaves the former TLS context in use; a token that cannot be
 read fails the request.
 
-A program that a kubeconfig names, as clients of managed clusters use, is run without a terminal:
-for the first credential, when one expires, and when the API has refused one.  Its process group is
-killed when it takes too long or writes too much, and when the wait for it ends.
+A program that a kubeconfig names (`exec`) is run without a terminal: for the first credential, when
+one expires, and when the API has refused one.  Its process group is killed when it takes too long
+or writes too much, and when the wait for it ends.
 
-Source: Kubernetes documentation, "Authenticating", "client-go credential plugins", and the
-reference of `client.authentication.k8s.io/v1`.
+Source: Kubernetes documentation, "client-go credential plugins", and the reference of
+`client.authentication.k8s.io/v1`.
 """
 
 from __future__ import annotations
@@ -44,19 +44,16 @@ if TYPE_CHECKING:
     from apfproxy.base.tls_files import Lifetime
     from apfproxy.sources.kubeconfig import ApiAccess, Program
 
-MAX_BYTES = 1 << 20
-"""The size of a program's output, and of its errors."""
-MAX_MESSAGE = 300
-"""Characters of its errors that are shown."""
+MAX_BYTES = 1 << 20  # of a program's output, and of its errors
+MAX_MESSAGE = 300  # characters of its errors that are shown
 WITHIN_S = 30.0
-EARLY_S = 10.0
-"""A credential is replaced so long before it expires."""
+EARLY_S = 10.0  # before it expires, a credential is replaced
 
 logger = logging.getLogger(__name__)
 
 
 class Credential(msgspec.Struct, rename="camel", frozen=True):
-    """The credential that a program gives: a bearer token, or a certificate and its key as PEM."""
+    """A bearer token, or a certificate and its key as PEM."""
 
     token: str | None = None
     client_certificate_data: str | None = None
@@ -73,7 +70,6 @@ class Credential(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def own(self) -> tuple[Pem, Pem] | None:
-        """The certificate and its key."""
         if not (self.client_certificate_data and self.client_key_data):
             return None
         pair = self.client_certificate_data, self.client_key_data
@@ -81,21 +77,15 @@ class Credential(msgspec.Struct, rename="camel", frozen=True):
 
 
 class ExecCredential(msgspec.Struct, rename="camel", tag_field="kind", tag="ExecCredential"):
-    """The output of a program."""
-
     api_version: str = ""
     status: Credential | None = None
 
 
 class ApiCredentials:
-    """The credentials that an access names.
+    """The credentials that an access names; OperatorError if they cannot be used.
 
-    Attributes:
-        context: For new connections; None without TLS.
-        problem: Why changed files of TLS are not in use.
-
-    Raises:
-        OperatorError: They cannot be used.
+    `context` is for new connections, None without TLS; `problem` says why changed files of TLS are
+    not in use.
     """
 
     def __init__(self, access: ApiAccess, wall_s: Callable[[], float] = time.time) -> None:
@@ -103,8 +93,8 @@ class ApiCredentials:
         self._wall_s = wall_s
         self._given = Credential()  # by the program
         self._is_due = access.program is not None  # whether it is to be run
+        # Of the token that was used last.
         self._lifetime: tuple[bytes, Lifetime | None] = (b"", None)
-        """The token that was used last, and for how long it is good."""
         self._lock = asyncio.Lock()
         self._fingerprint = fingerprint(access.paths)
         self.context: ssl.SSLContext | None = None
@@ -120,10 +110,7 @@ class ApiCredentials:
 
     @property
     def own_token(self) -> tuple[str, Lifetime | None]:
-        """The file of the token, "" for one that is no file's, and for how long it is good.
-
-        A program renews what it gives by itself.
-        """
+        """The token's file, "" for none, and its lifetime; a program renews what it gives."""
         return self._access.token_file or "", self._lifetime[1]
 
     async def refresh(self) -> str | None:
@@ -141,7 +128,7 @@ class ApiCredentials:
             return await asyncio.to_thread(self._refresh, given)
 
     def refused(self) -> None:
-        """Run the program again, if there is one: the API has refused the credential."""
+        """The API has refused the credential: run the program again, if there is one."""
         self._is_due = True
 
     def _refresh(self, given: Credential) -> str | None:
@@ -170,7 +157,6 @@ class ApiCredentials:
         self._fingerprint = found
 
     def _authorization(self) -> str | None:
-        """The value of `Authorization`, or OperatorError; None if there is none to be sent."""
         access = self._access
         if self._given.token:
             return f"Bearer {self._given.token}"
@@ -244,7 +230,7 @@ async def run(program: Program, cluster: dict[str, Any] | None) -> bytes:
 
 
 async def _beginning(file: IO[bytes] | None, process: subprocess.Popen[bytes]) -> bytes:
-    """The output of a process; of one that writes too much, and is killed, its beginning."""
+    """The output of a process, which is killed if it writes too much: then the beginning."""
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), file
@@ -260,7 +246,6 @@ async def _beginning(file: IO[bytes] | None, process: subprocess.Popen[bytes]) -
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and what is left of its group."""
     if process.returncode is None:  # else its number may be another's by now
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

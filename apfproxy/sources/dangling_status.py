@@ -1,12 +1,9 @@
 """Writes the condition `Dangling` of a Kubernetes API's FlowSchemas.
 
-kube-apiserver writes the same itself; then nothing is due here.  Several proxies may write: all say
-the same, as one field manager.
-
-1. Nothing is written before changes have rested, since a schema and its level come one by one, nor
-   while either resource cannot be followed, since what is known may be old.
-2. A condition that somebody else changes back is not written again for a while.
-3. A schema that cannot be written does not keep others from being written.
+kube-apiserver writes the same itself; then nothing is due here.  Several proxies write the same, as
+one field manager.  Nothing is written before changes have rested, since a schema and its level come
+one by one, nor while either resource cannot be followed.  A condition that another client changes
+back is not written again for a while.
 """
 
 from __future__ import annotations
@@ -30,15 +27,12 @@ if TYPE_CHECKING:
     from apfproxy.sources.kubernetes_api import KubernetesApi
     from apfproxy.sources.reflector import Reflector
 
-MANAGER = "apfproxy"
-"""Owns the fields that are written."""
-REST_S = 1.0
-"""How long changes are gathered before anything is written."""
-CONTESTED_S = 60.0
-"""Between two writings of one condition to one schema."""
+MANAGER = "apfproxy"  # owns the fields that are written
+REST_S = 1.0  # during which changes are gathered
+CONTESTED_S = 60.0  # between two writes of one condition to one schema
 
+# May concern one schema alone, and keep no other from being written.
 OF_ONE = {400, 403, 409, 413, 422}
-"""Statuses that may concern this schema alone."""
 
 HINTS = {
     FORBIDDEN: "; give the proxy's user the cluster role of config/kubernetes/rbac/status.yaml"
@@ -48,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class DanglingStatus:
-    """The writer; its problem is why it cannot write at the moment."""
+    """The writer; `problem` says why it cannot write at the moment."""
 
     def __init__(
         self,
@@ -73,11 +67,10 @@ class DanglingStatus:
         self.problem: str | None = None
 
     def wake(self) -> None:
-        """Look for changes."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Write what is due after each change, for ever; ends only when it is cancelled."""
+        """Write what is due after each change, until cancelled."""
         while True:
             await self._wake.wait()
             await self._sleep(REST_S)
@@ -106,7 +99,6 @@ class DanglingStatus:
             await self._sleep(self._backoff.next_s(least_s))
 
     async def _write_due(self) -> None:
-        """Write all that is due."""
         refused = None
         names = self._schemas.objects.keys()
         self._last = {name: last for name, last in self._last.items() if name in names}

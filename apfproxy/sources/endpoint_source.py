@@ -1,7 +1,4 @@
-"""The source of a cluster's endpoints, where its settings name none themselves: DNS or a Service.
-
-Endpoints that settings name (`upstream.url`, `upstream.endpoints`) need no source.
-"""
+"""The source of a cluster's endpoints where its settings name none: DNS or a Service."""
 
 from __future__ import annotations
 
@@ -22,22 +19,20 @@ if TYPE_CHECKING:
 
     from apfproxy.base.health_checks import HealthChecks
     from apfproxy.settings import EndpointAddress, Settings, UpstreamSettings
+    from apfproxy.sources.servers_behind import ServersBehind
     from apfproxy.sources.service_endpoints import ServiceEndpoints
 
     Source = DnsEndpoints | ServiceEndpoints
 
+# For the first endpoints: at the start, and before other settings come into force.
 FIRST_ANSWER_S = 10.0
-"""For the first endpoints: at the start, and before other settings come into force."""
 
-ENDPOINTS = "endpoints"
-"""The health check."""
+ENDPOINTS = "endpoints"  # the health check
 
 logger = logging.getLogger(__name__)
 
 
 class Followed:
-    """A source that is followed from now on."""
-
     def __init__(self, source: Source) -> None:
         self.source = source
         self._following = Supervised(
@@ -46,7 +41,6 @@ class Followed:
         self._task = self._following.start()
 
     def problem(self) -> str | None:
-        """The problem of the source, or of following it; None while all is well."""
         return self._following.problem() or self.source.problem()
 
     async def has_some(self) -> None:
@@ -56,36 +50,34 @@ class Followed:
             raise OperatorError(f"upstream: {self.problem() or self.source.name}")
 
     async def close(self) -> None:
-        """Follow it no more."""
         self._task.cancel()
         await self.source.close()
 
 
 class EndpointSource:
-    """Finds the endpoints of a cluster, if others have to be asked for them.
-
-    `on_endpoints` gets all of them after each change.
-    """
+    """Finds the endpoints of a cluster; `on_endpoints` gets all of them after each change."""
 
     def __init__(
         self,
         settings: Settings,
         health: HealthChecks,
         on_endpoints: Callable[[tuple[EndpointAddress, ...]], None],
+        behind: ServersBehind,
     ) -> None:
         self._settings = settings
         self._health = health
         self._on_endpoints = on_endpoints
+        self._behind = behind
         self._resolver = Resolver()
         self._current: Followed | None = None
         self._retiring: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin to look; OperatorError if there is no way to the API that has the Service."""
+        """OperatorError if there is no way to the API that has the Service."""
         self._put(self._settings, self._followed(self._settings))
 
     async def wait(self) -> None:
-        """Wait for the first endpoints, but not for ever: requests get 503 until there are some."""
+        """Wait for the first endpoints within a limit: requests get 503 until there are some."""
         current = self._current
         if current is None:
             return
@@ -98,12 +90,11 @@ class EndpointSource:
             )
 
     def stop_waiting(self) -> None:
-        """Do not wait for endpoints that are yet to come."""
         if self._current is not None:
             self._current.source.found.stop_waiting()
 
     def leave(self, servers: Collection[str]) -> None:
-        """Ask none of these servers behind, which do not work, for the endpoints."""
+        """Ask none of these servers behind, which do not work."""
         if self._current is not None:
             self._current.source.leave(servers)
 
@@ -121,7 +112,7 @@ class EndpointSource:
         return Change(lambda: self._put(settings, followed), lambda: self._retire(followed))
 
     def _followed(self, settings: Settings) -> Followed | None:
-        source = source_of(settings.upstream, self._resolver)
+        source = source_of(settings.upstream, self._resolver, self._behind)
         return None if source is None else Followed(source)
 
     def _put(self, settings: Settings, followed: Followed | None) -> None:
@@ -141,23 +132,27 @@ class EndpointSource:
         task.add_done_callback(self._retiring.discard)
 
     async def close(self) -> None:
-        """Follow no source any more; harmless once done."""
         current, self._current = self._current, None
         self._retire(current)
         await asyncio.gather(*self._retiring, return_exceptions=True)
 
 
 def parts_of(upstream: UpstreamSettings) -> tuple[object, ...]:
-    """All settings that a source is made of."""
     return upstream.dns, upstream.resolve_interval_s, upstream.service
 
 
-def source_of(upstream: UpstreamSettings, resolver: Resolver) -> Source | None:
+def source_of(
+    upstream: UpstreamSettings, resolver: Resolver, behind: ServersBehind
+) -> Source | None:
     """The source that settings name, or OperatorError; None for none."""
+    service = upstream.service
     if upstream.dns != UNSAID:
         return DnsEndpoints(upstream.dns, upstream.resolve_interval_s, resolver)
-    if upstream.service.name is None:
+    if service.name is None:
         return None
-    from apfproxy.sources.service_endpoints import service_endpoints  # noqa: PLC0415 - aiohttp
+    from apfproxy.sources.kubernetes_api import open_api  # noqa: PLC0415 - aiohttp
+    from apfproxy.sources.service_endpoints import ServiceEndpoints  # noqa: PLC0415
 
-    return service_endpoints(upstream.service)
+    setting = "upstream.service.kubeconfig"
+    api = open_api(service.kubeconfig, service.context, "where requests go", setting, behind)
+    return ServiceEndpoints(api, service)

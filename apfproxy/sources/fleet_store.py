@@ -19,17 +19,10 @@ if TYPE_CHECKING:
 
 
 def open_store(fleet: FleetSettings, key: str, behind: ServersBehind | None = None) -> LedgerStore:
-    """The store with the record of a key; it connects when it is used.
+    """The store with the record of a key, `FLEET` or `FLEET/CLUSTER`; it connects when it is used.
 
-    It reads the files that the settings name.
-
-    Args:
-        fleet: Settings that name a store, and that go together.
-        key: `FLEET`, or `FLEET/CLUSTER`.
-        behind: The servers behind, any of which is asked if they are the store.
-
-    Raises:
-        OperatorError: What they name cannot be used, or takes what is not installed.
+    `behind` are the servers behind, any of which is asked if they are the store.  OperatorError if
+    files that the settings name cannot be used, or what the store takes is not installed.
     """
     address = address_of(fleet)
     if address.kind is Kind.PARENT:

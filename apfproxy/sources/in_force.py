@@ -1,15 +1,9 @@
 """Objects of one place, put in force as they change.
 
 Of objects that change one by one, as in an API or a store, an invalid one stays in force as it last
-was valid, or is left out if it never was; the others are in force, and all problems are reported.
-An object that another version of a program wrote may be invalid here for long: it does not hold up
-the others.
-
-Files are taken as a whole or not at all: with any unreadable file or invalid object the last good
-configuration stays.  A FlowSchema without its priority level is no such problem: it may dangle
-while files arrive, and Kubernetes ignores it, too.
-
-The mandatory objects are always in force, even while they are missing.
+was valid, or is left out if it never was: another version of a program may have written it, and it
+holds up no other.  Files are taken as a whole or not at all.  A FlowSchema may dangle: its level
+may come later.  The mandatory objects are always in force.
 """
 
 from __future__ import annotations
@@ -47,13 +41,10 @@ if TYPE_CHECKING:
     """Kind, name, and the state of an object, which is another thing after each change."""
 
 MAX_LOGGED_PROBLEMS = 20
-PAUSE_S = 0.02
-"""Between two configurations: thousands of objects may be applied in a row, each one a change."""
+PAUSE_S = 0.02  # between two configurations: thousands of objects may be applied in a row
+# Pauses are so many times as long as making a configuration: requests need the processor, too.
 REST = 4
-"""A pause is so many times as long as making the last configuration, if that is more: it leaves the
-processor to requests."""
-RETRY_S = 5.0
-"""After an unexpected failure."""
+RETRY_S = 5.0  # after an unexpected failure
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +62,7 @@ class Prepared:
     Attributes:
         valid: The objects as they last were valid, by kind and name.
         problems: Why objects are left out, or not in force as they are now.
-        relevant: What of the objects makes a difference to requests.
+        relevant: The parts of objects that make a difference to requests.
         digest: To be committed; None if nothing relevant has changed, or may be put in force.
     """
 
@@ -85,8 +76,8 @@ class InForce:
     """The objects of one place that are in force.
 
     Args:
-        name: Of the place, in messages; "" if nothing is to be read there.
-        content: The content of an object by its kind and state.
+        name: The place, in messages; "" if nothing is to be read there.
+        content: Makes the content of an object from its kind and state.
         is_whole: Whether objects are taken as a whole or not at all.
         with_suggested: Whether the suggested objects of `preset` are among the built-in ones.
     """
@@ -113,11 +104,10 @@ class InForce:
         self._read: dict[tuple[str, str], tuple[object, FlowControlObject | Problem]] = {}
         self._dangling: tuple[str, ...] = ()  # told already
         self.valid: dict[tuple[str, str], FlowControlObject] = {}
-        """By kind and name, each as it last was valid."""
         self.problems: tuple[Problem, ...] = ()
 
     def read(self, states: Iterable[State]) -> list[FlowControlObject | Problem]:
-        """Objects, each read once for each of its states; a thread may call this."""
+        """Read each object once for each of its states; a thread may call this."""
         before, self._read = self._read, {}
         for kind, name, state in states:
             known = before.get((kind, name))
@@ -132,10 +122,7 @@ class InForce:
         return [found for _, found in self._read.values()]
 
     def prepare(self, read: Iterable[FlowControlObject | Problem]) -> Prepared:
-        """Digest what is not in force yet; puts nothing in force, so one other thread may call it.
-
-        Requests should not wait for it: it takes long for thousands of objects.
-        """
+        """Digest what is not in force yet; a thread may call it: thousands of objects take long."""
         objects: list[FlowControlObject] = []
         problems: list[Problem] = []
         for each in read:
@@ -159,7 +146,6 @@ class InForce:
         return Prepared(valid, tuple(problems), relevant, digest)
 
     def put(self, prepared: Prepared) -> None:
-        """Put in force what was prepared last, and report what is wrong with others."""
         digest, problems = prepared.digest, prepared.problems
         if digest is None and problems == self.problems:
             return
@@ -206,7 +192,6 @@ class InForce:
             logger.error("%s in %s: %s", count, self.name, text)
 
     async def load(self, states: Sequence[State]) -> None:
-        """Put in force what there is now."""
         self.put(await asyncio.to_thread(lambda: self.prepare(self.read(states))))
 
 
@@ -216,7 +201,7 @@ async def load_when_woken(
     name: str,
     sleep: Callable[[float], Awaitable[None]],
 ) -> None:
-    """Load after each wake, for ever; changes during a load or a pause are taken together."""
+    """Load after each wake, until cancelled; changes during a load or a pause are one."""
     while True:
         await wake.wait()
         wake.clear()
@@ -232,18 +217,13 @@ async def load_when_woken(
 
 
 def own_annotations(obj: FlowControlObject) -> tuple[tuple[str, str], ...]:
-    """The annotations of an object that say something to this program, sorted."""
+    """The annotations that say something to this program, sorted."""
     return tuple(
         sorted(item for item in obj.metadata.annotations.items() if item[0].startswith(PREFIX))
     )
 
 
 class ObjectFiles:
-    """Files and directories, as the source of a controller's configuration.
-
-    The suggested objects may be among the built-in ones.
-    """
-
     stale_after_s: float | None = STALE_FILES_S
 
     def __init__(
@@ -277,7 +257,7 @@ class ObjectFiles:
         self.in_force.put_first(self._prepare(contents))
 
     async def prepare(self) -> Prepared:
-        """Make what is to be put in force, in place of `load_first`; OperatorError."""
+        """Prepare the files' objects, in place of `load_first`; OperatorError."""
         contents, self._fingerprint = await asyncio.to_thread(self._contents)
         prepared = await asyncio.to_thread(self._prepare, contents)
         refuse(prepared.problems)
@@ -306,5 +286,5 @@ class ObjectFiles:
         return self.in_force.prepare((*read.objects, *read.problems))
 
     async def watch(self, beat: Callable[[], None]) -> None:
-        """Reload after each change, for ever; see `watch_files`."""
+        """Reload after each change, until cancelled; see `watch_files`."""
         await watch_files(self.paths, self.reload, beat, self._changes)

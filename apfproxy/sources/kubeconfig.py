@@ -1,8 +1,8 @@
 """How to reach a Kubernetes API: from a kubeconfig, or as the service account of the pod.
 
 Paths in a kubeconfig are relative to its directory.  Contents (`...-data`) win over files, and a
-token's file wins over a token, as in client-go.  A program that fetches credentials (`exec`) is run
-without a terminal; `auth-provider`, which client-go has dropped, is refused.
+token's file wins over a token, as in client-go.  `auth-provider`, which client-go has dropped, is
+refused.
 
 Source: Kubernetes documentation, "Organizing Cluster Access Using kubeconfig Files" and "Accessing
 the Kubernetes API from a Pod"; client-go's `tools/clientcmd`.
@@ -31,8 +31,7 @@ from apfproxy.objects.field_errors import one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAX_BYTES = 1 << 20
-"""The size of a kubeconfig; those with many clusters have tens of KiB."""
+MAX_BYTES = 1 << 20  # kubeconfigs with many clusters have tens of KiB
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
@@ -40,6 +39,7 @@ HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 EXEC_GROUP = "client.authentication.k8s.io"
 EXEC_VERSIONS = (f"{EXEC_GROUP}/v1", f"{EXEC_GROUP}/v1beta1")
 
+# Fields of users and clusters that would be wrong to ignore.
 REFUSED = {
     "auth-provider": "is not done, by client-go neither any more; let the cluster's own tool write"
     " the kubeconfig again, with exec, or give a token",
@@ -49,15 +49,12 @@ REFUSED = {
     ),
     "proxy-url": "not supported; use a cluster that can be reached without a proxy",
 }
-"""Fields of users and clusters that would be wrong to ignore."""
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
 class Variable(msgspec.Struct, frozen=True):
-    """A variable of a program's environment."""
-
     name: str
     value: str | None = None
 
@@ -87,10 +84,8 @@ class ApiAccess:
         server_name: In the server's certificate, if not that of the URL.
         is_unverified: Whether any server's certificate is accepted.
         own: The client's certificate and its key.
-        token_file: The path of a token's file, which may change.
         username: For basic authentication; "" for none.
-        program: Gives a token or a certificate instead.
-        told: The cluster, as the program is told of it.
+        program: Gives a token or a certificate instead; `told` is `spec.cluster` of its input.
     """
 
     server: str
@@ -112,8 +107,6 @@ class ApiAccess:
 
 
 class User(msgspec.Struct, rename="kebab"):
-    """Credentials, as a kubeconfig has them."""
-
     client_certificate: str | None = None
     client_certificate_data: str | None = None
     client_key: str | None = None
@@ -126,8 +119,6 @@ class User(msgspec.Struct, rename="kebab"):
 
 
 class Cluster(msgspec.Struct, rename="kebab"):
-    """An API server, as a kubeconfig has it."""
-
     server: str | None = None
     certificate_authority: str | None = None
     certificate_authority_data: str | None = None
@@ -137,14 +128,12 @@ class Cluster(msgspec.Struct, rename="kebab"):
 
 
 class Context(msgspec.Struct):
-    """The names of a cluster and a user."""
-
     cluster: str | None = None
     user: str | None = None
 
 
 class Entry(msgspec.Struct):
-    """An entry of a list, which is read further if it is used."""
+    """An entry of a list, which is decoded further if it is used."""
 
     name: str | None = None
     context: Any = None
@@ -153,8 +142,6 @@ class Entry(msgspec.Struct):
 
 
 class Config(msgspec.Struct, rename="kebab"):
-    """A kubeconfig."""
-
     current_context: str | None = None
     contexts: list[Entry] | None = None
     clusters: list[Entry] | None = None
@@ -162,11 +149,9 @@ class Config(msgspec.Struct, rename="kebab"):
 
 
 def access_of(kubeconfig: str | None, context: str | None, decided: str, setting: str) -> ApiAccess:
-    """How to reach the API, by default as a pod.
+    """How to reach the API, by default as a pod; OperatorError if there is no way to it.
 
     `decided` is what its responses decide, `setting` what names a kubeconfig.
-
-    OperatorError if there is no way to it.
     """
     access = (
         in_cluster(os.environ, instead=setting)
@@ -267,7 +252,6 @@ class Kubeconfig:
         )
 
     def access(self, context: str | None) -> ApiAccess:
-        """How a context reaches its API."""
         place, chosen = self._entry("context", context or "", "choose another context", Context)
         if not chosen.cluster:
             raise self._error(f"{place}.cluster", "missing")
@@ -332,7 +316,6 @@ class Kubeconfig:
         return msgspec.structs.replace(given, command=path)
 
     def _beside(self, path: str) -> str:
-        """A path, relative to the kubeconfig's directory."""
         return str(Path(self._path).parent / path)
 
     def _pem(self, where: str, name: str, fields: User | Cluster) -> Pem | None:

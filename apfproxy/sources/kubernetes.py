@@ -1,9 +1,8 @@
 """Keeps a controller's configuration as the objects of a Kubernetes API are.
 
-A change there is in force as soon as its event has come; many at once are taken together.  What
-becomes of an object that is not valid says `in_force`.  Until both resources were listed, the
-built-in objects are in force; while the API cannot be reached, the last that were known.  Where the
-API has no mandatory object, the built-in one is in force; suggested ones are only if it has them.
+A change is in force as soon as its event has come; many at once are taken together.  Until both
+resources were listed, the built-in objects are in force; while the API cannot be reached, the last
+that were known.  Suggested objects are in force only if the API has them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from apfproxy.objects.reading import V1, V1BETA3
 from apfproxy.objects.types import GROUP
 from apfproxy.sources.dangling_status import DanglingStatus
 from apfproxy.sources.in_force import InForce, load_when_woken
-from apfproxy.sources.kubernetes_api import open_api
 from apfproxy.sources.reflector import Reflector, Resource
 
 if TYPE_CHECKING:
@@ -25,10 +23,8 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.preset import Preset
-    from apfproxy.settings import FlowControlSettings
     from apfproxy.sources.in_force import LoadObserver
     from apfproxy.sources.kubernetes_api import KubernetesApi
-    from apfproxy.sources.servers_behind import ServersBehind
 
 RESOURCES = tuple(
     Resource(
@@ -48,13 +44,9 @@ logger = logging.getLogger(__name__)
 
 
 class KubernetesObjects:
-    """The flow control objects of an API, as the source of a controller's configuration.
+    """The source of a controller's configuration; `writes_status` has `Dangling` written."""
 
-    With `writes_status` the condition `Dangling` of FlowSchemas is written.
-    """
-
-    stale_after_s: float | None = None
-    """It is told of changes, and says by itself when it is not."""
+    stale_after_s: float | None = None  # it is told of changes, and says by itself when it is not
 
     def __init__(
         self,
@@ -83,7 +75,6 @@ class KubernetesObjects:
 
     @property
     def is_synced(self) -> bool:
-        """Whether all objects of the API have been known."""
         return all(each.is_synced for each in self.reflectors)
 
     def problem(self) -> str | None:
@@ -114,7 +105,6 @@ class KubernetesObjects:
             )
 
     def stop_waiting(self) -> None:
-        """End the wait for the objects."""
         self._waited.set()
 
     async def reload(self) -> None:
@@ -139,33 +129,10 @@ class KubernetesObjects:
                 self._status.wake()
 
     async def watch(self, _beat: Callable[[], None]) -> None:
-        """Follow the objects and load after each change; ends only when it is cancelled."""
+        """Follow the objects and load after each change, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self.reflectors:
                 group.create_task(reflector.run())
             if self._status is not None:
                 group.create_task(self._status.run())
             await load_when_woken(self._wake, self._load, self.api.server, self._sleep)
-
-
-def kubernetes_objects(
-    settings: FlowControlSettings,
-    controller: Controller,
-    on_load: LoadObserver,
-    preset: Preset = KUBERNETES,
-    behind: ServersBehind | None = None,
-) -> KubernetesObjects:
-    """The source that settings name; asks the API nothing yet.
-
-    OperatorError if there is no way to the API.
-    """
-    kubernetes = settings.kubernetes
-    setting = "flowControl.kubernetes.kubeconfig (--kubeconfig FILE)"
-    return KubernetesObjects(
-        open_api(kubernetes.kubeconfig, kubernetes.context, "the objects", setting, behind),
-        controller,
-        with_suggested=settings.suggested_objects,
-        preset=preset,
-        writes_status=kubernetes.write_status,
-        on_load=on_load,
-    )

@@ -1,7 +1,7 @@
 """A client of a Kubernetes API: objects as JSON, watches as lines of it.
 
-Responses and lines are bounded.  The API's message about a refusal is shown, as it says who may not
-do what.
+Responses and lines are bounded.  The API's message about a refusal is shown: it says who may not do
+what.
 """
 
 from __future__ import annotations
@@ -36,28 +36,21 @@ if TYPE_CHECKING:
         Mapping,
     )
 
-    from apfproxy.base.tls_files import Lifetime
     from apfproxy.sources.servers_behind import ServersBehind
 
 Json = dict[str, Any]
 
+# One chunk of a list: etcd's objects have 1.5 MiB at most, those here a few KiB.
 MAX_RESPONSE_BYTES = 1 << 26
-"""The size of one chunk of a list: etcd's objects have 1.5 MiB at most, those here a few KiB."""
-MAX_EVENT_BYTES = 1 << 22
-"""The size of one event: no object is larger."""
-MAX_MESSAGE = 300
-"""Characters that are shown of the API's message about a refusal."""
+MAX_EVENT_BYTES = 1 << 22  # no object is larger
+MAX_MESSAGE = 300  # characters of the API's message about a refusal that are shown
 
 CONNECT_S = 10.0
-LONGEST_S = 30.0
-"""For a list or a write, from beginning to end; for the head of a response that is a watch."""
+LONGEST_S = 30.0  # for a list or a write, from beginning to end; for the head of a watch's response
 LIMITS = aiohttp.ClientTimeout(total=LONGEST_S, sock_connect=CONNECT_S)
-PATIENCE_S = 1.0
-"""For a response's head where another server could be asked; longer after all were too slow."""
-MOST_ASKED = 4
-"""Servers, for one question: the caller is told if none of so many responds."""
-SILENCE_S = 150.0
-"""A watch that is silent for so long is dead: bookmarks come every minute."""
+PATIENCE_S = 1.0  # for a head where another server could be asked; longer after all were too slow
+MOST_ASKED = 4  # servers for one question, before the caller is told
+SILENCE_S = 150.0  # a watch that is silent for so long is dead: bookmarks come every minute
 
 OK = 200
 CREATED = 201
@@ -66,20 +59,14 @@ FORBIDDEN = 403
 NOT_FOUND = 404
 CONFLICT = 409
 GONE = 410
-SERVER_ERROR = 500
-"""And above: another server may do better."""
+SERVER_ERROR = 500  # and above: another server may do better
+# Another server may do better, too: one that starts refuses all until its roles are loaded.
 TURNED = frozenset({UNAUTHORIZED, FORBIDDEN})
-"""Another server may do better, too: one that starts refuses all until its roles are loaded."""
 UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
 class KubernetesApiError(Exception):
-    """The API gave no usable response.
-
-    Attributes:
-        status: Of the response; 0 without one.
-        retry_after_s: The pause that the API asks for; 0 for none.
-    """
+    """The API gave no usable response: `status` is 0 without one, `retry_after_s` if unsaid."""
 
     def __init__(self, what: str, status: int = 0, *, retry_after_s: float = 0.0) -> None:
         super().__init__(what)
@@ -94,40 +81,27 @@ def open_api(
     setting: str,
     behind: ServersBehind | None = None,
 ) -> KubernetesApi:
-    """The API that settings name, as `access_of` has it; asks it nothing yet.
+    """The API that settings name, as `access_of` has it; OperatorError if there is no way to it.
 
     If it is the one behind, any of the servers behind is asked.
-
-    OperatorError if there is no way to it.
     """
     access = access_of(kubeconfig, context, decided, setting)
-    others = no_others
-    if behind is not None:
-        others = partial(behind.of_api, access.server, kubeconfig, context)
+    others = dict if behind is None else partial(behind.of_api, access.server, kubeconfig, context)
     return KubernetesApi(access.server, ApiCredentials(access), others=others)
 
 
-def no_others() -> Mapping[str, str | None]:
-    """Know no other servers of the API."""
-    return {}
-
-
 class KubernetesApi:
-    """The API at a URL, perhaps with a path.
+    """The API at a URL, perhaps with a path; `server` is the one that was asked last.
 
     Its methods raise KubernetesApiError where there is no good response.  Before that the other
-    servers of the API that are known were asked, unless something could be done twice; the one that
-    answers is asked until it fails.
+    known servers of the API were asked, unless something could be done twice; the one that responds
+    is asked until it fails.
 
     Args:
-        server: The URL.
         silence_s: A watch that is silent for so long is given up.
-        others: URLs of all servers of the API that are known, which get the same credentials, in
-            the order in which to ask them; with the names in their certificates, if the credentials
-            have none and those are not the hosts.
-
-    Attributes:
-        server: The URL that was asked last.
+        others: URLs of all known servers of the API, which get the same credentials, in the order
+            in which to ask them; with the names in their certificates, if the credentials have none
+            and those are not the hosts.
     """
 
     def __init__(
@@ -136,36 +110,29 @@ class KubernetesApi:
         credentials: ApiCredentials,
         *,
         silence_s: float = SILENCE_S,
-        others: Callable[[], Mapping[str, str | None]] = no_others,
+        others: Callable[[], Mapping[str, str | None]] = dict,
     ) -> None:
         self.server = self._first = server
-        self._credentials = credentials
+        self.credentials = credentials
         self._silence_s = silence_s
         self._others = others
         self._has_failed = False
         self._patience_s = PATIENCE_S
-        self._watches: dict[aiohttp.ClientResponse, str] = {}
-        """Under way, with their servers."""
+        self._watches: dict[aiohttp.ClientResponse, str] = {}  # under way, with their servers
         self._session: aiohttp.ClientSession | None = None
 
     @property
     def problem(self) -> str | None:
         """Why changed credentials are not in use."""
-        return self._credentials.problem
-
-    @property
-    def own_token(self) -> tuple[str, Lifetime | None]:
-        """The file of the token that was used last, "" for none, and for how long it is good."""
-        return self._credentials.own_token
+        return self.credentials.problem
 
     async def close(self) -> None:
-        """Drop all connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     async def get(self, path: str, query: Mapping[str, str]) -> Json:
-        """An object, or a list of them."""
+        """Read an object, or a list of them."""
         async with self._exchange("GET", path, query, LIMITS) as response:
             return await _body_of(response, MAX_RESPONSE_BYTES)
 
@@ -224,12 +191,11 @@ class KubernetesApi:
         return list(dict.fromkeys((*self._others(), self._first)))
 
     def _failed(self, server: str) -> None:
-        """Ask another server than this one from now on."""
         if self.server == server:
             self._has_failed = True
 
     def _turn(self) -> None:
-        """Ask the next server if the last one gave none."""
+        """Ask the next server if the last one failed."""
         if not self._has_failed:
             return
         self._has_failed = False
@@ -250,7 +216,7 @@ class KubernetesApi:
         """Send a request; its good response, for as long as the context lasts."""
         server, response = self.server, None
         try:
-            authorization = await self._credentials.refresh()
+            authorization = await self.credentials.refresh()
             head = dict(JSON_HEAD)
             if authorization is not None:
                 head["Authorization"] = authorization
@@ -265,7 +231,7 @@ class KubernetesApi:
             async with response:
                 if response.status not in {OK, CREATED}:
                     if response.status == UNAUTHORIZED:
-                        self._credentials.refused()
+                        self.credentials.refused()
                     raise await _refusal(response)
                 yield response
         except OperatorError as error:
@@ -299,7 +265,7 @@ class KubernetesApi:
         (path, query, limits), server = where, self.server
         if self._session is None:
             self._session = new_session()
-        name = self._credentials.server_name
+        name = self.credentials.server_name
         if name is None and server != self._first:
             name = self._others().get(server)
         is_repeatable = method == "GET"
@@ -311,7 +277,7 @@ class KubernetesApi:
                     yarl.URL(server).joinpath(path.lstrip("/"), encoded=True).with_query(query),
                     data=body,
                     headers=head,
-                    ssl=self._credentials.context or True,
+                    ssl=self.credentials.context or True,
                     server_hostname=name,
                     allow_redirects=False,
                     timeout=limits,
@@ -333,7 +299,6 @@ class KubernetesApi:
 
 
 async def _body_of(response: aiohttp.ClientResponse, max_bytes: int) -> Json:
-    """The JSON object in a response."""
     data = await bounded_body(response, max_bytes)
     if data is None:
         raise KubernetesApiError(f"the response is longer than {max_bytes} bytes", response.status)
@@ -341,7 +306,6 @@ async def _body_of(response: aiohttp.ClientResponse, max_bytes: int) -> Json:
 
 
 def _json_object(data: bytes) -> Json:
-    """The object that a text is."""
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -352,14 +316,14 @@ def _json_object(data: bytes) -> Json:
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> KubernetesApiError:
-    """The error that a response is."""
-    message = ""
+    message, after = "", response.headers.get("Retry-After", "")
     with suppress(KubernetesApiError):  # else a load balancer's own page
         message = message_of(await _body_of(response, MAX_EVENT_BYTES))
     return KubernetesApiError(
         f"answered {response.status}{message and ': '}{message}",
         response.status,
-        retry_after_s=_seconds(response.headers.get("Retry-After", "")),
+        # A date, or what is not within a day, is ignored.
+        retry_after_s=float(after) if after.isascii() and after.isdigit() and len(after) < 6 else 0,  # noqa: PLR2004
     )
 
 
@@ -367,8 +331,3 @@ def message_of(status: Json) -> str:
     """The message of a Status, in one line."""
     message = status.get("message")
     return one_line(" ".join(message.split())[:MAX_MESSAGE]) if isinstance(message, str) else ""
-
-
-def _seconds(text: str) -> float:
-    """The number of seconds in `Retry-After`; 0 for a date or anything else."""
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0  # noqa: PLR2004 - a day

@@ -1,8 +1,8 @@
 """A record in a ConfigMap, which several clusters' records share.
 
 Each has two entries: the data, and the version, which the writer draws.  A write names the resource
-version that it has seen of the whole ConfigMap.  If that is another one by now, but the record's
-version is the same, somebody wrote another record, and the write is tried again.
+version that it has seen of the whole ConfigMap.  If that has changed and the record's version has
+not, another record was written, and the write is tried again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from apfproxy.sources.kubernetes_api import Json, KubernetesApi
 
 VERSION_BYTES = 12
-MAX_TRIES = 8
-"""Tries of a write, while others write other records."""
+MAX_TRIES = 8  # of a write, while others write other records
 LABELS = {"app.kubernetes.io/managed-by": "apfproxy"}
 UNREADABLE = "has something else than a record: delete it"
 
@@ -53,7 +52,6 @@ class KubernetesStore:
         self._seen: Seen | None = None
 
     async def read(self) -> Stored:
-        """Read the record; StoreError."""
         return (await self._read()).stored
 
     async def swap(self, data: bytes, seen: Stored, *, is_urgent: bool = False) -> Swapped:  # noqa: ARG002 - no member listens
@@ -82,7 +80,6 @@ class KubernetesStore:
         """Do nothing: no member is told, and all look once a period."""
 
     async def close(self) -> None:
-        """End the connections; harmless once done."""
         await self._api.close()
 
     async def _read(self) -> Seen:
@@ -98,7 +95,7 @@ class KubernetesStore:
         return self._seen
 
     async def _write(self, entries: dict[str, str], there: Seen) -> str | None:
-        """The resource version after a write; None if somebody wrote in between."""
+        """The resource version after a write; None if another client wrote in between."""
         self._seen = None
         metadata: Json = {}
         try:
@@ -126,7 +123,6 @@ class KubernetesStore:
         )
 
     def _stored(self, found: Json) -> Stored:
-        """The record in a ConfigMap; StoreError if it has another form."""
         entries: Any = found.get("data") or {}
         data, version = (
             entries.get(key) if isinstance(entries, dict) else 0

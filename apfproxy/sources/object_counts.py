@@ -2,14 +2,13 @@
 
 kube-apiserver has them as `apiserver_resource_objects{group,resource}` (since 1.34) or
 `apiserver_storage_objects{resource}`, with resources such as `pods` or `deployments.apps`.  A page
-has megabytes of other metrics, so it is read line by line, and only these lines are parsed.
+has megabytes of other metrics, so only these lines are parsed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import re
 from typing import TYPE_CHECKING
 
@@ -30,18 +29,17 @@ if TYPE_CHECKING:
 RESOURCE_OBJECTS = b"apiserver_resource_objects{"
 STORAGE_OBJECTS = b"apiserver_storage_objects{"
 
-MAX_PAGE_BYTES = 1 << 28
-"""The page of a large kube-apiserver has tens of MiB."""
-MAX_LINE_BYTES = 1 << 16
-"""Prometheus' own limit on a label's value is far below this."""
-MAX_RESOURCES = 10_000
-"""Servers have a few hundred."""
+MAX_PAGE_BYTES = 1 << 28  # the page of a large kube-apiserver has tens of MiB
+MAX_LINE_BYTES = 1 << 16  # Prometheus' own limit on a label's value is far below this
+MAX_RESOURCES = 10_000  # servers have a few hundred
 TIMEOUT_S = 20.0
-OBJECT_COUNTS = "object-counts"
-"""The health check."""
+OBJECT_COUNTS = "object-counts"  # the health check
 
 LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
-SAMPLE = re.compile(r"[a-z_]+\{([^}]*)\}\s+(\S+)(?:\s+-?[0-9]+)?\s*")
+SAMPLE = re.compile(
+    r"[a-z_]+\{([^}]*)\}\s+([0-9]{1,20}(?:\.[0-9]*)?(?:[eE]\+?[0-9]{1,2})?)(?:\s+-?[0-9]+)?\s*"
+)
+"""A value that is no count is not matched; -1 is the server's for unknown."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,16 +49,14 @@ class CountsError(Exception):
 
 
 class CountsParser:
-    """Parses the counts from the pieces of a page in Prometheus' text format."""
+    """Parses the pieces of a page in Prometheus' text format; raises CountsError."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._bytes = 0
-        self._resource_objects: dict[str, int] = {}
-        self._storage_objects: dict[str, int] = {}
+        self._counts: dict[bytes, dict[str, int]] = {RESOURCE_OBJECTS: {}, STORAGE_OBJECTS: {}}
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece; CountsError if the page or a line is too long."""
         self._bytes += len(data)
         if self._bytes > MAX_PAGE_BYTES:
             raise CountsError(f"the page is longer than {MAX_PAGE_BYTES} bytes")
@@ -71,9 +67,9 @@ class CountsParser:
             self._line(line)
 
     def finish(self) -> dict[str, int]:
-        """The counts by resource, of the newer metric if there are both, or CountsError."""
+        """The counts by resource, of the newer metric if there are both."""
         self._line(self._rest)
-        counts = self._resource_objects or self._storage_objects
+        counts = self._counts[RESOURCE_OBJECTS] or self._counts[STORAGE_OBJECTS]
         if not counts:
             raise CountsError(
                 "the page has neither apiserver_resource_objects nor apiserver_storage_objects"
@@ -81,29 +77,16 @@ class CountsParser:
         return counts
 
     def _line(self, line: bytes) -> None:
-        if line.startswith(RESOURCE_OBJECTS):
-            counts = self._resource_objects
-        elif line.startswith(STORAGE_OBJECTS):
-            counts = self._storage_objects
-        else:
+        if not line.startswith((RESOURCE_OBJECTS, STORAGE_OBJECTS)):
             return
         sample = SAMPLE.fullmatch(line.decode("utf-8", "replace"))
         if sample is None:
             return
+        counts = self._counts[line[: line.index(b"{") + 1]]
         labels = dict(LABEL.findall(sample[1]))
         resource, group = labels.get("resource", ""), labels.get("group", "")
-        count = whole_number(sample[2])
-        if resource and count is not None and len(counts) < MAX_RESOURCES:
-            counts[f"{resource}.{group}" if group else resource] = count
-
-
-def whole_number(text: str) -> int | None:
-    """A sample's value; None if it is no count (-1 is the server's for unknown)."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return int(value) if math.isfinite(value) and value >= 0 else None
+        if resource and len(counts) < MAX_RESOURCES:
+            counts[f"{resource}.{group}" if group else resource] = int(float(sample[2]))
 
 
 class ObjectCounts:
@@ -111,7 +94,7 @@ class ObjectCounts:
 
     `on_counts` gets the counts by resource and their time in ns.  `others` has the URLs of all
     servers that have the same objects as the one of a URL, in the order in which to ask them: where
-    one does not answer, the same page of the next one is read.
+    one does not respond, the same page of the next one is read.
     """
 
     def __init__(
@@ -136,20 +119,17 @@ class ObjectCounts:
         self._is_started = False
         self._page = ""
         self._interval_s = 0.0
-        self.reads_total = 0
-        self.url = ""
-        """The page that was read last."""
+        self._is_first = True
+        self.url = ""  # the page that was read last
         self.problem: str | None = None
         self._put(settings)
 
     def start(self) -> None:
-        """Begin to read."""
         self._is_started = True
         if self._page:
             self._task = self._reading.start()
 
     async def prepare(self, settings: Settings) -> Change:
-        """See whether other settings name another page."""
         flow_control = settings.flow_control
         wanted = flow_control.object_counts_from or "", flow_control.object_counts_interval_s
         is_same = wanted == (self._page, self._interval_s)
@@ -161,7 +141,7 @@ class ObjectCounts:
         before, self._page = self._page, settings.flow_control.object_counts_from or ""
         self._interval_s = settings.flow_control.object_counts_interval_s
         if self._page != before:
-            self.url, self.problem, self.reads_total = self._page, None, 0
+            self.url, self.problem, self._is_first = self._page, None, True
             if before:
                 self._on_counts({}, self._now_ns())
         if self._page:
@@ -175,7 +155,6 @@ class ObjectCounts:
             self.start()
 
     def close(self) -> None:
-        """Read no more; harmless once done."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -194,7 +173,7 @@ class ObjectCounts:
         import aiohttp  # noqa: PLC0415 - lazily
         import yarl  # noqa: PLC0415 - lazily
 
-        self.reads_total += 1
+        is_first, self._is_first = self._is_first, False
         first = yarl.URL(self._page)
         servers = [yarl.URL(each) for each in self._others(self._page)]
         same = [first.with_host(each.host or "").with_port(each.port) for each in servers]
@@ -207,7 +186,7 @@ class ObjectCounts:
                 problem = problem or " ".join(str(error).split()) or type(error).__name__
                 continue
             self.url = str(url)
-            if self.problem is not None or self.reads_total == 1:
+            if self.problem is not None or is_first:
                 logger.info("object counts of %d resources from %s", len(counts), _shown(url))
             self.problem = None
             self._on_counts(counts, self._now_ns())
@@ -233,5 +212,4 @@ async def _fetch(session: aiohttp.ClientSession, url: yarl.URL) -> dict[str, int
 
 
 def _shown(url: yarl.URL) -> str:
-    """The URL without what may be secret."""
     return str(url.with_user(None).with_query(None))

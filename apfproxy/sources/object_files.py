@@ -4,8 +4,7 @@
    are not hidden; directories in it do not.  Objects of other APIs and what is no object are left
    out, and so is what tools keep beside objects.
 2. Objects add to the built-in ones and replace those of the same kind and name.
-3. Of all files together no two objects may have one kind and name: which one counts would depend
-   on the order of the files' names.
+3. Of all files together no two objects may have one kind and name.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.preset import Preset
 
 SUFFIXES = (".yaml", ".yml", ".json")
+# Kustomize and Helm: left out unless they have objects of flow control.
 OF_TOOLS = re.compile(r"(kustomization|Kustomization|Chart|values([-._].*)?)\.(yaml|yml|json)")
-"""Files of kustomize and Helm, which are left out unless they have objects of flow control."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,8 @@ class FileContents:
 
     files: tuple[tuple[str, bytes], ...]
     problems: tuple[Problem, ...]
+    # Names of files that are there because a directory has them.
     found: frozenset[str] = frozenset()
-    """Names of files that are there because a directory has them."""
 
     def fingerprint(self) -> bytes:
         """Changes whenever anything here does."""
@@ -56,11 +55,9 @@ class FileContents:
 
 @dataclass(frozen=True, slots=True)
 class ObjectsRead:
-    """The objects of some files.
+    """The objects of some files; `problems` are those of the others, and of files.
 
     Attributes:
-        objects: The valid ones, in the order of reading.
-        problems: What is wrong with the others, and with files.
         origins: Kind and name of an object to its file.
         written: Kind and name of an object to its place and fields in the file.
         left_out: What is there that is no object of flow control.
@@ -110,7 +107,6 @@ def file_names(path: str) -> list[str]:
 
 
 def cannot_read(error: OSError) -> str:
-    """Say why a path cannot be read."""
     return f"cannot be read: {error.strerror or error}"
 
 

@@ -1,4 +1,4 @@
-"""The source of a proxy's objects, as the settings name it: files, a store or a Kubernetes API.
+"""The source of a proxy's objects: files, a store or a Kubernetes API.
 
 A source's modules are imported only by settings that name it.
 """
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     Source = ObjectFiles | StoredObjects | KubernetesObjects
 
-OBJECTS, STORE = "objects", "store"
-"""The health checks."""
+OBJECTS, STORE = "objects", "store"  # health checks
 
 
 def source_text(flow_control: FlowControlSettings) -> str:
@@ -46,7 +45,7 @@ def source_text(flow_control: FlowControlSettings) -> str:
 
 
 class ObjectSource:
-    """The source (None before the start), also as what it is, and the API over a store.
+    """The source, None before the start, also as what it is; and the API over a store.
 
     `on_load` takes the outcome of a load, as `LoadObserver` does, and as `is_whole` whether the
     source takes a load as a whole or not at all.
@@ -119,14 +118,18 @@ class ObjectSource:
         """The source; a store has the built-in objects by then."""
         flow_control = self._settings.flow_control
         if flow_control.kubernetes.is_enabled:
-            from apfproxy.sources.kubernetes import kubernetes_objects  # noqa: PLC0415
+            from apfproxy.sources.kubernetes import KubernetesObjects  # noqa: PLC0415
+            from apfproxy.sources.kubernetes_api import open_api  # noqa: PLC0415
 
-            self.kubernetes = kubernetes_objects(
-                flow_control,
+            named = flow_control.kubernetes
+            setting = "flowControl.kubernetes.kubeconfig (--kubeconfig FILE)"
+            self.kubernetes = KubernetesObjects(
+                open_api(named.kubeconfig, named.context, "the objects", setting, self._behind),
                 self._controller,
-                partial(self._on_load, is_whole=False),
-                PRESETS[self._settings.preset],
-                self._behind,
+                with_suggested=flow_control.suggested_objects,
+                preset=PRESETS[self._settings.preset],
+                writes_status=named.write_status,
+                on_load=partial(self._on_load, is_whole=False),
             )
             self._add_check("kubernetes", look=self.kubernetes.problem)
             return self.kubernetes
@@ -169,7 +172,6 @@ class ObjectSource:
             self.kubernetes.api.leave(servers)
 
     def stop_waiting(self) -> None:
-        """Do not wait for objects that are yet to come."""
         if self.kubernetes is not None:
             self.kubernetes.stop_waiting()
 
@@ -179,7 +181,6 @@ class ObjectSource:
             await self.source.reload()
 
     def end_watching(self) -> None:
-        """Put nothing in force any more."""
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None

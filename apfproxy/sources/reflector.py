@@ -44,18 +44,13 @@ if TYPE_CHECKING:
 
     from apfproxy.sources.kubernetes_api import KubernetesApi
 
-CHUNK = 250
-"""Objects of one list; clusters have a few dozen."""
-MAX_OBJECTS = 20_000
-"""The objects of one resource: more are no configuration."""
-MAX_CHUNKS = 1000
-"""The chunks of one list: a server may make chunks smaller than it is asked to."""
+CHUNK = 250  # objects of one list; clusters have a few dozen
+MAX_OBJECTS = 20_000  # of one resource: more are no configuration
+MAX_CHUNKS = 1000  # of one list: a server may make chunks smaller than it is asked to
+# Bounds of a watch's random duration, as client-go's, so that not all end together.
 WATCH_S = (300, 600)
-"""Bounds of a watch's random duration, as client-go's, so that not all end together."""
-OVERDUE_S = 60.0
-"""A watch that exceeds its duration by this is given up for another."""
-STEADY_S = 1.0
-"""After a shorter watch there is a pause, lest a server make us watch in a busy loop."""
+OVERDUE_S = 60.0  # beyond its duration, a watch is given up for another
+STEADY_S = 1.0  # after a shorter watch there is a pause, lest a server make us watch in a busy loop
 
 logger = logging.getLogger(__name__)
 
@@ -65,10 +60,8 @@ class Resource:
     """The objects that are followed.
 
     Attributes:
-        plural: As in paths.
         versions: Of the group; the first one that is served is used.
-        right: What to give to the proxy's user if it may not.
-        namespace: Of the objects; "" for objects without one.
+        right: The right to give to the proxy's user if it may not.
         selector: Labels that the objects have; "" for all.
         part: Of the program, for errors.
     """
@@ -83,7 +76,6 @@ class Resource:
     part: Part = Part.OBJECTS
 
     def path(self, version: str) -> str:
-        """The path of all its objects."""
         within = f"namespaces/{self.namespace}/" if self.namespace else ""
         return f"/apis/{self.group}/{version}/{within}{self.plural}"
 
@@ -97,10 +89,7 @@ class Resource:
 
 
 class Reflector:
-    """The objects of one resource.
-
-    Args:
-        on_change: Called after each change of `objects`, and when they are followed again.
+    """The objects of one resource; `on_change` is called for each change.
 
     Attributes:
         objects: Name to object, with its type; replaced, never changed.
@@ -134,16 +123,12 @@ class Reflector:
         self.is_synced = False
         self.version = resource.versions[0]
         self.problem: str | None = f"{resource.plural}: not listed yet"
-        self.lists = 0
-        self.watches = 0
 
     @property
     def path(self) -> str:
-        """The resource's path."""
         return self._resource.path(self.version)
 
     async def run(self) -> None:
-        """Follow the objects for ever."""
         while True:
             self._has_news, self._began_s = False, math.inf
             least_s, is_failure = 0.0, True
@@ -185,7 +170,6 @@ class Reflector:
         self._on_change()  # what is known may be relied on again
 
     async def _list(self) -> None:
-        """Take all objects that there are now."""
         versions = self._resource.versions
         for version in versions:
             self.version = version
@@ -195,7 +179,6 @@ class Reflector:
             except KubernetesApiError as error:
                 if error.status != NOT_FOUND or version == versions[-1]:
                     raise
-        self.lists += 1
         self._at = at
         self.objects = objects
         self.is_synced = True
@@ -231,7 +214,6 @@ class Reflector:
         raise KubernetesApiError(f"a list of more than {MAX_CHUNKS} chunks")
 
     async def _watch(self) -> None:
-        """Take events until the server ends the watch."""
         assert self._at is not None, "all were listed"
         # The jitter needs no secrecy.
         watch_s = random.randint(*WATCH_S)  # noqa: S311
@@ -250,7 +232,6 @@ class Reflector:
                 async for event in events:
                     if event is None:
                         self._began_s = self._now_s()
-                        self.watches += 1
                         self._well()
                     else:
                         self._take(event)
@@ -296,7 +277,6 @@ class Reflector:
 
 
 def object_version(content: object) -> str:
-    """The resource version of an object."""
     metadata = content.get("metadata") if isinstance(content, dict) else None
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     if not isinstance(version, str) or not version:

@@ -1,8 +1,8 @@
 """The servers behind the proxy as those of a Kubernetes API that the proxy itself asks.
 
-Where the API that a kubeconfig leads to is one of the servers behind, all of them are that API:
-they serve the same data.  Then each of them may be asked, so that what the proxy has to know does
-not hang on one.  No other server gets the credentials for an API.
+Where the API that a kubeconfig leads to is one of the servers behind, all of them are that API.
+Then each of them may be asked, so that what the proxy has to know does not hang on one.  No other
+server gets the credentials for an API.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from apfproxy.settings import UpstreamSettings
 
+# Namespace and name of the Service whose servers are those of the API itself.
 OF_THE_API = ("default", "kubernetes")
-"""Namespace and name of the Service whose servers are those of the API itself."""
 PORTS = {HTTP: 80, HTTPS: 443}
 
 

@@ -2,20 +2,15 @@
 
 1. An endpoint counts while it is ready, which it is unless its conditions say otherwise.  One that
    is terminating is not ready, and so is drained.
-2. While none is ready, those count that terminate but still serve, as for kube-proxy: better they
-   than none.
+2. While none is ready, those count that terminate but still serve, as for kube-proxy.
 3. Of several addresses of an endpoint the first one counts; the others have no meaning.
 4. A server with an IPv4 and an IPv6 address, of two slices, counts once, where the slices tell
    which object it is.
-5. Where nodes and zones are does not matter.  Names in place of addresses (FQDN) are left out.
+5. Nodes and zones do not matter.  Names in place of addresses (FQDN) are left out.
 
-What is known stays in use while the API cannot be asked.  What the API says is taken as it is: a
-Service without endpoints has none, as addresses of pods that are gone may be those of others now.
-(kube-apiserver never empties its own Service, `default/kubernetes`: kubernetes,
-pkg/controlplane/reconcilers/lease.go.)
-
-The API that is asked may be the one behind the proxy.  Then it has as many servers as the Service:
-where the one of the kubeconfig does not answer, another one is asked.
+The last endpoints stay in use while the API cannot be asked.  A Service without endpoints has none:
+addresses of pods that are gone may be those of others now.  (kube-apiserver never empties its own
+Service, `default/kubernetes`: kubernetes, pkg/controlplane/reconcilers/lease.go.)
 
 Source: Kubernetes documentation, "EndpointSlices"; the types of discovery.k8s.io/v1; KEP-1669
 "Proxy Terminating Endpoints".
@@ -26,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -34,49 +28,38 @@ import msgspec
 from apfproxy.base.faults import Part
 from apfproxy.objects.field_errors import one_line
 from apfproxy.settings import HTTPS, Address, EndpointAddress
-from apfproxy.sources.api_credentials import ApiCredentials
-from apfproxy.sources.kubeconfig import access_of
-from apfproxy.sources.kubernetes_api import KubernetesApi, no_others
 from apfproxy.sources.reflector import Reflector, Resource
-from apfproxy.sources.servers_behind import OF_THE_API
 from apfproxy.upstream.found_endpoints import FoundEndpoints
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from apfproxy.settings import ServiceSettings
-    from apfproxy.sources.kubernetes_api import Json
+    from apfproxy.sources.kubernetes_api import Json, KubernetesApi
 
 GROUP = "discovery.k8s.io"
-SERVICE_LABEL = "kubernetes.io/service-name"
-"""The label of a slice with the name of its Service."""
+SERVICE_LABEL = "kubernetes.io/service-name"  # the label of a slice with the name of its Service
 
 MAX_PORT = 65535
-MAX_SHOWN = 100
-"""Characters that are shown of what a slice has."""
-MAX_TOLD = 3
-"""Slices that a problem names."""
+MAX_SHOWN = 100  # characters of a slice's content
+MAX_TOLD = 3  # slices that a problem names
 
 logger = logging.getLogger(__name__)
 
 
 class ServiceEndpoints:
-    """The endpoints of a Service of an API."""
-
     def __init__(
         self,
         api: KubernetesApi,
-        namespace: str,
-        service: str,
-        wanted: ServicePort,
+        service: ServiceSettings,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.name = f"Service {namespace}/{service}"
+        self.name = f"Service {service.namespace}/{service.name}"
         self.leave, self.close = api.leave, api.close
         self.found = FoundEndpoints(self.name)
         self._api = api
-        self._wanted = wanted
+        self._service = service
         self._left_out: tuple[str, ...] = ()
         self.reflector = Reflector(
             api,
@@ -86,8 +69,8 @@ class ServiceEndpoints:
                 group=GROUP,
                 versions=("v1",),
                 right="the role of config/kubernetes/rbac/endpoints.yaml",
-                namespace=namespace,
-                selector=f"{SERVICE_LABEL}={service}",
+                namespace=service.namespace,
+                selector=f"{SERVICE_LABEL}={service.name}",
                 part=Part.UPSTREAM,
             ),
             self._on_change,
@@ -107,63 +90,20 @@ class ServiceEndpoints:
         return None
 
     def _on_change(self) -> None:
-        found = endpoints_of(self.reflector.objects.values(), self._wanted)
-        before, self._left_out = self._left_out, found.problems[:MAX_TOLD]
+        endpoints, problems = endpoints_of(self.reflector.objects.values(), self._service)
+        before, self._left_out = self._left_out, problems[:MAX_TOLD]
         for problem in self._left_out:
             if problem not in before:
                 logger.warning("%s: left out: %s", self.name, problem)
-        self.found.put(found.endpoints)
-
-
-def service_endpoints(settings: ServiceSettings) -> ServiceEndpoints:
-    """The endpoints of a Service, which settings name; asks the API nothing yet.
-
-    OperatorError if there is no way to the API.
-    """
-    name = settings.name
-    assert name is not None, "settings name it"
-    access = access_of(
-        settings.kubeconfig, settings.context, "where requests go", "upstream.service.kubeconfig"
-    )
-    is_tls, server_name = settings.scheme == HTTPS, settings.address.host
-
-    def others() -> dict[str, str | None]:
-        return {each.address.url: server_name for each in endpoints.found.endpoints}
-
-    # Only the API itself may get the credentials for it.
-    is_api = (settings.namespace, name) == OF_THE_API and is_tls
-    api = KubernetesApi(
-        access.server,
-        ApiCredentials(access),
-        others=others if is_api and access.server.startswith("https:") else no_others,
-    )
-    endpoints = ServiceEndpoints(
-        api,
-        settings.namespace,
-        name,
-        ServicePort(port=settings.port, is_tls=is_tls, server_name=server_name),
-    )
-    return endpoints
+        self.found.put(endpoints)
 
 
 class SliceError(Exception):
-    """A slice that cannot be used; says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServicePort:
-    """Which port of a Service's servers to connect to, and the name that is in their certificates.
-
-    The port is a name, or the number at the servers; None for the first one.
-    """
-
-    port: str | None
-    is_tls: bool
-    server_name: str
+    """Says why a slice cannot be used."""
 
 
 class Conditions(msgspec.Struct):
-    """The state of an endpoint of a slice; None where it is not known."""
+    """None where it is not known."""
 
     ready: bool | None = None
     serving: bool | None = None
@@ -171,21 +111,17 @@ class Conditions(msgspec.Struct):
 
 
 class Target(msgspec.Struct):
-    """The object behind an endpoint of a slice."""
-
     uid: str | None = None
 
 
 class Endpoint(msgspec.Struct, rename="camel"):
-    """An endpoint of a slice."""
-
     addresses: list[str]
     conditions: Conditions | None = None
     target_ref: Target | None = None
 
 
 class Port(msgspec.Struct):
-    """A port of a slice; one without a number stands for all numbers."""
+    """One without a number stands for all numbers."""
 
     name: str | None = None
     port: Annotated[int, msgspec.Meta(gt=0, le=MAX_PORT)] | None = None
@@ -193,28 +129,20 @@ class Port(msgspec.Struct):
 
 
 class Slice(msgspec.Struct, rename="camel"):
-    """An EndpointSlice."""
-
     address_type: str
     endpoints: list[Endpoint] | None = None
     ports: list[Port] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The content of slices: the endpoints that count, each once; and why others are left out."""
-
-    endpoints: tuple[EndpointAddress, ...]
-    problems: tuple[str, ...]
-
-
-def endpoints_of(slices: Iterable[Json], wanted: ServicePort) -> Found:
-    """The endpoints of a Service; a slice that cannot be used is told and left out as a whole."""
+def endpoints_of(
+    slices: Iterable[Json], service: ServiceSettings
+) -> tuple[tuple[EndpointAddress, ...], tuple[str, ...]]:
+    """The endpoints that count, each once; and why slices, each as a whole, are left out."""
     servers: list[tuple[EndpointAddress, Endpoint]] = []
     problems: list[str] = []
     for each in sorted(slices, key=lambda each: (str(each.get("addressType")), _name(each))):
         try:
-            servers += list(_servers(msgspec.convert(each, Slice), wanted))
+            servers += list(_servers(msgspec.convert(each, Slice), service))
         except (SliceError, msgspec.ValidationError) as error:
             problems.append(f"EndpointSlice {_name(each)}: {_shown(str(error))}")
     ready, last_resorts = [], []
@@ -232,7 +160,7 @@ def endpoints_of(slices: Iterable[Json], wanted: ServicePort) -> Found:
         if identity and families.setdefault(identity, is_v6) != is_v6:
             continue
         by_address.setdefault(address.address, address)
-    return Found(tuple(by_address.values()), tuple(problems))
+    return tuple(by_address.values()), tuple(problems)
 
 
 def _name(slice_: Json) -> str:
@@ -240,14 +168,14 @@ def _name(slice_: Json) -> str:
     return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
 
 
-def _servers(slice_: Slice, wanted: ServicePort) -> Iterator[tuple[EndpointAddress, Endpoint]]:
+def _servers(slice_: Slice, service: ServiceSettings) -> Iterator[tuple[EndpointAddress, Endpoint]]:
     """The endpoints of a slice; SliceError if it has none that can be used."""
     if slice_.address_type not in {"IPv4", "IPv6"}:
         kind = _shown(slice_.address_type)
         raise SliceError(f"addressType: {kind} is not done, want IPv4 or IPv6")
     if not slice_.endpoints:  # null where there are none
         return
-    port = _port(slice_.ports or [], wanted)
+    port = _port(slice_.ports or [], service.port)
     for index, endpoint in enumerate(slice_.endpoints):
         first = endpoint.addresses[0] if endpoint.addresses else ""
         try:
@@ -256,25 +184,24 @@ def _servers(slice_: Slice, wanted: ServicePort) -> Iterator[tuple[EndpointAddre
             raise SliceError(
                 f"endpoints[{index}].addresses: {_shown(first)!r} is no address"
             ) from None
-        address = Address(host=host, port=port, is_tls=wanted.is_tls)
-        yield EndpointAddress(address=address, server_name=wanted.server_name), endpoint
+        address = Address(host=host, port=port, is_tls=service.scheme == HTTPS)
+        yield EndpointAddress(address=address, server_name=service.address.host), endpoint
 
 
-def _port(ports: list[Port], wanted: ServicePort) -> int:
-    """The number of the port that is wanted, at the servers; SliceError if there is none."""
+def _port(ports: list[Port], wanted: str | None) -> int:
+    """The number at the servers of the port of a name or number, or the first; SliceError."""
     known = [each for each in ports if each.protocol in (None, "TCP")]
-    port = wanted.port or ""
-    number = int(port) if port.isascii() and port.isdigit() else None  # names have a letter
+    # Names have a letter.
+    number = int(wanted) if wanted and wanted.isascii() and wanted.isdigit() else None
     for each in known:
         if number is not None and each.port in (None, number):
             return number
-        if each.port is not None and wanted.port in (None, each.name or ""):
+        if each.port is not None and wanted in (None, each.name or ""):
             return each.port
     has = ", ".join(f"{each.name or 'unnamed'}={each.port or 'any'}" for each in known)
-    which = "no port" if wanted.port is None else f"no port {wanted.port}"
+    which = "no port" if wanted is None else f"no port {wanted}"
     raise SliceError(f"ports: {which} for TCP ({_shown(has) if has else 'it has none'})")
 
 
 def _shown(text: str) -> str:
-    """A text that a slice may have made, in one short line."""
     return one_line(text[:MAX_SHOWN])

@@ -1,8 +1,7 @@
 """A store of objects: its API on the admin listener, and its objects as a configuration.
 
-Changes come as events, nothing is polled, and many at once are taken together.  One process may
-have the store for several: then it writes a file, as what of the store is valid or last was valid,
-which the others take for their objects.
+Changes come as events, and many at once are taken together.  One process may have the store for
+several: then it writes the valid objects to a file, which the others read.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ if TYPE_CHECKING:
     from apfproxy.sources.in_force import LoadObserver, State
 
 WORKERS_FILE = "-workers.json"  # follows the name of the store: its valid objects, for workers
-STORE, OBJECTS, CONFIGURATION = "store", "objects", "configuration"
-"""The health checks."""
+STORE, OBJECTS, CONFIGURATION = "store", "objects", "configuration"  # health checks
 BATCH = 1000  # changes that are read at a time; their contents do not matter here
 MODE = 0o600
 
@@ -78,9 +76,8 @@ class FlowControlApi:
     """A store of FlowSchemas and PriorityLevelConfigurations, and the API over it.
 
     `is_local` says whether only this machine can reach the listener.  `on_problem` is called with
-    the reason when the disk refuses to write, and with None when it writes again.
-
-    OperatorError if the store's file cannot be used, or there is no token.
+    the reason when the disk refuses to write, and with None when it writes again.  OperatorError if
+    the store's file cannot be used, or there is no token.
     """
 
     def __init__(
@@ -137,10 +134,9 @@ class FlowControlApi:
 
 
 class StoredObjects:
-    """The flow control objects of a store, as the source of a controller's configuration."""
+    """The objects of a store, as the source of a controller's configuration."""
 
-    stale_after_s: float | None = None
-    """It is told of changes."""
+    stale_after_s: float | None = None  # it is told of changes
 
     def __init__(
         self,
@@ -202,12 +198,10 @@ class StoredObjects:
 
 
 class SharedStore:
-    """The store of settings that name one, and the file that other processes read.
+    """The store of settings that name one, and the file beside it that other processes read.
 
-    `is_local` says whether only this machine reaches the listener of the API.  The file at `path`
-    lies beside the store, as SQLite's own do.
-
-    OperatorError if the store cannot be used.
+    `is_local` says whether only this machine reaches the listener of the API.  OperatorError if the
+    store cannot be used.
     """
 
     def __init__(
@@ -244,7 +238,7 @@ class SharedStore:
             self._tasks.append(task.start())
 
     def write(self) -> None:
-        """Write the file as of now; OSError if that cannot be."""
+        """Write the file as of now, or raise OSError."""
         write_objects(self.path, self._objects.in_force.valid.values())
 
     async def close(self) -> None:
@@ -273,10 +267,7 @@ class SharedStore:
 
 
 def write_objects(path: str, objects: Iterable[FlowControlObject]) -> None:
-    """Put objects, each with its uid, in the place of those of a file; OSError if that fails.
-
-    It is replaced as a whole, so that no reader gets a part of it.
-    """
+    """Replace a file by one with objects, each with its uid, in one step; OSError if that fails."""
     items = [
         {"apiVersion": f"{GROUP}/v1", "kind": kind_of(each), **msgspec.to_builtins(each)}
         for each in objects

@@ -15,21 +15,17 @@ from apfproxy.base.files import read_file
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_BYTES = 16384
-"""The size of the file; tokens of service accounts have a few thousand characters."""
-MIN_CHARACTERS = 16
-"""A shorter one can be guessed."""
-TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
-"""The letters of a bearer token: RFC 6750."""
+MAX_BYTES = 16384  # tokens of service accounts have a few thousand characters
+MIN_CHARACTERS = 16  # a shorter one can be guessed
+TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")  # the letters of a bearer token: RFC 6750
 
 
 def read_token(path: str, min_characters: int = MIN_CHARACTERS) -> bytes:
-    """The one token in a file; one of fewer than `min_characters` is refused."""
     return _checked(path, _read(path), min_characters)
 
 
 def usable_token(path: str | None) -> Callable[[], bytes] | None:
-    """The current token of a file, which has one now; None if there is no file."""
+    """Gives the current token of a file, which has one now; None if there is no file."""
     if path is None:
         return None
     read_token(path)
@@ -37,7 +33,7 @@ def usable_token(path: str | None) -> Callable[[], bytes] | None:
 
 
 def tokens_in(path: str) -> tuple[bytes, ...]:
-    """The tokens in a file, one a line; empty lines, and those that begin with `#`, are none."""
+    """The tokens in a file, one a line; empty lines and comments (`#`) are none."""
     lines = [line.strip() for line in _read(path).splitlines()]
     found = [line for line in lines if line and not line.startswith(b"#")] or [b""]
     return tuple(_checked(path, line, MIN_CHARACTERS) for line in found)

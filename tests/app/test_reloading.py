@@ -26,8 +26,7 @@ from apfproxy.settings import (
 )
 from apfproxy.settings.change import changes
 from apfproxy.settings.file import load_settings, parse_settings, setting_paths
-from apfproxy.sources import service_endpoints
-from apfproxy.sources.kubeconfig import ApiAccess
+from apfproxy.sources import kubernetes_api
 from loadtest.certificates import Authority
 from tests.app.changed_settings import BASE, FIXED, OTHERS, UNSEEN, other
 from tests.support.kubernetes_api import SLICES, KubernetesDouble
@@ -145,9 +144,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a Kubernetes API, the same for all, whose Services have an endpoint each."""
     api = KubernetesDouble()
     api.put(SLICES, slice_of(at("127.0.0.1"), ports=[{"name": "c", "port": 10}]))
-    access = ApiAccess(server=api.server)
-    monkeypatch.setattr(service_endpoints, "access_of", lambda *_: access)
-    monkeypatch.setattr(service_endpoints, "KubernetesApi", lambda *_, **_ignored: api)
+    monkeypatch.setattr(kubernetes_api, "open_api", lambda *_: api)
 
 
 @pytest.mark.parametrize("path", OTHERS)

@@ -50,11 +50,14 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_source, "FIRST_ANSWER_S", 0.0)
 
 
+NONE_BEHIND = ServersBehind(UpstreamSettings, dict)
+
+
 class Told:
     def __init__(self, settings: Settings) -> None:
         self.hosts: list[list[str]] = []
         self.health = HealthRegistry()
-        self.source = EndpointSource(settings, self.health, self._take)
+        self.source = EndpointSource(settings, self.health, self._take, NONE_BEHIND)
 
     def _take(self, endpoints: tuple[EndpointAddress, ...]) -> None:
         self.hosts.append([each.address.host for each in endpoints])

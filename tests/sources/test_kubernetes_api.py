@@ -128,7 +128,7 @@ async def test_refused_program() -> None:
 
     async with api_of(refused) as api:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(api._credentials, "refused", run_again)  # noqa: SLF001 - no program is there
+            patch.setattr(api.credentials, "refused", run_again)
             error = await failure(api)
 
     assert (401, 1) == (error.status, runs)
@@ -219,7 +219,7 @@ async def test_other_servers() -> None:
             asked.append(f"{error.status}")
 
     async with api_of(answering("b", b_statuses)) as other:
-        api = KubernetesApi(gone, other._credentials, others=lambda: others)  # noqa: SLF001
+        api = KubernetesApi(gone, other.credentials, others=lambda: others)
         await ask(api)
         await ask(api)  # there is no other one yet
         others[other.server] = None
@@ -246,7 +246,7 @@ async def test_many_servers_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> No
     gone: dict[str, str | None] = {f"http://127.0.0.1:{free_port()}/{at}": None for at in range(3)}
     async with api_of(answering("b", [])) as other:
         others = {**gone, other.server: None}
-        api = KubernetesApi(next(iter(gone)), other._credentials, others=lambda: others)  # noqa: SLF001
+        api = KubernetesApi(next(iter(gone)), other.credentials, others=lambda: others)
         await failure(api)
         answer = await api.get(PATH, {})
         await api.close()
@@ -265,7 +265,7 @@ async def test_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async with api_of(hang) as first, api_of(answering("b", [])) as other:
         others: dict[str, str | None] = {first.server: None, other.server: None}
-        api = KubernetesApi(first.server, other._credentials, others=lambda: others)  # noqa: SLF001
+        api = KubernetesApi(first.server, other.credentials, others=lambda: others)
         answer = await api.get(PATH, {})
         await api.close()
         never.set()
@@ -284,13 +284,13 @@ async def test_writes_are_not_done_twice() -> None:
 
     async with api_of(cut) as first, api_of(answering("b", [])) as other:
         others: dict[str, str | None] = {first.server: None, other.server: None}
-        api = KubernetesApi(first.server, other._credentials, others=lambda: others)  # noqa: SLF001
+        api = KubernetesApi(first.server, other.credentials, others=lambda: others)
         with pytest.raises(KubernetesApiError):
             await api.create(PATH, {})
         answers = [await api.create(PATH, {})]
         gone = KubernetesApi(
             f"http://127.0.0.1:{free_port()}",
-            other._credentials,  # noqa: SLF001
+            other.credentials,
             others=lambda: {other.server: None},
         )
         answers.append(await gone.create(PATH, {}))
@@ -313,7 +313,7 @@ async def test_watch_at_a_server_that_is_left() -> None:
 
     async with api_of(stream) as first, api_of(answering("b", [])) as other:
         others: dict[str, str | None] = {first.server: None}
-        api = KubernetesApi(first.server, other._credentials, others=lambda: others)  # noqa: SLF001
+        api = KubernetesApi(first.server, other.credentials, others=lambda: others)
         async with aclosing(api.watch(PATH, {"watch": "1"})) as events:
             assert await anext(events) is None
             api.leave({first.server})
