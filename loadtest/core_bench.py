@@ -21,14 +21,8 @@ from msgspec.structs import replace
 
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
-from apfproxy.flowcontrol.queue_set import (
-    ONE_SEAT,
-    Flow,
-    QueueSet,
-    QueueSetConfig,
-    QueueSetKind,
-    Ticket,
-)
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, Ticket
 from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ServiceAccountSubject, Subject
 from apfproxy.request.attributes import RequestAttributes, User
 from loadtest.arguments import Parser

@@ -48,7 +48,7 @@ from apfproxy.flowcontrol.level_summary import (
     reachable_levels,
 )
 from apfproxy.flowcontrol.priority_level import level_shares
-from apfproxy.flowcontrol.queue_set import NS_PER_TICK
+from apfproxy.flowcontrol.ticket import NS_PER_TICK
 from apfproxy.objects.types import stable_uid
 from apfproxy.objects.validation import PRIORITY_LEVELS
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from apfproxy.admin.state import NS_PER_S, Times, by_class, summed
 from apfproxy.flowcontrol.meters import DURATION_BOUNDS_NS
-from apfproxy.flowcontrol.queue_set import RejectReason
+from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.upstream.counters import CLASSES, LATENCY_BOUNDS_NS
 
 if TYPE_CHECKING:

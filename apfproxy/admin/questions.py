@@ -18,7 +18,8 @@ from apfproxy.admin.gathering import MAX_QUEUES, displayable
 from apfproxy.admin.tables import ZERO_TIME, duration_text, time_text
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.level_summary import named_objects, with_uid
-from apfproxy.flowcontrol.queue_set import QueueSetKind, format_seat_seconds
+from apfproxy.flowcontrol.queue_set import QueueSetKind
+from apfproxy.flowcontrol.ticket import format_seat_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from apfproxy.admin.tables import Row
     from apfproxy.admin.top_flows import TopFlows
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.queue_set import QueueSet, Ticket
+    from apfproxy.flowcontrol.queue_set import QueueSet
+    from apfproxy.flowcontrol.ticket import Ticket
 
 ASK: Final = "admin.ask"
 """The question over a link; its arguments are a `Question`."""

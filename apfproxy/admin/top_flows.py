@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.base.clock import Clock, Timer
-    from apfproxy.flowcontrol.queue_set import Flow as Asked
-    from apfproxy.flowcontrol.queue_set import Ticket
+    from apfproxy.flowcontrol.ticket import Flow as Asked
+    from apfproxy.flowcontrol.ticket import Ticket
 
 HALF_LIFE_S: Final = 300.0
 FOLD_PERIOD_NS: Final = 1_000_000_000

@@ -139,7 +139,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a member is to write in place of what it read; the lease counts from `begun_s`.
+    """The entry and record to write in place of those read; the lease counts from `begun_s`.
 
     `is_news` if it says more than that the member lives; `is_urgent` if the others should look at
     once, as a member lacks seats that others hold.

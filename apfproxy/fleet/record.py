@@ -41,7 +41,7 @@ class RecordFullError(Exception):
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What one member says of itself; absolute values, never differences.
+    """The entry of one member; absolute values, never differences.
 
     `beat` counts its writes: others see it live by that, and leave it its claim for `lease_ms`
     after they saw the last.  `limit` is the server's by its settings, `configuration` a digest of

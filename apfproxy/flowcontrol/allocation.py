@@ -35,7 +35,7 @@ class InfeasibleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What one participant wants and may get, in any one unit.
+    """Holds what one participant wants and may get, in any one unit.
 
     Needs 0 <= `lower_bound` <= `target` and `lower_bound` <= `upper_bound`; the target may exceed
     the upper bound.

@@ -48,8 +48,9 @@ from apfproxy.flowcontrol.limits import (
 from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
 from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
 from apfproxy.flowcontrol.prompt_limits import FIRST_PAUSES_S, PromptLimits, divide
-from apfproxy.flowcontrol.queue_set import UNLIMITED, Flow, QueueSet
+from apfproxy.flowcontrol.queue_set import UNLIMITED, QueueSet
 from apfproxy.flowcontrol.seat_pool import PoolMember, SeatPool
+from apfproxy.flowcontrol.ticket import Flow
 from apfproxy.objects.additions import NO_FLOW_SCHEMA_ADDITIONS
 from apfproxy.objects.decode import mandatory_objects
 from apfproxy.objects.names import CATCH_ALL
@@ -103,7 +104,7 @@ class Digest:
 
 
 class Checked:
-    """What an object that was given comes to, whatever else is given; immutable.
+    """The meaning of a given object, whatever else is given; immutable.
 
     `unused` says what is wrong with its additions, `additions` are a FlowSchema's.
     """

@@ -23,7 +23,8 @@ from apfproxy.flowcontrol.passage import (
     WorkEstimator,
     takes_seats,
 )
-from apfproxy.flowcontrol.queue_set import QueueSetKind, RejectReason
+from apfproxy.flowcontrol.queue_set import QueueSetKind
+from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.objects.additions import describe
 from apfproxy.objects.field_errors import counted
 from apfproxy.objects.types import FlowSchema, kind_of, stable_uid
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Classification, Controller
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.flowcontrol.queue_set import QueueSet, Ticket, WorkEstimate
-    from apfproxy.flowcontrol.tournament import Queue
+    from apfproxy.flowcontrol.queue_set import QueueSet
+    from apfproxy.flowcontrol.ticket import Queue, Ticket, WorkEstimate
     from apfproxy.request.attributes import RequestAttributes, User
 
 NS_PER_S = 1_000_000_000
@@ -131,7 +132,7 @@ class EstimatePart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OutcomePart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What would happen to the request if it came now, by a `Foresight`; `text` says it."""
+    """The fate of the request if it came now, by a `Foresight`; `text` says it."""
 
     decision: str
     queue: int | None = None
@@ -349,7 +350,7 @@ class Decision(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Foresight:
-    """What a queue set would do.
+    """The decision that a queue set would take.
 
     `queue` is None at a level without queues; `ahead` are requests that would wait there before it.
     """

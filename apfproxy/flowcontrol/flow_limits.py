@@ -18,7 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.queue_set import RejectReason
+from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.objects import additions
 from apfproxy.objects.field_errors import counted
 

@@ -66,7 +66,7 @@ class ObjectStats(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class LearnedList:
-    """What LISTs of one resource and scope have taught, in bytes of bodies; 0 is unknown.
+    """Holds what LISTs of one resource and scope have taught, in bytes of bodies; 0 is unknown.
 
     `object_bytes` are those of the fullest page lately, `page_objects` the last one's limit.
     """

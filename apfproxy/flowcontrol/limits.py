@@ -108,7 +108,7 @@ def max_seats(nominal: int, hand_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LevelDemand:
-    """What the adjustment needs to know of one level, in seats.
+    """Holds what the adjustment needs to know of one level, in seats.
 
     `high_watermark` is the largest demand of the period, `smoothed` its envelope, and `current` the
     limit that stays where no division is possible.  For `priority` and `shares` see `by_priority`.

@@ -29,14 +29,8 @@ from mypy_extensions import mypyc_attr
 
 from apfproxy.base.transitions import Event
 from apfproxy.flowcontrol.flow_limits import Refusal, count_rejection
-from apfproxy.flowcontrol.queue_set import EXECUTING as HAS_SEATS
-from apfproxy.flowcontrol.queue_set import (
-    ONE_SEAT,
-    RejectReason,
-    Ticket,
-    WorkEstimate,
-    ns_per_seat,
-)
+from apfproxy.flowcontrol.ticket import EXECUTING as HAS_SEATS
+from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate, ns_per_seat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +41,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.learned_costs import LearnedCosts, ObjectStats
     from apfproxy.flowcontrol.meters import FlowSchemaCounters, KindCounts, KindMeter
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.flowcontrol.queue_set import Flow
+    from apfproxy.flowcontrol.ticket import Flow
     from apfproxy.request.attributes import ListOptions, RequestAttributes, User
 
 

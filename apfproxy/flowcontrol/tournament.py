@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from apfproxy.flowcontrol.ticket import Queue
 
-    from apfproxy.flowcontrol.queue_set import SeatTicks, Ticket
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.flowcontrol.ticket import SeatTicks
 
 NEVER: Final = 1 << 200
 """The key of a queue in which nothing waits.  An integer, since those compare faster than inf."""
@@ -67,80 +69,6 @@ class Tournament:
             if nodes[node] != least:
                 node += 1
         return node - size
-
-
-class Queue:
-    """Tickets in order of arrival, chained through themselves so that any can leave at once.
-
-    Attributes:
-        index: Its place in the queue set; changes when a queue before it goes away.
-        is_removed: Whether it went away; requests of it may linger.
-        seats_waiting, work_waiting: Max seats and total work of what waits.
-        requests_executing: Executing now, lingering ones not counted.
-        next_dispatch_r: The reading of the progress meter at which, in the virtual world, the
-            queue's oldest request begins to execute.
-    """
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.is_removed = False
-        self.oldest: Ticket | None = None
-        self.newest: Ticket | None = None
-        self.requests_waiting = 0
-        self.initial_seats_waiting = 0
-        self.seats_waiting = 0
-        self.work_waiting: SeatTicks = 0
-        self.requests_executing = 0
-        self.seats_in_use = 0
-        self.next_dispatch_r: SeatTicks = 0
-
-    @property
-    def is_active(self) -> bool:
-        """Whether it shares in the seats: something waits or executes, not merely lingers."""
-        return self.requests_waiting > 0 or self.requests_executing > 0
-
-    def append(self, ticket: Ticket) -> None:
-        ticket.previous = newest = self.newest
-        ticket.next = None
-        if newest is None:
-            self.oldest = ticket
-        else:
-            newest.next = ticket
-        self.newest = ticket
-        estimate = ticket.estimate
-        self.requests_waiting += 1
-        self.initial_seats_waiting += estimate.initial_seats
-        self.seats_waiting += estimate.max_seats
-        self.work_waiting += estimate.work
-
-    def remove(self, ticket: Ticket) -> None:
-        previous, following = ticket.previous, ticket.next
-        if previous is None:
-            self.oldest = following
-        else:
-            previous.next = following
-        if following is None:
-            self.newest = previous
-        else:
-            following.previous = previous
-        ticket.previous = ticket.next = None
-        estimate = ticket.estimate
-        self.requests_waiting -= 1
-        self.initial_seats_waiting -= estimate.initial_seats
-        self.seats_waiting -= estimate.max_seats
-        self.work_waiting -= estimate.work
-
-    def tickets(self) -> Iterator[Ticket]:
-        ticket = self.oldest
-        while ticket is not None:
-            yield ticket
-            ticket = ticket.next
-
-    def __repr__(self) -> str:
-        return (
-            f"<Queue {self.index}: {self.requests_waiting} waiting,"
-            f" {self.requests_executing} executing, next_dispatch_r {self.next_dispatch_r}>"
-        )
 
 
 class RoundRobin:

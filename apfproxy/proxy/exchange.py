@@ -19,7 +19,7 @@ from apfproxy.base.faults import Part, contained, report
 from apfproxy.base.tasks import spawn
 from apfproxy.flowcontrol.observed_passage import ObservedPassage
 from apfproxy.flowcontrol.passage import ABANDONED, Passage
-from apfproxy.flowcontrol.queue_set import RejectReason
+from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.http.request_fields import SIZED
 from apfproxy.proxy import own_responses, reasons
 from apfproxy.proxy.abandoned import AbandonedResponse

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.meters import KindCounts
     from apfproxy.flowcontrol.passage import FlowControl
-    from apfproxy.flowcontrol.queue_set import WorkEstimate
+    from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.http.request_fields import RequestFields
     from apfproxy.http.request_head import RequestHead
     from apfproxy.request.attributes import User

@@ -92,7 +92,7 @@ def _pattern_of(parts: list[str]) -> str:
 
 
 class RequestRules:
-    """What makes a request long-running, and where APIs begin; immutable.
+    """The rules for long-running requests, and the prefixes of APIs; immutable.
 
     Verbs are Kubernetes', or methods in small letters.  A path prefix that ends with `/` is of the
     paths below it alone.  The attributes `verbs`, `subresources` and `path_prefixes` have the

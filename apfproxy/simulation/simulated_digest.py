@@ -8,7 +8,7 @@ from apfproxy.flowcontrol.passage import RequestDigest
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.meters import KindCounts
-    from apfproxy.flowcontrol.queue_set import WorkEstimate
+    from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.simulation.records import Kind
 
 

@@ -17,7 +17,7 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import MAX_LIST_SEATS, FlowControl, Passage, WorkEstimator
-from apfproxy.flowcontrol.queue_set import WorkEstimate
+from apfproxy.flowcontrol.ticket import WorkEstimate
 from apfproxy.simulation.measures import FIRST_BIN_NS, MOST_BINS, LevelView, Tally
 from apfproxy.simulation.simulated_digest import SimulatedDigest
 from apfproxy.simulation.virtual_clock import VirtualClock

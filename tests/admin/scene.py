@@ -17,7 +17,7 @@ from apfproxy.authn.authenticator import AuthenticationCounters
 from apfproxy.base.health_checks import HealthRegistry
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.meters import KindMeter
-from apfproxy.flowcontrol.queue_set import ONE_SEAT, RejectReason, Ticket, WorkEstimate
+from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes
 from tests.admin.servers import StillPool, StillUpstream

@@ -18,7 +18,7 @@ from apfproxy.admin.state import ClusterState
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.base.tls_files import Lifetime
-from apfproxy.flowcontrol.queue_set import RejectReason, WorkEstimate
+from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.upstream.counters import UpstreamFailure
 from loadtest.objects import flow_schema, group_subject, priority_level

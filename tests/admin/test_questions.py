@@ -26,7 +26,7 @@ from apfproxy.admin.tables import (
     priority_level_rows,
     request_columns,
 )
-from apfproxy.flowcontrol.queue_set import RejectReason, WorkEstimate
+from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.admin.scene import MS, POD, WALL_OFFSET_NS, Scene

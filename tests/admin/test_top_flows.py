@@ -18,7 +18,7 @@ from apfproxy.admin.top_flows import (
     largest,
 )
 from apfproxy.flowcontrol.meters import FlowSchemaCounters
-from apfproxy.flowcontrol.queue_set import EXECUTING, Flow, Ticket, WorkEstimate
+from apfproxy.flowcontrol.ticket import EXECUTING, Flow, Ticket, WorkEstimate
 from tests.support.clocks import VirtualClock
 
 NS = 1_000_000_000

@@ -15,7 +15,7 @@ from apfproxy.admin.state import ClusterState, ProcessState, WorkerState
 from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.passage import WorkEstimator
-from apfproxy.flowcontrol.queue_set import ONE_SEAT, RejectReason, Ticket
+from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket
 from apfproxy.request.attributes import ANONYMOUS, parse_attributes
 from apfproxy.settings import (
     OBSERVE,

@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 
 from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
-from apfproxy.flowcontrol.queue_set import (
-    Flow,
-    QueueSet,
-    QueueSetConfig,
-    QueueSetKind,
-    RejectReason,
-    Ticket,
-    WorkEstimate,
-)
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
 from tests.conformance import vectors
 from tests.support.clocks import VirtualClock
 

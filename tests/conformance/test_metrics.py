@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.flowcontrol.passage import WorkEstimator
-from apfproxy.flowcontrol.queue_set import RejectReason, WorkEstimate
+from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.objects.types import QueuingConfiguration
 from apfproxy.request.attributes import parse_attributes
 from loadtest.objects import flow_schema, group_subject, priority_level

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pytest
 
     from apfproxy.fleet.record import Member
-    from apfproxy.flowcontrol.queue_set import Ticket
+    from apfproxy.flowcontrol.ticket import Ticket
 
 LONG_S = 100.0
 """A period in which a member looks for events alone."""

@@ -16,7 +16,7 @@ from apfproxy.base.events import ConfigurationEvents
 from apfproxy.fleet.membership import Membership
 from apfproxy.fleet.store import Stored, StoreError, Swapped
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
+from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
 from apfproxy.settings import FleetSettings
 from tests.flowcontrol.scene import GET_POD, level_object, schema_object, user
 from tests.support.clocks import VirtualLoop

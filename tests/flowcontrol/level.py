@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
-from apfproxy.flowcontrol.queue_set import (
-    ONE_SEAT,
-    Flow,
-    QueueSet,
-    QueueSetConfig,
-    QueueSetKind,
-    Ticket,
-    WorkEstimate,
-)
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, Ticket, WorkEstimate
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.dealer import Dealer
-from apfproxy.flowcontrol.queue_set import QueueSetConfig, QueueSetKind, ns_per_seat, seat_ticks
+from apfproxy.flowcontrol.queue_set import QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.ticket import ns_per_seat, seat_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

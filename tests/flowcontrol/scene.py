@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from apfproxy.flowcontrol.controller import Controller, nothing
-from apfproxy.flowcontrol.queue_set import Ticket, WorkEstimate
+from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
 from apfproxy.objects.additions import PREFIX
 from apfproxy.objects.types import (
     FlowControlObject,

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from apfproxy.flowcontrol import controller as controller_module
 from apfproxy.flowcontrol.controller import Checked, Controller, Route
 from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S, LevelLimits
-from apfproxy.flowcontrol.queue_set import RejectReason, Ticket, WorkEstimate
+from apfproxy.flowcontrol.ticket import RejectReason, Ticket, WorkEstimate
 from apfproxy.request.attributes import parse_attributes
 from tests.flowcontrol.scene import GET_POD, S, Scene, level_object, schema_object, user
 from tests.support.clocks import VirtualClock

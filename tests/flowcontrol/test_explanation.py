@@ -21,12 +21,8 @@ from apfproxy.flowcontrol.explanation import (
     foresee,
 )
 from apfproxy.flowcontrol.learned_costs import LearnedCosts, ObjectStats
-from apfproxy.flowcontrol.queue_set import (
-    QueueSetConfig,
-    QueueSetKind,
-    Ticket,
-    WorkEstimate,
-)
+from apfproxy.flowcontrol.queue_set import QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
 from apfproxy.objects.types import FlowControlObject, FlowSchema, QueuingConfiguration
 from apfproxy.request.attributes import RequestAttributes, User, parse_attributes, plain_attributes
 from loadtest.objects import flow_schema, group_subject, priority_level, user_subject

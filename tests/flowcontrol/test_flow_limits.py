@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from apfproxy.flowcontrol import flow_limits
 from apfproxy.flowcontrol.flow_limits import FlowLimits, Refusal, RequestRate, count_rejection
 from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
-from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind, RejectReason
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.objects.additions import NO_FLOW_SCHEMA_ADDITIONS, FlowSchemaAdditions
 from tests.support.clocks import VirtualClock
 

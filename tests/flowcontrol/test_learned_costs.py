@@ -12,7 +12,7 @@ from apfproxy.flowcontrol.learned_costs import (
     ObjectStats,
 )
 from apfproxy.flowcontrol.passage import WorkEstimator
-from apfproxy.flowcontrol.queue_set import (
+from apfproxy.flowcontrol.ticket import (
     ONE_SEAT,
     WorkEstimate,
     format_seat_seconds,

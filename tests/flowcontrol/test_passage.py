@@ -33,7 +33,7 @@ from apfproxy.flowcontrol.passage import (
     RequestDigest,
     WorkEstimator,
 )
-from apfproxy.flowcontrol.queue_set import RejectReason
+from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.request.attributes import User, parse_attributes
 from tests.simulation.scene import objects
 from tests.support.clocks import VirtualClock
@@ -41,7 +41,7 @@ from tests.support.clocks import VirtualClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.flowcontrol.queue_set import Flow, Ticket
+    from apfproxy.flowcontrol.ticket import Flow, Ticket
 
 
 S = 1_000_000_000

@@ -7,7 +7,7 @@ import pytest
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.passage import WorkEstimator
 from apfproxy.flowcontrol.preset import HTTP, KUBERNETES, PRESETS
-from apfproxy.flowcontrol.queue_set import ONE_SEAT, Ticket
+from apfproxy.flowcontrol.ticket import ONE_SEAT, Ticket
 from apfproxy.lint.linter import lint
 from apfproxy.objects.decode import bootstrap_objects
 from apfproxy.request.attributes import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, User

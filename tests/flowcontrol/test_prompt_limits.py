@@ -25,7 +25,7 @@ from tests.flowcontrol.scene import GET_POD, S, level_object, schema_object, use
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.queue_set import Ticket
+    from apfproxy.flowcontrol.ticket import Ticket
     from apfproxy.objects.types import FlowControlObject
 
 PERIOD_NS = ADJUSTMENT_PERIOD_S * S

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.meters import MAX_STATES, FlowSchemaCounters
-from apfproxy.flowcontrol.queue_set import DONE, ONE_SEAT, WAITING, Flow, Ticket, WorkEstimate
-from apfproxy.flowcontrol.tournament import NEVER, Queue, RoundRobin, Tournament
+from apfproxy.flowcontrol.ticket import DONE, ONE_SEAT, WAITING, Flow, Queue, Ticket, WorkEstimate
+from apfproxy.flowcontrol.tournament import NEVER, RoundRobin, Tournament
 from tests.flowcontrol.level import EXEMPT, MS, ONE_QUEUE, Level, queues
 
 

@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.flowcontrol.queue_set import ONE_SEAT, Flow, RejectReason, Ticket
+from apfproxy.flowcontrol.ticket import ONE_SEAT, Flow, RejectReason, Ticket
 from tests.flowcontrol.level import MS, Level, queues
 
 if TYPE_CHECKING:

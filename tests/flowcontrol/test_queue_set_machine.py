@@ -9,15 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
-from apfproxy.flowcontrol.queue_set import (
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.ticket import (
     DONE,
     EXECUTING,
     LINGERING,
     WAITING,
     Flow,
-    QueueSet,
-    QueueSetConfig,
-    QueueSetKind,
     RejectReason,
     Ticket,
     WorkEstimate,

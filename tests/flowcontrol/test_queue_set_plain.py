@@ -8,15 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.meters import FlowSchemaCounters, SeatDemand
-from apfproxy.flowcontrol.queue_set import (
-    Flow,
-    QueueSet,
-    QueueSetConfig,
-    QueueSetKind,
-    RejectReason,
-    Ticket,
-    WorkEstimate,
-)
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
 from tests.flowcontrol.plain_queue_set import PlainQueueSet, PlainRequest
 from tests.support.clocks import VirtualClock
 

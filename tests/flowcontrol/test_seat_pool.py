@@ -17,7 +17,7 @@ from tests.flowcontrol import scene as scenes
 from tests.flowcontrol.scene import GET_POD, S, level_object, schema_object, user
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.queue_set import Ticket
+    from apfproxy.flowcontrol.ticket import Ticket
     from apfproxy.objects.types import FlowControlObject
 
 

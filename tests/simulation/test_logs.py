@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.queue_set import RejectReason
+from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.request.attributes import AttributesError, User
 from apfproxy.simulation import records as module
 from apfproxy.simulation import wrapped_lines
