@@ -2,12 +2,14 @@
 
     /debug/explain?method=GET&target=/api/v1/pods&user=alice&group=dev&group=ops
 
-The request need not exist: a reader of the page may ask about any user.
+The request need not exist: a reader of the page may ask about any user.  The proxy's own parser
+judges what is asked, as `apfproxy explain` has it judge a request that stands on the wire.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -15,25 +17,28 @@ import msgspec
 
 from apfproxy.authn.impersonation import effective
 from apfproxy.flowcontrol.explanation import explain
-from apfproxy.flowcontrol.preset import KUBERNETES
+from apfproxy.http.grammar import HeadError
+from apfproxy.http.request_fields import FieldRules, UpstreamHosts
+from apfproxy.objects.additions import SECRET_HEADERS
+from apfproxy.proxy.request import judged, preset_of
 from apfproxy.request.attributes import (
     ANONYMOUS,
     TOKEN,
-    AttributesError,
     RequestAttributes,
     User,
     supposed_groups,
 )
+from apfproxy.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.explanation import Explanation
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
-    from apfproxy.flowcontrol.preset import Preset
+    from apfproxy.http.request_head import RequestHead
 
-    Headers = Sequence[tuple[str, str]]
+Headers = tuple[tuple[str, str], ...]
 
 PATH = "/debug/explain"
 NOT_ENFORCED = (
@@ -43,6 +48,12 @@ TOLD_APART = (
     "unverified clients are told apart: --as key:HASH or --as address:192.0.2.7 explains"
     " the flow of one, by its name in apfproxy top"
 )
+NAMELESS = (
+    "the request has credentials that only a proxy can look into: it is explained as"
+    " an anonymous one; name the user with --as"
+)
+IMPERSONATES = "it is supposed that the client may impersonate {name!r}"
+CLAIMS = "it is supposed that the identity fields come from a front proxy that is trusted"
 PARAMETERS = ("method", "target", "user", "group", "header")
 OF_ALL_PAGES = frozenset({"cluster", "worker"})
 MAX_PARAMETERS = 200
@@ -61,30 +72,102 @@ The answer is JSON; apfproxy explain shows it as text.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class RawRequest:
+    """A request's head; `notes` say what was supposed about its user.
+
+    The headers are the forwarded ones without secrets, the first of each name, in lower case.
+    """
+
+    method: str
+    target: bytes
+    user: User
+    notes: tuple[str, ...] = ()
+    headers: Headers = ()
+
+
+def read_raw_request(data: bytes, settings: Settings | None = None) -> RawRequest:
+    """Read a request's head as it stands on the wire; ValueError if the proxy would refuse it.
+
+    Line ends may be bare LF, as editors and terminals write them, and the empty line at the end may
+    be missing; nothing else is forgiven that the proxy would not forgive.
+    """
+    data = data.lstrip(b"\r\n")
+    first_line, _, _ = data.partition(b"\n")
+    if not first_line.strip():
+        raise ValueError("there is no request on standard input; begin with GET /path HTTP/1.1")
+    if first_line.endswith(b"\r"):
+        head, _, _ = data.partition(b"\r\n\r\n")
+    else:
+        head, _, _ = data.partition(b"\n\n")
+        head = head.rstrip(b"\n").replace(b"\n", b"\r\n")
+    parsed = _judged(head.rstrip(b"\r\n") + b"\r\n\r\n", settings)
+    credentials = parsed.fields.credentials
+    named, notes = credentials.claimed, []
+    if named is not None:
+        notes.append(CLAIMS)
+    if credentials.impersonated is not None:
+        named = credentials.impersonated
+        notes.append(IMPERSONATES.format(name=named.name))
+    if named is None and credentials.token:
+        notes.append(NAMELESS)
+    user = ANONYMOUS if named is None else effective(named)
+    headers: dict[str, str] = {}
+    for line in parsed.forwarded_fields.split(b"\r\n"):
+        name, _, value = line.partition(b": ")
+        lower = name.decode().lower()
+        if lower not in SECRET_HEADERS:
+            headers.setdefault(lower, value.decode(errors="replace"))
+    return RawRequest(parsed.method, parsed.target, user, tuple(notes), tuple(headers.items()))
+
+
+def request_of_line(method: str, target: bytes, settings: Settings | None = None) -> RawRequest:
+    """An anonymous request without fields; ValueError if the proxy would refuse it."""
+    _judged(b"%b %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % (method.encode(), target), settings)
+    return RawRequest(method, target, ANONYMOUS)
+
+
+def _judged(head: bytes, settings: Settings | None = None) -> RequestHead:
+    """Have the proxy's own code read a head; ValueError with the status if it would refuse it."""
+    defaults = Settings()
+    given = settings or defaults
+    downstream = given.downstream
+    if len(head) > downstream.max_head_bytes:
+        raise ValueError(f"the head is longer than {downstream.max_head_bytes} bytes")
+    rules = FieldRules(
+        UpstreamHosts(b"", b""),
+        defaults.authentication.credential_rules,
+        downstream.max_header_fields,
+        downstream.max_target_bytes,
+        believes_claims=True,
+        believes_forwarding=True,
+    )
+    try:
+        return judged(head, rules, given)
+    except HeadError as error:
+        raise ValueError(f"the proxy would answer {error.code}: {error}") from None
+
+
 def explained(
     query: str,
     controller: Controller,
     costs: LearnedCosts,
-    judge: Callable[[str, bytes], object],
-    preset: Preset,
+    settings: Settings,
     notes: Callable[[User], Iterable[str]] = lambda _: (),
 ) -> Explanation:
     """Explain a request by the page's query; ValueError if that makes no sense.
 
-    `judge` raises ValueError for a method and a target that the proxy would refuse; the notes are
-    lines about this proxy now, for a user.
+    The notes are lines about this proxy now, for a user.
     """
-    user, attributes, headers = question(query, judge, preset)
+    user, attributes, headers = question(query, settings)
     found = explain(controller, costs, user, attributes, lambda name: header_in(headers, name))
     return msgspec.structs.replace(found, notes=(*found.notes, *notes(user)))
 
 
-def question(
-    query: str, judge: Callable[[str, bytes], object], preset: Preset = KUBERNETES
-) -> tuple[User, RequestAttributes, Headers]:
+def question(query: str, settings: Settings) -> tuple[User, RequestAttributes, Headers]:
     """Read who asks for what, with which headers, by the page's query as it stands in the URL.
 
-    ValueError, which says what would make sense, if it makes none or `judge` refuses it.
+    ValueError, which says what would make sense, if it makes none or the proxy would refuse it.
     """
     try:
         # Names and targets are bytes to others, so none may be lost.
@@ -110,11 +193,8 @@ def question(
     if TOKEN.fullmatch(method) is None:
         raise ValueError(f"expected a method such as GET, not {method!r}")
     asked = target.encode(errors="surrogateescape")
-    judge(method, asked)
-    try:
-        attributes = preset.attributes_of(method, asked)
-    except AttributesError as error:
-        raise ValueError(f"malformed request target: {error}") from None
+    request_of_line(method, asked, settings)
+    attributes = preset_of(settings).attributes_of(method, asked)
     name, groups = "".join(given["user"]), tuple(given["group"])
     if not name and groups:
         raise ValueError("group needs user")

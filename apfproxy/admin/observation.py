@@ -17,12 +17,13 @@ from apfproxy.proxy.request_log import LogBudget, RequestLog
 from apfproxy.settings.change import NO_CHANGE, Change
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from apfproxy.admin.tracing import TraceQueue
     from apfproxy.base.clock import Clock
     from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import AccessLogSettings, Settings
 
 ACCESS_LOG = "access-log"
@@ -36,19 +37,13 @@ class Observers:
     cluster: str
     request_log: RequestLog | None
     top_flows: TopFlows | None
-    tracer: Tracer | None
-
-    def end_log(self) -> None:
-        if self.request_log is not None:
-            self.request_log.close()
-
-    def end_flows(self) -> None:
-        if self.top_flows is not None:
-            self.top_flows.close()
 
 
 class Observation:
-    """The access log and traces of one process, and clusters' top flows unless no one could ask."""
+    """The access log and traces of one process, and clusters' top flows unless no one could ask.
+
+    OperatorError if traces need what is not installed.
+    """
 
     def __init__(
         self, settings: Settings, clock: Clock, shared: ListenerContext, health: HealthRegistry
@@ -75,19 +70,23 @@ class Observation:
         self._warn()
 
     def begin(self, served: Context, cluster: str = "") -> None:
-        log, flows = self._request_log_of(cluster), self._top_flows_of()
-        self._clusters[served] = Observers(cluster, log, flows, self._tracer_of(cluster))
-        self._observe(served)
+        """Observe the requests of a cluster, which is named where there are several."""
+        observers = self._clusters[served] = Observers(cluster, None, self._top_flows_of())
+        self._observe(served, observers)
 
-    def _observe(self, served: Context) -> None:
-        observers = self._clusters[served]
-        served.observe(observers.request_log, observers.top_flows, observers.tracer)
+    def _observe(self, served: Context, observers: Observers) -> None:
+        cluster, traces = observers.cluster, self.traces
+        observers.request_log = self._request_log_of(cluster)
+        tracer = None if traces is None else traces.tracer(self._settings.tracing, cluster)
+        served.observe(observers.request_log, observers.top_flows, tracer)
 
     def end(self, served: Context) -> None:
         observers = self._clusters.pop(served, None)
         if observers is not None:
-            observers.end_log()
-            observers.end_flows()
+            if observers.request_log is not None:
+                observers.request_log.close()
+            if observers.top_flows is not None:
+                observers.top_flows.close()
             served.observe(None, None, None)
 
     async def prepare(self, settings: Settings) -> Change:
@@ -114,23 +113,18 @@ class Observation:
     def _put(
         self, settings: Settings, access_log: AccessLog | None, traces: TraceQueue | None
     ) -> None:
+        for request_log in self._request_logs():
+            request_log.close()
+        self._end(self.access_log, access_log)
+        self._end(self.traces, traces)
         before, self._settings = self._settings, settings
-        old_log, self.access_log = self.access_log, access_log
-        old_traces, self.traces = self.traces, traces
+        self.access_log, self.traces = access_log, traces
         self.log_budget.configure(settings.access_log)
-        self._end_unrouted_log()
-        for each in self._clusters.values():
-            if access_log is not old_log:
-                each.end_log()
-                each.request_log = self._request_log_of(each.cluster)
-            elif each.request_log is not None:
-                each.request_log.configure(settings.access_log)
-            each.tracer = self._tracer_of(each.cluster)
-            if settings.top_flows != before.top_flows:
-                each.end_flows()
+        if settings.top_flows != before.top_flows:
+            for each in self._clusters.values():
+                if each.top_flows is not None:
+                    each.top_flows.close()
                 each.top_flows = self._top_flows_of()
-        self._end(old_log, access_log)
-        self._end(old_traces, traces)
         if settings.tracing != before.tracing:
             self._warn()
         self._attach()
@@ -147,14 +141,17 @@ class Observation:
                     look=lambda source=source: source.problem,  # type: ignore[misc]  # bound here
                 )
         self._unrouted_log = self._shared.access_log = self._request_log_of("")
-        for served in self._clusters:
-            self._observe(served)
+        for served, observers in self._clusters.items():
+            self._observe(served, observers)
+
+    def _request_logs(self) -> Iterator[RequestLog]:
+        logs = [self._unrouted_log, *(each.request_log for each in self._clusters.values())]
+        return filter(None, logs)
 
     def reopen(self) -> None:
         """Open the access log again, after a rotation."""
-        for observers in self._clusters.values():
-            if observers.request_log is not None:
-                observers.request_log.flush()
+        for request_log in self._request_logs():
+            request_log.flush()
         if self.access_log is not None:
             self.access_log.reopen()
 
@@ -163,19 +160,13 @@ class Observation:
         observers = self._clusters.get(served)
         return None if observers is None else observers.top_flows
 
-    def _end_unrouted_log(self) -> None:
-        if self._unrouted_log is not None:
-            self._unrouted_log.close()
-
     async def close(self) -> None:
-        self._end_unrouted_log()
-        for observers in self._clusters.values():
-            observers.end_log()
-            observers.end_flows()
-        if self.access_log is not None:
-            await self.access_log.close()
-        if self.traces is not None:
-            await self.traces.close()
+        for served in list(self._clusters):
+            self.end(served)
+        for request_log in self._request_logs():
+            request_log.close()
+        self._end(self.access_log, None)
+        self._end(self.traces, None)
         for task in list(self._closing):
             await task
 
@@ -208,10 +199,6 @@ class Observation:
         if not settings.is_enabled or self._settings.admin is None:
             return None
         return TopFlows(settings.capacity, self._clock)
-
-    def _tracer_of(self, cluster: str) -> Tracer | None:
-        traces, settings = self.traces, self._settings.tracing
-        return None if traces is None else traces.tracer(settings, cluster)
 
     def _warn(self) -> None:
         if text := warning(self._settings.tracing):

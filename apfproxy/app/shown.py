@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.admin.explain_page import NOT_ENFORCED, TOLD_APART, explained
 from apfproxy.admin.gathering import ServingParts, cluster_state
-from apfproxy.admin.raw_request import request_of_line
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.proxy.request import preset_of
 from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import OBSERVE
 from apfproxy.settings.contradictions import one_flow, verifies_users
@@ -72,8 +70,7 @@ def explanation(cluster: Cluster, query: str) -> Explanation:
         query,
         cluster.controller,
         cluster.costs,
-        lambda method, target: request_of_line(method, target, cluster.settings),
-        preset_of(cluster.settings),
+        cluster.settings,
         lambda user: notes(cluster, user),
     )
 

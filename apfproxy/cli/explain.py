@@ -13,11 +13,13 @@ import msgspec
 from apfproxy.admin.explain_page import (
     PATH,
     TOLD_APART,
+    RawRequest,
     explanation_json,
     header_in,
     parse_header,
+    read_raw_request,
+    request_of_line,
 )
-from apfproxy.admin.raw_request import RawRequest, read_raw_request, request_of_line
 from apfproxy.authn.impersonation import effective
 from apfproxy.cli.admin_client import fetch, of_cluster
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError

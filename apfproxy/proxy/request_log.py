@@ -124,10 +124,6 @@ class RequestLog:
         self._sampled = sampled_part(settings)
         self._refused_per_second = settings.refused_per_second
 
-    def configure(self, settings: AccessLogSettings) -> None:
-        self._sampled = sampled_part(settings)
-        self._refused_per_second = settings.refused_per_second
-
     def take(self, record: RequestRecord) -> None:
         reason, head = record.reason, record.head
         if reason:

@@ -22,7 +22,7 @@ from apfproxy.admin.top_flows import TopFlows
 from apfproxy.app.parent_admin import WorkersStates
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.preset import KUBERNETES
+from apfproxy.settings import Settings
 from apfproxy.workers.process import WorkerState
 from loadtest.objects import flow_schema, group_subject
 from tests.admin.scene import WALL_OFFSET_NS, Scene
@@ -87,7 +87,7 @@ class Process:
             wall_offset_ns=WALL_OFFSET_NS,
             top_flows=scene.top_flows,
             explain=lambda query: explained(
-                query, scene.controller, LearnedCosts(lambda: 0), lambda *_: None, KUBERNETES
+                query, scene.controller, LearnedCosts(lambda: 0), Settings()
             ),
         )
 
