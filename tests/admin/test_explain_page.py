@@ -156,7 +156,7 @@ def test_question(query: str, name: str, groups: str, verb: str, path: str) -> N
         pytest.param("method=GET", "say what is asked for: target=/path", id="no-target"),
         pytest.param("target=/a&target=/b", "target is given twice; keep one", id="twice"),
         pytest.param("target=/a&method=G%20T", "expected a method such as GET", id="method"),
-        pytest.param("target=a", "would answer 400: malformed request target", id="target"),
+        pytest.param("target=a", "would answer 400", id="target"),
         pytest.param("target=/a&group=g", "group needs user", id="group"),
         pytest.param("target=/a&path=/", "expected the parameters method", id="unknown"),
         pytest.param("target=/a&header=x", "expected a header such as X-Team:red", id="header"),
