@@ -47,13 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Findings:
-    """Says what is wrong with a file.
-
-    Attributes:
-        wrong: Of the file itself, each with its line and path.
-        unusable: Of what it names.
-        warnings: What is probably meant otherwise.
-    """
+    """Problems of the file itself, and of what it names; what is probably meant otherwise."""
 
     wrong: list[str] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
@@ -61,8 +55,6 @@ class Findings:
 
 
 class Warnings(logging.Handler):
-    """Gathers what is logged as a warning."""
-
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.texts: list[str] = []
@@ -125,7 +117,6 @@ def whole_proxy(settings: Settings) -> Settings:
 
 
 def look_at(settings: Settings) -> Findings:
-    """Look at what the settings name, and at what may be meant otherwise."""
     settings = as_preset(settings)
     warnings, root = Warnings(), logging.getLogger()
     root.addHandler(warnings)
@@ -139,17 +130,14 @@ def look_at(settings: Settings) -> Findings:
 
 
 class Texts:
-    """Holds what was found, once each: of clusters, and of the whole proxy.
-
-    A file that several settings name, or a setting that several clusters have, is wrong once.
-    """
+    """Findings about clusters and the whole proxy, each once: several may have the same setting."""
 
     def __init__(self, lines: SettingsLines) -> None:
         self._lines = lines
         self._names: dict[str, list[str]] = {}
 
     def add(self, cluster: str, texts: list[str]) -> None:
-        """Note what was found of a cluster, or of the whole proxy: ""."""
+        """Note what was found of a cluster; "" for the whole proxy."""
         for text in dict.fromkeys(texts):
             self._names.setdefault(text, []).append(cluster)
 
@@ -169,10 +157,10 @@ class Texts:
 
 
 def of_objects(settings: Settings) -> Iterator[str]:
-    """Return what does not go with the objects, a line for each; nothing where they are elsewhere.
+    """Settings that do not go with objects of files.
 
-    That is the seats that levels keep from others though no request can come to them, and flows
-    that are told apart by prefixes which there are not.
+    Seats that a level keeps from others though no request can come to it, and flows that are told
+    apart by prefixes which there are not.
     """
     flow_control = settings.flow_control
     if flow_control.store is not None or flow_control.kubernetes.is_enabled:
@@ -199,10 +187,7 @@ def of_objects(settings: Settings) -> Iterator[str]:
 
 
 def check_settings(path: Path, output: str, *, fails_on_warnings: bool) -> int:
-    """Show what is wrong with a settings file, or that it is ok; returns the exit code of `serve`.
-
-    That is 2 where the file itself is wrong, 1 where what it names is, or a warning is to count.
-    """
+    """Show what is wrong with a settings file; the exit code is that of `serve`."""
     found = findings_of(path)
     problems = [*found.wrong, *found.unusable]
     if output == "json":

@@ -233,7 +233,7 @@ def explained_offline(
     asked: RawRequest, hash_seed: int | None, objects: dict[str, Any], preset: Preset
 ) -> Explanation:
     found = explained(
-        controller_of_flags(objects.pop("objects"), **objects, hash_seed=hash_seed),
+        controller_of_flags(**objects, hash_seed=hash_seed),
         LearnedCosts(lambda: 0),
         asked.user,
         preset.attributes_of(asked.method, asked.target),

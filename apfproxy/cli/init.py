@@ -98,7 +98,6 @@ def init(kind: str, directory: Path, image: str | None) -> int:
 
 
 def with_image(text: str, image: str) -> str:
-    """A manifest with the name of the image that was built."""
     found = NAME.fullmatch(image)
     assert found is not None
     lines = f"  newName: {found['name']}\n"
@@ -108,7 +107,7 @@ def with_image(text: str, image: str) -> str:
 
 
 def starter_files(kind: str) -> dict[str, str]:
-    """The files of a use: the text of each, by its path in the directory."""
+    """Texts of files, by their paths in the directory."""
     found = {}
     for name in KINDS[kind]:
         top = shipped(name)

@@ -27,8 +27,6 @@ COLLECTION_VERBS = frozenset({"list", "watch", "create", "deletecollection"})
 """Verbs that need no name."""
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-DEFAULT_NAMESPACE = "default"
-DEFAULT_VERSION = "v1"
 VERSION = re.compile(r"v[1-9][0-9]*(?:(?:alpha|beta)[1-9][0-9]*)?")
 KEPT = "/?&=%:@!$'()*+,;~-._[]|\"<>^`{}\\"
 """Characters of a path that are as they are on a request line."""
@@ -64,7 +62,7 @@ GROUP_OF = {resource: group for group, resource in reversed(IS_NAMESPACED)}
 
 
 def singular(plural: str) -> str:
-    """The name of one, as kubectl has it."""
+    """A singular as kubectl has it."""
     if plural.endswith("ies"):
         return f"{plural.removesuffix('ies')}y"
     if plural.endswith(("sses", "uses")):
@@ -113,7 +111,7 @@ def parse_phrase(
     if is_cluster_scoped and namespace is not None:
         raise PhraseError(f"{resource} are in no namespace; leave out --namespace")
     if not is_cluster_scoped and not is_cluster_wide:
-        path += f"/namespaces/{_segment(DEFAULT_NAMESPACE if namespace is None else namespace)}"
+        path += f"/namespaces/{_segment('default' if namespace is None else namespace)}"
     path += f"/{resource}"
     query = []
     if name and verb in {"list", "watch"}:
@@ -144,10 +142,7 @@ def doubts_about(words: Sequence[str]) -> tuple[str, ...]:
 def parse_path_request(verb: str, target: str) -> tuple[str, bytes]:
     """The method and target of a method, or a verb that the path must fit, and a path with a query.
 
-    What no request line may hold is escaped.
-
-    Raises:
-        PhraseError: They name no request.
+    What no request line may hold is escaped.  PhraseError if they name no request.
     """
     if not target.startswith("/"):
         raise PhraseError(f"expected a path that begins with a slash, such as /api, not {target!r}")
@@ -175,10 +170,10 @@ def parse_path_request(verb: str, target: str) -> tuple[str, bytes]:
 
 
 def _resource_of(text: str) -> tuple[str, str, str]:
-    """The version, the group, and the plural name."""
+    """Version, group, and plural name."""
     resource, dot, rest = text.partition(".")
     resource = SHORT_NAMES.get(resource, resource)
-    version, group = DEFAULT_VERSION, rest
+    version, group = "v1", rest
     first, _, after = rest.partition(".")
     if VERSION.fullmatch(first) is not None:
         version, group = first, after
@@ -209,7 +204,6 @@ def _check_name(verb: str, what: str, name: str, subresource: str) -> None:
 
 
 def _segment(text: str) -> str:
-    """A segment of a path."""
     if not text or text in {".", ".."} or "/" in text or "%" in text:
         raise PhraseError(f"expected the name of an object or namespace, not {text!r}")
     return quote(text, safe="", errors="surrogateescape")

@@ -120,9 +120,7 @@ def limits(
         lines = fleet_table(found, where)
     else:
         if is_idle:
-            whole: LevelsSummary = summarize_levels(
-                controller_of_flags(objects.pop("objects"), **objects)
-            )
+            whole: LevelsSummary = summarize_levels(controller_of_flags(**objects))
             where = "an idle proxy"
         else:
             whole = fetch(admin, of_cluster(cluster, "/debug/limits"), LevelsSummary)

@@ -39,7 +39,6 @@ Examples:
 
 
 def parse_elephants(text: str) -> tuple[int, ...]:
-    """Read numbers of elephants, separated by commas."""
     items = [item.strip() for item in text.split(",")]
     if len(items) > MOST_NUMBERS:
         raise ValueError(f"expected at most {MOST_NUMBERS} numbers, not {len(items)}")

@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 
 EXAMPLE_SEED = 0
 """A proxy draws its own, so its hashes and hands are others."""
+DEFAULTS = FlowControlSettings()
 
 limit_adjustment_option = click.option(
     "--limit-adjustment",
     type=click.Choice([PROMPT, AS_KUBERNETES]),
     help="Whether idle seats are lent as soon as a request waits for them, or every 10s only."
-    f" [default: {FlowControlSettings().limit_adjustment}]",
+    f" [default: {DEFAULTS.limit_adjustment}]",
 )
 seats_option = partial(click.option, metavar="SEATS", type=WholeNumber(1, (1 << 31) - 1))
 server_concurrency_limit_option = seats_option(
     "--server-concurrency-limit",
-    default=FlowControlSettings().server_concurrency_limit,
+    default=DEFAULTS.server_concurrency_limit,
     show_default=True,
     help="Seats of the whole server.",
 )
@@ -97,7 +98,7 @@ def is_offline(*flags: str) -> bool:
 def objects_in_force(
     paths: Sequence[str], preset: Preset, *, with_suggested: bool
 ) -> tuple[FlowControlObject, ...]:
-    """The objects of files and those built in; CommandError if any of them has a problem."""
+    """The objects of files beside those built in; CommandError if one has a problem."""
     read = decode_files(read_files(paths, streams=True))
     if read.problems:
         raise CommandError(*parts_of(read.problems))
@@ -108,34 +109,32 @@ def offline_controller(
     paths: Sequence[str],
     *,
     preset: str | None = None,
-    suggested_objects: bool | None,
-    server_concurrency_limit: int | None,
+    suggested_objects: bool = True,
+    server_concurrency_limit: int = DEFAULTS.server_concurrency_limit,
     limit_adjustment: str | None = None,
     hash_seed: int | None = None,
 ) -> Controller:
     """The controller that a proxy with these settings has at its start; raises as above."""
-    defaults = FlowControlSettings()
-    with_suggested = defaults.suggested_objects if suggested_objects is None else suggested_objects
     kind = PRESETS[preset or KUBERNETES_API]
-    objects = objects_in_force(paths, kind, with_suggested=with_suggested)
+    objects = objects_in_force(paths, kind, with_suggested=suggested_objects)
     controller = Controller(
         VirtualClock(),
-        server_concurrency_limit or defaults.server_concurrency_limit,
-        EXAMPLE_SEED if hash_seed is None else hash_seed,
-        is_prompt=(limit_adjustment or defaults.limit_adjustment) == PROMPT,
+        server_concurrency_limit,
+        hash_seed or EXAMPLE_SEED,
+        is_prompt=(limit_adjustment or DEFAULTS.limit_adjustment) == PROMPT,
     )
     controller.commit(controller.digest(objects))
     return controller
 
 
 def controller_of_flags(
-    paths: Sequence[str],
     *,
+    objects: Sequence[str],
     preset: str | None,
-    **others: Any,  # noqa: ANN401 - as of `offline_controller`
+    **others: Any,  # noqa: ANN401 - of `offline_controller`
 ) -> Controller:
-    """The controller of `objects_options`; what of the objects is not used is said on stderr."""
-    controller = offline_controller(paths, preset=preset, **others)
+    """The controller of `objects_options`; objects that are not used are named on stderr."""
+    controller = offline_controller(objects, preset=preset, **others)
     for name, level in controller.in_force.dangling.items():
         text = f'FlowSchema {name} is not used: there is no priority level "{level}"'
         click.echo(one_line(f"APF101: {text}"), err=True)

@@ -13,7 +13,7 @@ import sys
 import zlib
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from rich.console import Console
@@ -35,7 +35,7 @@ from apfproxy.cli.parameters import (
     suggested_objects_option,
 )
 from apfproxy.cli.simulate_tables import print_report
-from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.known_resources import is_of_kubernetes
 from apfproxy.objects.field_errors import counted, one_line
 from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
@@ -44,10 +44,11 @@ from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_a
 from apfproxy.simulation.mix import Mix, MixError, parse_mix
 from apfproxy.simulation.plots import picture
 from apfproxy.simulation.report import configuration_report, difference, listed
-from apfproxy.simulation.simulation import Sequence, Simulation
+from apfproxy.simulation.simulation import Sequence as Replay
+from apfproxy.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import BinaryIO
 
     from apfproxy.flowcontrol.preset import Preset
@@ -56,22 +57,18 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES = 64 << 20
 """An audit event with the bodies of a large request and its response has a few MiB."""
-
 MAX_SKIPPED_BYTES = 1 << 30
 """Bytes of a line that is too long; there are devices whose first line never ends."""
-
+MAX_MIX_BYTES = 4 << 20
 NS_PER_DAY = 86_400_000_000_000
 LONGEST_SPAN_NS = 31 * NS_PER_DAY
 """Span of a log: limits are adjusted every 10 s, and one wrong time may be years away."""
 
-MAX_MIX_BYTES = 4 << 20
-
-STDIN = "-"
+STDIN, STDIN_NAME = ("-", "<stdin>")
 GZIP = b"\x1f\x8b"
 COMPRESSED = (b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 """How files of zstd, bzip2, xz and zip begin."""
 MOST_MAGIC = 4
-
 GC_THRESHOLD = 200_000
 """Objects made before a look for circles, of which requests make none: 10 % less time."""
 
@@ -79,12 +76,10 @@ HELD = (
     "arrivals are taken as they were: clients that waited for responses would have asked later,"
     " so a crowded level looks worse than it was"
 )
-
 UNLOGGED = (
     "without a line, as the log says, and not replayed: accessLog.refusedPerSecond and"
     " accessLog.maxBytesPerSecond left them out"
 )
-
 NOT_COMPLETE = (
     ", none of which is of the stage ResponseComplete, which says how long a request took: take it"
     " out of omitStages in the audit policy, and record again"
@@ -94,7 +89,6 @@ OF_GOOGLE = (
     " of this proxy instead"
 )
 GUESSED = "never executed; replayed with the mean service time of what is alike"
-
 OTHER_API = (
     "none of the requests is for a resource of Kubernetes; if the server has another API, give"
     " --preset http: it changes how they are classified, and which objects are built in"
@@ -111,16 +105,7 @@ Examples:
 {EXIT_CODES}"""
 
 
-class Configuration(NamedTuple):
-    """Requests are replayed through it: objects, built-in ones included, and a server's seats."""
-
-    name: str
-    objects: tuple[FlowControlObject, ...]
-    limit: int
-
-
 def parse_plot(text: str) -> str:
-    """Read where to draw; ValueError if the name says that it is to be no SVG."""
     if Path(text).suffix.lower() not in {".svg", ""}:
         raise ValueError(f"plots are SVG: expected a file such as report.svg, not {text!r}")
     return text
@@ -222,10 +207,11 @@ def simulate(  # noqa: PLR0913  flags
     if compare or compare_server_concurrency_limit:
         seats = compare_server_concurrency_limit or server_concurrency_limit
         sides.append((compare or objects, seats))
-    configurations = [
-        configuration(paths, seats, with_suggested=suggested_objects, preset=kind)
-        for paths, seats in sides
-    ]
+    configurations = []
+    for paths, seats in sides:
+        name = ", ".join(paths) or f"{'built-in' if suggested_objects else 'mandatory'} objects"
+        in_force = objects_in_force(paths, kind, with_suggested=suggested_objects)
+        configurations.append((f"{name}, {seats} seats", in_force, seats))
     source: Mix | Records
     warnings: list[str] = []
     if mix_path is not None:
@@ -253,22 +239,29 @@ def simulate(  # noqa: PLR0913  flags
     if preset is None and not any(is_of_kubernetes(each.attributes) for each in source.kinds):
         warnings.append(OTHER_API)
     reports = []
-    for each in configurations:
-        with bar(f"simulating {each.name}") as move:
+    for name, in_force, seats in configurations:
+        with bar(f"simulating {name}") as move:
             simulation = simulated(
-                each,
+                in_force,
+                seats,
                 source,
                 move,
                 hash_seed=hash_seed,
-                warm_up_s=warm_up,
                 is_prompt=limit_adjustment != AS_KUBERNETES,
+                warm_up_ns=round(warm_up * 1e9),
             )
         for problem in simulation.problems:
             click.echo(f"apfproxy simulate: {one_line(problem)}", err=True)
-        reports.append(configuration_report(each.name, simulation))
+        reports.append(configuration_report(name, simulation))
+    warnings += [
+        f"{each['name']}: all was over after {each['seconds']:.1f} s, before the warm-up of"
+        f" {warm_up:g} s; the numbers are those of all requests"
+        for each in reports
+        if warm_up and not each["warmUpSeconds"]
+    ]
     report: dict[str, Any] = {
         "input": described,
-        "warnings": warnings + _late_warm_ups(reports, warm_up),
+        "warnings": warnings,
         "configurations": [listed(each, top) for each in reports],
     }
     if len(reports) > 1:
@@ -287,17 +280,7 @@ def simulate(  # noqa: PLR0913  flags
     return OK
 
 
-def configuration(
-    paths: tuple[str, ...], limit: int, *, with_suggested: bool, preset: Preset = KUBERNETES
-) -> Configuration:
-    """Read the objects of a configuration; raises `CommandError` if any of them is broken."""
-    objects = objects_in_force(paths, preset, with_suggested=with_suggested)
-    name = ", ".join(paths) or ("built-in objects" if with_suggested else "mandatory objects")
-    return Configuration(f"{name}, {limit} seats", objects, limit)
-
-
-def mix_of(path: str, preset: Preset = KUBERNETES) -> Mix:
-    """Read a mix; raises `CommandError`."""
+def mix_of(path: str, preset: Preset) -> Mix:
     name = _named(path)
     try:
         with _opened(path) as file:
@@ -316,7 +299,7 @@ def mix_of(path: str, preset: Preset = KUBERNETES) -> Mix:
 def records_of(
     path: str, preset: Preset, max_broken: int, move: Callable[[float], None], *, is_audit: bool
 ) -> Records:
-    """Read a log; raises `CommandError` if it cannot be read, or is no such log."""
+    """Read a log; CommandError if it cannot be read, or is no such log."""
     name = _named(path)
     read, other = (read_audit_log, "--access-log") if is_audit else (read_access_log, "--audit-log")
     try:
@@ -354,7 +337,7 @@ def records_of(
 
 
 def _named(path: str) -> str:
-    return "<stdin>" if path == STDIN else path
+    return STDIN_NAME if path == STDIN else path
 
 
 def _opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
@@ -364,13 +347,11 @@ def _opened(path: str) -> contextlib.AbstractContextManager[io.BufferedReader]:
 
 
 def _lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
-    """The lines of a file, of one that is too long its begin; `move` is told which part is read.
-
-    CommandError if it is compressed otherwise than by gzip, or has no lines.
-    """
+    """The lines of a file, of long ones the beginning; `move` is told which part is read."""
     with _opened(path) as raw:
-        size = _file_size(raw)
-        told = 0
+        size = told = 0
+        with contextlib.suppress(OSError):  # nothing that the system knows of
+            size = os.fstat(raw.fileno()).st_size
         file = _unpacked(raw, _named(path))
         while line := file.readline(MAX_LINE_BYTES):
             yield line
@@ -400,13 +381,6 @@ def _unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
     return file
 
 
-def _file_size(file: BinaryIO) -> int:
-    try:
-        return os.fstat(file.fileno()).st_size
-    except OSError:  # nothing that the system knows of
-        return 0
-
-
 def _warn_of_records(path: str, records: Records) -> None:
     for line, message in records.problems:
         click.echo(f"{path}:{line}: {one_line(message)}", err=True)
@@ -420,38 +394,22 @@ def _warn_of_records(path: str, records: Records) -> None:
             click.echo(f"{path}: {counted(count, noun)} {message}", err=True)
 
 
-def _late_warm_ups(reports: list[dict[str, Any]], warm_up_s: float) -> list[str]:
-    return [
-        f"{each['name']}: all was over after {each['seconds']:.1f} s, before the warm-up of"
-        f" {warm_up_s:g} s; the numbers are those of all requests"
-        for each in reports
-        if warm_up_s and not each["warmUpSeconds"]
-    ]
-
-
 def simulated(
-    each: Configuration,
+    objects: Sequence[FlowControlObject],
+    seats: int,
     source: Mix | Records,
     move: Callable[[float], None],
-    *,
-    hash_seed: int = 0,
-    warm_up_s: float = 0.0,
-    is_prompt: bool = True,
+    **options: Any,  # noqa: ANN401 - of `Simulation`
 ) -> Simulation:
     """Replay all requests through one configuration; `move` is told which part is done."""
     expected = source.expected_requests() if isinstance(source, Mix) else len(source)
     simulation = Simulation(
-        each.objects,
-        each.limit,
-        hash_seed=hash_seed,
-        is_prompt=is_prompt,
-        warm_up_ns=round(warm_up_s * 1e9),
-        on_progress=lambda arrivals: move(arrivals / max(expected, 1.0)),
+        objects, seats, on_progress=lambda done: move(done / max(expected, 1.0)), **options
     )
     if isinstance(source, Mix):
         source.feed(simulation)
     else:
-        Sequence(simulation, source.requests())
+        Replay(simulation, source.requests())
     thresholds = gc.get_threshold()
     gc.set_threshold(GC_THRESHOLD, 50, 50)
     try:

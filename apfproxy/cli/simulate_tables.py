@@ -65,7 +65,6 @@ class ReportTable(NamedTuple):
 
 
 def print_report(report: Row, file: TextIO) -> None:
-    """Print what was found in each configuration, and the difference between two."""
     console = Console(file=file, highlight=False, soft_wrap=False)
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
@@ -87,7 +86,6 @@ def _print_on(console: Console, report: Row) -> None:
 
 
 def summaries(configurations: list[Row]) -> list[str]:
-    """A line about each configuration, with its letter if there are two."""
     found = []
     for index, each in enumerate(configurations):
         letter = f"{'AB'[index]}: " if len(configurations) > 1 else ""
@@ -141,7 +139,6 @@ def _says_something(row: Row) -> bool:
 
 
 def _name(group: str, row: Row) -> str:
-    """The name of a row, with a mark on what is not the same in both configurations."""
     if group == "flows":
         name = f"{row['flowSchema']}/{row['flow']}" if row["flow"] else row["flowSchema"]
     else:
@@ -153,7 +150,6 @@ def _name(group: str, row: Row) -> str:
 
 
 def cell(field: str, row: Row) -> Text:
-    """The figure of one configuration, or of two; `-` stands for what one does not have."""
     if "before" not in row:
         return Text(figure(field, row))
     before, after = row["before"], row["after"]
@@ -165,7 +161,6 @@ def cell(field: str, row: Row) -> Text:
 
 
 def figure(field: str, row: Row) -> str:
-    """A time, seat-seconds, or a number of requests or seats."""
     if field == "rejected":
         return ", ".join(f"{count:,} {why}" for why, count in row["rejected"].items()) or "0"
     if field in {"seats", "borrowed"}:
@@ -176,7 +171,6 @@ def figure(field: str, row: Row) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration, with three digits at most."""
     for least, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if seconds >= least:
             number = seconds / least
@@ -223,7 +217,6 @@ def _heading(field: str) -> str:
 
 
 def _drawn(table: ReportTable, left_out: Collection[str], *, has_names: bool = True) -> Table:
-    """A table with a column for names and others for numbers, which keep their width."""
     made = Table(box=box.SIMPLE, pad_edge=False)
     longest = max(len(table.noun), *(len(name) for name, _ in table.rows))
     made.add_column(table.noun, overflow="fold", min_width=min(18, longest))

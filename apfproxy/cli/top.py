@@ -29,13 +29,9 @@ if TYPE_CHECKING:
 
     from apfproxy.cli.parameters import AdminAddress
 
-LEAST_INTERVAL_S = 0.1
-"""As often as the live page gets a new state."""
-LARGEST_INTERVAL_S = 3600.0
+LEAST_INTERVAL_S, LARGEST_INTERVAL_S = (0.1, 3600.0)
 WIDE = 100_000
 """Columns where there is no terminal: nothing is cut."""
-
-STDIN = 0
 ESCAPE = "\x1b"
 """The key Esc alone.  It also begins what a key without a letter sends, such as an arrow."""
 MOST_KEYS, LONGEST_PART = (64, 100)
@@ -53,7 +49,6 @@ Examples:
 
 
 def parse_interval(text: str) -> float:
-    """Read the time between two looks, in seconds; ValueError if it is none, or of no use."""
     interval_s = parse_duration(text)
     if not LEAST_INTERVAL_S <= interval_s <= LARGEST_INTERVAL_S:
         raise ValueError(f"expected a duration with its unit, from 100ms to 1h, not {text!r}")
@@ -104,11 +99,11 @@ def top(
     console = Console(highlight=False, markup=False, emoji=False)
     if once or not sys.stdout.isatty() or console.is_dumb_terminal:
         return print_once(view, console)
-    return asyncio.run(run(view, lambda: renew(view, admin, target), interval_s, console, STDIN))
+    return asyncio.run(run(view, lambda: renew(view, admin, target), interval_s, console))
 
 
 def renew(view: View, admin: AdminAddress, target: str) -> None:
-    """Look at the proxy again; while it is away the view has its last state, and the reason."""
+    """Look at the proxy again; while it is away the view keeps its last state."""
     try:
         view.state = readable(admin.url, fetch(admin, target, remedy=REMEDY))
     except CommandError as error:
@@ -118,7 +113,6 @@ def renew(view: View, admin: AdminAddress, target: str) -> None:
 
 
 def print_once(view: View, console: Console) -> int:
-    """Print the tables of one look."""
     if console.is_terminal:
         console.print(render(view, console.width))
         return OK
@@ -131,9 +125,9 @@ def print_once(view: View, console: Console) -> int:
 
 
 async def run(
-    view: View, look: Callable[[], None], interval_s: float, console: Console, descriptor: int
+    view: View, look: Callable[[], None], interval_s: float, console: Console, descriptor: int = 0
 ) -> int:
-    """Show the view until told to end by a key or signal; `look` renews it, in a thread."""
+    """Show the view until a key or a signal ends it; `look` renews it, in a thread."""
     loop = asyncio.get_running_loop()
     changed, ended = asyncio.Event(), threading.Event()
 
@@ -175,7 +169,7 @@ async def run(
 
 
 def press(view: View, key: str) -> bool:
-    """Do what a key means; whether there is something else to show."""
+    """Do what a key means; returns whether there is something else to show."""
     if view.is_typing:
         if key in ("\r", "\n", ESCAPE):
             view.is_typing = False

@@ -32,16 +32,15 @@ ENOUGH_FOR_ALL, ENOUGH_FOR_SHARES, ENOUGH_FOR_BOUNDS, ENOUGH_FOR_REASONS = (56, 
 """Columns below which what can be done without is left out."""
 LONGEST = 400
 """Characters of a name or a sentence, which may have thousands."""
-MOST_SENTENCES = 4
-ENOUGH_FOR_ALL_SENTENCES = 30
-"""Lines of a terminal that are enough for more than the first two sentences."""
+MOST_SENTENCES, ENOUGH_FOR_ALL_SENTENCES = (4, 30)
+"""Sentences at most; lines of a terminal for more than the first two."""
 FULLEST_LEVELS, FULLEST_QUEUES = (5, 6)
-
-LARGEST_PLAIN = 99_999
-LEAST_WHOLE = 9.95
-"""Rates from here on are shown without a fraction."""
-PATH = "/debug/live"
+LARGEST_PLAIN, LEAST_WHOLE = (99_999, 9.95)
+"""Numbers up to the first have no letter of a unit, rates from the second on no fraction."""
+LARGEST = 1e20
+"""The largest number that a proxy sends."""
 UNITS = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
+PATH = "/debug/live"
 
 GOOD, BAD, WORSE = "green", "bold yellow", "bold red"
 SEVERITIES = {"error": WORSE, "warning": BAD, "ok": "bold green"}
@@ -81,13 +80,11 @@ TOP FLOWS       who used most lately; numbers halve every five minutes
 """
 
 
-LARGEST = 1e20
-"""The largest number that a proxy sends."""
 UNREADABLE = (
     *(ArithmeticError, AttributeError, LookupError, OSError),
     *(RecursionError, TypeError, ValueError),
 )
-"""Holds what comes of a state with other fields, or with numbers that no proxy has."""
+"""Errors of a state with other fields, or with numbers that no proxy has."""
 
 
 class Sort(NamedTuple):
@@ -115,9 +112,9 @@ class View:
 
     Attributes:
         seen_s: When the state was new, by the monotonic clock.
-        problem: Why there is no newer one; None if there is no problem.
+        problem: Why there is no newer one.
         part: Only what has this part of a name is shown.
-        screen: The help, or the servers behind, shown in place of something else.
+        screen: `help` or `servers`, or "" for levels, queues and flows.
     """
 
     url: str
@@ -134,7 +131,7 @@ class View:
         return "clusters" in self.state
 
     def rows(self, found: Sequence[Json], *names: str, by: Sequence[str] = ()) -> list[Json]:
-        """List those with the part in one of these fields; the largest `by` first, else by name."""
+        """Rows with the part in one of these fields; the largest `by` first, else by name."""
         part = self.part.lower()
         kept = [row for row in found if any(part in row[name].lower() for name in names)]
         kept.sort(key=lambda row: row[names[0]])
@@ -150,7 +147,7 @@ def _check_numbers(found: object) -> None:
 
 
 def readable(url: str, found: Any) -> Json:  # noqa: ANN401 - any JSON
-    """The state, with what tables show beside; CommandError if it is something else."""
+    """The state with the fields of tables; CommandError if it is something else."""
     try:
         _check_numbers(found)
         state: Json = {"verdict": [], "upstream": None, "fleet": None, **found}
@@ -190,9 +187,7 @@ class Column(NamedTuple):
 
     Attributes:
         cell: The field of the row that is shown, "" for the row itself.
-        how: Makes text of it; without it numbers and names are shown as such.
         ratio: Its part of the width that numbers and names leave; 0: as wide as its cells.
-        is_number: Set right.
         needs: Columns of a terminal below which it is left out.
     """
 
@@ -204,7 +199,6 @@ class Column(NamedTuple):
     needs: int = 0
 
     def of(self, row: Json) -> RenderableType:
-        """The cell of a row."""
         value: Any = row[self.cell] if self.cell else row
         if value is None:
             return "-"
@@ -220,10 +214,10 @@ class Block(NamedTuple):
 
     Attributes:
         nothing: Stands below the heading where there is no row.
-        noun: Of a row, to say how many are left out; "" to say nothing.
+        noun: A row's, to say how many are left out; "" to say nothing.
         told: Rows that there are, if not all are here.
         least: Lines without which it is left out.
-        part: The part of all lines that it may take.
+        part: It takes at most the room divided by this.
     """
 
     columns: Sequence[Column]
@@ -235,7 +229,7 @@ class Block(NamedTuple):
     part: int = 1
 
     def lines(self, width: int | None, left: int) -> tuple[list[RenderableType], int]:
-        """Return what fits into so many lines, and the lines that it takes."""
+        """The part that fits into so many lines, and the lines that it takes."""
         if not self.rows:
             heading = Text(self.columns[0].name, "bold")
             return [Text(), heading, line((self.nothing, "dim"))], 3
@@ -246,7 +240,6 @@ class Block(NamedTuple):
         return [Text(), self._table(width, kept), *more], 2 + len(kept) + len(more)
 
     def _table(self, width: int | None, rows: Sequence[Json]) -> Table:
-        """A table without lines around its cells, as wide as the terminal."""
         table = Table(
             box=None,
             padding=(0, 1, 0, 0),
@@ -272,10 +265,7 @@ class Block(NamedTuple):
 
 
 def render(view: View, width: int | None, height: int | None = None) -> Group:
-    """Everything, from the first line to the last.
-
-    Without a width all is as wide as it takes, without a height as high; then there are no keys.
-    """
+    """Everything; without a width as wide as it takes, without a height as high, and no keys."""
     if view.screen == "help":
         return help_screen()
     parts: list[RenderableType] = [*sentences(view, width, height)]
@@ -291,7 +281,7 @@ def render(view: View, width: int | None, height: int | None = None) -> Group:
 
 
 def number(value: float) -> str:
-    """A number in at most five characters, as far as it goes."""
+    """A number in five characters, if it is below 10^12."""
     for unit, letter in UNITS:
         if value > LARGEST_PLAIN and value >= unit:
             return f"{value / unit:.4g}"[:4].rstrip(".") + letter
@@ -299,22 +289,18 @@ def number(value: float) -> str:
 
 
 def rate(value: float) -> str:
-    """A number per second; small ones are not shown as 0."""
     return f"{value:.1f}" if 0 < value < LEAST_WHOLE else number(value)
 
 
 def line(*parts: str | tuple[str, str]) -> Text:
-    """Text that is never wrapped."""
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def name_text(name: str, style: str = "") -> Text:
-    """A name from anywhere."""
     return line((one_line(name[:LONGEST]), style))
 
 
 def alarm(value: float) -> Text:
-    """A rate that had better be 0."""
     return Text(rate(value), WORSE if value else "")
 
 
@@ -322,10 +308,7 @@ def alarm(value: float) -> Text:
 
 
 def sentences(view: View, width: int | None, height: int | None) -> list[Text]:
-    """The verdict, worst first; that the proxy is away before all else.
-
-    In a terminal the first has two lines, and any other one.
-    """
+    """The verdict, worst first; in a terminal the first has two lines, and any other one."""
     found = [(each["severity"], each["text"]) for each in view.state["verdict"]]
     if view.problem is not None:
         age_s = time.monotonic() - view.seen_s
@@ -361,8 +344,6 @@ def _clock(unix_s: float) -> str:
 
 
 def _sums(state: Json) -> Text:
-    """Seats and requests now, and requests a second, of all levels."""
-
     def total(name: str) -> float:
         return float(sum(level[name] for level in state["levels"]))
 
@@ -380,7 +361,6 @@ def _sums(state: Json) -> Text:
 
 
 def _server_line(upstream: Json, unix_s: float) -> Text:
-    """How the servers behind are."""
     count, healthy = upstream["endpointCount"], upstream["healthyCount"]
     state, answers = upstream["state"], upstream["answersPerSecond"]
     text = line("servers behind " if count > 1 else "server behind ")
@@ -406,7 +386,6 @@ def _server_line(upstream: Json, unix_s: float) -> Text:
 
 
 def _fleet_line(fleet: Json) -> Text:
-    """How many members there are, what they use of what they claim, and how this one stands."""
     count, silent = fleet["memberCount"], fleet["silentCount"]
     state, limit, claims = fleet["state"], fleet["limit"], fleet["claims"]
     problem = f"  {number(fleet['unlikeCount'])} unlike" * bool(fleet["unlikeCount"])
@@ -450,7 +429,6 @@ class SeatBar:
         yield self.text(options.max_width, is_plain=options.ascii_only)
 
     def text(self, width: int, *, is_plain: bool) -> Text:
-        """The bar in so many columns."""
         solid, shaded, dotted, mark = "#=.|" if is_plain else "█░·│"
         full = self._full
         if full == 0:
@@ -508,7 +486,6 @@ LEVELS = (
 
 
 def _endpoint_state(endpoint: Json) -> Text:
-    """Its state, how long it has lasted if it is a bad one, and how far it has started."""
     state, ramp, ago = endpoint["state"], endpoint["ramp"], endpoint["ago"]
     if state == "up" and ramp < 1:
         return line((f"starting {ramp:.0%}", GOOD))
@@ -571,7 +548,6 @@ CLUSTERS = (
 
 
 def _blocks(view: View, *, is_live: bool) -> list[Block]:
-    """The tables of a proxy, those of one of its clusters, or that of all."""
     state, none = view.state, "None has such a name." if view.part else ""
     if view.is_of_clusters:
         rows = [each for each in state["clusters"] if view.part.lower() in each["name"].lower()]
@@ -604,7 +580,6 @@ def _blocks(view: View, *, is_live: bool) -> list[Block]:
 
 
 def _last_event(state: Json) -> list[Text]:
-    """The last event of the configuration, which may be an error that is still there."""
     events = state["configuration"]["events"] if "configuration" in state else ()
     return [
         name_text(f"{_clock(last['time'])} {last['message']}", WORSE if last["isError"] else "dim")
@@ -613,7 +588,6 @@ def _last_event(state: Json) -> list[Text]:
 
 
 def _keys(view: View) -> Text:
-    """The last line: the keys, or the part of a name that is being typed."""
     if view.is_typing:
         text = line(("only names with: ", "bold"), f"{one_line(view.part)}_")
         return text.append("   Enter keeps it, Esc clears it", "dim")
@@ -628,7 +602,6 @@ def _keys(view: View) -> Text:
 
 
 def help_screen() -> Group:
-    """The help, with its headings in bold."""
     lines = []
     for each in HELP.splitlines():
         text = line(each)

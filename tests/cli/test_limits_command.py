@@ -76,9 +76,7 @@ async def ask(answer: object, *arguments: str) -> int:
 
 async def test_online(capsys: pytest.CaptureFixture[str]) -> None:
     """A running proxy is asked for its own; an answer of another shape is told in one line."""
-    expected = summarize_levels(
-        offline_controller([], suggested_objects=None, server_concurrency_limit=7)
-    )
+    expected = summarize_levels(offline_controller([], server_concurrency_limit=7))
 
     assert 0 == await ask(expected, "-o", "json")
     assert expected == msgspec.json.decode(capsys.readouterr().out, type=LevelsSummary)
@@ -88,9 +86,7 @@ async def test_online(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_shared_limit() -> None:
     """A limit that others share is shown with the part of now, which is not called too small."""
-    summary = summarize_levels(
-        offline_controller([], suggested_objects=None, server_concurrency_limit=7)
-    )
+    summary = summarize_levels(offline_controller([], server_concurrency_limit=7))
     part = msgspec.structs.replace(summary, shared_limit=600, members=86)
     first, *others = table(part, "here")
 

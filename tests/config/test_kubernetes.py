@@ -266,7 +266,7 @@ def test_rights() -> None:
 
 def test_flow_schema_of_a_fleet() -> None:
     path = str(FOLDER / "fleet" / "flowschema.yaml")
-    controller = offline_controller([path], suggested_objects=True, server_concurrency_limit=None)
+    controller = offline_controller([path])
     account = User(
         "system:serviceaccount:apfproxy:apfproxy",
         ("system:serviceaccounts", "system:authenticated"),
