@@ -49,16 +49,15 @@ HAPROXY = """
 global
     maxconn 100
 defaults
-    mode {mode}
+    mode tcp
     timeout client 20s
     timeout server 20s
     timeout connect 5s
 frontend clients
-    bind 127.0.0.1:{port}
-    {frontend}
+    bind 127.0.0.1:%d
     default_backend proxy
 backend proxy
-    server proxy 127.0.0.1:{upstream_port} {options}
+    server proxy 127.0.0.1:%d %s
 """
 
 
@@ -98,27 +97,10 @@ def nginx(directory: Path, server: str, beside: str = "") -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def haproxy(directory: Path, upstream_port: int, source: str, header: str) -> Iterator[int]:
-    """Run HAProxy, which forwards from an address with a field; the port that it listens on."""
-    frontend = f"option forwardfor\n    http-request set-header {header}"
-    with _haproxy(directory, upstream_port, "http", f"source {source}", frontend) as port:
-        yield port
-
-
-def haproxy_of_tcp(
-    directory: Path, upstream_port: int, options: str
-) -> contextlib.AbstractContextManager[int]:
+def haproxy_of_tcp(directory: Path, upstream_port: int, options: str) -> Iterator[int]:
     """Run HAProxy before a port, whose bytes it passes on; the port that it listens on."""
-    return _haproxy(directory, upstream_port, "tcp", options)
-
-
-@contextlib.contextmanager
-def _haproxy(
-    directory: Path, upstream_port: int, mode: str, options: str, frontend: str = ""
-) -> Iterator[int]:
     port = free_port()
-    names = {"mode": mode, "options": options, "frontend": frontend}
-    with haproxy_with(directory, HAPROXY.format(port=port, upstream_port=upstream_port, **names)):
+    with haproxy_with(directory, HAPROXY % (port, upstream_port, options)):
         yield port
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +11,13 @@ from apfproxy.settings import (
     AccessLogSettings,
     Address,
     AuthenticationSettings,
-    EndpointAddress,
 )
-from tests.end_to_end import served as whole
 from tests.end_to_end.scene import (
     AGREED,
     EXEC,
     GET,
     NARROW,
     OK,
-    REJECTING,
     TRUSTED,
     Setup,
     on_uvloop,
@@ -36,13 +31,6 @@ if TYPE_CHECKING:
 
 Line = dict[str, Any]
 
-UNUSED_PORT = 9
-"""For the discard service, which does not run."""
-LIST = (
-    b"GET /apis/apps/v1/namespaces/shop/deployments?limit=5&continue=abc&token=s3cret"
-    b"&labelSelector=app%3D%22x%22 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer s3cret\r\n"
-    b'Cookie: s3cret\r\nX-Remote-User: ann"\\\r\nX-Remote-Group: dev\r\n\r\n'
-)
 SLOW = GET.replace(b"healthz", b"healthz?timeout=40ms")
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 ONE_SEAT = Setup(objects=NARROW, seats=1)
@@ -54,51 +42,6 @@ def logging_to(path: Path, setup: Setup = ONE_SEAT, **settings: Any) -> Setup:  
 
 def read(path: Path) -> list[Line]:
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-@on_uvloop
-async def test_a_whole_line_without_secrets(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    async with running(logging_to(log)) as scene:
-        ports = (UNUSED_PORT, scene.upstream.port)
-        scene.process.cluster.served.pool.set_endpoints(
-            [EndpointAddress(address=Address(host="127.0.0.1", port=port)) for port in ports]
-        )
-        await scene.exchange(LIST, source=TRUSTED)
-        upstream = f"127.0.0.1:{scene.upstream.port}"
-    (line,) = await asyncio.to_thread(read, log)
-
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line.pop("time"))
-    assert 0 <= line.pop("executionSeconds")
-    assert re.fullmatch(r"[0-9a-f-]{36}", line.pop("auditId"))
-    assert {
-        "userAgent": None,
-        "protocol": "HTTP/1.1",
-        "user": 'ann"\\',
-        "groups": ["dev", "system:authenticated"],
-        "verb": "list",
-        "method": "GET",
-        "path": "/apis/apps/v1/namespaces/shop/deployments",
-        "query": {"limit": "5", "continue": True, "labelSelector": 'app="x"'},
-        "apiGroup": "apps",
-        "apiVersion": "v1",
-        "resource": "deployments",
-        "subresource": "",
-        "namespace": "shop",
-        "name": "",
-        "flowSchema": "everybody",
-        "priorityLevel": "narrow",
-        "flow": "",
-        "seats": 1,
-        "waitSeconds": 0.0,
-        "status": 200,
-        "upstream": upstream,
-        "upstreamStatus": 200,
-        "bytes": 2,
-        "reason": "",
-        "client": TRUSTED,
-    } == line
-    assert "s3cret" not in json.dumps(line)
 
 
 @over_both_protocols
@@ -184,52 +127,3 @@ async def test_tunnels_and_what_is_refused_before_its_class(tmp_path: Path) -> N
         (101, "", "ann", "/api/v1/namespaces/a/pods/b/exec", 0),
     ] == [tuple(line[n] for n in ("status", "reason", "user", "path", "seats")) for line in lines]
     assert 8 == lines[-1]["bytes"]
-
-
-@on_uvloop
-async def test_rotation(tmp_path: Path) -> None:
-    path, old = tmp_path / "log", tmp_path / "log.1"
-    async with running(logging_to(path)) as scene:
-        await scene.exchange(GET)
-        path.rename(old)
-        await scene.exchange(GET.replace(b"healthz", b"old"))
-        scene.process.observation.reopen()
-        await scene.exchange(GET.replace(b"healthz", b"new"))
-
-    found = [await asyncio.to_thread(read, each) for each in (old, path)]
-    assert [["/healthz", "/old"], ["/new"]] == [[line["path"] for line in log] for log in found]
-
-
-def test_flood_of_a_banned_client(tmp_path: Path) -> None:
-    """The log has some lines a second, and says how many it left out, as a metric does."""
-    uid = "uid: 00000000-0000-0000-0000-00000000aaaa"
-    banned = REJECTING.replace(uid, uid + ', annotations: {apfproxy.io/ban: "true"}')
-    objects, log, number = tmp_path / "objects.yaml", tmp_path / "log", 2000
-    objects.write_text(banned.replace("Shares: 1000", "Shares: 0"))
-    with (
-        whole.started_upstream() as upstream,
-        whole.command(
-            *("serve", "--upstream", upstream, "--objects", str(objects)),
-            *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--access-log", str(log)),
-        ) as served,
-    ):
-        found = served.line(r"listens on 127\.0\.0\.1:(\d+), .* admin on 127\.0\.0\.1:(\d+)")
-        port, admin_port = int(found[1]), int(found[2])
-        statuses = set()
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            for _ in range(number):
-                client.sendall(b"GET /api/v1/pods HTTP/1.1\r\nHost: a\r\n\r\n")
-                statuses.add(whole.answered(client))
-        metrics = whole.ask(admin_port, "/metrics")[1]
-        served.end()
-    lines = read(log)
-    says = [line for line in lines if "leftOut" in line]
-    left_out = sum(line["leftOut"] for line in says)
-    counted = re.search(r'access_log_left_out_total\{cause="refused"\} (\d+)', metrics)
-
-    assert {403} == statuses
-    assert number == len(lines) - len(says) + left_out
-    assert left_out > number / 2  # however slow the machine, in the time that a test has
-    assert {"everybody"} == {flow["flowSchema"] for line in says for flow in line["flows"]}
-    assert counted is not None
-    assert left_out == float(counted[1])

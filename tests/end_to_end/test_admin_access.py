@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from apfproxy.cli.commands import cli
 from loadtest.certificates import Authority
 from tests.end_to_end.programs import installed
-from tests.end_to_end.served import WITHIN_S, Served, ask, command, connections, started_upstream
+from tests.end_to_end.served import WITHIN_S, Served, ask, command, started_upstream
 from tests.support.browser import UNTIL, chromium
 
 if TYPE_CHECKING:
@@ -120,39 +120,32 @@ class Site:
 TOKENS = f"# scrapers\n{SCRAPERS}\n\n{OPERATORS}\n"
 
 
-@contextlib.contextmanager
-def serving(folder: Path, workers: int | None) -> Iterator[Site]:
-    site, settings = Site(folder), folder / "settings.json"
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    made, settings = Site(folder), folder / "settings.json"
     tls = {"certificateFile": "server.crt", "keyFile": "server.key", "clientCaFile": "ca.crt"}
     with started_upstream() as upstream:
         settings.write_text(
             json.dumps({
                 "upstream": {"url": upstream},
                 "downstream": {"listen": "127.0.0.1:0"},
-                "workers": workers,
+                "workers": 2,
                 "admin": "127.0.0.1:0",
                 "adminTls": tls,
                 "adminReadTokenFile": "tokens",
             })
         )  # fmt: skip
-        site.authority.write(folder)
-        site.write(TOKENS, "before")
-        with command("serve", "--settings", str(settings)) as site.served:
-            found = site.served.line(
+        made.authority.write(folder)
+        made.write(TOKENS, "before")
+        with command("serve", "--settings", str(settings)) as made.served:
+            found = made.served.line(
                 r"listens on 127\.0\.0\.1:(\d+), .* admin on 127\.0\.0\.1:(\d+)"
             )
-            site.port, site.admin = int(found[1]), int(found[2])
-            yield site
-
-
-@pytest.fixture(scope="module", params=[None, 2], ids=["alone", "workers"])
-def site(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Site]:
-    with serving(tmp_path_factory.mktemp("site"), request.param) as made:
-        yield made
-        code = made.served.end()[0]
-        log = "".join(made.served.lines)
+            made.port, made.admin = int(found[1]), int(found[2])
+            yield made
+            code = made.served.end()[0]
+    log = "".join(made.served.lines)
     assert 0 == code
     assert SCRAPERS not in log
     assert "wrong" not in log.replace("wrong credentials", "")
@@ -244,15 +237,3 @@ def test_rotation(site: Site) -> None:
 
     assert ("after", [401, 200], 200) == (name, after, kept)
     assert ("before", 200) == (site.server_name(), site.status("/", f"Bearer {SCRAPERS}"))
-
-
-def test_handshakes_without_end(tmp_path: Path) -> None:
-    """They have places as all connections do: probes come through, clients are served."""
-    with serving(tmp_path, None) as site, connections(site.admin, 200, b"\x16\x03\x01"):
-        health = [site.status("/livez") for _ in range(5)]
-        served = [ask(site.port, "/healthz")[0] for _ in range(5)]
-        page = site.metrics()
-
-    assert [200] * 5 == health == served
-    assert re.search(r'apfproxy_admin_connections_ended_total\{reason="replaced"\} [1-9]', page)
-    assert float(re.findall(r"(?m)^apfproxy_admin_connections (.*)$", page)[0]) <= 64

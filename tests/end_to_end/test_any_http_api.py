@@ -1,4 +1,4 @@
-"""The page about APIs that are not Kubernetes, done as it says; and nginx as such an API."""
+"""The page about APIs that are not Kubernetes, done as it says."""
 
 from __future__ import annotations
 
@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
-from msgspec.structs import replace
 
-from apfproxy.app.process import ProxyProcess
-from apfproxy.cli.serve import read_settings, serve
-from loadtest.nginx_origin import start_nginx_origin
 from loadtest.processes import ROOT, Process, free_ports, python_module
-from loadtest.site import Site
-from tests.end_to_end.peer import Peer
-from tests.end_to_end.scene import OK, on_uvloop
-from tests.end_to_end.upstream import Arrival, Upstream
-from tests.support.clocks import until
 from tests.support.credentials import digest
 
 if TYPE_CHECKING:
@@ -77,7 +68,7 @@ async def test_the_page(tmp_path: Path) -> None:
     for name, text in FILE.findall(PAGE):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text.replace("8000", str(port)).replace("timeout=5", "timeout=3"))
+        path.write_text(text.replace("8000", str(port)).replace("timeout=5", "timeout=2"))
         names.add(name)
     objects = {"objects/levels.yaml", "objects/lasting.yaml"}
     assert {"app.py", "client.py"} | objects == names
@@ -109,62 +100,3 @@ async def test_the_page(tmp_path: Path) -> None:
         } == await dispatched(admin)
         flow = f"flow {digest('modest')} of FlowSchema new-orders"
         assert f"in level interactive, as {flow}" in explained
-
-
-@on_uvloop
-async def test_what_lasts_leaves_others_alone(tmp_path: Path) -> None:
-    """Long polls take the seats of their level, and others are answered."""
-    (objects,) = (text for name, text in FILE.findall(PAGE) if "objects/lasting.yaml" == name)
-    (tmp_path / "lasting.yaml").write_text(objects)
-    upstream, held, asked = Upstream(), list[Arrival](), 40
-
-    async def answer(arrival: Arrival) -> None:
-        if b" /poll " in arrival.request.line:
-            held.append(arrival)
-        else:
-            await arrival.peer.send(OK)
-
-    upstream.answer_with(answer)
-    upstream.start()
-    listens = ["--listen", "127.0.0.1:0", "--upstream", f"http://127.0.0.1:{upstream.port}"]
-    limit = ["--preset", "http", "--server-concurrency-limit", "20"]
-    flags = serve.make_context("serve", [*listens, *limit, "--objects", str(tmp_path)]).params
-    del flags["settings_path"]
-    process = ProxyProcess(replace(read_settings(None, flags), admin=None))
-    await process.start()
-    clients = []
-    try:
-        for _ in range(asked):
-            clients.append(await Peer.connect(process.port))
-            await clients[-1].send(b"GET /poll HTTP/1.1\r\nHost: a\r\n\r\n")
-        queue_set = process.cluster.controller.levels["lasting"].queue_set
-        await until(lambda: asked == len(held) + queue_set.requests_waiting)
-        clients.append(await Peer.connect(process.port))
-        for _ in range(10):
-            await clients[-1].send(b"GET /orders HTTP/1.1\r\nHost: a\r\n\r\n")
-            assert 200 == (await clients[-1].read_answer()).status
-        assert queue_set.concurrency_limit == len(held)
-    finally:
-        for client in clients:
-            client.close()
-        await process.stop()
-        await upstream.stop()
-
-
-async def test_before_nginx(tmp_path: Path) -> None:
-    """Paths of any kind are forwarded; levels and users are those of the preset."""
-    upstream = start_nginx_origin(Site(tmp_path, None, None))
-    arguments = ["--preset", "http", "--upstream", f"http://127.0.0.1:{upstream.port}"]
-    with upstream, proxy(tmp_path, arguments) as (port, admin):
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
-            for path in ("/api/v1/namespaces/x/pods?watch=1&timeout=soon", "/healthz", "/a/b"):
-                async with session.get(path) as answer:
-                    assert 200 == answer.status
-            async with session.get("/", headers={"X-Priority": "batch"}) as answer:
-                assert 200 == answer.status
-        found = await dispatched(admin)
-    assert {
-        ("default", "default"),
-        ("health-checks", "health"),
-        ("batch-by-header", "batch"),
-    } == found

@@ -1,31 +1,36 @@
-"""Responses of the proxy's own as clients see them."""
+"""Responses of the proxy's own as clients see them, and requests that look odd as servers do."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import json
 import time
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.settings import AuthenticationSettings
+from apfproxy.settings import AccessLogSettings, AuthenticationSettings
 from tests.end_to_end.kubectl import Kubectl, find_kubectl, minor_version
-from tests.end_to_end.scene import GET, TRUSTED, Setup, on_uvloop, over_both_protocols, running
+from tests.end_to_end.scene import GET, Setup, on_uvloop, over_both_protocols, running
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.end_to_end.upstream import Arrival
 
-GROUPS = 200
-"""As many as identity providers put into one token."""
 BROKEN_OFF = "the upstream did not answer: the connection was closed early"
-
-
-def request(target: str, *lines: str, method: str = "GET") -> bytes:
-    return "\r\n".join((f"{method} {target} HTTP/1.1", "Host: a.test", *lines, "", "")).encode()
+REPORTS = """
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: reports}
+spec:
+  matchingPrecedence: 100
+  priorityLevelConfiguration: {name: exempt}
+  rules:
+  - subjects: [{kind: Group, group: {name: "*"}}]
+    nonResourceRules: [{verbs: ["*"], nonResourceURLs: ["/données"]}]
+"""
 
 
 def test_kubectl_prints_the_cause(tmp_path: Path) -> None:
@@ -42,8 +47,6 @@ def test_kubectl_prints_the_cause(tmp_path: Path) -> None:
             minor, url = minor_version(program, tmp_path), f"http://127.0.0.1:{scene.process.port}"
             kubectl = Kubectl(program, minor, url, tmp_path, tmp_path)
             for command in (
-                ["get", "pods"],
-                ["version"],
                 ["get", "--raw", "/api/v1/namespaces/a/pods"],
                 ["get", "--raw", "/api/v1/namespaces/a/services/b/proxy/"],
                 ["get", "--raw", "/healthz"],
@@ -53,51 +56,6 @@ def test_kubectl_prints_the_cause(tmp_path: Path) -> None:
                 assert "unknown" not in errors
 
     run()
-
-
-@pytest.mark.parametrize(
-    ("target", "content_type"),
-    [
-        pytest.param("/api/v1/namespaces/a/pods", b"application/json", id="resource"),
-        pytest.param("/apis", b"text/plain; charset=utf-8", id="no-resource"),
-    ],
-)
-@over_both_protocols
-@on_uvloop
-async def test_nothing_was_sent(target: str, content_type: bytes) -> None:
-    """Then the client may send it again: Kubernetes' do, if `Retry-After` says so."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        async with running(upstream_port=unused.getsockname()[1]) as scene:
-            client = await scene.ask(request(target, method="POST"))
-            answer = await client.read_answer()
-
-    assert (502, b"1") == (answer.status, answer.value(b"retry-after"))
-    assert content_type == answer.value(b"content-type")
-    assert b"Connection refused" in answer.body
-
-
-@pytest.mark.parametrize(
-    ("names", "source"),
-    [
-        pytest.param(("X-Remote-User", "X-Remote-Group"), TRUSTED, id="front-proxy"),
-        pytest.param(("Impersonate-User", "Impersonate-Group"), "127.0.0.1", id="impersonated"),
-    ],
-)
-@over_both_protocols
-@on_uvloop
-async def test_a_user_of_many_groups(names: tuple[str, str], source: str) -> None:
-    """Each has a field of its own, beside two dozen others that clients and proxies send."""
-    user, group = names
-    lines = [f"{group}: CN=group-{i},OU=groups,DC=example,DC=org" for i in range(GROUPS)]
-    others = [f"X-Field-{i}: a" for i in range(24)]
-    async with running() as scene:
-        got, answer = await scene.exchange(
-            request("/x", f"{user}: jane", *lines, *others), source=source
-        )
-
-    assert 200 == answer.status
-    assert GROUPS == len(got.values(group.lower().encode()))
 
 
 @pytest.mark.parametrize(
@@ -119,8 +77,9 @@ async def test_a_user_of_many_groups(names: tuple[str, str], source: str) -> Non
 @on_uvloop
 async def test_431_names_the_setting(lines: list[str], said: bytes) -> None:
     """And says how much it is."""
+    request = "\r\n".join(["GET /x HTTP/1.1", "Host: a.test", *lines, "", ""]).encode()
     async with running() as scene:
-        answer = await (await scene.ask(request("/x", *lines))).read_answer()
+        answer = await (await scene.ask(request)).read_answer()
 
     assert (431, True) == (answer.status, said in answer.body)
 
@@ -138,3 +97,26 @@ async def test_401_says_how() -> None:
     assert b'Bearer realm="apfproxy"' == answer.value(b"www-authenticate")
     date = parsedate_to_datetime((answer.value(b"date") or b"").decode()).timestamp()
     assert before <= date <= time.time()
+
+
+@pytest.mark.parametrize("preset", ["http", "kubernetes"])
+@over_both_protocols
+@on_uvloop
+async def test_odd_request_lines(preset: str, tmp_path: Path) -> None:
+    """Any method and raw UTF-8 go on as they came; the path is classified as it is decoded."""
+    log = tmp_path / "log"
+    setup = Setup(preset=preset, objects=REPORTS, access_log=AccessLogSettings(path=str(log)))
+    lines = ["x-Made_up.1 /données?à=ü", "LIST /donn%C3%A9es"]
+    async with running(setup) as scene:
+        for line in lines:
+            head = f"{line} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n".encode()
+            got, answer = await scene.exchange(head + b"ab")
+            assert (f"{line} HTTP/1.1".encode(), b"ab") == (got.line, got.body)
+            assert 200 == answer.status
+
+    assert log.read_bytes().isascii()
+    logged = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line.split()[0] for line in lines] == [each["method"] for each in logged]
+    assert [("x-made_up.1", "/données", "reports"), ("list", "/données", "reports")] == [
+        (each["verb"], each["path"], each["flowSchema"]) for each in logged
+    ]

@@ -178,9 +178,3 @@ async def test_interactive_beside_batch(in_flight: int) -> None:
     most = 500 * min(in_flight / (seats + in_flight), 0.94)
     assert served["interactive"] >= 0.85 * most
     assert served["batch"] >= 0.05 * 500
-
-
-async def test_all_seats_for_a_level_that_is_alone() -> None:
-    async with proxied(4) as (server, port), asking(port, background=10):
-        assert {"background": 20} == await server.count(4, 20)
-        assert 4 == server.most

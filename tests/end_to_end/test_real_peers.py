@@ -1,4 +1,4 @@
-"""Between programs of others: nginx as the upstream, HAProxy in front, aiohttp as the client."""
+"""Between programs of others: nginx as the upstream, aiohttp as the client."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import random
 from typing import TYPE_CHECKING
 
 import aiohttp
-import pytest
-from yarl import URL
 
-from tests.end_to_end.programs import haproxy, nginx
-from tests.end_to_end.scene import TRUSTED, on_uvloop, running
+from tests.end_to_end.programs import nginx
+from tests.end_to_end.scene import on_uvloop, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,18 +17,13 @@ if TYPE_CHECKING:
 
 BIG_BYTES = 5_000_000
 
-UPSTREAM_URL = """
+SERVER = """
 location / { root DIRECTORY; }
 location /text/ { alias DIRECTORY/; gzip on; gzip_proxied any; gzip_types text/plain; }
-location /echo { return 200 "$http_x_remote_user|$http_x_forwarded_for|$http_via|$request_uri"; }
 location /put/ { root DIRECTORY; dav_methods PUT; create_full_put_path on; }
 client_max_body_size 100m;
 location /moved { return 307 http://elsewhere.test/; }
 """
-
-
-def upstream(directory: Path) -> str:
-    return UPSTREAM_URL.replace("DIRECTORY", str(directory))
 
 
 @on_uvloop
@@ -45,7 +38,9 @@ async def test_nginx_as_the_upstream(tmp_path: Path) -> None:
         for start in range(0, BIG_BYTES, 100_000):
             yield big[start : start + 100_000]
 
-    with nginx(tmp_path, "include /etc/nginx/mime.types;" + upstream(tmp_path)) as port:
+    with nginx(
+        tmp_path, "include /etc/nginx/mime.types;" + SERVER.replace("DIRECTORY", str(tmp_path))
+    ) as port:
         async with (
             running(upstream_port=port) as scene,
             aiohttp.ClientSession(f"http://127.0.0.1:{scene.process.port}") as session,
@@ -73,25 +68,3 @@ async def test_nginx_as_the_upstream(tmp_path: Path) -> None:
                     assert 201 == answer.status
                 assert big == (tmp_path / path[1:]).read_bytes()
             assert 1 == scene.process.cluster.served.pool.open_count
-
-
-@pytest.mark.parametrize(
-    ("source", "user"), [(TRUSTED, "alice"), ("127.0.0.1", "")], ids=["trusted", "untrusted"]
-)
-@on_uvloop
-async def test_haproxy_in_front(tmp_path: Path, source: str, user: str) -> None:
-    """A trusted proxy in front names the user, and every hop is in X-Forwarded-For."""
-    front = tmp_path / "front"
-    front.mkdir()
-    with nginx(tmp_path, upstream(tmp_path)) as port:
-        async with running(upstream_port=port) as scene:
-            with haproxy(front, scene.process.port, source, "X-Remote-User alice") as front_port:
-                async with (
-                    aiohttp.ClientSession() as session,
-                    session.get(
-                        URL(f"http://127.0.0.1:{front_port}/echo?a=%2f", encoded=True)
-                    ) as answer,
-                ):
-                    said = await answer.text()
-
-    assert f"{user}|127.0.0.1, {source}|1.1 apfproxy|/echo?a=%2f" == said

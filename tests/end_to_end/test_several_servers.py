@@ -171,24 +171,3 @@ async def test_server_that_is_killed(tmp_path: Path) -> None:
     assert "600 seats, since 3 of 3 servers are well" in events[-1]
     assert (500, 200) == (without_any[0], ready)
     assert "[-]upstream failed: all 3 fail: http://127.0.0.1:" in without_any[1]
-
-
-@on_uvloop
-async def test_server_that_starts(tmp_path: Path) -> None:
-    """It refuses all by 403 until it has loaded its roles: no one gets that for an answer."""
-    with Servers(tmp_path, 2) as servers:
-        async with gateway(servers, check=CHECK) as scene:
-            await scene.see("up", "up")
-            await servers.kill(1)
-            await scene.see("up", "failing")
-            await servers.start(1, "starting")
-            watch = list(scene.process.cluster.upstream.watches.values())[1]
-            await until(lambda: "403" in (watch.problem or ""))
-            await scene.serve()
-            starting = scene.states
-            await servers.be_well(1)
-            await scene.see("up", "up")
-            await scene.serve()
-
-    assert ["up", "failing"] == starting
-    assert [] == [each for each in scene.wrong if each != "502"]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from tests.end_to_end.served import WITHIN_S, command
 from tests.end_to_end.test_drain import FIRST, HAS_WORKERS, feed
-from tests.end_to_end.test_workers import activated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,20 +59,3 @@ def test_accepted_connections(tmp_path: Path) -> None:
                 served.line("read again; changed: downstream.keepAlive.idle")
             with connected(port) as after:
                 assert 60 < seconds_to_probe(port, after) <= 1000
-
-
-def test_connections_that_came_before_the_process(tmp_path: Path) -> None:
-    path = settings_file(tmp_path, "60s")
-    with (
-        feed() as url,
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        connected(listener.getsockname()[1]) as early,
-    ):
-        port = listener.getsockname()[1]
-        flags = ("--settings", str(path), "--upstream", url, "--listen", f"127.0.0.1:{port}")
-        with activated(listener, "serve", *flags) as served:
-            assert 0 < seconds_to_probe(port, early) <= 60
-            with connected(port) as late:
-                assert 0 < seconds_to_probe(port, late) <= 60
-            served.send(signal.SIGKILL)
-            served.rest()

@@ -48,7 +48,6 @@ SCHEMA = {
 }
 SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
 LEVELS = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"
-PATHS = (LEVELS, SCHEMAS)
 MATCHED = "X-Kubernetes-PF-FlowSchema-UID"
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105  of tests
 ANYWHERE = Address(host="0.0.0.0", port=0)  # noqa: S104  for a moment, without anything to read

@@ -7,16 +7,12 @@ import contextlib
 import http.client
 import os
 import signal
-import socket
-import subprocess
-import sys
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import pytest
 
 from loadtest.clients import OpenLoop
-from loadtest.workers import AS_SYSTEMD
 from tests.base.test_service_manager import told
 from tests.end_to_end.served import (
     WITHIN_S,
@@ -28,7 +24,6 @@ from tests.end_to_end.served import (
     connections,
     started_upstream,
 )
-from tests.end_to_end.test_unix_sockets import get
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,26 +48,6 @@ def workers(count: str = "2", *flags: str) -> Iterator[tuple[Served, int]]:
         ) as served,
     ):
         yield served, int(served.line(LISTENS)[1])
-
-
-@contextlib.contextmanager
-def activated(listener: socket.socket, *arguments: str) -> Iterator[Served]:
-    process = subprocess.Popen(  # noqa: S603 - this interpreter
-        [
-            *(sys.executable, "-c", AS_SYSTEMD, str(listener.fileno())),
-            *(sys.executable, "-m", "apfproxy", *arguments),
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-        pass_fds=[listener.fileno()],
-    )
-    try:
-        yield Served(process)
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
 
 
 def delete(port: int, path: str) -> None:
@@ -131,41 +106,6 @@ def test_signals_of_a_group() -> None:
     assert "stopped before" not in rest
 
 
-def test_signal_while_they_start() -> None:
-    """A worker that has had no request says of none that it broke."""
-    flags = ("--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0", "--admin", "none")
-    with command("serve", *flags, "--workers", "2") as served:
-        served.line(r"worker 1 .* listens on")
-        served.send(signal.SIGINT)
-        code, rest = served.rest()
-
-    assert 0 == code
-    assert "stopped before all requests ended" not in rest
-
-
-def test_unix_sockets(tmp_path: Path) -> None:
-    """All accept from one, whose file is there until the end."""
-    path = tmp_path / "listen"
-    with (
-        started_upstream() as upstream,
-        command(
-            *("serve", "--upstream", upstream, "--listen", f"unix:{path}", "--admin", "none"),
-            *("--workers", "2"),
-        ) as served,
-    ):
-        served.line("with 2 workers")
-        inode = path.stat().st_ino
-        served.send(signal.SIGUSR2)
-        served.line(REPLACED)
-        status, _ = get(path, "/")
-        is_same = inode == path.stat().st_ino
-        code, _ = served.end()
-
-    assert (200, 0) == (status, code)
-    assert is_same
-    assert not path.exists()
-
-
 def test_store(tmp_path: Path) -> None:
     """The parent has it; a change that is made there is in force in each worker."""
     store = str(tmp_path / "objects.db")
@@ -182,21 +122,6 @@ def test_store(tmp_path: Path) -> None:
 
     assert {"1", "2"} == set(found)
     assert (200, 0) == (status, code)
-
-
-def test_sockets_of_systemd() -> None:
-    """All workers accept from the one socket that systemd keeps."""
-    with started_upstream() as upstream, socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        flags = ("serve", "--upstream", upstream, "--admin", "none", "--workers", "2")
-        with activated(listener, *flags) as served:
-            served.line(rf"listens on 127\.0\.0\.1:{port}, with 2 workers")
-            statuses = {ask(port, "/")[0] for _ in range(8)}
-            code, _ = served.end()
-        with socket.create_connection(("127.0.0.1", port)):
-            pass  # it waits for the next start
-
-    assert ({200}, 0) == (statuses, code)
 
 
 def test_service(tmp_path: Path) -> None:
@@ -243,23 +168,3 @@ def test_replacement_under_load() -> None:
 
     assert (0, 0) == (tally.failed, code), tally
     assert tally.answered >= 200
-
-
-def test_few_open_files() -> None:
-    """Workers are started with as many as the parent has, however few."""
-    with (
-        started_upstream() as upstream,
-        command(
-            *("serve", "--upstream", upstream, "--listen", "127.0.0.1:0", "--admin", "none"),
-            *("--workers", "2"),
-            descriptors=64,
-        ) as served,
-    ):
-        port = int(served.line(LISTENS)[1])
-        with connections(port, 60):
-            os.kill(children(served)[0], signal.SIGKILL)
-            served.line(SERVES_AGAIN)
-        status, _ = ask(port, "/")
-        code, _ = served.end()
-
-    assert (200, 0) == (status, code)

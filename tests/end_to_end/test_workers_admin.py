@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 STARTED = r"listens on 127\.0\.0\.1:(\d+), .* admin on 127\.0\.0\.1:(\d+)"
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
-AS_JSON = "Accept: application/json\r\n"
 REQUESTS = 24
 CLUSTERS = """
 workers: 2
@@ -85,11 +84,6 @@ def page(admin: int, target: str) -> str:
 
 def dispatched(admin: int, target: str = "/metrics") -> list[float]:
     return [float(each) for each in DISPATCHED.findall(page(admin, target))]
-
-
-def seats_of_second(admin: int) -> int:
-    _, body = ask(admin, "/debug/fleet?worker=2", head=AS_JSON)
-    return int(json.loads(body)["inForce"])
 
 
 def run(admin: int, *words: str) -> str:
@@ -163,31 +157,6 @@ async def test_pages_and_counts(tmp_path: Path) -> None:
     assert "is lost" not in rest
 
 
-def test_worker_that_hangs() -> None:
-    """Pages say so, its seats are the other's, and it is killed and replaced."""
-    with workers() as (served, port, admin):
-        hanging = children(served)[0]
-        os.kill(hanging, signal.SIGSTOP)
-        while "[!]worker/1: it shows no life" not in page(admin, "/readyz?verbose"):
-            pass
-        state = json.loads(page(admin, "/debug/live"))
-        metrics = page(admin, "/metrics")
-        while seats_of_second(admin) < SEATS:
-            pass
-        served.line(rf"worker 1 \(process {hanging}\) has shown no life for 10 s, and is killed")
-        served.line(r"worker 1 serves again")
-        statuses = {ask(port, "/")[0] for _ in range(20)}
-        again = page(admin, "/readyz?verbose")
-
-    assert statuses == {200}
-    assert {"1": "it shows no life", "2": ""} == {
-        each["name"]: each["problem"] for each in state["workers"]
-    }
-    assert 'apfproxy_worker_up{worker="1"} 0.0' in metrics
-    assert 'apfproxy_workers{state="silent"} 1.0' in metrics
-    assert "[+]worker/1 ok" in again.splitlines()
-
-
 def test_clusters(tmp_path: Path) -> None:
     """Workers serve several clusters, whose pages are those of both workers as well."""
     with started_upstream() as upstream:
@@ -218,42 +187,3 @@ def test_clusters(tmp_path: Path) -> None:
     assert (unnamed, text.partition(":")[0]) == (400, "cluster")
     assert code == 0
     assert "not YAML" not in rest  # the parent says it, and does not pass it on
-
-
-def test_worker_that_starts_while_settings_are_refused(tmp_path: Path) -> None:
-    """It has those in force, which the parent alone refuses to change."""
-    settings = tmp_path / "settings.yaml"
-    (tmp_path / "tokens").write_text("a-good-token,u,1\n")
-    settings.write_text("authentication: {tokenFile: tokens, anonymous: false}\n")
-    with workers("--settings", str(settings), requests=0) as (served, port, _):
-        settings.write_text("adminReadTokenFile: nowhere\npreset: http\n")
-        served.line("the settings cannot be used, and stay as they were")
-        os.kill(children(served)[0], signal.SIGKILL)
-        served.line(r"worker \d serves again")
-        right, wrong = (asked_with(port, each) for each in ("a-good-token", "a-wrong-token"))
-
-    assert ({200}, {401}) == (right, wrong)
-
-
-def asked_with(port: int, token: str) -> set[int]:
-    return {ask(port, "/", head=f"Authorization: Bearer {token}\r\n")[0] for _ in range(20)}
-
-
-def test_settings_that_one_worker_refuses(tmp_path: Path) -> None:
-    """All go on with those of before, also the one that had taken the others."""
-    settings, others = tmp_path / "settings.yaml", tmp_path / "others"
-    (tmp_path / "tokens").write_text("a-good-token,u,1\n")
-    others.write_text("another-token,u,1\n")
-    settings.write_text("authentication: {tokenFile: tokens, anonymous: false}\n")
-    with workers("--settings", str(settings), requests=0) as (served, port, _):
-        hanging = children(served)[0]
-        os.kill(hanging, signal.SIGSTOP)
-        settings.write_text(settings.read_text().replace("tokens", "others"))
-        served.line("worker 2 .* read again; changed: authentication.tokenFile")
-        others.unlink()
-        os.kill(hanging, signal.SIGCONT)
-        served.line(" ERROR apfproxy.app.reloading: the settings cannot be used, and stay")
-        other, right = (asked_with(port, each) for each in ("another-token", "a-good-token"))
-        still = children(served)[0]
-
-    assert ({401}, {200}, hanging) == (other, right, still)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,21 +9,15 @@ from apfproxy.proxy.counters import GoAway
 from apfproxy.settings import DrainSettings
 from tests.end_to_end.http2.site import CLEARTEXT
 from tests.end_to_end.http2_peer import Http2Peer
-from tests.end_to_end.peer import WAIT_S, Peer, begin
+from tests.end_to_end.peer import WAIT_S, begin
 from tests.end_to_end.scene import OK, Setup, on_uvloop, running
-from tests.end_to_end.served import command
-from tests.end_to_end.test_restart import SUCCEEDED
-from tests.end_to_end.upstream import Upstream
 from tests.support.clocks import until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.end_to_end.upstream import Arrival
 
 WATCHES = 100
 """As many as a connection has streams."""
-LISTENS = r"listens on 127\.0\.0\.1:(\d+)"
 ANY_STREAM = 2**31 - 1
 
 WATCH = b"GET /api/v1/pods?watch=true&n=%d HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -62,39 +54,3 @@ async def test_a_drain_with_watches() -> None:
         assert (ANY_STREAM, 0) == announced
         assert (2 * WATCHES - 1, 0) == client.translation.goaway
         assert 1 == scene.process.cluster.counters.listener.http2.goaways[GoAway.DRAIN]
-
-
-@on_uvloop
-async def test_a_restart_with_streams(tmp_path: Path) -> None:
-    """Another process has new connections at once; watches of the one before end in order."""
-    behind = Upstream()
-    behind.answer_with(answer)
-    behind.start()
-    settings = tmp_path / "settings.yaml"
-    settings.write_text(
-        "downstream: {listen: '127.0.0.1:0', http2: {cleartext: true}}\ndrain: {timeout: 10s}\n"
-        f"upstream: {{url: 'http://127.0.0.1:{behind.port}'}}\nadmin: null\nworkers: 1\n"
-    )
-    with command("serve", "--settings", str(settings)) as served:
-        port = int((await asyncio.to_thread(served.line, LISTENS))[1])
-        client, other = Http2Peer(await Peer.connect(port)), None
-        await client.send(WATCH % 0)
-        await client.read_until(EVENT + b"\r\n")
-        served.send(signal.SIGUSR2)
-        await asyncio.to_thread(served.line, SUCCEEDED)
-        try:
-            other = Http2Peer(await Peer.connect(port))
-            await other.send(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
-            answered = await other.read_answer()
-            rest = await client.read_to_end()
-        finally:
-            served.send(signal.SIGTERM)
-            for each in (client, other):
-                if each is not None:
-                    each.close()
-            await asyncio.to_thread(served.rest)
-            await behind.stop()
-
-    assert 200 == answered.status
-    assert b"0\r\n\r\n" == rest
-    assert (1, 0) == client.translation.goaway
