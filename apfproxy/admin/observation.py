@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from apfproxy.admin.tracing import TraceQueue
     from apfproxy.base.clock import Clock
     from apfproxy.base.health_checks import HealthRegistry
-    from apfproxy.proxy.client import ListenerContext
-    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.context import Context, ListenerContext
     from apfproxy.settings import AccessLogSettings, Settings
 
 ACCESS_LOG = "access-log"

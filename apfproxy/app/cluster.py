@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import HealthChecks
     from apfproxy.base.tls_files import Lifetime
-    from apfproxy.proxy.client import ListenerContext
+    from apfproxy.proxy.context import ListenerContext
     from apfproxy.settings import EndpointAddress, Settings
     from apfproxy.sources.fleet_store import StoreOpener
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from apfproxy.admin.observation import Observation
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import ClusterHealth, HealthChecks, HealthRegistry
-    from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.context import ListenerContext
     from apfproxy.proxy.server import ProxyServer
     from apfproxy.settings import Settings
     from apfproxy.sources.fleet_store import StoreOpener

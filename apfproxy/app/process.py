@@ -30,8 +30,8 @@ from apfproxy.base.service_manager import NO_SERVICE_MANAGER
 from apfproxy.base.sockets import DescriptorWatch, are_local
 from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.objects.field_errors import counted
-from apfproxy.proxy.client import ListenerContext
 from apfproxy.proxy.cluster_router import ClusterRouter
+from apfproxy.proxy.context import ListenerContext
 from apfproxy.proxy.counters import ListenerCounters
 from apfproxy.proxy.http2 import available
 from apfproxy.proxy.request import plain_rules

@@ -51,7 +51,7 @@ class AbandonedResponse(ResponseSink):
         if is_watch:
             wait_ns = min(wait_ns, round(context.in_force.watch.limit_s * 1e9))
         self._timer = context.clock.call_at(context.clock.now_ns() + wait_ns, self._on_wait_over)
-        context.abandoned[self] = None
+        context.abandoned[self] = self.end
         context.counters.abandoned_requests += 1
         upstream.sink = self
         upstream.resume_reading()

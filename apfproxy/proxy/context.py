@@ -1,44 +1,166 @@
-"""One cluster as requests meet it: its flow control, its connections, and what they share."""
+"""What requests share: `ListenerContext` before their cluster is known, and each cluster's own."""
 
 from __future__ import annotations
 
 import logging
+import random
 from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.base.faults import Part, contained, report
 from apfproxy.base.rare_log import RareLog
+from apfproxy.base.sockets import Disconnects
 from apfproxy.flowcontrol.preset import PRESETS
-from apfproxy.proxy.client_limits import LimitsInForce
-from apfproxy.proxy.own_responses import DateLine
+from apfproxy.http.grammar import GrpcError, UnheldError
+from apfproxy.http.read_buffer import READ_BYTES
+from apfproxy.proxy import own_responses
+from apfproxy.proxy.client_limits import ClientLimits, Holdings, LimitsInForce
 from apfproxy.proxy.reasons import Audience
-from apfproxy.proxy.request import ClientKinds
+from apfproxy.proxy.request import ClientKinds, MemoryBudget
+from apfproxy.proxy.request_record import Failure, RequestRecord
 from apfproxy.proxy.slow_readers import SlowReaders
+from apfproxy.proxy.tracing import made_audit_lines
 from apfproxy.settings import OBSERVE
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from apfproxy.base.clock import Clock
     from apfproxy.flowcontrol.passage import FlowControl, FlowObserver
-    from apfproxy.proxy.abandoned import AbandonedResponse
-    from apfproxy.proxy.client import ListenerContext, OpenConnection
-    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.http.grammar import HeadError
+    from apfproxy.proxy.client import OpenConnection
+    from apfproxy.proxy.counters import ListenerCounters, ProxyCounters
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.proxy.tracing import Tracer
     from apfproxy.settings import Settings
     from apfproxy.upstream.pool import Pool
+    from apfproxy.upstream.response_sink import ResponseSink
     from apfproxy.upstream.tls import ClientTls
 
 log = logging.getLogger(__name__)
+
+
+KEPT_BYTES = 64 << 20
+"""Bounds the field sections of all kinds of clients and clusters: one with the token of a service
+account takes 5 KiB."""
+MAX_KEPT_SUFFIXES = 4096
+"""Addresses of clients as bytes, shared by their connections."""
+
+
+class ListenerContext:
+    """Holds what connections need before they know whose request it is, and what exists once.
+
+    Attributes:
+        chance: Draws a number from 0 up to 1, for what is done now and then.
+        access_log: Gets what is refused before it is any cluster's request; None for no log.
+        connections: Clients' connections that are open, and streams of HTTP/2, in the order in
+            which they came.
+        floods: Of frames of HTTP/2 that bring nothing, a line of each kind a minute.
+        held_bytes: Of a connection at most, before it is read no more.
+        is_plain: Whether own responses to what is no cluster's request are not Kubernetes'.
+        linger_ns: Until a connection closes whose last response is through.
+        room: For what is kept of heads.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        counters: ListenerCounters,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.counters = counters
+        self.clock = clock
+        self.loop = loop
+        self.access_log: RequestLog | None = None
+        self.disconnects = Disconnects(loop)
+        self.audit_lines = made_audit_lines()
+        self.chance: Callable[[], float] = random.random
+        self.floods = RareLog(log, clock.now_ns)
+        self.linger_ns = 2_000_000_000
+        self.held_bytes = READ_BYTES // 2
+        self.holdings = Holdings(settings.downstream, counters)
+        self.is_draining = False
+        self._suffixes: dict[bytes, bytes] = {}
+        self.on_connection_closed: Callable[[], None] = lambda: None
+        self.connections: dict[OpenConnection, None] = {}
+        self.room = MemoryBudget(KEPT_BYTES, self._forget_header_blocks)
+        self.is_plain = PRESETS[settings.preset].is_plain
+        self.limits = ClientLimits(settings.downstream.limits, counters)
+        self.in_force = LimitsInForce(settings)
+
+    def configure(self, settings: Settings) -> None:
+        self.in_force = LimitsInForce(settings)
+        self.is_plain = PRESETS[settings.preset].is_plain
+        self.limits.configure(settings.downstream.limits)
+        self.holdings.configure(settings.downstream)
+
+    def forget_peers(self) -> None:
+        """Find the cluster of each connection, and its user, again at its next request."""
+        for connection in self.connections:
+            connection.forget_peer()
+
+    def intern(self, suffix: bytes) -> bytes:
+        """The same bytes, one object for all connections of a client."""
+        if len(self._suffixes) >= MAX_KEPT_SUFFIXES:
+            self._suffixes.clear()
+        return self._suffixes.setdefault(suffix, suffix)
+
+    def _forget_header_blocks(self) -> None:
+        for connection in self.connections:
+            connection.forget_header_blocks()
+
+    def refuse(
+        self,
+        context: Context | None,
+        address: str,
+        error: HeadError,
+        *,
+        is_head: bool = False,
+        is_logged: bool = False,
+    ) -> bytes:
+        """The whole response to what is no request of a cluster; HTTP/1.1 closes behind it.
+
+        `context` is of the client's last cluster, `is_logged` says whether the log has it already.
+        """
+        if error.code == 400:
+            self.counters.malformed_requests += 1
+        elif error.code == 404:
+            self.counters.unrouted_requests += 1
+        self.counters.count_own(error.code)
+        is_plain = self.is_plain if context is None else context.is_plain
+        build = own_responses.plain_response if is_plain else own_responses.status_response
+        if isinstance(error, GrpcError):
+            build = own_responses.grpc_response
+        close = b"Connection: close\r\n"
+        why, lines = str(error), error.lines
+        response = build(error.code, why, is_head=is_head, extra=lines, connection=close)
+        access_log = self.access_log if context is None else context.access_log
+        if access_log is not None and not is_logged:
+            reason = Failure.NO_CLUSTER if error.code in (404, 421, 503) else Failure.MALFORMED
+            if error.code == 408:
+                reason = Failure.CLIENT_TIMEOUT
+            if isinstance(error, UnheldError):
+                reason = Failure.MEMORY
+            code, size = error.code, own_responses.body_bytes(response)
+            now = self.clock.now_ns()
+            record = RequestRecord(
+                None, None, None, None, None, address, 0, now, 0, now, 0, code, 0, size, reason, why
+            )
+            access_log.take(record)
+        return response
+
+    def __repr__(self) -> str:
+        return f"<ListenerContext: {len(self.connections)} connections>"
 
 
 class Context:
     """Settings as the hot path wants them, and the collaborators of every exchange.
 
     Attributes:
-        abandoned: Responses that no one waits for any more, but that seats are kept for.
+        abandoned: Responses that no one waits for, but that seats are kept for; what ends each.
         access_log: Gets each request at its end; None for no log.
         audience: Those whose responses have debug headers.
         connection_count: Clients' connections whose last request was of it.
@@ -70,12 +192,12 @@ class Context:
         self.flow_control = flow_control
         self.client_kinds = ClientKinds(settings, flow_control, self.authenticator, listener.room)
         self.connection_count = 0
-        self.date_line = DateLine()
+        self.date_line = own_responses.DateLine()
         self.pool = pool
         self.counters = counters
         counters.is_observing = flow_control.is_observing
         self.refusals = RareLog(log, self.clock.now_ns)
-        self.abandoned: dict[AbandonedResponse, None] = {}
+        self.abandoned: dict[ResponseSink, Callable[[], None]] = {}
         self.slow_readers = SlowReaders(counters, settings.downstream.limits.slow_readers_per_level)
         self.is_plain = PRESETS[settings.preset].is_plain
         self.in_force = LimitsInForce(settings)
@@ -129,15 +251,11 @@ class Context:
             idle_ns = round(self.settings.upstream.idle_timeout_s * 1e9)
             self.pool.close_idle(now_ns, idle_ns, period_ns)
 
-    def busy(self) -> list[OpenConnection]:
-        """Clients' connections with a request under way."""
-        return [each for each in self.listener.connections if each.is_serving(self)]
-
     def stop(self) -> None:
         """Close all connections to the servers at once; those of clients are closed by now."""
-        for response in list(self.abandoned):
+        for response, end in list(self.abandoned.items()):
             try:
-                response.end()
+                end()
             except Exception as error:  # noqa: BLE001  it is of this one alone
                 response.fail(error)
         self.pool.close()

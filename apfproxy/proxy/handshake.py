@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Coroutine, Iterable
 
-    from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.context import ListenerContext
     from apfproxy.proxy.tls import ServerTls
     from apfproxy.settings import Settings
 

@@ -42,7 +42,6 @@ from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http2.available import BINDING
 from apfproxy.proxy.http2.connection import PREFACE, Http2Connection
 from apfproxy.proxy.reasons import UNHELD
-from apfproxy.proxy.refused import refused
 from apfproxy.proxy.tls import speaks_http2
 
 if TYPE_CHECKING:
@@ -53,8 +52,8 @@ if TYPE_CHECKING:
     from apfproxy.http.read_buffer import Piece
     from apfproxy.http.request_head import RequestHead
     from apfproxy.http.response_head import ResponseHead
-    from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.context import ListenerContext
     from apfproxy.proxy.counters import Bound
     from apfproxy.proxy.request import Request
 
@@ -176,6 +175,7 @@ class Http1Connection(Client):
     ) -> None:
         """`address` is the client's, if that is another one's than the connection has."""
         super().__init__()
+        self.exchange: Exchange | None = None
         self.address = address
         self._shared = shared
         self._router = router
@@ -323,6 +323,15 @@ class Http1Connection(Client):
     def count_tunnelled(self, size: int) -> None:
         self._shared.counters.bytes_from_clients += size
 
+    @property
+    def has_seats(self) -> bool:
+        return self.exchange is not None and self.exchange.passage.has_seats
+
+    def _leave(self, refused_with: int = 0) -> None:
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.leave(refused_with)
+
     def may_keep_alive(self) -> bool:
         """Whether the connection goes on after the response that is about to start; decides it."""
         body = self._body
@@ -344,10 +353,12 @@ class Http1Connection(Client):
         self.state = _CLOSE[self.state]
         reset(self.transport)
 
-    def fail(self, error: Exception, exchange: Exchange | None = None) -> None:
-        loop = self._shared.loop
+    def fail(self, error: Exception) -> None:
+        loop, exchange = self._shared.loop, self.exchange
         report(Part.CONNECTION, error, "an error of the proxy itself: closed", loop=loop)
-        self._give_up(exchange)
+        self.exchange = None
+        if exchange is not None:
+            exchange.give_up()
         with contained(Part.CONNECTION, loop):
             self.abort()
 
@@ -520,7 +531,7 @@ class Http1Connection(Client):
         if data:
             connection.receive(data)
 
-    def on_exchange_end(self, exchange: Exchange, now_ns: int) -> None:
+    def on_exchange_end(self, exchange: object, now_ns: int) -> None:
         if self.exchange is not exchange:
             return
         self.exchange = None
@@ -695,7 +706,7 @@ class Http1Connection(Client):
 
     def _refuse(self, error: HeadError, *, is_logged: bool = False) -> None:
         context = self._reader.context
-        self.send(refused(self._shared, context, self.address, error, is_logged=is_logged))
+        self.send(self._shared.refuse(context, self.address, error, is_logged=is_logged))
         self._linger()
 
     def __repr__(self) -> str:

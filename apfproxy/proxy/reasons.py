@@ -14,7 +14,7 @@ from apfproxy.settings import EVERYBODY
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.passage import Passage
-    from apfproxy.proxy.exchange import Exchange
+    from apfproxy.proxy.request import Request
     from apfproxy.request.attributes import User
     from apfproxy.settings import AudienceSettings
 
@@ -50,21 +50,15 @@ def crowd_text(passage: Passage, itself: int = 0) -> str:
     return f"when it came, {in_use} and {waiting}"
 
 
-def late_text(exchange: Exchange, now_ns: int, *, has_connection: bool) -> str:
-    """Return what did not come in time, and the settings that would give it more."""
-    request, waited_ns = exchange.request, now_ns - exchange.sent_ns
-    settings = []
-    if exchange.is_whole and waited_ns >= exchange.context.in_force.answer_timeout_ns:
-        settings.append("upstream.answerTimeout")
-    begun_ns = exchange.sent_ns if request.attributes.is_plain else exchange.asked_ns
-    if now_ns - begun_ns >= request.timeout_ns or not settings:
+def late_text(request: Request, waited_ns: int, what: str, *, is_late: bool, is_over: bool) -> str:
+    """Say what did not come in time, and the settings that would give it more.
+
+    `is_late` says whether the upstream had its time, `is_over` whether the request's is over.
+    """
+    settings = ["upstream.answerTimeout"] if is_late else []
+    if is_over or not settings:
         has_own = bool(request.attributes.query.get("timeout"))
         settings.append("its timeout parameter" if has_own else "downstream.requestTimeout")
-    what = "the server did not begin its answer"
-    if not has_connection:
-        what = "there was no connection to the server"
-    elif not exchange.is_whole:
-        what = "the server did not take all of the request"
     return f"{what} within {rounded_s(waited_ns)} ({', '.join(settings)})"
 
 

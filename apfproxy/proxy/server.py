@@ -20,15 +20,17 @@ from apfproxy.base.tasks import Recurring
 from apfproxy.proxy.client_limits import MIN_CONNECTIONS
 from apfproxy.proxy.handshake import HandshakeListener
 from apfproxy.proxy.http1_connection import Http1Connection
+from apfproxy.proxy.http2.stream import Http2Stream
 from apfproxy.proxy.overload import Overload
 from apfproxy.settings import LimitSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from apfproxy.proxy.client import ListenerContext, OpenConnection
+    from apfproxy.proxy.client import OpenConnection
     from apfproxy.proxy.cluster_router import ClusterRouter
-    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.context import Context, ListenerContext
+    from apfproxy.proxy.exchange import Exchange
     from apfproxy.proxy.tls import ServerTls
     from apfproxy.settings import OverloadSettings, Settings
 
@@ -225,7 +227,7 @@ class ProxyServer:
                 await asyncio.gather(self._all_closed(), self._end_watches())
         except TimeoutError:
             log.warning("draining: %d connections are cut", self.connection_count)
-            await close_websockets(lambda: self._shared.connections)
+            await close_websockets(self._shared.connections)
         finally:
             await self.stop()
 
@@ -295,12 +297,10 @@ class ProxyServer:
             close_ns = self._clock.now_ns() + grace_ns
             for connection in self._shared.connections:
                 connection.close_when_idle(close_ns)
-            watches = [each for each in self._shared.connections if each.can_end_watch]
-            if not watches and not self.connection_count:
+            under_way = exchanges(self._shared.connections)
+            has_ended = end_watches(under_way, settings.timeout_s / 2 / WATCH_END_PERIOD_S)
+            if not has_ended and not self.connection_count:
                 return
-            rounds = settings.timeout_s / 2 / WATCH_END_PERIOD_S
-            for connection in watches[: ended_at_once(len(watches), rounds)]:
-                connection.end_watch()
             await asyncio.sleep(WATCH_END_PERIOD_S)
 
 
@@ -328,10 +328,34 @@ def questions_of(settings: Settings) -> int:
     return sum(each.max_concurrent for each in reviews if each.is_enabled)
 
 
+def exchanges(
+    connections: Iterable[OpenConnection], context: Context | None = None
+) -> list[Exchange]:
+    """The exchanges under way on connections: of one cluster, or of all."""
+    found = [
+        each.exchange for each in connections if isinstance(each, Http1Connection | Http2Stream)
+    ]
+    return [
+        each for each in found if each is not None and (context is None or each.context is context)
+    ]
+
+
 def ended_at_once(watches: int, rounds: float) -> int:
     """How many to end now, where all have to be ended within so many rounds; >= 1."""
     least = round(MIN_WATCHES_ENDED_PER_S * WATCH_END_PERIOD_S)
     return max(math.ceil(watches / max(rounds, 1)), least)
+
+
+def end_watches(under_way: Iterable[Exchange], rounds: float) -> int:
+    """End some watches, so that all are ended within so many rounds; says how many."""
+    watches = [each for each in under_way if each.can_end_watch]
+    ended = watches[: ended_at_once(len(watches), rounds)]
+    for each in ended:
+        try:
+            each.end_watch()
+        except Exception as error:  # noqa: BLE001  it is of this one alone
+            each.fail(error)
+    return len(ended)
 
 
 async def drain(context: Context) -> int:
@@ -341,32 +365,36 @@ async def drain(context: Context) -> int:
     says how many.
     """
     cut = 0
-    settings, listener = context.settings.drain, context.listener
-    rounds = max(settings.timeout_s / 2 / WATCH_END_PERIOD_S, 1)
+    settings, connections = context.settings.drain, context.listener.connections
     try:
         async with asyncio.timeout(settings.timeout_s):
-            while busy := context.busy():
-                watches = [each for each in busy if each.can_end_watch]
-                for connection in watches[: ended_at_once(len(watches), rounds)]:
-                    connection.end_watch()
+            while busy := exchanges(connections, context):
+                end_watches(busy, settings.timeout_s / 2 / WATCH_END_PERIOD_S)
                 await asyncio.sleep(WATCH_END_PERIOD_S)
     except TimeoutError:
-        cut = len(context.busy())
-        await close_websockets(context.busy)
+        cut = len(exchanges(connections, context))
+        await close_websockets(connections, context)
     finally:
-        for connection in context.busy():
-            if connection in listener.connections:
-                connection.leave()
+        for each in exchanges(connections, context):
+            if each.client in connections:
+                each.client.leave()
         context.stop()
     return cut
 
 
-async def close_websockets(connections: Callable[[], Iterable[OpenConnection]]) -> None:
+async def close_websockets(
+    connections: Mapping[OpenConnection, None], context: Context | None = None
+) -> None:
     """Tell clients of WebSockets, among those still there, to go, and give them a while for it."""
-    told = [each for each in connections() if each.has_websocket]
-    for connection in told:
-        connection.close_websocket()
+    told: list[OpenConnection] = []
+    for each in exchanges(connections, context):
+        if each.has_websocket:
+            told.append(each.client)
+            try:
+                each.close_websocket()
+            except Exception as error:  # noqa: BLE001  it is of this one alone
+                each.fail(error)
     for _ in range(round(GOODBYE_S / WATCH_END_PERIOD_S)):
-        if set(connections()).isdisjoint(told):
+        if connections.keys().isdisjoint(told):
             return
         await asyncio.sleep(WATCH_END_PERIOD_S)

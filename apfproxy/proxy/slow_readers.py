@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.exchange import Exchange
+    from apfproxy.upstream.pool import PoolWaiter
 
 LOOKS: Final = 4
 """At a body in a request's time, so that it is cut after no more than a quarter above it."""
@@ -23,14 +25,14 @@ class SlowReaders:
     Attributes:
         by_level: Priority level's name to responses that go on without seats; without zeros.
         per_level: Of each level at most; None for as many as it has seats.
-        watched: Exchanges that hold seats and wait for their client: the sweep looks at them.
+        watched: Exchanges that hold seats and wait for their client; the sweep calls the values.
     """
 
     def __init__(self, counters: ProxyCounters, per_level: int | None) -> None:
         self._counters = counters
         self.per_level = per_level
         self.by_level: dict[str, int] = {}
-        self.watched: dict[Exchange, None] = {}
+        self.watched: dict[PoolWaiter, Callable[[int], None]] = {}
 
     def admit(self, level: PriorityLevel) -> bool:
         """Let a response of a level go on without seats; not if there are enough of them."""
@@ -52,9 +54,9 @@ class SlowReaders:
 
     def on_sweep(self, period_ns: int) -> None:
         """Look at each that is watched; an error in one ends that one."""
-        for exchange in list(self.watched):
+        for exchange, look in list(self.watched.items()):
             try:
-                exchange.on_sweep(period_ns)
+                look(period_ns)
             except Exception as error:  # noqa: BLE001  it is of this one alone
                 exchange.fail(error)
 

@@ -20,8 +20,7 @@ from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings, Tra
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.proxy.client import ListenerContext
-    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.context import Context, ListenerContext
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.proxy.tracing import Tracer
 

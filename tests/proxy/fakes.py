@@ -26,9 +26,8 @@ from apfproxy.flowcontrol.passage import FlowControl, WorkEstimator
 from apfproxy.http.read_buffer import READ_BYTES
 from apfproxy.objects.decode import decode_documents
 from apfproxy.proxy import exchange as exchange_module
-from apfproxy.proxy.client import ListenerContext
 from apfproxy.proxy.cluster_router import ClusterRouter
-from apfproxy.proxy.context import Context
+from apfproxy.proxy.context import Context, ListenerContext
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http1_connection import Http1Connection
@@ -511,8 +510,8 @@ class Bench:
     def wait(self, duration_s: float) -> None:
         now_ns = self.clock.now_ns() + round(duration_s * S)
         self.clock.run_until(now_ns)
-        for exchange in list(self.context.slow_readers.watched):
-            exchange.on_sweep(round(duration_s * S))
+        for look in list(self.context.slow_readers.watched.values()):
+            look(round(duration_s * S))
         for connection in [c for c in self.listener.connections if 0 < c.deadline_ns <= now_ns]:
             connection.on_deadline()
         self.loop.run_ready()

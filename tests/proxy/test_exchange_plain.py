@@ -66,7 +66,8 @@ def test_a_web_socket_takes_a_seat_until_it_is_open(enforcement: str) -> None:
 
         assert b"101" == status(client.take())
         assert (0, 0, 0) == bench.use()
-        assert connection.has_websocket
+        assert connection.exchange is not None
+        assert connection.exchange.has_websocket
         bench.wait(3600)
         bench.send(upstream, b"hello")
         assert b"hello" == client.take()
@@ -86,8 +87,8 @@ def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
         bench.send(bench.upstreams[0], b"5\r\ndata:\r\n")
         for _ in range(20):
             bench.wait(1)
-            for each in tuple(bench.context.slow_readers.watched):
-                each.on_sweep(1_000_000_000)
+            for look in tuple(bench.context.slow_readers.watched.values()):
+                look(1_000_000_000)
         client.protocol.resume_writing()
         bench.wait(3600)
         assert not client.is_closing()

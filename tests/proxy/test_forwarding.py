@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from apfproxy.proxy.server import exchanges
 from apfproxy.settings import HTTP_API, UpstreamSettings
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, WATCH, Bench, Linger, body, status
 from tests.proxy.http2.peer import CLEARTEXT, Http2Peer
@@ -194,7 +195,7 @@ def time_is_over(case: Case) -> None:
 
 
 def proxy_drains(case: Case) -> None:
-    for each in list(case.bench.listener.connections):
+    for each in exchanges(case.bench.listener.connections):
         assert not each.can_end_watch
         each.end_watch()
         assert not each.has_websocket
@@ -210,10 +211,8 @@ def proxy_stops(case: Case) -> None:
 
 
 def cluster_goes(case: Case) -> None:
-    for each in [
-        each for each in case.bench.listener.connections if each.is_serving(case.bench.context)
-    ]:
-        each.leave()
+    for each in exchanges(case.bench.listener.connections, case.bench.context):
+        each.client.leave()
     case.bench.loop.run_ready()
 
 
@@ -311,7 +310,7 @@ def test_a_watch_ends_whole(version: str) -> None:
     with Bench(downstream=CLEARTEXT) as bench:
         client = client_of(bench, version, target=WATCH.split(b" ")[1])
         bench.send(bench.upstreams[0], HEADS["chunked"])
-        for each in list(bench.listener.connections):
+        for each in exchanges(bench.listener.connections):
             each.end_watch()
         bench.loop.run_ready()
 

@@ -9,7 +9,6 @@ import pytest
 
 from apfproxy.http.grammar import HeadError
 from apfproxy.proxy.own_responses import DateLine, status_body, status_response, too_many_requests
-from apfproxy.proxy.refused import refused
 from apfproxy.settings import HTTP_API, KUBERNETES_API, AccessLogSettings
 from tests.proxy.fakes import Bench
 
@@ -87,7 +86,7 @@ def test_status_is_a_kubernetes_status(code: int, reason: str) -> None:
 def test_refused(preset: str, kind: bytes, *, is_logged: bool) -> None:
     with Bench(preset=preset, access_log=AccessLogSettings(path="log")) as bench:
         error = HeadError(404, "no cluster is there", b"Retry-After: 7\r\n")
-        response = refused(bench.listener, bench.context, "10.0.0.7", error, is_logged=is_logged)
+        response = bench.listener.refuse(bench.context, "10.0.0.7", error, is_logged=is_logged)
 
         head, _, body = response.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 404 Not Found\r\n")

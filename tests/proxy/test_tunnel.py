@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.http.websocket_frames import GOING_AWAY
-from apfproxy.proxy.http1_connection import Http1Connection
+from apfproxy.proxy.server import exchanges
 from apfproxy.proxy.tunnel import Tunnel, TunnelEnd
 from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, broken, status
 
 if TYPE_CHECKING:
+    from apfproxy.proxy.exchange import Exchange
     from tests.proxy.fakes import FakeTransport
 
 HANDSHAKE = (
@@ -178,12 +179,12 @@ def test_a_watch_holds_its_seat(bench: Bench) -> None:
 def test_client_hears_that_the_proxy_goes_away(bench: Bench) -> None:
     client, upstream = opened(bench)
     bench.send(upstream, FRAME)
-    connection = connection_of_tunnel(bench)
-    assert connection.has_websocket
-    connection.close_websocket()
+    exchange = exchange_of_tunnel(bench)
+    assert exchange.has_websocket
+    exchange.close_websocket()
     assert FRAME + GOING_AWAY == client.take()
-    assert not connection.has_websocket
-    connection.close_websocket()
+    assert not exchange.has_websocket
+    exchange.close_websocket()
     bench.send(upstream, FRAME)
     bench.send(client, b"reply")
     assert (b"", b"reply") == (client.take(), upstream.take())
@@ -198,7 +199,7 @@ def test_client_hears_that_the_proxy_goes_away(bench: Bench) -> None:
 def test_a_close_frame_stands_between_frames(bench: Bench, at: int) -> None:
     client, upstream = opened(bench)
     bench.send(upstream, LONG_FRAME[:at])
-    connection_of_tunnel(bench).close_websocket()
+    exchange_of_tunnel(bench).close_websocket()
     assert LONG_FRAME[:at] == client.take()
     bench.send(upstream, LONG_FRAME[at:] + FRAME)
 
@@ -206,10 +207,9 @@ def test_a_close_frame_stands_between_frames(bench: Bench, at: int) -> None:
     assert_over(bench, upstream, client)
 
 
-def connection_of_tunnel(bench: Bench) -> Http1Connection:
-    (connection,) = bench.context.listener.connections
-    assert isinstance(connection, Http1Connection)
-    return connection
+def exchange_of_tunnel(bench: Bench) -> Exchange:
+    (exchange,) = exchanges(bench.context.listener.connections)
+    return exchange
 
 
 @pytest.mark.parametrize("event", ["_from_upstream", "on_end"])

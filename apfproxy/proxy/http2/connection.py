@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.http.read_buffer import Piece
-    from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.cluster_router import ClusterRouter
+    from apfproxy.proxy.context import ListenerContext
 
 log = logging.getLogger(__name__)
 

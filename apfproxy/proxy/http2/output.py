@@ -14,16 +14,14 @@ from apfproxy.http.upgrade import UPGRADE_LINES
 from apfproxy.proxy.client_limits import Holding
 from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http2.available import BINDING
-from apfproxy.proxy.refused import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.flowcontrol.observed_passage import Caller
     from apfproxy.http.grammar import HeadError
-    from apfproxy.proxy.client import ListenerContext
     from apfproxy.proxy.cluster_router import ClusterRouter
-    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.context import Context, ListenerContext
     from apfproxy.proxy.counters import Bound
 
 # Codes of RST_STREAM and GOAWAY; RFC 9113, section 7.
@@ -129,8 +127,9 @@ class Http2Output:
         is_logged: bool = False,
     ) -> None:
         """Respond to what is no request, or none that a cluster takes."""
-        shared, address = self.shared, self.address
-        response = refused(shared, context, address, error, is_head=is_head, is_logged=is_logged)
+        response = self.shared.refuse(
+            context, self.address, error, is_head=is_head, is_logged=is_logged
+        )
         for lines in (b"Connection: close\r\n", UPGRADE_LINES):
             response = response.replace(lines, b"", 1)
         self.send_whole(stream_id, response)

@@ -89,6 +89,7 @@ class Http2Stream(Client):
     ) -> None:
         """`output` is of the connection, and `context` of the request's cluster."""
         super().__init__()
+        self.exchange: Exchange | None = None
         self.address = output.address
         self.forwarded_suffix = output.forwarded_suffix
         self.callers = output.callers
@@ -174,12 +175,8 @@ class Http2Stream(Client):
         exchange = self.exchange
         has_responded = exchange is not None and exchange.has_responded
         self._finish(self._now_ns())
-        if exchange is not None:
-            try:
-                exchange.on_malformed(error.code)
-            except Exception as bug:  # noqa: BLE001  as `guarded`
-                self.fail(bug, exchange)
-                return
+        if exchange is not None and not exchange.leave(error.code):
+            return  # it has failed, and the stream with it
         if has_responded:
             self._output.reset(self.stream_id, PROTOCOL_ERROR)
         else:
@@ -269,7 +266,7 @@ class Http2Stream(Client):
         if self.exchange is not None:
             self.exchange.on_downstream_writable()
 
-    def on_exchange_end(self, exchange: Exchange, now_ns: int) -> None:
+    def on_exchange_end(self, exchange: object, now_ns: int) -> None:
         if self.exchange is exchange:
             self._finish(now_ns)
 
@@ -304,10 +301,21 @@ class Http2Stream(Client):
     def reset(self) -> None:
         self.abort()
 
-    def fail(self, error: Exception, exchange: Exchange | None = None) -> None:
-        loop = self._context.loop
+    @property
+    def has_seats(self) -> bool:
+        return self.exchange is not None and self.exchange.passage.has_seats
+
+    def _leave(self) -> None:
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.leave()
+
+    def fail(self, error: Exception) -> None:
+        loop, exchange = self._context.loop, self.exchange
         report(Part.CONNECTION, error, "an error of the proxy itself: a stream is reset", loop=loop)
-        self._give_up(exchange)
+        self.exchange = None
+        if exchange is not None:
+            exchange.give_up()
         self._output.reset_after_error(self.stream_id)
 
     def _now_ns(self) -> int:

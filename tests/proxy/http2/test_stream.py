@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from apfproxy.http.read_buffer import MAX_LINGER_BYTES, READ_BYTES
 from apfproxy.http.websocket_frames import GOING_AWAY
 from apfproxy.proxy.counters import Flood, ResetBy
+from apfproxy.proxy.server import exchanges
 from apfproxy.settings import LimitSettings
 from tests.proxy.fakes import CHUNKED_OK, OK, Bench, FakeTransport
 from tests.proxy.http2.peer import CLEARTEXT, Answer, Http2Peer
@@ -308,7 +309,7 @@ def test_trailers_without_end(bench: Bench, waited_s: int) -> None:
 def test_drain(bench: Bench) -> None:
     site = Site(bench)
     site.agree(b"\x82\x04last")
-    for each in [each for each in bench.listener.connections if each.has_websocket]:
+    for each in exchanges(bench.listener.connections):
         each.close_websocket()
     bench.loop.run_ready()
     assert (b"\x82\x04last" + GOING_AWAY, False) == (site.answer.body, site.answer.is_whole)

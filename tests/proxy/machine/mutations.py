@@ -12,12 +12,11 @@ from apfproxy.authn.authenticator import FOREVER_NS
 from apfproxy.flowcontrol.passage import Passage
 from apfproxy.flowcontrol.queue_set import QueueSet
 from apfproxy.http.request_body import RequestBody
-from apfproxy.proxy import relay
+from apfproxy.proxy import exchange
 from apfproxy.proxy.abandoned import AbandonedResponse
-from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.exchange import Exchange, Relay
 from apfproxy.proxy.head_reader import HeadReader
 from apfproxy.proxy.http1_connection import Http1Connection
-from apfproxy.proxy.relay import Relay
 from apfproxy.proxy.request_record import Failure
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.upstream.endpoint import Endpoint, UpstreamConnection
@@ -215,7 +214,7 @@ MUTATIONS: dict[str, Mutation] = {
     "an endpoint keeps the seats of its requests": Mutation(
         UpstreamConnection, "release_seats", _nothing
     ),
-    "an upgrade is believed that nobody asked for": Mutation(relay, "switched", _believes_it),
+    "an upgrade is believed that nobody asked for": Mutation(exchange, "switched", _believes_it),
     "what comes behind a request's body is lost": Mutation(RequestBody, "take", _forgets_the_rest),
     "a waiter that leaves stays in its queue": Mutation(QueueSet, "withdraw", _nothing),
     "seats do not come back to their level": Mutation(QueueSet, "_release_seats", _nothing),

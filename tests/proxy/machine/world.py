@@ -22,9 +22,8 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import WAITING, FlowControl, WorkEstimator
-from apfproxy.proxy.client import ListenerContext
 from apfproxy.proxy.cluster_router import ClusterRouter
-from apfproxy.proxy.context import Context, passage_errors
+from apfproxy.proxy.context import Context, ListenerContext, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_state import AWAITING
