@@ -1,9 +1,10 @@
-"""Which build this is: its hot path compiled to C, or all of it Python; pyproject.toml has more."""
+"""Which build this is, its hot path compiled to C or all of it Python, and the files in it."""
 
 from __future__ import annotations
 
 import importlib.util
 import platform
+from pathlib import Path
 
 from apfproxy import __version__
 
@@ -30,3 +31,13 @@ def short_version() -> str:
 def version(*more: str) -> str:
     """The version with the build, Python's and `more`: `0.1.0 (compiled, Python 3.11.7)`."""
     return f"{__version__} ({', '.join([kind(), f'Python {platform.python_version()}', *more])})"
+
+
+INSTALLED = Path(__file__).parents[1] / "shipped"
+CHECKOUT = Path(__file__).parents[2] / "config"
+DIRECTORY = INSTALLED if INSTALLED.is_dir() else CHECKOUT
+
+
+def shipped(path: str) -> Path:
+    """The file or directory of a path within `config/`, such as `kubernetes/gateway`."""
+    return DIRECTORY / path

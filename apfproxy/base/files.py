@@ -319,12 +319,3 @@ async def notifications(roots: Roots) -> AsyncGenerator[object, None]:
         # read now and then.
         logger.debug("cannot watch %s: %s", ", ".join(directories), error)
         await asyncio.sleep(max(0.0, REREAD_PERIOD_S - (time.monotonic() - started)))
-
-
-INSTALLED = Path(__file__).parents[1] / "shipped"
-CHECKOUT = Path(__file__).parents[2] / "config"
-DIRECTORY = INSTALLED if INSTALLED.is_dir() else CHECKOUT
-
-
-def shipped(path: str) -> Path:
-    return DIRECTORY / path

@@ -6,7 +6,7 @@ import textwrap
 
 import click
 
-from apfproxy.base.files import shipped
+from apfproxy.base.build import shipped
 from apfproxy.cli.errors import EXIT_CODES, OK
 
 FILES = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from apfproxy.base.files import shipped
+from apfproxy.base.build import shipped
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.objects.field_errors import counted
 

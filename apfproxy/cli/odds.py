@@ -9,16 +9,15 @@ import click
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.parameters import Number, Parsed, WholeNumber, aligned, output_option
-from apfproxy.flowcontrol.dealer import MAX_HASH_BITS
 from apfproxy.flowcontrol.odds import (
     MAX_ELEPHANTS,
-    MAX_QUEUES,
     OddsError,
     check_sizes,
     squished,
 )
 from apfproxy.flowcontrol.odds import suggest as suggestion
 from apfproxy.objects.field_errors import counted
+from apfproxy.objects.validation import MOST_ENTROPY_BITS, MOST_QUEUES
 
 QUEUES, HAND_SIZE, ELEPHANTS = (64, 8, (1, 4, 16))
 """As in the table of Kubernetes' documentation."""
@@ -47,7 +46,7 @@ def parse_elephants(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(int, items)))
 
 
-SIZE = WholeNumber(1, MAX_QUEUES)
+SIZE = WholeNumber(1, MOST_QUEUES)
 
 
 @click.command(epilog=EPILOG)
@@ -100,7 +99,8 @@ def odds(
         if found is None:
             raise CommandError(
                 f"no level keeps the odds at or below {bound:g} with {max(elephants)} elephants;"
-                f" it has at most {MAX_QUEUES} queues, and hands of {MAX_HASH_BITS} bits of a hash"
+                f" it has at most {MOST_QUEUES} queues, and hands of {MOST_ENTROPY_BITS} bits of a"
+                " hash"
             )
         queues, hand_size = found.queues, found.hand_size
     elif bound is not None:

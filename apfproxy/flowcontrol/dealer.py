@@ -8,22 +8,10 @@ Source: KEP-1040, "Shuffle sharding"; kubernetes/apiserver pkg/util/shuffleshard
 
 from __future__ import annotations
 
-import math
-
-MAX_HASH_BITS = 60
-"""Entropy that a hand may use, of the 64 bits of a hash.
-
-The last card takes what the cards before it left; with all 64 bits used up its halves could be as
-uneven as 2 to 3, with 60 they are 32 to 33 at worst.  Kubernetes chose the same.
-"""
+from apfproxy.objects.validation import MOST_ENTROPY_BITS, entropy_bits
 
 MAX_DECK_SIZE = 1 << 26
 """Decks beyond this are impractically large; Kubernetes' own bound."""
-
-
-def required_entropy_bits(deck_size: int, hand_size: int) -> int:
-    """Bits of a hash that dealing a hand uses up, estimated a little high; both sizes are >= 1."""
-    return math.ceil(math.log2(deck_size) * hand_size)
 
 
 class Dealer:
@@ -41,11 +29,11 @@ class Dealer:
             )
         if deck_size > MAX_DECK_SIZE:
             raise ValueError(f"deck size {deck_size} must not be greater than {MAX_DECK_SIZE}")
-        bits = required_entropy_bits(deck_size, hand_size)
-        if bits > MAX_HASH_BITS:
+        bits = entropy_bits(deck_size, hand_size)
+        if bits > MOST_ENTROPY_BITS:
             raise ValueError(
                 f"deck size {deck_size} and hand size {hand_size} need {bits} bits of entropy;"
-                f" choose them to need at most {MAX_HASH_BITS}"
+                f" choose them to need at most {MOST_ENTROPY_BITS}"
             )
         self.deck_size = deck_size
         self.hand_size = hand_size

@@ -18,10 +18,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from apfproxy.flowcontrol.dealer import MAX_HASH_BITS, required_entropy_bits
+from apfproxy.objects.validation import MOST_ENTROPY_BITS, MOST_QUEUES, entropy_bits
 
-MAX_QUEUES = 10_000_000
-"""The bound of a PriorityLevelConfiguration."""
 MAX_ELEPHANTS = 10_000
 """Exact numbers grow with them; so many take a few milliseconds."""
 
@@ -32,23 +30,23 @@ class OddsError(ValueError):
 
 def check_sizes(queues: int, hand_size: int) -> None:
     """Refuse, by an `OddsError`, what Kubernetes refuses in a PriorityLevelConfiguration."""
-    if not 1 <= queues <= MAX_QUEUES:
-        raise OddsError(f"expected 1 to {MAX_QUEUES} queues, not {queues}")
+    if not 1 <= queues <= MOST_QUEUES:
+        raise OddsError(f"expected 1 to {MOST_QUEUES} queues, not {queues}")
     if not 1 <= hand_size <= queues:
         raise OddsError(f"expected a hand of 1 to {queues} queues, all there are, not {hand_size}")
-    bits = required_entropy_bits(queues, hand_size)
-    if bits > MAX_HASH_BITS:
+    bits = entropy_bits(queues, hand_size)
+    if bits > MOST_ENTROPY_BITS:
         raise OddsError(
             f"hands of {hand_size} out of {queues} queues need {bits} bits of a hash, which has"
-            f" {MAX_HASH_BITS} for it: with so many queues a hand can be {largest_hand(queues)}"
+            f" {MOST_ENTROPY_BITS} for it: with so many queues a hand can be {largest_hand(queues)}"
         )
 
 
 def largest_hand(queues: int) -> int:
     if queues == 1:
         return 1
-    hand_size = min(queues, int(MAX_HASH_BITS / math.log2(queues)) + 1)
-    while required_entropy_bits(queues, hand_size) > MAX_HASH_BITS:
+    hand_size = min(queues, int(MOST_ENTROPY_BITS / math.log2(queues)) + 1)
+    while entropy_bits(queues, hand_size) > MOST_ENTROPY_BITS:
         hand_size -= 1
     return hand_size
 
@@ -78,7 +76,7 @@ def suggest(bound: float, elephants: int) -> Suggestion | None:
     searched for by halving.  None if no sizes that Kubernetes accepts get there.
     """
     best: Suggestion | None = None
-    for hand_size in range(1, MAX_HASH_BITS + 1):
+    for hand_size in range(1, MOST_ENTROPY_BITS + 1):
         least, most = hand_size, most_queues(hand_size)
         if best is not None:
             most = min(most, best.queues - 1)
@@ -96,10 +94,10 @@ def suggest(bound: float, elephants: int) -> Suggestion | None:
 
 def most_queues(hand_size: int) -> int:
     """The most queues that hands of a size can be dealt from; 0 if there are none."""
-    least, most = 0, MAX_QUEUES
+    least, most = 0, MOST_QUEUES
     while least < most:
         middle = (least + most + 1) // 2
-        if required_entropy_bits(middle, hand_size) <= MAX_HASH_BITS:
+        if entropy_bits(middle, hand_size) <= MOST_ENTROPY_BITS:
             least = middle
         else:
             most = middle - 1

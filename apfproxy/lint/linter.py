@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.flowcontrol.classifier import Classifier, matching_order
 from apfproxy.flowcontrol.preset import HTTP, KUBERNETES
 from apfproxy.lint.dead_rules import dead_rules
 from apfproxy.lint.findings import (
@@ -18,7 +18,7 @@ from apfproxy.lint.findings import (
     Finding,
 )
 from apfproxy.lint.levels import level_findings
-from apfproxy.lint.reachability import ACCOUNTS_GROUP, same_precedence, tried_in_order, unreachable
+from apfproxy.lint.reachability import ACCOUNTS_GROUP, same_precedence, unreachable
 from apfproxy.objects.field_errors import closest
 from apfproxy.objects.types import (
     FlowControlObject,
@@ -54,7 +54,8 @@ def lint(
     No two of one kind have one name.  The findings come in the order of ids, then of the objects.
     """
     objects = tuple(objects)
-    schemas = tried_in_order(each for each in objects if isinstance(each, FlowSchema))
+    schemas = [each for each in objects if isinstance(each, FlowSchema)]
+    schemas.sort(key=matching_order)
     levels = {each.metadata.name: each for each in objects if not isinstance(each, FlowSchema)}
     in_force = [each for each in schemas if level_of(each) in levels]
     dead = [each for schema in schemas for each in dead_rules(schema, is_plain=preset.is_plain)]

@@ -22,7 +22,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from apfproxy.flowcontrol.classifier import ALL, SERVICE_ACCOUNT_PREFIX, Subjects
+from apfproxy.flowcontrol.classifier import ALL, ROOT, SERVICE_ACCOUNT_PREFIX, Subjects, below
 from apfproxy.lint.findings import SAME_PRECEDENCE, UNREACHABLE, Finding
 from apfproxy.objects.validation import FLOW_SCHEMAS
 from apfproxy.request.attributes import (
@@ -34,7 +34,7 @@ from apfproxy.request.attributes import (
 from apfproxy.request.rules import is_plain_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from apfproxy.objects.additions import Condition
     from apfproxy.objects.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
@@ -211,21 +211,17 @@ def url_holds(url: str, other: str) -> bool:
         return True
     if other == ALL:
         return False
-    below = _path_below(url)
-    if below == "/":
+    start = below(url)
+    if start == ROOT:
         return True
-    return other.startswith(below) and is_plain_path(other)
+    return other.startswith(start) and is_plain_path(other)
 
 
 def urls_meet(url: str, other: str) -> bool:
     if ALL in {url, other} or url == other:
         return True
-    below, other_below = _path_below(url), _path_below(other)
-    return below.startswith(other_below) or other_below.startswith(below)
-
-
-def _path_below(url: str) -> str:
-    return url.removesuffix(ALL).removesuffix("/") + "/"
+    start, other_start = below(url), below(other)
+    return start.startswith(other_start) or other_start.startswith(start)
 
 
 MOST_LOOKED_AT = 500
@@ -238,12 +234,6 @@ MOST_NAMED = 3
 
 Earlier = dict[tuple[Identity, Kind], list[tuple[str, RequestSet, "Condition | None"]]]
 """FlowSchema, requests and condition of all pieces of one subject and one kind."""
-
-
-def tried_in_order(flow_schemas: Iterable[FlowSchema]) -> list[FlowSchema]:
-    return sorted(
-        flow_schemas, key=lambda each: (each.spec.matching_precedence, each.metadata.name)
-    )
 
 
 def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:

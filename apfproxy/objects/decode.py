@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from functools import cache, partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.base.build import shipped
 from apfproxy.objects.documents import UNRENDERED, Mapping, Sequence, split_documents
 from apfproxy.objects.field_errors import FieldError, Reason, one_line, shown
 from apfproxy.objects.reading import (
@@ -28,9 +28,7 @@ from apfproxy.objects.types import GROUP, MODELS, FlowControlObject, kind_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-INSTALLED = Path(__file__).parents[1] / "shipped" / "bootstrap"
-CHECKOUT = Path(__file__).parents[2] / "config" / "bootstrap"
-DIRECTORY = INSTALLED if INSTALLED.is_dir() else CHECKOUT
+DIRECTORY = shipped("bootstrap")
 
 MANDATORY_FILE, SUGGESTED_FILE, HTTP_FILE = "mandatory.yaml", "suggested.yaml", "http.yaml"
 
@@ -255,9 +253,9 @@ def bootstrap_objects() -> tuple[FlowControlObject, ...]:
 
 
 @cache
-def built_in(file: str, where: Path = DIRECTORY) -> tuple[FlowControlObject, ...]:
+def built_in(file: str) -> tuple[FlowControlObject, ...]:
     """The objects of one of the shipped files; ValueError if an edited one has problems."""
-    decoded = decode_documents((where / file).read_bytes(), file)
+    decoded = decode_documents((DIRECTORY / file).read_bytes(), file)
     if decoded.problems:
         raise ValueError("; ".join(str(problem) for problem in decoded.problems))
     return tuple(decoded.objects)

@@ -62,7 +62,11 @@ ALL = "*"
 LOWEST_PRECEDENCE = 10000
 MOST_QUEUES = 10_000_000
 MOST_ENTROPY_BITS = 60
-"""Bits of a flow's hash that dealing may consume; four of the 64 keep the hands nearly unbiased."""
+"""Bits of a flow's hash that dealing may consume, of 64, as Kubernetes has it.
+
+The last card takes what the cards before it left; with all 64 bits used up its halves could be as
+uneven as 2 to 3, with 60 they are 32 to 33 at worst.
+"""
 PRESERVE_ZERO = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 """The annotation, of any value, by which zero shares keep their meaning in v1beta3."""
 GO_NAMES = {"apiGroups": "APIGroups"}
@@ -371,7 +375,7 @@ def _validate_queuing(queuing: QueuingConfiguration, field: str) -> list[FieldEr
 
 
 def entropy_bits(deck_size: int, hand_size: int) -> int:
-    """Bits of a hash that dealing a hand consumes, estimated from above."""
+    """Bits of a hash that dealing a hand consumes, estimated from above; both sizes are >= 1."""
     return math.ceil(math.log2(deck_size) * hand_size)
 
 

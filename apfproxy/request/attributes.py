@@ -322,39 +322,18 @@ MAX_COLLECTIONS: Final = 1024
 MAX_COLLECTION_CHARACTERS: Final = 128
 
 
-class ListOptions:
+class ListOptions(Record, frozen=True):
     """The options that the cost of a LIST, or of a WATCH's initial events, depends on.
 
     Unless it `is_decodable` the others mean nothing.  A `limit` of 0 or less is none.
     """
 
-    def __init__(
-        self,
-        *,
-        is_decodable: bool = True,
-        limit: int = 0,
-        is_continuation: bool = False,
-        is_from_cache: bool = False,
-        has_selector: bool = False,
-        sends_initial_events: bool = True,
-    ) -> None:
-        self.is_decodable = is_decodable
-        self.limit = limit
-        self.is_continuation = is_continuation
-        self.is_from_cache = is_from_cache
-        self.has_selector = has_selector
-        self.sends_initial_events = sends_initial_events
-
-    @property
-    def values(self) -> tuple[bool, int, bool, bool, bool, bool]:
-        return (
-            self.is_decodable,
-            self.limit,
-            self.is_continuation,
-            self.is_from_cache,
-            self.has_selector,
-            self.sends_initial_events,
-        )
+    is_decodable: bool = True
+    limit: int = 0
+    is_continuation: bool = False
+    is_from_cache: bool = False
+    has_selector: bool = False
+    sends_initial_events: bool = True
 
 
 class RequestAttributes:

@@ -59,7 +59,7 @@ def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
         *(of.verb, of.api_group, of.resource, of.subresource, of.namespace, of.prefix_value),
         of.name if (with_names or is_read) and of.verb != "get" else "",
         of.path_prefix if of.is_resource_request else of.path,
-        None if of.list_options is None else of.list_options.values,
+        of.list_options,
         of.query.get("fieldSelector") if of.verb == "watch" else None,
     )
 

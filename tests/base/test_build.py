@@ -14,6 +14,7 @@ import pytest
 
 import build_http2
 from apfproxy.base import build
+from apfproxy.cli.config_command import FILES
 from apfproxy.proxy.http2 import available
 
 if TYPE_CHECKING:
@@ -96,3 +97,14 @@ def libraries_in(maps: Path) -> Iterator[Path]:
         path = Path(line.split(maxsplit=5)[-1])
         if path.name.startswith("libnghttp2.so"):
             yield path
+
+
+def test_shipped_files_are_found_in_a_checkout_and_in_a_wheel() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    where = {(ROOT / given).resolve(): ROOT / target for given, target in included.items()}
+    paths = ["starters", *(path for files in FILES.values() for path in files)]
+
+    assert [] == [path for path in paths if not build.shipped(path).exists()]
+    assert {ROOT / "config"} == {build.shipped("starters").parent}
+    assert {build.CHECKOUT: build.INSTALLED} == where

@@ -6,9 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-import tomllib
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,8 +15,6 @@ import watchfiles
 from apfproxy.base import files
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.files import (
-    CHECKOUT,
-    INSTALLED,
     MAX_SETTLING_READS,
     FileChanges,
     fingerprint,
@@ -26,15 +22,13 @@ from apfproxy.base.files import (
     open_regular,
     read_file,
     read_named,
-    shipped,
     watch_roots,
 )
-from apfproxy.cli.config_command import FILES
-from apfproxy.objects import decode
 from tests.support.clocks import Steps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from pathlib import Path
 
 
 class WrongError(ValueError):
@@ -275,18 +269,3 @@ async def test_files_are_still_read_where_nothing_can_be_watched(
     seen = [event async for event in notifications(frozenset({("/nowhere", 1, 1)}))]
 
     assert seen == [None]
-
-
-ROOT = Path(__file__).parents[2]
-
-
-def test_shipped_files_are_found_in_a_checkout_and_in_a_wheel() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    where = {(ROOT / given).resolve(): ROOT / target for given, target in included.items()}
-    paths = ["starters", *(path for files in FILES.values() for path in files)]
-
-    assert [] == [path for path in paths if not shipped(path).exists()]
-    assert {ROOT / "config"} == {shipped("starters").parent}
-    assert {CHECKOUT: INSTALLED} == where
-    assert INSTALLED / "bootstrap" == decode.INSTALLED

@@ -6,14 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.dealer import (
-    MAX_DECK_SIZE,
-    MAX_HASH_BITS,
-    Dealer,
-    required_entropy_bits,
-)
+from apfproxy.flowcontrol.dealer import MAX_DECK_SIZE, Dealer
 from apfproxy.flowcontrol.odds import (
-    MAX_QUEUES,
     OddsError,
     Suggestion,
     check_sizes,
@@ -21,6 +15,7 @@ from apfproxy.flowcontrol.odds import (
     squished,
     suggest,
 )
+from apfproxy.objects.validation import MOST_ENTROPY_BITS, MOST_QUEUES, entropy_bits
 
 TABLE = {
     (12, 32): (4.428838398950118e-09, 0.11431348830099144, 0.9935089607656024),
@@ -49,15 +44,15 @@ def test_table_of_the_documentation(
 
 def test_extremes() -> None:
     assert (1.0, 1.0) == (squished(8, 8, 1), squished(1, 1, 10_000))
-    assert 0.0 < squished(MAX_QUEUES, 2, 10_000) < 1e-4
+    assert 0.0 < squished(MOST_QUEUES, 2, 10_000) < 1e-4
 
 
 def test_largest_hand() -> None:
-    for queues in (*range(1, 300), 1024, 4096, MAX_QUEUES):
+    for queues in (*range(1, 300), 1024, 4096, MOST_QUEUES):
         fitting = [
             hand_size
             for hand_size in range(1, min(queues, 64) + 1)
-            if required_entropy_bits(queues, hand_size) <= MAX_HASH_BITS
+            if entropy_bits(queues, hand_size) <= MOST_ENTROPY_BITS
         ]
         assert fitting[-1] == largest_hand(queues)
         check_sizes(queues, fitting[-1])
@@ -101,7 +96,7 @@ def test_refused_sizes(queues: int, hand_size: int, message: str) -> None:
 @st.composite
 def dealers(draw: st.DrawFn) -> Dealer:
     hand_size = draw(st.integers(1, 13))
-    largest = min(MAX_DECK_SIZE, int(2 ** (MAX_HASH_BITS / hand_size)))
+    largest = min(MAX_DECK_SIZE, int(2 ** (MOST_ENTROPY_BITS / hand_size)))
     return Dealer(draw(st.integers(hand_size, largest)), hand_size)
 
 

@@ -66,8 +66,6 @@ class Plain:
 
 def _values_of(attributes: RequestAttributes) -> dict[str, object]:
     found = {name: getattr(attributes, name) for name in dir(attributes) if name[0] != "_"}
-    options = attributes.list_options
-    found["list_options"] = options and options.values
     return {name: value for name, value in found.items() if not callable(value)}
 
 

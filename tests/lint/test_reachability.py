@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.flowcontrol.classifier import Classifier, matching_order
 from apfproxy.flowcontrol.mismatch import match_url
 from apfproxy.lint import reachability
 from apfproxy.lint.dead_rules import (
@@ -38,7 +38,6 @@ from apfproxy.lint.reachability import (
     holders,
     resource_requests,
     same_precedence,
-    tried_in_order,
     unreachable,
     url_holds,
     url_requests,
@@ -78,7 +77,7 @@ ALICE = user_subject("alice")
 
 
 def out_of_reach(schemas: Iterable[FlowSchema]) -> set[str]:
-    return {each.name for each in unreachable(tried_in_order(schemas))}
+    return {each.name for each in unreachable(sorted(schemas, key=matching_order))}
 
 
 def chosen(schemas: Iterable[FlowSchema], users: Iterable[User]) -> set[str]:
@@ -154,7 +153,7 @@ def rule_of(*verbs: str, namespace: str = "*", resource: str = "pods") -> Resour
     ],
 )  # fmt: skip
 def test_by_what(schemas: list[FlowSchema], messages: list[str]) -> None:
-    found = [each.message for each in unreachable(tried_in_order(schemas))]
+    found = [each.message for each in unreachable(sorted(schemas, key=matching_order))]
     assert [f"all that it can match is matched before by {by}" for by in messages] == found
 
 

@@ -396,10 +396,11 @@ def test_bootstrap_objects() -> None:
     }
 
 
-def test_edited_file(tmp_path: Path) -> None:
-    (tmp_path / "mandatory.yaml").write_text("kind: FlowSchema\n")
-    with pytest.raises(ValueError, match=r"mandatory\.yaml:1: FlowSchema: apiVersion"):
-        built_in("mandatory.yaml", tmp_path)
+def test_edited_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apfproxy.objects.decode.DIRECTORY", tmp_path)
+    (tmp_path / "edited.yaml").write_text("kind: FlowSchema\n")
+    with pytest.raises(ValueError, match=r"edited\.yaml:1: FlowSchema: apiVersion"):
+        built_in("edited.yaml")
 
 
 def test_fixed_specs_are_those_of_the_files() -> None:
