@@ -29,7 +29,7 @@ from apfproxy.admin.history import SAMPLE_S, History
 from apfproxy.admin.live_feed import LiveFeed
 from apfproxy.admin.live_state import flow_json, live_state
 from apfproxy.admin.overview import Overview
-from apfproxy.admin.questions import Question, RefusedError, joined, merged_live, read
+from apfproxy.admin.questions import Question, RefusedError, States, joined, merged_live, read
 from apfproxy.admin.responses import (
     SAFETY,
     header,
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
     from apfproxy.admin.access import AdminAccess
     from apfproxy.admin.places import Places
-    from apfproxy.admin.sources import States
     from apfproxy.admin.state import ClusterState, ProcessState
     from apfproxy.base.health_checks import HealthRegistry
 
@@ -218,7 +217,7 @@ class AdminPages:
         states = {"": process}
         for worker in {*self._overviews, *(worker for worker, _ in self._views)} - {""}:
             with contextlib.suppress(RefusedError):
-                states[worker] = await self._states.one(worker)
+                states[worker] = await self._states.state(worker)
         now_ns, unix_s = time.monotonic_ns(), time.time()
         for worker, overview in list(self._overviews.items()):
             if worker in states:
@@ -257,9 +256,8 @@ class AdminPages:
     # What a page is of.
 
     async def _process(self, request: web.Request) -> ProcessState:
-        worker = request.query.get(ONE)
         await turn()  # the state of some workers takes 20 ms
-        process = await (self._states.state() if worker is None else self._states.one(worker))
+        process = await self._states.state(request.query.get(ONE))
         missing.set([each.name for each in process.workers if each.problem])
         return process
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from apfproxy.admin.gathering import times, used_state
-from apfproxy.admin.metrics import PREFIX, PROCESS, ScrapedPage, by, itself, of, one
+from apfproxy.admin.metrics import PREFIX, PROCESS, by, itself, of, one, page
 from apfproxy.admin.state import NS_PER_S, Times
 from apfproxy.apiserver.counters import (
     COMMIT_BOUNDS_S,
@@ -20,7 +20,7 @@ from apfproxy.apiserver.counters import (
 from apfproxy.flowcontrol.meters import Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from apfproxy.admin.metrics import Labelled, Labels, Numbers
     from apfproxy.admin.state import UsedState
@@ -54,15 +54,11 @@ class ApiServerState(NamedTuple):
 
 
 def apiserver_page(
-    counters: ApiServerCounters, store: Callable[[], StoreState], started_s: float
-) -> ScrapedPage:
-    """The page of an API server that began at a time, in seconds since 1970."""
-
-    def state() -> ApiServerState:
-        in_flight = counters.in_flight.in_flight(time.monotonic_ns())
-        return ApiServerState(counters, store(), used_state(started_s), in_flight)
-
-    return ScrapedPage(TABLE, state)
+    counters: ApiServerCounters, store: StoreState, started_s: float
+) -> Iterator[bytes]:
+    """The page of an API server that began at a time, in seconds since 1970, in slices."""
+    in_flight = counters.in_flight.in_flight(time.monotonic_ns())
+    return page(TABLE, {"": ApiServerState(counters, store, used_state(started_s), in_flight)})
 
 
 def _requests(state: ApiServerState) -> Labelled:

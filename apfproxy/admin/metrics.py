@@ -12,7 +12,7 @@ from __future__ import annotations
 import platform
 from itertools import accumulate, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
@@ -125,17 +125,6 @@ def encoded(metric: Metric) -> bytes:
 def page(table: Sequence[Family], states: Mapping[str, Any]) -> Iterator[bytes]:
     for family in table:
         yield from family.slices(states)
-
-
-class ScrapedPage:
-    content_type: ClassVar[str] = CONTENT_TYPE
-
-    def __init__(self, table: Sequence[Family], state: Callable[[], Any]) -> None:
-        self._table = table
-        self._state = state
-
-    def slices(self) -> Iterator[bytes]:
-        return page(self._table, {"": self._state()})
 
 
 # Rows: a name, where its numbers are, of a histogram the bounds of its buckets but the last, which

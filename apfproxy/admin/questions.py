@@ -1,16 +1,19 @@
-"""Questions of pages to a process that is no state: single requests, queues, and what would happen.
+"""Where pages have the state from, this process or its workers, and replies to their questions.
 
-A process replies in lines of JSON, each of which is made within some milliseconds, so that a
-hundred thousand requests hold up no one.  A parent asks its workers over their links.
+Questions are about what is no state: single requests, queues, and what would happen.  A process
+replies in lines of JSON, each of which is made within some milliseconds, so that a hundred thousand
+requests hold up no one.  A parent asks its workers over their links, see `app.parent_admin`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import json
+from abc import ABC, abstractmethod
 from itertools import chain, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -22,10 +25,12 @@ from apfproxy.flowcontrol.queue_set import QueueSetKind
 from apfproxy.flowcontrol.ticket import format_seat_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from apfproxy.admin.state import ProcessState
     from apfproxy.admin.tables import Row
     from apfproxy.admin.top_flows import TopFlows
+    from apfproxy.base.health_checks import HealthRegistry
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.queue_set import QueueSet
     from apfproxy.flowcontrol.ticket import Ticket
@@ -53,10 +58,10 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     words: dict[str, str] = {}
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    controller: Any
+class Asked(NamedTuple):
+    controller: Controller
     wall_offset_ns: int
-    top_flows: Any
+    top_flows: TopFlows | None
     explain: Callable[[str], Any]
 
 
@@ -75,10 +80,6 @@ def read(reply: bytes) -> list[Any]:
     if found and isinstance(found[0], dict) and "refused" in found[0]:
         raise RefusedError(*found[0]["refused"])
     return found
-
-
-def _queues(asked: Asked) -> Iterator[list[Row]]:
-    return _in_lines(queue_rows(asked.controller))
 
 
 def _requests(asked: Asked, details: str = "") -> Iterator[list[Row]]:
@@ -155,8 +156,7 @@ def _level(asked: Asked, name: str) -> QueueSet:
     if level is None:
         text = f"priorityLevel: there is no priority level {name!r}; /debug/live lists them\n"
         raise RefusedError(404, text)
-    found: QueueSet = level.queue_set
-    return found
+    return level.queue_set
 
 
 def _live(asked: Asked, level: str = "") -> Iterator[dict[str, Any]]:
@@ -237,14 +237,13 @@ def _explain(asked: Asked, query: str = "") -> Iterator[Any]:
 
 
 def _flows(asked: Asked, most: str = "20") -> Iterator[Any]:
-    top_flows: TopFlows | None = asked.top_flows
-    if top_flows is None:
+    if asked.top_flows is None:
         raise RefusedError(404, "top flows are off (topFlows.enabled)\n")
-    yield msgspec.to_builtins(top_flows.state(int(most)))
+    yield msgspec.to_builtins(asked.top_flows.state(int(most)))
 
 
 REPLIES: Final[dict[str, Callable[..., Iterator[Any]]]] = {
-    "queues": _queues,
+    "queues": lambda asked: _in_lines(queue_rows(asked.controller)),
     "requests": _requests,
     "live": _live,
     "hand": _hand,
@@ -258,3 +257,79 @@ def joined(replies: Iterable[bytes]) -> Iterator[list[Any]]:
     """The rows of several processes, level by level, as those of one; read as they are taken."""
     rows = (chain.from_iterable(map(json.loads, each.splitlines())) for each in replies)
     return heapq.merge(*rows, key=itemgetter(0))
+
+
+class States(ABC):
+    @abstractmethod
+    async def state(self, worker: str | None = None) -> ProcessState:
+        """All of it as of now, of several workers the sum; or that of one, RefusedError."""
+
+    @abstractmethod
+    async def each(self) -> dict[str, ProcessState]:
+        """Return the state of this process, "", and of each worker that tells one, by name."""
+
+    @abstractmethod
+    async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
+        """What each worker replies, by its name, or one alone, in lines; RefusedError."""
+
+    @abstractmethod
+    def health(
+        self, page: str, excluded: Collection[str], name: str = "", *, worker: str | None = None
+    ) -> HealthRegistry:
+        """The checks of a health page, or with a name of the page of one check; RefusedError.
+
+        That of several workers fails only where none is well, or a check of their parent fails.
+        """
+
+
+class OwnStates(States):
+    """This process alone; `asked` has what replies to questions about a cluster, by its name."""
+
+    def __init__(
+        self,
+        own: Callable[[], Iterator[ProcessState]],
+        health: HealthRegistry,
+        asked: Callable[[str], Asked | None],
+    ) -> None:
+        self._gathered = own
+        self._health = health
+        self._asked = asked
+
+    async def state(self, worker: str | None = None) -> ProcessState:
+        if worker is not None:
+            raise no_worker(worker)
+        for found in self._gathered():  # noqa: B007 - the last one is whole
+            await asyncio.sleep(0)
+        return found
+
+    async def each(self) -> dict[str, ProcessState]:
+        return {"": await self.state()}
+
+    async def ask(self, question: Question, worker: str | None = None) -> dict[str, bytes]:
+        if worker is not None:
+            raise no_worker(worker)
+        lines = []
+        for line in self.replies(question):
+            lines.append(line)
+            await asyncio.sleep(0)
+        return {"": b"".join(lines)}
+
+    def health(self, *_: object, worker: str | None = None) -> HealthRegistry:
+        if worker is not None:
+            raise no_worker(worker)
+        return self._health
+
+    async def encoded(self) -> bytes:
+        return msgspec.msgpack.encode(await self.state())
+
+    def reply(self, arguments: bytes) -> Iterator[bytes]:
+        return self.replies(msgspec.msgpack.decode(arguments, type=Question))
+
+    def replies(self, question: Question) -> Iterator[bytes]:
+        asked = self._asked(question.cluster)
+        return iter(()) if asked is None else replies(question, asked)
+
+
+def no_worker(name: str, there: Collection[str] = ()) -> RefusedError:
+    known = f"there are {', '.join(there)}" if there else "this process has no workers"
+    return RefusedError(404, f"worker: there is none named {name!r}; {known}\n")

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from apfproxy import __version__
 from apfproxy.admin.apiserver_metrics import ResourceState, StoreState, apiserver_page
+from apfproxy.admin.metrics import CONTENT_TYPE
 from apfproxy.admin.places import Places
 from apfproxy.admin.responses import sliced_response
 from apfproxy.admin.web import WebListener, health_routes
@@ -179,10 +180,11 @@ class ApiServerProcess:
         # No one needs to say who he is, but a web page is no one's client.
         guard = WriteGuard(api.handle, lambda: True, checks_host=False)
         self._gate = Gate(guard.handle, KINDS, self.counters, load)
-        page = apiserver_page(self.counters, self._store_state, time.time())
+        started_s = time.time()
 
         async def metrics(request: web.Request) -> web.StreamResponse:
-            return await sliced_response(request, page.slices(), page.content_type)
+            page = apiserver_page(self.counters, self._store_state(), started_s)
+            return await sliced_response(request, page, CONTENT_TYPE)
 
         paths = sorted([*Discovery(KINDS).root_paths(), *OWN_PATHS])
         app = web.Application(middlewares=[as_kubernetes])

@@ -15,8 +15,7 @@ import msgspec
 from apfproxy.admin.gathering import admin_state, gathered
 from apfproxy.admin.live_state import of_whole_server
 from apfproxy.admin.places import BACKLOG
-from apfproxy.admin.questions import ASK, Question, RefusedError
-from apfproxy.admin.sources import States, no_worker
+from apfproxy.admin.questions import ASK, Question, RefusedError, States, no_worker
 from apfproxy.admin.state import ProcessState, of_worker, summed
 from apfproxy.admin.state import WorkerState as ShownWorker
 from apfproxy.app.running import admin_places
@@ -217,12 +216,11 @@ class WorkersStates(States):
             raise RefusedError(503, f"worker {worker}: {why_not}\n")
         return there[worker]
 
-    async def one(self, worker: str) -> ProcessState:
-        state = self.told(worker).state_now()
-        assert state is not None, "it tells something"
-        return of_worker(state, worker)
-
-    async def state(self) -> ProcessState:
+    async def state(self, worker: str | None = None) -> ProcessState:
+        if worker is not None:
+            state = self.told(worker).state_now()
+            assert state is not None, "it tells something"
+            return of_worker(state, worker)
         told = self._told()
         living, ended = told.each().values(), list(map(state_of, told.ended))
         found = summed([*living, self._own(told)], ended)

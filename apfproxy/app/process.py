@@ -13,8 +13,7 @@ from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
 from apfproxy.admin.gathering import admin_state, gathered
 from apfproxy.admin.observation import Observation
 from apfproxy.admin.places import BACKLOG as ADMIN_BACKLOG
-from apfproxy.admin.questions import ASK, Asked
-from apfproxy.admin.sources import OwnStates
+from apfproxy.admin.questions import ASK, Asked, OwnStates
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.listener_tls import ListenerTls, say_why_not, spoken
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when

@@ -11,7 +11,7 @@ from apfproxy.admin.gathering import (
     gathered,
 )
 from apfproxy.admin.metric_table import TABLE
-from apfproxy.admin.metrics import ScrapedPage
+from apfproxy.admin.metrics import page
 from apfproxy.admin.state import LoadsState
 from apfproxy.authn.authenticator import AuthenticationCounters
 from apfproxy.base.health_checks import HealthRegistry
@@ -24,6 +24,8 @@ from tests.admin.servers import StillPool, StillUpstream
 from tests.support.clocks import VirtualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from apfproxy.admin.state import ClusterState, ProcessState
     from apfproxy.admin.top_flows import TopFlows
     from apfproxy.objects.types import FlowControlObject
@@ -62,7 +64,6 @@ class Scene:
         self.upstream = StillUpstream("up")
         self.authentications = AuthenticationCounters()
         self.top_flows: TopFlows | None = None
-        self.metrics = ScrapedPage(TABLE, self.state)
 
     def cluster(self, name: str = "", *, is_full: bool = False, **more: Any) -> ClusterState:  # noqa: ANN401 - parts
         parts = ServingParts(
@@ -90,6 +91,9 @@ class Scene:
             listener=self.counters.listener,
         )
         return state
+
+    def metrics(self) -> Iterator[bytes]:
+        return page(TABLE, {"": self.state()})
 
     def ask(
         self,

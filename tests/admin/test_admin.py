@@ -15,8 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from apfproxy.admin.admin import DUMPS, MAX_DUMPS, MISSING, OF_A_CLUSTER, OF_ALL, AdminPages
 from apfproxy.admin.explain_page import USAGE, explained
 from apfproxy.admin.gathering import gathered
-from apfproxy.admin.questions import Asked
-from apfproxy.admin.sources import OwnStates
+from apfproxy.admin.questions import Asked, OwnStates
 from apfproxy.admin.state import ClusterState
 from apfproxy.admin.top_flows import TopFlows
 from apfproxy.app.parent_admin import WorkersStates
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from aiohttp.web import Application, Request
 
-    from apfproxy.admin.sources import States
+    from apfproxy.admin.questions import States
     from apfproxy.admin.state import ProcessState
 
     Client = TestClient[Request, Application]

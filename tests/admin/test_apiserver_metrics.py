@@ -16,7 +16,7 @@ TERMINATIONS = (
 
 
 def page(counters: ApiServerCounters | None = None) -> bytes:
-    return b"".join(apiserver_page(counters or ApiServerCounters(), lambda: STATE, 1.0).slices())
+    return b"".join(apiserver_page(counters or ApiServerCounters(), STATE, 1.0))
 
 
 def test_counts_can_be_read() -> None:

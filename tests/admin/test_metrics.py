@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from apfproxy.admin.access_log import AccessLog
 from apfproxy.admin.gathering import admin_state, gathered
 from apfproxy.admin.metric_table import MAX_ENDPOINTS, OTHER, TABLE
-from apfproxy.admin.metrics import MOST_SAMPLES, page
+from apfproxy.admin.metrics import CONTENT_TYPE, MOST_SAMPLES, page
 from apfproxy.admin.state import ClusterState
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import READYZ, HealthRegistry
@@ -90,11 +90,10 @@ def many(*, schemas: int, levels: int) -> tuple[FlowControlObject, ...]:
 
 def test_text() -> None:
     """The page is Prometheus' own text, with bounds as Kubernetes writes them."""
-    metrics = Scene(LEVELS).metrics
-    text = b"".join(metrics.slices()).decode()
+    text = b"".join(Scene(LEVELS).metrics()).decode()
     types = [line for line in text.splitlines() if line.startswith("# TYPE")]
 
-    assert metrics.content_type.startswith("text/plain; version=0.0.4")
+    assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")
     assert 'le="1",' in text
     assert len(types) == len(set(types)) > 100
     assert "process_cpu_seconds" in {family.name for family in parse_text(text)}
@@ -104,7 +103,7 @@ def test_slices_and_unused_schemas_are_small() -> None:
     scene = Scene(many(schemas=60, levels=30))
     for number in range(59):
         scene.ask("ann", group=f"group-{number}")
-    slices = list(scene.metrics.slices())
+    slices = list(scene.metrics())
     sizes = [sum(line[:1] != b"#" for line in each.splitlines()) for each in slices]
     text = b"".join(slices).decode()
     counts = {family.name: len(family.samples) for family in parse_text(text)}

@@ -60,7 +60,7 @@ def exposed() -> dict[str, Metric]:
     WorkEstimator(lambda _: None, lambda _: 3).estimate(write, 0, first.flow.counters)
     scene.clock.run_until(20 * MS)
     scene.controller.adjust_limits()
-    page = b"".join(scene.metrics.slices())
+    page = b"".join(scene.metrics())
     return {
         family.name + ("_total" if family.type == "counter" else ""): family
         for family in text_string_to_metric_families(page.decode())
