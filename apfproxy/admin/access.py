@@ -1,13 +1,10 @@
 """Access to the admin listener: its certificate, tokens, and the CAs of clients' certificates.
 
 1. Without a file of tokens and without a CA everybody may who reaches it.
-2. Else a request needs one of the tokens, as a bearer token or as the password of HTTP's basic
-   authentication, which browsers ask for; or its connection a certificate of one of the CAs.
-3. A Unix socket has neither TLS nor asks for anything: its mode says who may connect.
+2. Else a request needs one of the tokens, as a bearer token or as a basic password; or its
+   connection a certificate of one of the CAs.  Tokens of writers may read, too.
+3. A Unix socket needs neither: its mode says who may connect.
 4. The health pages are open to all, since probes have no credentials, and they name no client.
-5. The token of writers may read, too; what else a write needs is said in `apiserver.gate`.
-
-Files are read again when they change; connections keep the certificate that they began with.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
 """The access log's file: the event loop gathers records, one thread makes lines and writes them.
 
 1. No one waits: if too many lines are queued, or they keep too many bytes, new ones are dropped.
-2. The thread gets them every tenth of a second or thousand lines, since a hand-over delays both the
-   thread and the event loop.  It writes each part of them when that is made, by which it lets the
-   event loop go on.
-3. An error is logged once, until writing works again; lines that cannot be written are lost.  A
+2. An error is logged once, until writing works again; lines that cannot be written are lost.  A
    line written in part, as to a full disk, is ended before the next one.
-4. The system is advised to drop the file from the page cache every few MiB: it is rarely read
-   again, and other files need the cache more.  On virtual machines it also saves 0.7 us a line to
-   use the same pages again.
-5. The file is opened again, as after a rotation, in the order of lines: none is in the wrong file.
+3. The system is advised to drop the file from the page cache every few MiB: it is rarely read
+   again.  On virtual machines it also saves 0.7 us a line to use the same pages again.
+4. The file is opened again, as after a rotation, in the order of lines: none is in the wrong file.
 """
 
 from __future__ import annotations
@@ -43,9 +39,7 @@ CACHED_BYTES = 8 << 20
 """Written before the page cache drops the file; programs that follow the log read it from there."""
 CLOSE_TIMEOUT_S = 5.0
 STALLED_NS = 5_000_000_000
-"""Without a line written while some are queued, as when a pipe's reader hangs."""
 MODE = 0o640
-"""The log contains names of users."""
 
 
 class AccessLogError(OperatorError):

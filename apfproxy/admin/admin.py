@@ -1,9 +1,8 @@
 """The admin listener's pages, of one process or of all workers of one: metrics, health and dumps.
 
-`?worker=N` has any page of one worker.  Where there are several clusters, the pages of one are
-under `/clusters/NAME/`, or at their own path with `?cluster=NAME`; without a name there is the
-overview.
-The pages name users and paths; the listener is meant for the operator's network only.
+`?worker=N` has any page of one worker.  The pages of one of several clusters are under
+`/clusters/NAME/`, or at their own path with `?cluster=NAME`.  They name users and paths: the
+listener is meant for the operator's network only.
 """
 
 from __future__ import annotations

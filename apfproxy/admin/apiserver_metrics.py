@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from apfproxy.admin.gathering import times, used_state
 from apfproxy.admin.metrics import PREFIX, PROCESS, by, itself, of, one, page
 from apfproxy.admin.state import NS_PER_S, Times
-from apfproxy.apiserver.counters import (
-    COMMIT_BOUNDS_S,
-    REQUEST_BOUNDS_S,
-    RESPONSE_BOUNDS,
-)
+from apfproxy.apiserver.counters import COMMIT_BOUNDS_S, REQUEST_BOUNDS_S, RESPONSE_BOUNDS
 from apfproxy.flowcontrol.meters import Histogram
 
 if TYPE_CHECKING:

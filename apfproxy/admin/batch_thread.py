@@ -1,7 +1,4 @@
-"""A thread that gets what the event loop gathers, in batches: no one waits for what it does.
-
-A hand-over delays both the thread and the event loop, so there is one a period, or for many items.
-"""
+"""A thread that gets what the event loop gathers, in batches: no one waits for what it does."""
 
 from __future__ import annotations
 

@@ -21,13 +21,7 @@ from apfproxy.http.grammar import HeadError
 from apfproxy.http.request_fields import FieldRules, UpstreamHosts
 from apfproxy.objects.additions import SECRET_HEADERS
 from apfproxy.proxy.request import judged, preset_of
-from apfproxy.request.attributes import (
-    ANONYMOUS,
-    TOKEN,
-    RequestAttributes,
-    User,
-    supposed_groups,
-)
+from apfproxy.request.attributes import ANONYMOUS, TOKEN, RequestAttributes, User, supposed_groups
 from apfproxy.settings import Settings
 
 if TYPE_CHECKING:
@@ -155,10 +149,7 @@ def explained(
     settings: Settings,
     notes: Callable[[User], Iterable[str]] = lambda _: (),
 ) -> Explanation:
-    """Explain a request by the page's query; ValueError if that makes no sense.
-
-    The notes are lines about this proxy now, for a user.
-    """
+    """Explain a request by the page's query, with notes about this proxy; ValueError."""
     user, attributes, headers = question(query, settings)
     found = explain(controller, costs, user, attributes, lambda name: header_in(headers, name))
     return msgspec.structs.replace(found, notes=(*found.notes, *notes(user)))
@@ -167,7 +158,7 @@ def explained(
 def question(query: str, settings: Settings) -> tuple[User, RequestAttributes, Headers]:
     """Read who asks for what, with which headers, by the page's query as it stands in the URL.
 
-    ValueError, which says what would make sense, if it makes none or the proxy would refuse it.
+    ValueError, which says what would make sense, if the proxy would refuse it.
     """
     try:
         # Names and targets are bytes to others, so none may be lost.

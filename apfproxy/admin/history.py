@@ -36,9 +36,7 @@ MAX_LEVELS: Final = 64
 FIELDS: Final = (
     *("served", "failed", "rejected", "waitSeconds", "waitP99Seconds", "waiting", "seatsInUse"),
 )
-"""Requests a second: that got seats and were not failed by the server, that it failed, that were
-rejected; the mean wait of those that got seats, and the least bound of the metrics' buckets that
-99 % of them kept within; now: requests that wait and seats in use."""
+"""`served` were not failed by the server; 99 % of the waits kept within `waitP99Seconds`."""
 PERCENT: Final = 99
 FLOOD: Final = "flood-of-"
 REASONS: Final = {reason.value: reason.value.replace("-", "_") for reason in RejectReason}
@@ -262,11 +260,10 @@ def _waits(cluster: ClusterState) -> dict[str, Times]:
 
 
 def refused(listener: ListenerState, cluster: ClusterState) -> dict[str, int]:
-    """Refusals of the proxy itself before flow control: who gets no connection is in no other one.
+    """What the proxy itself refused before flow control: connections by why, requests by code.
 
-    Connections by why, and requests by the status code of the proxy's own response.  Those of 429
-    are rejections of flow control; those from 500 on tell of the server behind, or of a connection
-    that was refused.
+    Status 429 is flow control's; those from 500 on tell of the server behind, or of a refused
+    connection.
     """
     found = dict(listener.connections_refused)
     for flood, number in listener.http2.floods.items():

@@ -1,10 +1,9 @@
 """Server-sent events of a live page: its listeners, and what each of them gets.
 
 1. The state is encoded once for all listeners; one that has not changed is not sent.
-2. A listener that is still being written to is skipped: it gets the newest state afterwards, never
-   a queue of old ones.  It gets all seconds of the history that are kept.
-3. There are at most `MAX_LISTENERS`.  All end when the feed closes; one that is being written to is
-   cut off.
+2. A listener that is still being written to gets the newest state afterwards, never a queue of old
+   ones, and all seconds of the history that are kept.
+3. All end when the feed closes; one that is being written to is cut off.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ MAX_LISTENERS: Final = 32
 """Pages and terminals of a team; each costs at most the encoded state in its buffer."""
 RECONNECT_MS: Final = 1000
 STALLED_S: Final = 60.0
-"""A listener that reads nothing for so long is cut off, to free its place: its machine sleeps or is
-gone.  TCP alone would wait a quarter of an hour, or for ever."""
+"""A listener that reads nothing for so long is gone, or its machine sleeps."""
 FULL: Final = "as many listen as may; close a page, or read /debug/live from time to time\n"
 
 _encode = msgspec.json.Encoder().encode

@@ -1,7 +1,6 @@
 """The present state on the live page: one JSON object of a state and of the rates of its history.
 
-Limits, lent and borrowed amounts are seats; rates are requests per second; times are seconds.  A
-level lends what its current limit is below its nominal limit, and borrows what it is above.
+Rates are requests per second; a level lends what its current limit is below its nominal limit.
 """
 
 from __future__ import annotations
@@ -321,7 +320,7 @@ def fleet_json(view: FleetView) -> State:
 def of_whole_server(cluster: ClusterState) -> None:
     """Give levels of several workers the bounds that they have of the limit that these share.
 
-    What a worker has of it follows what is wanted, so its bounds are of the moment.
+    A worker's part of it follows its demand.
     """
     if cluster.fleet is None or cluster.fleet.store != OF_WORKERS:
         return

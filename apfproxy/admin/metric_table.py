@@ -1,13 +1,9 @@
 """The table of all metrics of a proxy: of its flow control, its requests, its processes.
 
 The flow-control metrics have kube-apiserver's names, labels and buckets; two deprecated ones are
-left out.  As there, a series with the label of a FlowSchema appears at its first use.
-kube-apiserver has all series of a level from the start, and so has the full set of metrics here;
-the lean one has only the limits of a level that was never used.  Either has all families.
-
-`downstream` is the side of the clients.  Members of a fleet have no series for one another.  The
-metrics of one of several clusters have its name as one more label, those of a parent of workers
-are of all of them.
+left out.  A series with the label of a FlowSchema appears at its first use.  In the full set all
+series of a level are there from the start, as in kube-apiserver; the lean one has only the limits
+of a level that was never used.  Either has all families.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Metric families as a table, and the page that is made of it.
+"""Metric families as a table, and the page that is made of it, in slices.
 
-A row is a family: its name, where its numbers are, and its help text; rows are grouped by what
-their series are of.  The page is in the text format of Prometheus whatever a scraper accepts, as
-kube-apiserver's is: OpenMetrics would write the bounds of buckets otherwise (`le="1.0"`), and a
-query for the bounds of one would not find the other.  It may have millions of samples, so it is
-made in slices.
+The page is in the text format of Prometheus whatever a scraper accepts, as kube-apiserver's is:
+OpenMetrics would write the bounds of buckets otherwise (`le="1.0"`), and a query for the bounds of
+one would not find the other.
 """
 
 from __future__ import annotations
@@ -48,13 +46,12 @@ def itself(state: Any, _counts: bool) -> Labelled:  # noqa: ANN401 - of any tabl
 
 
 class Family(NamedTuple):
-    """A family of metrics.
+    """A family of metrics; an empty histogram that `skips_empty` has no series.
 
     Attributes:
         unit: How many of the state's units are one of the metric's.
         owners: What its series are of, with their labels; if it counts, of what ended, too.
         is_always: Whether its help is on a page that has nothing that its series could be of.
-        skips_empty: Whether an empty histogram has no series.
     """
 
     name: str

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from apfproxy.admin.amounts import (
-    ERROR,
-    NOTE,
-    OK,
-    WARNING,
-    Severity,
-    counted,
-    listed,
-    number_text,
-)
+from apfproxy.admin.amounts import ERROR, NOTE, OK, WARNING, Severity, counted, listed, number_text
 from apfproxy.admin.history import QUANTILES_S, quantile_s, slots
 from apfproxy.admin.state import FAILING, NS_PER_S, OUT
 from apfproxy.upstream.counters import LATENCY_BOUNDS_NS

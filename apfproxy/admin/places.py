@@ -1,15 +1,12 @@
 """Places for the connections of the admin listener or the API server: a bounded number.
 
-1. When all places are taken, a new connection gets the place of another one, which is closed.  That
-   is, of the client address with the most connections, the one that has been idle for longest, or
-   else the one with the oldest request.  A client that opens connections without end closes mostly
-   its own, and a health check always gets through.
+1. When all are taken, a new connection gets the place of another one, which is closed: of the
+   client address with the most connections, the one that has been idle for longest, or else the one
+   with the oldest request.  A client that opens connections without end closes mostly its own.
 2. Responses that last, such as watches, keep their places, but never have all of them.
 3. A connection is cut whose first head does not come within `HEAD_NS`, whose response is not taken
-   within `ANSWER_NS`, or whose client takes nothing for `STALLED_NS`: a watch that is not read
-   would keep its memory for as long as it lasts.
+   within `ANSWER_NS`, or whose client takes nothing for `STALLED_NS`.
 4. A TLS handshake has a place, too, from the moment its connection is accepted.
-5. All of this is counted, and logged once a minute.
 """
 
 from __future__ import annotations
@@ -65,10 +62,8 @@ class Place(asyncio.Protocol):
     """A connection between the loop and its protocol, to which it passes all events.
 
     Attributes:
-        transport: None during the handshake.
-        handshake: Cancelled where its place is lost; set before anything can happen.
+        handshake: Cancelled where its place is lost; `transport` is None until it ends.
         is_lasting: Whether the response under way lasts for as long as the client wants.
-        has_asked: Whether a whole head has come.
         began_ns: When its last request came; when it was accepted, before the first one.
         idle_ns: When its last response ended; when it was accepted, before the first one.
     """
@@ -126,8 +121,8 @@ class Place(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass it on, in a form that is empty afterwards.
 
-        aiohttp's error for a malformed head is part of a cycle with the frames of these calls: only
-        the garbage collector would free what they hold, long after the connection is gone.
+        aiohttp's error for a malformed head is in a cycle with the frames of these calls, which the
+        garbage collector frees long after the connection is gone.
         """
         view = memoryview(data)
         del data

@@ -110,9 +110,8 @@ def request_rows(
 ) -> Iterator[Row]:
     """The rows of `dump_requests`; the requests of a level are of one moment.
 
-    Of each queue first what waits, oldest first, then what executes, then what executes without a
-    queue.  A request outside a queue has the queue index -1, an executing one the request index
-    -1, and a waiting one a start time of Go's zero.
+    Of each queue first what waits, oldest first, then what executes.  A request outside a queue has
+    the queue index -1, an executing one the request index -1, a waiting one Go's zero as its start.
     """
     for name, level in sorted(controller.levels.items()):
         queue_set = level.queue_set

@@ -1,10 +1,9 @@
 """Responses of the pages for operators: what a client accepts, compression, files, names.
 
-A web page may let its own host name resolve to 127.0.0.1 once it is loaded ("DNS rebinding"): a
-browser on this machine, or behind a tunnel to it, then takes the listener for the page's server,
-and lets the page read it.  Such requests have that name as their `Host`.  So over loopback `Host`
-has to be an address, or a name that cannot be public: localhost, one without a dot, or that of this
-machine.  Clients from elsewhere may use any name.  `WriteGuard` protects writes.
+A web page may let its own host name resolve to 127.0.0.1 once it is loaded ("DNS rebinding"), so
+that a browser on this machine lets it read the listener.  Such requests have that name as their
+`Host`.  So over loopback `Host` has to be an address, or a name that cannot be public: localhost,
+one without a dot, or that of this machine.  `WriteGuard` protects writes.
 """
 
 from __future__ import annotations
@@ -157,11 +156,7 @@ async def sliced_response(
 
 
 async def turn() -> None:
-    """Wait until it is one's turn to make a page or a slice of one.
-
-    Of all that wait one goes on in a turn of the loop, so that many of them at once hold up other
-    work no longer than one does.
-    """
+    """Wait until it is one's turn to make a page or a slice: one in a turn of the loop."""
     async with _turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         await asyncio.sleep(0)
 

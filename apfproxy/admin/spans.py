@@ -6,13 +6,8 @@
       upstream      it had its seats: a connection to an endpoint, and the response
 
 Never in a span: credentials, cookies, bodies, and of the query anything but what Kubernetes' API
-gives a meaning.  Every text is cut to a bound.
-
-Which requests are traced, and the IDs of their spans, were decided when they came; so of the SDK
-only the form of spans is used, and what sends them.  That reads environment variables of its own,
-such as OTEL_EXPORTER_OTLP_HEADERS and OTEL_RESOURCE_ATTRIBUTES.  All of this runs in the thread
-that exports.  Only `tracing` imports this module, and only where requests are traced: the SDK need
-not be installed, and takes half a second to import.
+gives a meaning.  Every text is cut to a bound.  All of this runs in the thread that exports.  Only
+`tracing` imports this module: the SDK need not be installed, and takes half a second to import.
 
 Sources: OpenTelemetry's semantic conventions 1.37, HTTP spans; kubernetes/apiserver,
 `endpoints/filters/traces.go`.
@@ -306,7 +301,7 @@ class OtlpExporter:
         """Send traces: the problem, or "".
 
         `on_retry` is told at once the problem of each attempt after the first, which may fail by a
-        connection that the collector closed, or in a moment in which it is busy.
+        connection that the collector closed.
         """
         # The wall clock may have been set since the last time.
         offset_ns = time.time_ns() - self._now_ns()

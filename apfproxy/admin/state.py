@@ -263,10 +263,7 @@ class LevelState(Growing):
 
 
 class FlowSchemaState(Growing):
-    """A FlowSchema at a priority level; the level may be that of a former configuration.
-
-    `kind` is what its flows are: `user`, `namespace`, `header x-team`.
-    """
+    """A FlowSchema at a level, maybe of a former configuration; `kind` is what its flows are."""
 
     name: First[str] = ""
     priority_level: First[str] = ""
@@ -506,8 +503,6 @@ class ClusterState(Growing):
     """A cluster; if it is not serving, it may be what ended processes had.
 
     Attributes:
-        name: "" for the only one of a process.
-        where: Its hosts and its path prefix.
         problem: Why its settings are not in force; "" if they are.
         shared_limit, members: The limit that a fleet shares, and how many share it.
         client_problems: Why clients are not told apart as they could be.
@@ -628,10 +623,7 @@ class CheckState(Growing):
 
 
 class EventState(State, frozen=True):
-    """A change of the configuration, or its error, and the workers that had it.
-
-    `is_own` if it is of each worker by itself, such as of its seats.
-    """
+    """A change of the configuration, or its error; `is_own` if each worker has its own."""
 
     unix_s: float = 0.0
     message: str = ""
@@ -728,10 +720,8 @@ def is_silent(member: MemberView) -> bool:
 
 
 SILENT_PART: Final = 0.7
-"""Part of its lease after which a member is silent.  It writes three times in that time, and
-looking as seldom may miss one of them."""
+"""Of its lease; a member writes three times in that time, and a look may miss one of them."""
 SILENT_S: Final = 4.0
-"""Without a beat, where the lease is not known."""
 
 
 def total_demand(member: MemberView) -> int:

@@ -1,8 +1,7 @@
 """Tables of the debug pages: as kube-apiserver has them, and in its layout.
 
 Cells are laid out as Go's text/tabwriter does: each but the last of a row ends with a comma; a
-column is one space wider than its widest cell with that comma, and at least eight wide.  Times and
-durations are as Go prints them.  Levels come in the order of their names, queues by index.
+column is one space wider than its widest cell with that comma, and at least eight wide.
 """
 
 from __future__ import annotations
@@ -155,10 +154,7 @@ LARGEST_SHORT: Final = 0xFFFF
 
 
 def table_text(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """The table, one line a row, each ended by a newline.
-
-    What cannot be printed, and could fake a row or turn one around, is shown as an escape.
-    """
+    """One line a row; what cannot be printed, and could fake a row, is shown as an escape."""
     lines = [tuple(header), *(tuple(map(cell_text, row)) for row in rows)]
     widths = [
         max(MIN_WIDTH, max(map(len, column)) + 1 + PADDING) for column in zip(*lines, strict=True)

@@ -105,8 +105,7 @@ class Used:
 class TopFlows:
     """Sums what flows use, and finds the largest; `capacity` flows by each measure.
 
-    Sums are kept by flow until the next fold, which costs 0.3 us per request; the sketches see each
-    flow once a second.
+    Sums are kept by flow until the next fold; the sketches see each flow once a second.
     """
 
     def __init__(self, capacity: int, clock: Clock) -> None:
@@ -176,8 +175,7 @@ class TopFlows:
     def state(self, most: int = MOST) -> FlowsState:
         """The largest flows by each measure, and what is known of all.
 
-        A number is 0 where a flow is not among the known ones of that measure, else at least the
-        true one and at most the measure's error above it.  Sums decay by half in `HALF_LIFE_S`.
+        A number is 0 where a flow is not known by that measure, else at most the error too large.
         """
         self._fold()
         growth = self._growth()

@@ -1,10 +1,9 @@
 """Which requests of a process have a trace, and the queue of traces on their way to a collector.
 
 1. No one waits: if too many traces are queued, new ones are dropped.
-2. A thread gets them every second or 64 traces.  To send some takes 1.5 ms however few they are; to
-   encode so many takes 5 ms, which is as long as the interpreter keeps the event loop waiting.
-3. A failure is logged once, until exporting works again; what cannot be exported is lost.  It is
-   logged while an export is still tried again, which may take ten seconds.
+2. A thread gets them every second or 64 traces; to encode so many takes 5 ms, which is as long as
+   the interpreter keeps the event loop waiting.
+3. A failure is logged once, until exporting works again; what cannot be exported is lost.
 4. At the end a collector that failed last is waited for only shortly.
 """
 
@@ -107,10 +106,7 @@ class TraceQueue:
 
 
 def trace_queue(settings: TracingSettings, clock: Clock) -> TraceQueue | None:
-    """Make what exports traces to the collector that the settings name; None if they name none.
-
-    OperatorError if that takes what is not installed.
-    """
+    """None if the settings name no collector; OperatorError if it takes what is not installed."""
     if settings.endpoint is None:
         return None
     try:

@@ -1,11 +1,8 @@
 """Verdicts in words: ten rules over the state of the live page that name a cause.
 
-A rule reads the state alone, as JSON has it, so that the page and `apfproxy top` say the same.  The
-sentences are in the order in which somebody who is called at night wants to read them: errors,
-warnings, notes.  If there is neither an error nor a warning, the first one says that all is well.
-
-An error costs clients their requests, or is a configuration that is not in force.  A warning may
-become one.  A note is no reason to act.
+A rule reads the state as JSON has it, so that the page and `apfproxy top` say the same.  An error
+costs clients their requests, or is a configuration that is not in force.  A warning may become one.
+A note is no reason to act.
 """
 
 from __future__ import annotations
@@ -155,10 +152,7 @@ def rejections(state: Json, _unix_s: float) -> Iterator[Finding]:
 
 
 def waits(state: Json, _unix_s: float) -> Iterator[Finding]:
-    """Levels in which requests wait, but none are rejected; the longest wait first.
-
-    A wait is worth a word if it is long, or if more wait than the level has seats.
-    """
+    """Levels in which requests wait long, or more than it has seats; the longest wait first."""
     for level in sorted(state["levels"], key=lambda level: -level["oldestWaitSeconds"]):
         oldest_s = level["oldestWaitSeconds"]
         if not level["waiting"] or REASONS.keys() & level["rejectedPerSecond"].keys():
@@ -272,10 +266,7 @@ def server_silent(state: Json, _unix_s: float) -> Iterator[Finding]:
 
 
 def fleet_away(state: Json, _unix_s: float) -> Iterator[Finding]:
-    """The record of the fleet cannot be written, or nothing is heard of members, or of some lately.
-
-    While the record is away, nothing is heard of anybody.
-    """
+    """The record cannot be written, or nothing is heard of members, or of some lately."""
     fleet = state.get("fleet")
     if not fleet:
         return

@@ -1,9 +1,7 @@
 """Serves an application of aiohttp on listening sockets, with bounds on what clients may do.
 
-1. `Places` bound how many connections there are, and say which is closed for another, or as it is
-   late.
-2. Each handshake takes the certificate of the moment.
-3. Bodies stay as they are encoded: Kubernetes decodes none, and a small one may unfold to any size.
+Each handshake takes the certificate of the moment.  Bodies stay as they are encoded: Kubernetes
+decodes none, and a small one may unfold to any size.
 """
 
 from __future__ import annotations
@@ -201,10 +199,7 @@ def unauthorized(*, asks_for_tokens: bool) -> web.Response:
 
 
 def lasts(request: web.Request) -> bool:
-    """Whether a response lasts for as long as its client wants: a watch, or events of a page.
-
-    This takes time linear in the target, as reading it does.
-    """
+    """Whether a response lasts for as long as its client wants: a watch, or events of a page."""
     path = request.path
     if path == EVENTS_PATH or (path.startswith("/clusters/") and path.endswith(EVENTS_PATH)):
         return True

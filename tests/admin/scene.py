@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.admin.gathering import (
-    ServingParts,
-    cluster_state,
-    gathered,
-)
+from apfproxy.admin.gathering import ServingParts, cluster_state, gathered
 from apfproxy.admin.metric_table import TABLE
 from apfproxy.admin.metrics import page
 from apfproxy.admin.state import LoadsState

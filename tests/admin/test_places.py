@@ -10,15 +10,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from apfproxy.admin.places import (
-    ANSWER_NS,
-    HEAD_NS,
-    IDLE_NS,
-    STALLED_NS,
-    Ending,
-    Place,
-    Places,
-)
+from apfproxy.admin.places import ANSWER_NS, HEAD_NS, IDLE_NS, STALLED_NS, Ending, Place, Places
 from apfproxy.admin.web import WebListener
 
 

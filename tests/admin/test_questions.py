@@ -32,9 +32,7 @@ from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.admin.scene import MS, POD, WALL_OFFSET_NS, Scene
 
 QUEUED = priority_level(
-    "queued",
-    shares=30,
-    queuing=QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=2),
+    "queued", shares=30, queuing=QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=2)
 )
 SCHEMA = flow_schema("everyone", "queued", group_subject("everyone"))
 
@@ -102,9 +100,7 @@ def test_priority_levels(scene: Scene) -> None:
 def test_queues(scene: Scene) -> None:
     """Every queue has a row with its sums; a level without queues has none."""
     ready = scene.controller.levels["queued"].queue_set.queues[0]
-    expected = [
-        ("queued", 0, 1, 1, 2, f"0.{ready.next_dispatch_r:08d}ss", 1, 1, "0.00300000ss"),
-    ]
+    expected = [("queued", 0, 1, 1, 2, f"0.{ready.next_dispatch_r:08d}ss", 1, 1, "0.00300000ss")]
 
     assert expected == list(queue_rows(scene.controller))
 

@@ -26,16 +26,7 @@ from apfproxy.admin.spans import (
 )
 from apfproxy.proxy.log_lines import CUT, MAX_PATH, MAX_TEXT
 from apfproxy.settings import AudienceSettings, TracingSettings
-from tests.proxy.fakes import (
-    CHUNKED_OK,
-    CHUNKED_POST,
-    GET,
-    OK,
-    POST,
-    Bench,
-    FakeTransport,
-    S,
-)
+from tests.proxy.fakes import CHUNKED_OK, CHUNKED_POST, GET, OK, POST, Bench, FakeTransport, S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.admin import tracing
-from apfproxy.admin.tracing import (
-    MAX_GATHERED,
-    TraceQueue,
-    trace_queue,
-)
+from apfproxy.admin.tracing import MAX_GATHERED, TraceQueue, trace_queue
 from apfproxy.base.errors import OperatorError
 from apfproxy.settings import TracingSettings
 from tests.support.clocks import VirtualClock
