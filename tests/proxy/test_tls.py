@@ -17,6 +17,8 @@ from apfproxy.authn.certificates import ClientCertificates
 from apfproxy.base.tls_files import TlsFile
 from apfproxy.proxy.tls import ServerTls, peer_certificates
 from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
+from apfproxy.upstream.connecting import connect_failure
+from apfproxy.upstream.counters import UpstreamFailure
 from apfproxy.upstream.tls import ClientTls, is_cut_off
 from loadtest.certificates import DAY, Authority, Issued
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOW = dt.datetime.now(dt.UTC)
+PAST = NOW - dt.timedelta(hours=1)
 SERVERS, USERS, OTHERS = map(Authority, ("servers", "users", "others"))
 SERVER = SERVERS.issue("server", usage="server", not_after=NOW + 90 * DAY)
 
@@ -83,11 +86,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def server_tls(folder: Path, *, is_required: bool = False, client_ca: str = "") -> ServerTls:
-    settings = DownstreamTlsSettings(
-        certificate_file=str(folder / "server.crt"),
-        key_file=str(folder / "server.key"),
-        require_client_certificate=is_required,
-    )
+    own = {"certificate_file": str(folder / "server.crt"), "key_file": str(folder / "server.key")}
+    settings = DownstreamTlsSettings(**own, require_client_certificate=is_required)
     result = ServerTls(settings, (TlsFile("cas", str(folder / client_ca)),) if client_ca else ())
     result.load()
     return result
@@ -175,7 +175,7 @@ def test_options(folder: Path) -> None:
     [
         (lambda: USERS.issue("u"), False, True),
         (lambda: USERS.below("mid").issue("u"), True, True),
-        (lambda: USERS.issue("u", not_after=NOW - dt.timedelta(hours=1)), True, True),
+        (lambda: USERS.issue("u", not_after=PAST), True, True),
         (lambda: None, False, True),
         (lambda: None, True, False),
         (lambda: SERVERS.issue("u"), False, False),
@@ -227,30 +227,32 @@ def test_sessions_with_client_certificates(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "name", "problem"),
+    ("make", "name", "problem", "setting"),
     [
+        (lambda: USERS.issue("a", usage="server"), "localhost", "unable to get local", "caFile"),
+        (lambda: SERVER, "example.org", "Hostname mismatch", "serverName"),
+        (lambda: SERVER, "127.0.0.2", "IP address mismatch", "serverName"),
         (
-            lambda: USERS.issue("server", usage="server"),
+            lambda: SERVERS.issue("a", usage="server", not_after=PAST),
             "localhost",
-            "unable to get local issuer certificate",
+            "has expired",
+            "",
         ),
-        (lambda: SERVER, "example.org", "Hostname mismatch"),
-        (lambda: SERVER, "127.0.0.2", "IP address mismatch"),
-        (
-            lambda: SERVERS.issue("s", usage="server", not_after=NOW - dt.timedelta(hours=1)),
-            "localhost",
-            "certificate has expired",
-        ),
-        (lambda: SERVERS.issue("s"), "localhost", "certificate purpose"),
+        (lambda: SERVERS.issue("a"), "localhost", "certificate purpose", ""),
     ],
 )
 def test_verifies_the_upstream(
-    folder: Path, make: Callable[[], Issued], name: str, problem: str
+    folder: Path, make: Callable[[], Issued], name: str, problem: str, setting: str
 ) -> None:
     make().write(folder, "server")
     client = client_tls(folder, name=name)
-    with pytest.raises(ssl.SSLCertVerificationError, match=problem):
-        Ends(server_tls(folder).context, client.context, name or "localhost")
+    with pytest.raises(ssl.SSLCertVerificationError, match=problem) as caught:
+        Ends(server_tls(folder).context, client.context, name)
+    found = connect_failure(caught.value)
+
+    assert (UpstreamFailure.TLS, 502) == (found.kind, found.code)
+    assert found.reason.startswith("the upstream's certificate is not valid: ")
+    assert setting == found.problem.partition("; upstream.tls.")[2]
 
 
 def test_reload_is_for_new_connections(folder: Path) -> None:
