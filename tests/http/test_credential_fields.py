@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from apfproxy.http.credential_fields import (
     NO_CREDENTIALS,
     BasicError,
     CredentialRules,
-    Credentials,
     CredentialsError,
     Lines,
     alias_of_address,
@@ -311,28 +308,3 @@ def test_refuses_basic(encoded: str, message: str) -> None:
         user_and_password(encoded)
     assert raised.value.__cause__ is None
     assert "s3cret" not in str(raised.value)
-
-
-names = st.sampled_from(
-    [b"user", b"group", b"uid", b"extra-", b"extra-a", b"extra-%41", b"extra-%", b"extra-%ff", b""]
-)
-values = st.one_of(st.sampled_from([b"", b"a", b"b", b"\xff"]), st.binary(max_size=8))
-lines_of = st.lists(st.tuples(names, values), max_size=6)
-
-
-@given(claims=lines_of, tokens=st.lists(st.binary(max_size=20), max_size=2), others=lines_of)
-def test_any_fields_are_credentials_or_refused(
-    claims: Lines, tokens: list[bytes], others: Lines
-) -> None:
-    try:
-        found = read_credentials(
-            STANDARD,
-            [(b"x-remote-" + name, value) for name, value in claims],
-            [b"Bearer " + token for token in tokens],
-            [(b"impersonate-" + name, value) for name, value in others],
-        )
-    except CredentialsError:
-        return
-    secret = Credentials("s3cret", found.claimed, found.impersonated)
-    assert "s3cret" not in repr(secret)
-    assert repr(secret) == repr(found)
