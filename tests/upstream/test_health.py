@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, cast
 
 import pytest
 from msgspec.structs import replace
 
-from apfproxy.base.faults import Part
-from apfproxy.settings import EjectionSettings, HealthCheckSettings
+from apfproxy.base.faults import Faults, Part
+from apfproxy.settings import (
+    Address,
+    EjectionSettings,
+    EndpointAddress,
+    HealthCheckSettings,
+    Settings,
+    UpstreamSettings,
+)
 from apfproxy.upstream import health
-from apfproxy.upstream.counters import UpstreamFailure
-from apfproxy.upstream.endpoint import DRAINING
-from apfproxy.upstream.health import LINE_S
-from tests.proxy import watched
-from tests.proxy.watched import NEVER, OFTEN, REFUSED, S, Server, settle
+from apfproxy.upstream.counters import PoolCounters, UpstreamFailure
+from apfproxy.upstream.endpoint import DRAIN, DRAINING, Endpoint
+from apfproxy.upstream.health import LINE_S, UpstreamHealth
+from apfproxy.upstream.health_check import NoAnswerError
 
 if TYPE_CHECKING:
-    from apfproxy.settings import UpstreamSettings
-    from apfproxy.upstream.health import EndpointHealth
+    from collections.abc import Callable
 
+    from apfproxy.upstream.health import EndpointHealth
+    from apfproxy.upstream.pool import Pool
+
+S = 1_000_000_000
+REFUSED = ConnectionRefusedError(111, "Connection refused")
 UNKNOWN, UP, FAILING, EJECTED = "unknown", "up", "failing", "ejected"
+OFTEN = UpstreamSettings(
+    url=Address(host="h", port=1), health_check=HealthCheckSettings(interval_s=5.0)
+)
+NEVER = replace(OFTEN, health_check=HealthCheckSettings(interval_s=None))
 SEVERAL = replace(
     OFTEN,
     health_check=HealthCheckSettings(interval_s=5.0, healthy_threshold=2, unhealthy_threshold=3),
@@ -29,37 +44,144 @@ SEVERAL = replace(
 )
 
 
-class Alone(watched.Scene):
-    """The only server, and the watch of it."""
+class Server(Endpoint):
+    """An endpoint that has `status` for checks, or fails them, as a test says."""
 
-    def __init__(self, upstream: UpstreamSettings = NEVER, cluster: str = "") -> None:
-        super().__init__(upstream, cluster=cluster)
-        [self.server] = self.servers
+    def __init__(self, name: str, pool: Servers, status: int = 200) -> None:
+        super().__init__(
+            EndpointAddress(address=Address(host=name, port=1)),
+            OFTEN,
+            PoolCounters(),
+            None,
+            lambda: 0,
+            on_closed=lambda _: None,
+            on_failing=lambda endpoint: pool.on_endpoint_failing(endpoint),  # noqa: PLW0108  set later
+        )
+        self.is_drawn = True
+        self.probes = 0
+        self.asked: list[bytes] = []
+        self.error: Exception | None = None
+        self.status = status
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+        self.awaiting = 0
+        self.closed_ns = 0
+
+    def close_idle(self, idle_since_ns: int) -> None:
+        self.closed_ns = idle_since_ns
+
+    def count_awaiting(self) -> int:
+        return self.awaiting
+
+    async def probe(self) -> None:
+        self.probes += 1
+        await self.may_end.wait()
+        if self.error is not None:
+            raise self.error
+
+    async def ask(self, question: bytes, limit_s: float) -> int:
+        assert limit_s
+        self.asked.append(question)
+        await self.probe()
+        if not self.status:
+            text = "no answer to a check within 3 s"
+            raise NoAnswerError(UpstreamFailure.ANSWER_TIMEOUT, text)
+        return self.status
+
+    def serve(self, answers: int = 0, failures: int = 0, status: int = 200) -> None:
+        for _ in range(answers):
+            self.answered(status, 1000)
+        for _ in range(failures):
+            self.fail(UpstreamFailure.ANSWER_TIMEOUT, "no answer within 60 s")
+
+
+class Servers:
+    """The pool."""
+
+    def __init__(self, names: str, status: int) -> None:
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_endpoint_failing: Callable[[Endpoint], None] = lambda _endpoint: None
+        self.endpoints = tuple(Server(name, self, status) for name in names)
+        self.weighed = self.tried_again = 0
+
+    def weigh(self) -> None:
+        self.weighed += 1
+
+    def try_again(self) -> None:
+        self.tried_again += 1
 
     @property
-    def one(self) -> EndpointHealth:
-        return self.of(self.server)
+    def healthy_count(self) -> int:
+        return sum(each.is_well for each in self.endpoints)
 
-    async def see(self, responses: int = 0, failures: int = 0, *, after_s: float = 1.0) -> str:
-        """Let time pass, in which there are so many responses and failures, then look."""
-        self.server.serve(responses, failures)
-        await self.look(after_s)
-        return self.one.state
+    def change(self, *endpoints: Server) -> None:
+        before, self.endpoints = self.endpoints, endpoints
+        for each in before:
+            if each not in endpoints:
+                each.state = DRAIN[each.state]
+        self.on_change()
 
 
-class Several(watched.Scene):
-    """Some servers that respond with 200 to checks, with the first one at hand."""
+class Several:
+    """Some servers that respond with 200 to checks, and the watch of them."""
 
-    def __init__(self, upstream: UpstreamSettings = SEVERAL, names: str = "abc") -> None:
-        super().__init__(upstream, *names)
-        for server in self.servers:
-            server.status = 200
+    def __init__(
+        self,
+        upstream: UpstreamSettings = SEVERAL,
+        names: str = "abc",
+        cluster: str = "",
+        status: int = 200,
+    ) -> None:
+        self.now_ns = 100 * S
+        self.pool = Servers(names, status)
         self.a = self.servers[0]
+        self.faults = Faults()
+        loop = asyncio.get_running_loop()
+        self.faults.watch(loop)
+        self.changes = 0
+        self.settings = Settings(upstream=upstream)
+        counters = PoolCounters()
+        counters.endpoints.update({server: server.counters for server in self.servers})
+        self.watch = UpstreamHealth(
+            self.settings,
+            cast("Pool", self.pool),
+            counters,
+            loop,
+            lambda: self.now_ns,
+            cluster=cluster,
+            own_lines=lambda: b"Authorization: Bearer own\r\n",
+            on_change=self._note_change,
+            unix_s=lambda: 1000.0 + self.now_ns / S,
+        )
+        self.watch.draw = lambda: 0.5
+
+    def _note_change(self) -> None:
+        self.changes += 1
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        return self.pool.endpoints
+
+    @property
+    def states(self) -> list[str]:
+        return [self.of(each).state for each in self.servers]
 
     @property
     def first(self) -> tuple[str, str | None]:
         """The state of the first one, and what is wrong with it."""
         return self.of(self.a).state, self.of(self.a).problem
+
+    def of(self, server: Server) -> EndpointHealth:
+        return self.watch.watches[cast("Endpoint", server)]
+
+    def configure(self, upstream: UpstreamSettings) -> None:
+        self.settings = replace(self.settings, upstream=upstream)
+        self.watch.configure(self.settings)
+
+    async def look(self, after_s: float = 1.0) -> None:
+        self.now_ns += round(after_s * S)
+        self.watch.look()
+        await settle()
 
     async def looks(self, *pauses_s: float) -> list[str]:
         for pause_s in pauses_s:
@@ -67,10 +189,28 @@ class Several(watched.Scene):
         return self.states
 
     def join(self, name: str = "d", status: int = 200) -> Server:
-        new = Server(name, self.pool)
-        new.status = status
+        new = Server(name, self.pool, status)
         self.pool.change(*self.servers, new)
         return new
+
+
+class Alone(Several):
+    """The only server, which responds to no check."""
+
+    def __init__(self, upstream: UpstreamSettings = NEVER, cluster: str = "") -> None:
+        super().__init__(upstream, "h", cluster, status=0)
+        self.server = self.a
+
+    async def see(self, responses: int = 0, failures: int = 0, *, after_s: float = 1.0) -> str:
+        """Let time pass, in which there are so many responses and failures, then look."""
+        self.server.serve(responses, failures)
+        await self.look(after_s)
+        return self.of(self.server).state
+
+
+async def settle() -> None:
+    for _ in range(8):
+        await asyncio.sleep(0)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -621,7 +761,7 @@ async def test_one_that_joins_the_only_one_is_judged_by_what_that_one_responds_t
     await settle()
     scene.a.serve(1)
     await scene.look()
-    scene.join("b", status=403)
+    scene.join("b", 403)
     await settle()
     scene.watch.stop()
 
