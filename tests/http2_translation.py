@@ -53,52 +53,27 @@ class UnframedError(Exception):
 
 @dataclass
 class Stream:
-    """A request with its answer.
-
-    Attributes:
-        id: Of the stream.
-        is_head: Whether the request's method was HEAD.
-        is_connect: Whether it was CONNECT, so that bodies are bytes of a tunnel.
-        window: How much the server takes of its body.
-        unsent: Its body, as far as it is not sent.
-        last: What ends the request behind its body: trailers, none of them, or None so far.
-        answer: As text, as far as it came and was not taken.
-        is_chunked: Whether the answer's text has its body in chunks.
-        is_answered: Whether the answer's head came.
-        is_over: Whether the answer is whole, or comes no further.
-        code: With which the server reset it; None if it did not.
-    """
+    """A request with its answer, whose text is kept until it is taken."""
 
     id: int
     is_head: bool
-    is_connect: bool
+    is_connect: bool  # bodies are bytes of a tunnel
     window: int
     unsent: bytearray = field(default_factory=bytearray)
-    last: list[tuple[bytes, bytes]] | None = None
+    last: list[tuple[bytes, bytes]] | None = None  # what ends its body, once that is known
     answer: bytearray = field(default_factory=bytearray)
     is_chunked: bool = False
-    is_answered: bool = False
+    is_answered: bool = False  # its head has come
     is_over: bool = False
-    code: int | None = None
+    code: int | None = None  # with which the server reset it
 
     @property
     def is_cut(self) -> bool:
-        """Whether the answer comes no further, and is not whole."""
         return self.is_over and self.code is not None
 
 
 class Translation:
-    """One connection of a client.
-
-    Args:
-        scheme: Of its requests.
-
-    Attributes:
-        withheld: Streams that are given no room for more of their answers.
-        streams: Whose answers were not taken, by their ids.
-        goaway: The last stream that the server will serve, and why; None before it said so.
-        informed: The server's settings, by their codes.
-    """
+    """One connection of a client; streams that are `withheld` get no room for more answers."""
 
     def __init__(self, scheme: bytes = b"http") -> None:
         self._scheme = scheme
@@ -120,7 +95,6 @@ class Translation:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether a body waits for the server to take more."""
         return any(stream.unsent and not stream.is_over for stream in self.streams.values())
 
     def output(self) -> bytes:
@@ -131,16 +105,11 @@ class Translation:
         return taken
 
     def request(self, text: bytes) -> None:
-        """Send text of requests, which may begin and end anywhere.
-
-        Raises:
-            UnframedError: It is no HTTP/1.1.
-        """
+        """Send text of requests, which may begin and end anywhere; raises UnframedError."""
         self._text += text
         next(self._reading)
 
     def answer(self, data: bytes) -> None:
-        """Take bytes from the server."""
         self._input += data
         while len(self._input) >= FRAME_HEAD_BYTES:
             frame, length = Frame.parse_frame_header(memoryview(self._input[:FRAME_HEAD_BYTES]))
@@ -355,16 +324,9 @@ class Translation:
 
 
 def fields_of(lines: bytes) -> list[tuple[bytes, bytes]]:
-    """The fields of lines, with all that is odd about them but the case of names.
-
-    The space around a value is no part of it.
-    """
-    found = []
-    for line in lines.split(b"\r\n"):
-        if line:
-            name, _, value = line.partition(b":")
-            found.append((name.lower(), value.strip(b" \t")))
-    return found
+    """The fields of lines, with all that is odd about them but the case of names."""
+    parts = [line.partition(b":") for line in lines.split(b"\r\n") if line]
+    return [(name.lower(), value.strip(b" \t")) for name, _, value in parts]
 
 
 def on_fields(stream: Stream, fields: Sequence[tuple[bytes, bytes]], *, is_last: bool) -> None:
