@@ -70,7 +70,6 @@ def encode_chunk(pieces: Sequence[Piece], size: int) -> list[Piece]:
 
 
 def chunk_frame(size: int, *, is_whole: bool) -> tuple[bytes, bytes]:
-    """Frame the first bytes of a body, or all of it: what goes before and behind them."""
     start, end = (b"%x\r\n" % size, b"\r\n") if size else (b"", b"")
     return start, end + LAST_CHUNK if is_whole else end
 
@@ -81,10 +80,7 @@ def last_chunk(trailers: bytes) -> bytes:
 
 
 class ChunkedDecoder:
-    """Takes a chunked body piece by piece, until it `is_done`, with the trailer section.
-
-    `trailers` has the lines of those fields that may be passed on, each with its CRLF.
-    """
+    """Takes a chunked body piece by piece, until it `is_done`, with the lines of its trailers."""
 
     def __init__(self, is_claim: Callable[[bytes], bool] | None = None) -> None:
         """Let `is_claim` say of a trailer, by its name in lower case, that it is not forwarded."""
@@ -104,8 +100,7 @@ class ChunkedDecoder:
     def feed(self, data: Piece) -> tuple[list[Piece], bytes]:
         """Decode a read's worth at most: the body in pieces, and what stands after its end.
 
-        Pieces are views where `data` is one.  Raises ChunkedError if the bytes are malformed or
-        over a limit; the decoder is of no more use then.
+        Pieces are views where `data` is one.  The decoder is of no more use after ChunkedError.
         """
         if self._partial:
             data = bytes(data)

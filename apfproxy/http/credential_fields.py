@@ -67,7 +67,6 @@ class Credentials(Record, frozen=True):
     """The credentials in the header fields of a request, none of which is verified yet.
 
     Attributes:
-        token: The bearer token of Authorization or of the WebSocket subprotocol.
         claimed: The user that the fields of a front proxy name.
         impersonated: The user that Impersonate-* fields name, with only the groups they name.
         basic: User name and password, still in Base64.
@@ -114,10 +113,9 @@ class UnverifiedRules:
         return cls(is_by_basic, secrets, _lower(headers), is_by_address, AUTHORIZATION in secrets)
 
     def alias(self, basic: str, authorization: bytes, values: Mapping[bytes, str]) -> User | None:
-        """The user that a request names if its client is anonymous; None if it names none.
+        """The user that a request of an anonymous client names, if any.
 
-        Of the values of secrets, what is no UTF-8 is escaped.  CredentialsError if what counts is
-        too long, or cannot be printed.
+        Of secrets, what is no UTF-8 is escaped.  CredentialsError: too long, or cannot be printed.
         """
         if self.is_by_basic and basic:
             with contextlib.suppress(BasicError):  # which the server will have to refuse
@@ -193,7 +191,6 @@ class CredentialRules:
         )
 
     def is_claim(self, name: bytes) -> bool:
-        """Whether a field is for front proxies only."""
         return name in self.names or name.startswith(self.prefixes)
 
     def names_user(self, name: bytes) -> bool:
@@ -201,7 +198,6 @@ class CredentialRules:
 
 
 def is_impersonation(name: bytes) -> bool:
-    """Whether a field, by its name in lower case, is one of impersonation."""
     return name.startswith(_IMPERSONATE)
 
 
@@ -217,9 +213,7 @@ def read_credentials(
 ) -> Credentials:
     """The credentials in the fields of a request.
 
-    Claims are of a front proxy, as `rules.is_claim` says, and namings are of `rules.naming`; the
-    address is the client's, if proxies name it that are believed.  CredentialsError if they are
-    ambiguous, too long for a name, or not UTF-8.
+    CredentialsError if they are ambiguous, too long for a name, or not UTF-8.
     """
     if len(authorizations) > 1:
         raise CredentialsError("Authorization is there more than once")
@@ -245,7 +239,7 @@ def read_credentials(
 
 
 def _bearer_token(value: bytes) -> str:
-    """The token of an Authorization field, or "": the second of words that one space separates."""
+    """The second of words that one space separates."""
     words = value.strip(b" \t").split(b" ", 2)
     return _text(words[1]) if len(words) > 1 and words[0].lower() == b"bearer" else ""
 

@@ -19,7 +19,6 @@ def hyphenated(lower: bytes) -> bytes:
 
 
 def elements(values: Iterable[bytes]) -> list[bytes]:
-    """The elements of a field that is a list, of all its lines; empty ones count for nothing."""
     stripped = (item.strip(b" \t") for value in values for item in value.split(b","))
     return [item for item in stripped if item]
 
@@ -50,10 +49,7 @@ def weight_of(text: str) -> float:
 
 
 class HeadError(Exception):
-    """A request that gets a response of the proxy's own, after which its connection is closed.
-
-    That has the status `code` and the header `lines`, each with its CRLF.
-    """
+    """A request that gets a response of the proxy's own, after which its connection is closed."""
 
     def __init__(self, code: int, message: str, lines: bytes = b"") -> None:
         super().__init__(message)
@@ -62,8 +58,6 @@ class HeadError(Exception):
 
 
 class UnheldError(HeadError):
-    """A head for the rest of which there is no room to wait."""
-
     def __init__(self, why: str) -> None:
         super().__init__(503, f"{why}; try again later", b"Retry-After: 1\r\n")
 
@@ -80,7 +74,6 @@ class GrpcError(HeadError):
 
 
 def head_too_long(max_bytes: int) -> HeadError:
-    """Refuse a head that is longer than that."""
     return HeadError(
         431, f"the request head is longer than {max_bytes} bytes (downstream.maxHeadBytes)"
     )

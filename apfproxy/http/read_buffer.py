@@ -32,8 +32,6 @@ Piece = bytes | memoryview
 
 
 class ReadBuffer:
-    """The buffer, a view of all of it, and of the `start` into which clients are read."""
-
     def __init__(self) -> None:
         self.data = bytearray(ANSWER_READ_BYTES)
         self.view = memoryview(self.data)

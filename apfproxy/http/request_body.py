@@ -19,10 +19,7 @@ MAX_DISCARDED_BODY_BYTES = 262144
 
 
 class RequestBody:
-    """A body that is not through yet; `rest` came behind it, once it is whole.
-
-    `is_claim` says of a trailer field, by its name in lower case, that it is not to be forwarded.
-    """
+    """A body that is not through yet; `rest` came behind it, once it is whole."""
 
     def __init__(
         self, head: RequestHead, max_bytes: int, is_claim: Callable[[bytes], bool]
@@ -39,10 +36,7 @@ class RequestBody:
             self._left = max_bytes
 
     def take(self, data: Piece) -> list[Piece]:
-        """The part of the body in `data`, framed as it is forwarded.
-
-        Raises ChunkedError if it is malformed, HeadError if it is too long.
-        """
+        """The part of the body in `data`, framed as it is forwarded; ChunkedError or HeadError."""
         decoder = self._decoder
         if decoder is None:
             left = self._left = self._left - len(data)
@@ -76,7 +70,6 @@ class RequestBody:
 
 
 def too_long(max_bytes: int) -> HeadError:
-    """Refuse a body that is longer than that."""
     return HeadError(
         413, f"the request's body is longer than {max_bytes} bytes (downstream.limits.maxBodyBytes)"
     )

@@ -129,11 +129,9 @@ class FieldRules:
 
     Attributes:
         believes_claims: Whether such clients are front proxies.
-        believes_forwarding: Whether they are those, or others that are believed when they say for
-            whom they forward; `proxies` has the addresses of all that are.
+        believes_forwarding: Whether they are believed when they say for whom they forward.
         forwards_credentials: Whether the client's own credentials go on to the upstream.
         forwards_impersonation: Whether the upstream is to judge whom the client may impersonate.
-        is_http2: Whether they speak HTTP/2; their heads are written as those of HTTP/1.1.
         kinds: Of names of fields, in lower case; few are ever used, so one look-up does for most.
     """
 
@@ -164,7 +162,6 @@ class RequestFields:
         upgrade: What the client offers to switch to, of what is served anywhere.
         overrides_method: Whether the server may take another method for the request's.
         address: The client's, as proxies name it that are believed; "" if none does.
-        secret_names: Of fields that have secrets by the settings, in lower case.
     """
 
     def __init__(self, protocol: str, secret_names: frozenset[str] = frozenset()) -> None:
@@ -188,10 +185,9 @@ class RequestFields:
 def read_fields(
     lines: Lines, rules: FieldRules, section: bytes = b"", *, is_http_10: bool
 ) -> RequestFields:
-    """Check the fields of one head.
+    """Check the fields of one head; HeadError if they are malformed, ambiguous, or not served.
 
     `section` has their bytes, up to the empty line; b"" if they are not to be forwarded verbatim.
-    Raises HeadError if they are malformed, ambiguous, or not served.
     """
     protocol = HTTP_2 if rules.is_http2 else HTTP_1_0 if is_http_10 else HTTP_1_1
     if rules.is_http2 and any(
@@ -203,7 +199,6 @@ def read_fields(
 
 
 def _without_token(name: bytes, value: bytes) -> list[bytes]:
-    """The line of a Sec-WebSocket-Protocol field, if anything is left of it, without the token."""
     kept = without_bearer(elements([value]))
     return [b"%b: %b\r\n" % (name, b", ".join(kept))] if kept else []
 
@@ -338,7 +333,6 @@ class _Reader:
         self._claims.append((lower, value))
 
     def _goes_on(self, kind: int, lower: bytes, value: bytes) -> bool:
-        """Take a field that may be forwarded, and say whether it is."""
         rules = self._rules
         if kind == _AUTHORIZATION:
             self._authorizations.append(value)
@@ -446,7 +440,6 @@ def _kind_of(lower: bytes, rules: FieldRules) -> int:
 
 
 def _is_look_alike(lower: bytes, credentials: CredentialRules) -> bool:
-    """Whether an upstream might read the name as that of a field which is guarded."""
     folded = hyphenated(lower)
     return folded != lower and (
         folded in _GUARDED_SPELLINGS
@@ -456,16 +449,11 @@ def _is_look_alike(lower: bytes, credentials: CredentialRules) -> bool:
 
 
 def is_among(address: IPAddress | None, networks: Iterable[Network]) -> bool:
-    """Whether an address is in one of the networks."""
     return address is not None and any(address in network for network in networks)
 
 
 def forwarded_client(values: Iterable[bytes], proxies: Sequence[Network]) -> str:
-    """The address of the client, from all X-Forwarded-For fields of a proxy that is trusted.
-
-    It is the last one that is no trusted proxy's, or the earliest before something that is no
-    address; "" if there is none at all.
-    """
+    """The client by all X-Forwarded-For fields of a trusted proxy; "" if there is none."""
     found = ""
     for hop in reversed(b",".join(values).rsplit(b",", MAX_HOPS)[-MAX_HOPS:]):
         address = _address_of_hop(hop)
@@ -478,7 +466,6 @@ def forwarded_client(values: Iterable[bytes], proxies: Sequence[Network]) -> str
 
 
 def _address_of_hop(hop: bytes) -> IPAddress | None:
-    """The address of an element, which some proxies write with a port."""
     text = hop.strip(b" \t").decode("latin-1")
     if len(text) > MAX_HOP_BYTES:
         return None

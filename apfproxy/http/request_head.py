@@ -60,7 +60,6 @@ class RequestHead:
         self.upgrade = upgrade
 
     def with_upgrade(self, upgrade: Offer | None) -> RequestHead:
-        """The same head with what is served of the upgrade that it offers; None for nothing."""
         line = self.line if upgrade is None else self.line + upgrade.lines
         head = RequestHead(
             self.method, self.target, line, self.raw, self.fields, self.body_bytes, upgrade
@@ -82,10 +81,7 @@ class RequestHead:
         return fields.forward
 
     def forwarded(self, user_lines: bytes = b"", suffix: bytes = b"") -> bytes:
-        """The head to forward, which the connection's `suffix` ends.
-
-        `user_lines` name the user, and have an Audit-ID that was made.
-        """
+        """The head to forward; `user_lines` name the user, and may have an Audit-ID."""
         fields = self.fields
         if fields.is_verbatim:
             return b"".join((self.raw[:-2], user_lines, fields.forward, suffix))
@@ -114,8 +110,6 @@ class _Collector:
 
 
 class _Listener:
-    """Hears whether llhttp takes a head for whole, and keeps nothing of it."""
-
     def __init__(self) -> None:
         self.is_complete = False
 
@@ -126,8 +120,7 @@ class _Listener:
 class HeadProbe:
     """Judges a head that arrives in pieces, so that what cannot become one is refused at once.
 
-    It gets no empty line, so that whatever llhttp takes for the end of a head, such as a bare LF
-    before the last CRLF, is none.
+    It gets no empty line: whatever llhttp takes for the end of a head, such as a bare LF, is none.
     """
 
     def __init__(self) -> None:
@@ -138,7 +131,7 @@ class HeadProbe:
         self._parser = httptools.HttpRequestParser(self._found)
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece; raises HeadError if it is no HTTP, or of no version served."""
+        """Take the next piece; HeadError if it is no HTTP, or of no version served."""
         if self._begin is not None:
             data = self._begin + data
             if len(data) <= MAX_METHOD_BYTES and TOKEN.fullmatch(data):
@@ -166,10 +159,7 @@ def _with_ascii_line(data: bytes) -> tuple[bytes, bool]:
 
 
 def _with_stand_in(head: bytes) -> bytes:
-    """A head, or its start, with a method that llhttp knows in place of one that may be any token.
-
-    Raises HeadError if the method is too long, or is one that is not served.
-    """
+    """A head, or its start, with a method that llhttp knows; HeadError if it is not served."""
     found = TOKEN.match(head)
     if found is None:
         return head
@@ -188,10 +178,7 @@ def _malformed(error: Exception) -> HeadError:
 
 
 def parse_head(head: bytes, rules: FieldRules) -> RequestHead:
-    """Parse and check one head, from its request line to the empty line, that included.
-
-    Raises HeadError if it is malformed, over a limit, or not served.
-    """
+    """Parse and check one head, from its request line to the empty line; or HeadError."""
     line = _REQUEST_LINE.fullmatch(head, 0, head.index(b"\r\n"))
     target = None if line is None else line[1]
     as_ascii = None if target is None else target.translate(_AS_ASCII)
@@ -208,10 +195,9 @@ def parse_head(head: bytes, rules: FieldRules) -> RequestHead:
 def parse_fields(
     head: bytes, target: bytes | None, rules: FieldRules, section: bytes = b""
 ) -> RequestFields:
-    """Have llhttp judge a whole head, and read its fields.
+    """Have llhttp judge a whole head, and read its fields; HeadError.
 
-    The head is as of `parse_head`, with a method that llhttp knows and a target in ASCII; `target`
-    is None if none was found in it.  `section` is as of `read_fields`, errors as of `parse_head`.
+    The head has a method that llhttp knows and a target in ASCII; `target` is None if it has none.
     """
     # None is continued on a line of its own, and beside them are the first and the empty line.
     if head.count(b"\r\n") - 2 > rules.max_fields:
@@ -235,7 +221,6 @@ def parse_fields(
 
 
 def target_too_long(rules: FieldRules) -> HeadError:
-    """Make the refusal of a target that is longer than the rules say."""
     most = rules.max_target_bytes
     return HeadError(
         414, f"the request target is longer than {most} bytes (downstream.maxTargetBytes)"

@@ -137,10 +137,7 @@ _AUDIT_LINE: Final = b"\r\nAudit-Id: "
 
 
 def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
-    """Parse and check one head, the empty line at its end included.
-
-    Raises ResponseError if it is malformed, or frames its body in more than one way.
-    """
+    """Parse and check one whole head; ResponseError if it is malformed."""
     try:
         return _parsed(head, answers_head=True) if answers_head else _parsed_by_pattern(head)
     except ResponseError:
@@ -280,7 +277,6 @@ def _parsed(head: bytes, *, answers_head: bool) -> ResponseHead:
 
 
 def _framing(status: int, length: int, *, is_chunked: bool) -> int:
-    """How a body is framed, RFC 9112, section 6.3; HEAD gets none."""
     if status < 200 or status in (204, 304):
         return NO_BODY
     if is_chunked:
@@ -291,10 +287,7 @@ def _framing(status: int, length: int, *, is_chunked: bool) -> int:
 
 
 def check_start(start: bytes | bytearray, searched: int) -> None:
-    """Refuse what cannot become a head any more, so that its end is not waited for.
-
-    So much of it was `searched` before.  Raises ResponseError.
-    """
+    """Refuse with ResponseError what cannot become a head; so much was `searched` before."""
     if len(start) < len(_VERSION):
         return
     if not start.startswith(_VERSION):
@@ -347,7 +340,6 @@ def _check_codings(codings: list[bytes], length: int, *, is_http_11: bool) -> No
 
 
 def is_event_stream(lines: bytes) -> bool:
-    """Whether a response is one of server-sent events, by its header lines."""
     return _EVENT_STREAM.search(lines) is not None
 
 

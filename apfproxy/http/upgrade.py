@@ -71,7 +71,7 @@ _BASE64_URL = re.compile(rb"[A-Za-z0-9_-]*")
 class Offer:
     """The protocols that a client offers to switch to, as it spells them: at least one served.
 
-    The rest is of WebSocket's fields; one of the subprotocols may be a bearer token.
+    One of the subprotocols may be a bearer token.
     """
 
     protocols: tuple[bytes, ...]
@@ -93,8 +93,7 @@ def offered(
 ) -> Offer | None:
     """The offer of a request, or None if it has nothing that is served anywhere.
 
-    `upgrades` are the values of Upgrade; fields that are `nominated`, by their names in small
-    letters, are not forwarded.
+    Fields that are `nominated`, by their names in small letters, are not forwarded.
     """
     protocols = tuple(item for item in elements(upgrades) if item.lower() in PROTOCOLS)
     if not protocols:
@@ -158,7 +157,7 @@ def honoured(
 ) -> Offer | None:
     """The part of an offer that goes on to the upstream, or None if the request is a normal one.
 
-    Raises HeadError if it would be a WebSocket handshake, but is malformed.
+    HeadError: it would be a WebSocket handshake, but is malformed.
     """
     if not _is_upgraded(attributes, rules):
         return None
@@ -198,7 +197,6 @@ def _is_upgraded(attributes: RequestAttributes, rules: UpgradeRules) -> bool:
 
 
 def _check_handshake(offer: Offer, method: str) -> None:
-    """Refuse what RFC 6455, section 4.2.1, says is no handshake."""
     if method != "GET":
         raise HeadError(400, "a WebSocket handshake must be a GET")
     if len(offer.versions) == 1 and offer.versions[0] != _VERSION:
@@ -219,7 +217,6 @@ def _check_handshake(offer: Offer, method: str) -> None:
 
 
 def _values_in(head: bytes) -> dict[bytes, list[bytes]]:
-    """The values of a head's fields, by their names in small letters."""
     values: dict[bytes, list[bytes]] = {}
     for line in head.split(b"\r\n")[1:-2]:
         name, _, value = line.partition(b":")
@@ -228,10 +225,7 @@ def _values_in(head: bytes) -> dict[bytes, list[bytes]]:
 
 
 def switched(head: bytes, offer: Offer | None) -> bytes:
-    """The protocol that a response 101 names, as the upstream spells it.
-
-    Raises ResponseError if it is not one that was asked for.
-    """
+    """The protocol that a response 101 names; ResponseError if it was not asked for."""
     if offer is None:
         raise ResponseError("an unexpected answer 101")
     values = _values_in(head)
@@ -250,13 +244,11 @@ def switched(head: bytes, offer: Offer | None) -> bytes:
 
 
 def switch_lines(lines: bytes, protocol: bytes) -> bytes:
-    """The header lines of a response 101 to the client."""
     kept = _without(lines, _CONTENT_LENGTH)
     return b"%bConnection: Upgrade\r\nUpgrade: %b\r\n" % (kept, protocol)
 
 
 def connect_lines(lines: bytes) -> bytes:
-    """The same for a client that has no handshake."""
     return _without(lines, (_CONTENT_LENGTH, b"sec-websocket-accept:"))
 
 
@@ -266,7 +258,7 @@ def _without(lines: bytes, starts: bytes | tuple[bytes, ...]) -> bytes:
 
 
 def check_declined(status: int, *, is_connect: bool) -> None:
-    """Judge a final response to an upgrade: raises ResponseError if the client must not get it.
+    """Judge a final response to an upgrade; ResponseError if the client must not get it.
 
     With CONNECT it takes any success for a tunnel.
     """
@@ -320,5 +312,4 @@ def _unauthorized(message: str) -> HeadError:
 
 
 def without_bearer(subprotocols: Iterable[bytes]) -> list[bytes]:
-    """The subprotocols that are no token."""
     return [item for item in subprotocols if not item.startswith(BEARER_PREFIX)]

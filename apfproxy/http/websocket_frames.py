@@ -59,7 +59,6 @@ class FramePosition:
         return at
 
     def _take_head(self, head: bytearray) -> int:
-        """Forget a head that is whole: the length of its frame."""
         length = head[1] & _LENGTH
         if length == _TWO_BYTES:
             length = int.from_bytes(head[2:4], "big")

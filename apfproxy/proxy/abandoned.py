@@ -80,8 +80,7 @@ class AbandonedResponse(ResponseSink):
 
     # What the connection says.
 
-    def on_interim(self, head: ResponseHead) -> None:
-        """The final response is still to come."""
+    def on_interim(self, head: ResponseHead) -> None: ...
 
     def on_response(self, head: ResponseHead, body: Piece, *, is_whole: bool) -> None:  # noqa: ARG002  the sink's signature
         self._discard(len(body), is_last=is_whole)
@@ -97,8 +96,7 @@ class AbandonedResponse(ResponseSink):
         self._upstream.endpoint.fail(UpstreamFailure.BROKEN_ANSWER, reason, is_telling=False)
         self.end()
 
-    def on_upstream_writable(self) -> None:
-        """Nothing more is sent."""
+    def on_upstream_writable(self) -> None: ...
 
     def _discard(self, size: int, *, is_last: bool) -> None:
         self._discarded_bytes += size

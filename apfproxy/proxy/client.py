@@ -25,18 +25,13 @@ if TYPE_CHECKING:
 
 
 class OpenConnection(ABC):
-    """A client's connection, or a stream of one, as the server sees it.
-
-    Attributes:
-        deadline_ns: When `on_deadline` is due, or 0.
-    """
+    """A client's connection, or a stream of one, as the server sees it."""
 
     def __init__(self) -> None:
         self.deadline_ns = 0
 
     @guarded
     def on_deadline(self) -> None:
-        """The deadline is over; raises nothing."""
         self.deadline_ns = 0
         self.meet_deadline()
 
@@ -45,7 +40,7 @@ class OpenConnection(ABC):
 
     @abstractmethod
     def fail(self, error: Exception) -> None:
-        """End what is under way, and close, after an error of the program; never raises."""
+        """End what is under way, and close; never raises."""
 
     def forget_peer(self) -> None:  # noqa: B027  nor has a stream anything to do here
         """Find out again what kind of client this is, when its next request comes."""
@@ -75,9 +70,7 @@ class Client(OpenConnection):
     Attributes:
         forwarded_suffix: Ends the head of a forwarded request: the client's address.
         held: Bytes that are counted for the request under way.
-        is_write_paused: Whether the client is slow to take a response.
         keep_alive: Whether another request may follow the one under way.
-        callers: As of `ObservedPassage`; None before there was one.
     """
 
     def __init__(self) -> None:
@@ -103,10 +96,7 @@ class Client(OpenConnection):
     def send_response(
         self, asked: RequestHead, head: ResponseHead, lines: bytes, body: Piece, *, is_whole: bool
     ) -> None:
-        """Send the upstream's response on: its head, with `lines` added, and the first of its body.
-
-        `body` is valid for the time of the call; `is_whole` says whether it is all of it.
-        """
+        """Send the head on, with `lines` added, and the first of the body."""
 
     @abstractmethod
     def send_body(
@@ -116,10 +106,7 @@ class Client(OpenConnection):
 
     @abstractmethod
     def send_own(self, asked: RequestHead, build: Callable[..., bytes], extra: bytes) -> int:
-        """Send a response of the proxy's own; returns the length of its body.
-
-        `build` is one of `own_responses`, and `extra` more header lines for it.
-        """
+        """Send what `build` of `own_responses` makes; returns the length of its body."""
 
     @abstractmethod
     def end_early(self) -> None:
@@ -152,8 +139,7 @@ class Client(OpenConnection):
     def resume_reading(self) -> None: ...
 
     @abstractmethod
-    def on_exchange_end(self, exchange: object, now_ns: int) -> None:
-        """The response is through."""
+    def on_exchange_end(self, exchange: object, now_ns: int) -> None: ...
 
     @abstractmethod
     def abort_after_write(self) -> None:

@@ -51,16 +51,7 @@ LARGE_PART_BYTES: Final = 4096
 
 
 class LimitsInForce:
-    """Limits on a client, in the hot path's units; a reload replaces all at once.
-
-    Attributes:
-        abandoned_wait_ns: How long seats are kept for a response that no one waits for any more; 0
-            if they go back at once.
-        goaway_chance: Of a request, that its connection of HTTP/2 is ended.
-        probe_idle_ns: How long a client of HTTP/2 is silent before it is probed.
-        is_http2_cleartext: Whether clients without TLS may speak HTTP/2, if the build does.
-        slow_reader_grace_ns: `NEVER_NS` where seats are kept.
-    """
+    """Limits on a client, in the hot path's units; a reload replaces all at once."""
 
     def __init__(self, settings: Settings) -> None:
         downstream, upstream = settings.downstream, settings.upstream
@@ -87,11 +78,7 @@ class LimitsInForce:
 
 
 class ClientLimits:
-    """Counts connections, and refuses those over a limit.
-
-    Attributes:
-        shed: Why no new connection is taken, whatever the limits; None if it is.
-    """
+    """Counts connections, and refuses those over a limit; `shed` says why all are refused."""
 
     def __init__(self, settings: LimitSettings, counters: ListenerCounters) -> None:
         self._settings = settings
@@ -107,7 +94,6 @@ class ClientLimits:
 
     @property
     def max_connections(self) -> int | None:
-        """The most connections that are taken; None for no limit."""
         return None if self._max_connections == UNLIMITED else self._max_connections
 
     def admit(self, address: str) -> Refusal | None:
@@ -163,10 +149,7 @@ class ClientLimits:
         transport.close()
 
     def fit(self, descriptors: int, upstream_connections: int, questions: int = 0) -> int | None:
-        """Take no more connections than there are descriptors for: the new limit, if it is lower.
-
-        Connections to the upstream need descriptors, too, and so do questions to its API.
-        """
+        """Take no more connections than there are descriptors for: the limit, if it is lower."""
         room = descriptors - spared(questions)
         most = max(room // 2, room - upstream_connections, MIN_CONNECTIONS)
         if most >= self._max_connections:
@@ -175,16 +158,11 @@ class ClientLimits:
         return most
 
     def left(self, descriptors: int, questions: int = 0) -> int:
-        """Connections to the upstream for which descriptors are left, if all clients' are there.
-
-        Clients that are there have no more; but responses that no one waits for any more may.
-        """
+        """Connections to the upstream for which descriptors are left beside all clients'."""
         return max(descriptors - spared(questions) - self._max_connections, MIN_CONNECTIONS)
 
 
 class Holding:
-    """The bytes that are held for one connection."""
-
     __slots__ = ("_address", "_all", "held")
 
     def __init__(self, holdings: Holdings, address: str) -> None:
@@ -211,13 +189,10 @@ class Holding:
 
 
 class Holdings:
-    """Holds what is held for all connections of a listener.
+    """The bytes that are held for all connections of a listener, and by address.
 
-    Attributes:
-        by_address: The same by the client's address; without zeros.
-        counters: Has the sum, and counts what was refused.
-        free_bytes: A head of so many bytes is not counted where its request goes on at once; -1
-            while memory is short, since every request is refused then.
+    A head of `free_bytes` is not counted where its request goes on at once; -1 while memory is
+    short, since every request is refused then.
     """
 
     def __init__(self, settings: DownstreamSettings, counters: ListenerCounters) -> None:

@@ -43,10 +43,8 @@ class Route:
     Attributes:
         hosts: In lower case, without port; `*.` and a name for all below; none for any host.
         prefix: Of paths, without a `/` at its end; b"" for any path.
-        context: What its requests share; None while the cluster cannot be used.
-        absence: Why it cannot be used, as clients may know it.
+        context: None while the cluster cannot be used; `absence` says why.
         tls_group: Clusters with equal ones may share a connection with TLS.
-        max_connections: Clients' connections that may be at it at once; None for no limit.
     """
 
     def __init__(
@@ -74,21 +72,17 @@ class Route:
 
 
 class _Places:
-    """The routes of one host, by their prefixes."""
-
     def __init__(self) -> None:
         self.routes: dict[bytes, Route] = {}
         self._lengths: list[int] = []
         self.groups: set[Hashable] = set()
 
     def add(self, route: Route) -> None:
-        """Have another route; the first of a prefix counts."""
         self.routes.setdefault(route.prefix, route)
         self._lengths = sorted({len(prefix) for prefix in self.routes}, reverse=True)
         self.groups.add(route.tls_group)
 
     def find(self, path: bytes) -> Route | None:
-        """The route of the longest prefix of a path."""
         size = len(path)
         for length in self._lengths:
             if length > size or (0 < length < size and path[length] not in _ENDS):
@@ -102,14 +96,10 @@ class _Places:
 class ClusterRouter:
     """Knows the clusters behind a listener.
 
-    Attributes:
-        only: That of all requests, where there are no others; else None.
-        has_prefixes: Whether a request's cluster depends on its path.
-        rules: How requests that name no host are read; None where there is but one cluster.
+    `only` is that of all requests, where there are no others; `rules` are for heads without a host.
     """
 
     def __init__(self, only: Context | None = None, rules: FieldRules | None = None) -> None:
-        """Have one cluster, or, with rules for what names no host, `put` them later."""
         self.only = only
         self.rules = rules
         self.routes: tuple[Route, ...] = ()
@@ -119,10 +109,7 @@ class ClusterRouter:
         self.has_prefixes = False
 
     def put(self, routes: Iterable[Route], only: Context | None = None) -> None:
-        """Have these routes from now on; of two of the same hosts and prefix the first counts.
-
-        With `only` they lead to one cluster, whatever a request names.
-        """
+        """Have these routes; the first of the same hosts and prefix counts."""
         self.routes = tuple(routes)
         self.only = only
         self._exact, self._wildcards, self._others = {}, {}, _Places()
@@ -137,11 +124,7 @@ class ClusterRouter:
                 self._others.add(route)
 
     def route(self, head: bytes, known_host: bytes | None = None) -> tuple[Route, bytes, bytes]:
-        """The route of a request, the host that it names, and its head without the prefix.
-
-        Raises:
-            HeadError: It names no cluster, or one that cannot be used; or it is malformed.
-        """
+        """The route of a request, its host, and its head without the prefix; or HeadError."""
         host = self._host_of(head) if known_host is None else known_host
         start = head.find(b" ") + 1
         end = head.find(b" ", start)
@@ -181,7 +164,6 @@ class ClusterRouter:
         return groups.pop() if len(groups) == 1 else None
 
     def _places_of(self, host: bytes) -> list[_Places]:
-        """Where to look for a host, in order."""
         places = self._exact.get(host)
         found = [] if places is None else [places]
         at = host.find(b".", 1) if self._wildcards else -1
@@ -194,7 +176,6 @@ class ClusterRouter:
         return found
 
     def _host_of(self, head: bytes) -> bytes:
-        """The value of the Host field; b"" for HTTP/1.0 without it."""
         lines: list[bytes] = _HOST_LINES.findall(head)
         if len(lines) == 1:
             host = lines[0].rstrip(b" \t")

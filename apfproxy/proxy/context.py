@@ -50,18 +50,13 @@ MAX_KEPT_SUFFIXES = 4096
 
 
 class ListenerContext:
-    """Holds what connections need before they know whose request it is, and what exists once.
+    """Holds what connections need before they know whose request it is.
 
     Attributes:
-        chance: Draws a number from 0 up to 1, for what is done now and then.
         access_log: Gets what is refused before it is any cluster's request; None for no log.
-        connections: Clients' connections that are open, and streams of HTTP/2, in the order in
-            which they came.
-        floods: Of frames of HTTP/2 that bring nothing, a line of each kind a minute.
+        connections: Clients' connections that are open, and streams of HTTP/2, in their order.
         held_bytes: Of a connection at most, before it is read no more.
-        is_plain: Whether own responses to what is no cluster's request are not Kubernetes'.
         linger_ns: Until a connection closes whose last response is through.
-        room: For what is kept of heads.
     """
 
     def __init__(
@@ -103,7 +98,6 @@ class ListenerContext:
             connection.forget_peer()
 
     def intern(self, suffix: bytes) -> bytes:
-        """The same bytes, one object for all connections of a client."""
         if len(self._suffixes) >= MAX_KEPT_SUFFIXES:
             self._suffixes.clear()
         return self._suffixes.setdefault(suffix, suffix)
@@ -121,10 +115,7 @@ class ListenerContext:
         is_head: bool = False,
         is_logged: bool = False,
     ) -> bytes:
-        """The whole response to what is no request of a cluster; HTTP/1.1 closes behind it.
-
-        `context` is of the client's last cluster, `is_logged` says whether the log has it already.
-        """
+        """The response to what is no request of a cluster; HTTP/1.1 closes behind it."""
         if error.code == 400:
             self.counters.malformed_requests += 1
         elif error.code == 404:
@@ -161,13 +152,7 @@ class Context:
 
     Attributes:
         abandoned: Responses that no one waits for, but that seats are kept for; what ends each.
-        access_log: Gets each request at its end; None for no log.
-        audience: Those whose responses have debug headers.
         connection_count: Clients' connections whose last request was of it.
-        has_audit_ids: Whether every request is given an Audit-ID.
-        is_plain: Whether the API is not Kubernetes', so that own responses are not either.
-        refusals: Why requests were refused without being classified, a line of each a minute.
-        tracer: Decides which requests are traced, and gets those; None for none.
     """
 
     def __init__(
@@ -207,7 +192,6 @@ class Context:
     def observe(
         self, access_log: RequestLog | None, top_flows: FlowObserver | None, tracer: Tracer | None
     ) -> None:
-        """Tell of requests from now on."""
         self.access_log = access_log
         self.tracer = tracer
         self.flow_control.top_flows = top_flows
@@ -218,7 +202,6 @@ class Context:
         authenticator: Authenticator | None = None,
         client_tls: ClientTls | None = None,
     ) -> None:
-        """Put other settings in force, for requests that come from now on."""
         if settings.flow_control.enforcement != self.settings.flow_control.enforcement:
             # Requests under way go on as they began.
             self.flow_control = self.flow_control.replace(passage_errors(settings, self.loop))
@@ -239,12 +222,10 @@ class Context:
         self.listener.forget_peers()
 
     def forget_authentications(self) -> None:
-        """Authenticate every client again, from its next request on."""
         self.client_kinds.forget()
         self.listener.forget_peers()
 
     def on_sweep(self, now_ns: int, period_ns: int) -> None:
-        """Look at what waits for clients, and at idle connections, `period_ns` after the last."""
         with contained(Part.SWEEP, self.loop):
             self.slow_readers.on_sweep(period_ns)
         with contained(Part.SWEEP, self.loop):
@@ -264,7 +245,6 @@ class Context:
 def passage_errors(
     settings: Settings, loop: asyncio.AbstractEventLoop
 ) -> Callable[[Exception], None] | None:
-    """Reports errors in passages that are only observed; None where flow control is enforced."""
     if settings.flow_control.enforcement != OBSERVE:
         return None
     message = "an error of the proxy itself: a passage ends"

@@ -82,7 +82,7 @@ class ResetBy(enum.StrEnum):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Http2Counters:
-    """Holds what connections of HTTP/2 did; `*_open` are gauges, all else only grows."""
+    """What connections of HTTP/2 did; `*_open` are gauges, all else only grows."""
 
     connections: int = 0
     connections_open: int = 0
@@ -95,18 +95,7 @@ class Http2Counters:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ListenerCounters:
-    """Holds what clients' connections did; all but gauges only grows.
-
-    Attributes:
-        connections_open: A gauge.
-        held_bytes: Of clients, while their requests wait; a gauge.
-        held_refusals: Requests that there was no room to hold, by bound.
-        loop_delay_ns: How late the event loop is, smoothed; a gauge.
-        malformed_requests: Those that no cluster has seen.
-        overloads: Whether new connections are shed, by reason; a gauge.
-        own_responses: Status code to final responses before a request was any cluster's.
-        unrouted_requests: Those that are of no cluster, by their host and path.
-    """
+    """What clients' connections did; gauges are held and open ones, delay and overloads."""
 
     bytes_from_clients: int = 0
     bytes_to_clients: int = 0
@@ -139,16 +128,7 @@ class ListenerCounters:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ProxyCounters:
-    """Holds what was done for one cluster's requests; `*_open` are gauges, all else only grows.
-
-    Attributes:
-        abandoned_given_up: Of the following, those that the upstream did not answer in time.
-        abandoned_requests: Requests whose seats were kept after their client had left.
-        listener: What clients' connections did; all clusters have the same.
-        own_responses: Status code to final responses that the proxy gave itself.
-        slow_reader_releases: Requests whose seats went back since only their client was waited for.
-        slow_readers_open: Those of them whose response is still under way.
-    """
+    """What was done for one cluster's requests; `*_open` are gauges, all else only grows."""
 
     listener: ListenerCounters = field(default_factory=ListenerCounters)
     abandoned_given_up: int = 0
@@ -170,7 +150,6 @@ class ProxyCounters:
 
     @property
     def own_by_status(self) -> dict[int, int]:
-        """Status code to final responses of the proxy's own, to whatever came."""
         return _sum_of(self.own_responses, self.listener.own_responses)
 
     @property

@@ -1,11 +1,10 @@
 """One request and its response, from the request's head to the last byte.
 
-The methods of `Exchange` stand in the order of its life: authentication, a small body, seats, and a
-connection to the upstream, from which on it has a `Relay`.  Each of its ends gives back once all
-that it holds, and writes its line of the access log.  `exchange_state` has the table of its states.
-
-A request that fits passes through `start`, `_acquire_seats`, `on_connection`, `Relay.on_response`
-and `end` as plain calls, inside the events that brought its bytes.
+`Exchange` is in the order of its life: authentication, a small body, seats, and a connection to the
+upstream, from which on it has a `Relay`.  Each end gives back once all that it holds, and writes
+its line of the access log.  A request that fits passes through `start`, `_acquire_seats`,
+`on_connection`, `Relay.on_response` and `end` as plain calls, inside the events that brought its
+bytes.
 """
 
 from __future__ import annotations
@@ -78,15 +77,13 @@ class Exchange(PoolWaiter):
 
     Attributes:
         may_repeat: Whether it may go to a second server, as far as what happened says.
-        received_bytes: Of the request's body, since its start.
-        sent_ns: When it had its seats, or went on without; 0 before.
+        sent_ns, asked_ns: When it had its seats, and asked for them, or went on without; 0 before.
         trace: None if it is not traced, or has not come to that decision.
     """
 
     def __init__(
         self, context: Context, client: Client, request: Request, body: bytes, is_whole: bool
     ) -> None:
-        """`body` is what has come of the request's body, framed as it will be forwarded."""
         self.head = request.head
         self.context = context
         self.client = client
@@ -113,21 +110,17 @@ class Exchange(PoolWaiter):
         self._relay: Relay | None = None
         # For log and trace.
         self._begun_ns = 0
-        """When it came, if it was held up before it asked for seats; else 0."""
         self._made_line = b""
         """The header line of the Audit-ID that the proxy gave it; b"" for none."""
         self._why = ""
         self._endpoint_name = ""
-        """The server that has it, where there are several."""
 
     @property
     def has_responded(self) -> bool:
-        """Whether the head of the upstream's response is on its way to the client."""
         return self.state is RESPONDING or self.state is TUNNELLING
 
     @property
     def asked_ns(self) -> int:
-        """When it asked for seats, or went on without; 0 before."""
         ticket, sent_ns = self.passage.ticket, self.sent_ns
         # One that is only observed may be asked for later than it is sent.
         if ticket is None or 0 < sent_ns < ticket.arrived_ns:
@@ -205,7 +198,6 @@ class Exchange(PoolWaiter):
         self._reply_status(found.code, found.message, reason, lines)
 
     def _wait_before_seats(self) -> bool:
-        """Wait for something before seats are acquired; as `_hold`."""
         now_ns = self.context.clock.now_ns()
         self.client.deadline_ns = now_ns + self.request.timeout_ns
         if not self._begun_ns and self._is_recorded:
@@ -236,7 +228,6 @@ class Exchange(PoolWaiter):
             self.context.slow_readers.watched[self] = self.on_sweep
 
     def on_request_body(self, pieces: Sequence[Piece], *, is_last: bool) -> None:
-        """Take a further part of the body, framed as it will be forwarded."""
         self.is_whole = is_last
         if is_last and (self.state is CONNECTING or self.state is AWAITING):
             self._set_deadline(self.context.clock.now_ns())
@@ -314,11 +305,9 @@ class Exchange(PoolWaiter):
         self._connect()
 
     def on_time_out(self) -> None:
-        """The request has waited for seats as long as it may."""
         self._refuse_seats()
 
     def _refuse_seats(self) -> None:
-        """Refuse for want of seats, as Kubernetes does, or for what an addition says."""
         refusal = self.passage.refusal
         assert refusal is not None
         if refusal.message:
@@ -414,7 +403,6 @@ class Exchange(PoolWaiter):
         return self.received_bytes + (0 if relay is None else relay.body_bytes)
 
     def release_seats(self, now_ns: int) -> None:
-        """Give the seats back before the response is through."""
         if self._relay is not None:
             self._relay.upstream.release_seats()
         self.passage.release_seats(now_ns)
@@ -506,7 +494,6 @@ class Exchange(PoolWaiter):
         self._reply_status(408, message, Failure.CLIENT_TIMEOUT)
 
     def _time_out_upstream(self, now_ns: int) -> None:
-        """Give up an upstream that has not begun its response, or has not even been reached."""
         self.count_failed()
         relay, waited_ns = self._relay, now_ns - self.sent_ns
         most_ns = self.context.in_force.answer_timeout_ns
@@ -628,7 +615,6 @@ class Exchange(PoolWaiter):
         client.on_exchange_end(self, now_ns)
 
     def finish(self, relay: Relay, event: ExchangeEvent, reason: str, why: str = "") -> None:
-        """Be done with a response that ends with its connection."""
         now_ns = self.context.clock.now_ns()
         self.state = event[self.state]
         self._log(now_ns, reason, why)
@@ -666,7 +652,6 @@ class Exchange(PoolWaiter):
     def _reply(
         self, code: int, build: Callable[..., bytes], reason: str, lines: bytes, why: str
     ) -> None:
-        """Respond without the upstream; `why` is for the access log."""
         context, client = self.context, self.client
         now_ns = context.clock.now_ns()
         self.state = REPLY[self.state]
@@ -738,7 +723,6 @@ class Exchange(PoolWaiter):
     # Header lines, access log and trace.
 
     def _class_lines(self, now_ns: int, reason: str = "") -> bytes:
-        """The header lines that name its class, and the debug headers of users who get them."""
         context, request, found = self.context, self.request, self.passage.classification
         if found is None:
             return b""
@@ -748,7 +732,6 @@ class Exchange(PoolWaiter):
         return lines
 
     def _audit_line(self) -> bytes:
-        """The header line of the client's Audit-ID, or of one that is made for the request."""
         if self._made_line:
             return self._made_line
         block = self.request.block
@@ -765,10 +748,7 @@ class Exchange(PoolWaiter):
         return self.context.access_log is not None or self.context.tracer is not None
 
     def _log(self, now_ns: int, reason: str, why: str = "", code: int = 0, size: int = 0) -> None:
-        """Tell log and trace; `reason` is "" if nothing went wrong.
-
-        `code` and `size` are of the proxy's own response, if the upstream has sent none.
-        """
+        """Tell log and trace; `code` and `size` are of a response of the proxy's own."""
         access_log, tracer, trace = self.context.access_log, self.context.tracer, self.trace
         passage, ticket, relay = self.passage, self.passage.ticket, self._relay
         if tracer is not None and not self.sent_ns and ticket is None and passage.refusal is None:
@@ -816,13 +796,13 @@ class Exchange(PoolWaiter):
 
 
 class Relay(ResponseSink):
-    """Takes the response for an exchange from the connection that it has.
+    """Takes the response for an exchange from its connection, and sends the request's body.
+
+    Each side is read no faster than the other one takes it.
 
     Attributes:
-        body_bytes: Bytes of the response's body so far.
         slow_level: The level whose slow readers this is one of; "" if it is none.
-        status: The final response's status; 0 before.
-        watch: None if it is no watch under way.
+        status: The final response's; 0 before.
     """
 
     def __init__(self, exchange: Exchange, upstream: UpstreamConnection) -> None:
@@ -841,7 +821,6 @@ class Relay(ResponseSink):
     # The request's body.
 
     def ask_for_body(self, *, has_begun: bool) -> None:
-        """Have the client send the rest of its body; `has_begun` if some has come before."""
         client = self._exchange.client
         if self.head.expects_continue and not has_begun:
             self._has_asked = True
@@ -852,7 +831,6 @@ class Relay(ResponseSink):
             client.resume_reading()
 
     def send_body(self, pieces: Sequence[Piece]) -> int:
-        """Send a further part of the body; returns its bytes."""
         size = self.upstream.send_pieces(pieces)
         if self.upstream.is_write_paused:
             self._exchange.client.pause_reading()
@@ -939,19 +917,16 @@ class Relay(ResponseSink):
 
     @property
     def is_long_running(self) -> bool:
-        """Whether it may go on for as long as both sides like, as an event stream does."""
         exchange = self._exchange
         if exchange.request.is_long_running or self.tunnel is not None:
             return True
         return exchange.has_responded and exchange.client.deadline_ns == 0
 
     def _go_on_without_end(self, now_ns: int) -> None:
-        """The response may never end: its seats go back, and its time is not limited."""
         self._exchange.client.deadline_ns = 0
         self._exchange.release_seats(now_ns)
 
     def _start_watch(self, body: Piece) -> None:
-        """The seats go back once the initial events are through."""
         exchange = self._exchange
         exchange.client.deadline_ns = 0
         context, attributes = exchange.context, exchange.request.attributes

@@ -58,7 +58,6 @@ class HandshakeListener:
         settings: Settings,
         server_tls: ServerTls | None,
     ) -> None:
-        """`server_tls` has the certificate of the moment; None where clients speak plain HTTP."""
         self._shared = shared
         self._router = router
         self._server_tls = server_tls
@@ -78,7 +77,6 @@ class HandshakeListener:
         return self._acceptor.sockets
 
     def listen(self, listeners: Iterable[socket.socket]) -> None:
-        """Accept what comes to listening sockets, which are closed at the end."""
         map_tls_buffers()
         self._acceptor.listen(listeners)
 
@@ -116,7 +114,6 @@ class HandshakeListener:
         task.add_done_callback(self._on_done)
 
     def _take_from_proxy(self, client: socket.socket, proxy: str) -> None:
-        """Read the PROXY header of a connection, if its address may send one."""
         if proxy != UNIX_PEER and not is_among(address_from(proxy), self._proxies):
             why = "it is not in downstream.trustedProxies"
             self._refuse(client, proxy, ProxyHeaderFailure.UNTRUSTED, why)
@@ -163,7 +160,6 @@ class HandshakeListener:
     def _refuse(
         self, client: socket.socket, proxy: str, reason: ProxyHeaderFailure, why: str
     ) -> None:
-        """Close a connection that has no PROXY header which counts."""
         self._shared.counters.proxy_header_failures[reason] += 1
         text = "a connection of %s is closed for its PROXY header (downstream.proxyProtocol): %s"
         self._log.log(logging.WARNING, reason, text, proxy, why)
@@ -199,7 +195,6 @@ class HandshakeListener:
             listener.close()
 
     def cancel(self) -> None:
-        """End the handshakes under way."""
         for task in self.handshakes:
             task.cancel()
 
@@ -207,9 +202,8 @@ class HandshakeListener:
 def map_tls_buffers() -> None:
     """Let the allocator map each connection's buffer by itself: pages never touched cost nothing.
 
-    Left alone, glibc takes them from the heap once the first was freed, where they are cut from
-    pages that others had used: a connection then holds 35 KiB instead of 21, uvloop and OpenSSL
-    alone.  Other allocators have no such switch, and do without.
+    Left alone, glibc cuts them from pages of the heap that others had used: a connection then holds
+    35 KiB instead of 21.  Other allocators have no such switch, and do without.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
@@ -218,7 +212,6 @@ def map_tls_buffers() -> None:
 
 
 def failure_of(error: OSError) -> HandshakeFailure:
-    """The kind of what went wrong."""
     if isinstance(error, ConnectionAbortedError):
         return HandshakeFailure.TIMEOUT  # so the event loop names it
     if not isinstance(error, ssl.SSLError):

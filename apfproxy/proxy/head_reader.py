@@ -45,7 +45,6 @@ class HeadReader:
     """Holds what is known of one connection's client, and of the requests that it has made.
 
     Attributes:
-        address: The client's; "" until the connection has come about.
         context: Of the cluster that the last request was of; None before that is known.
         last_head: The last head that came alone, if it was short.
         last_request: The request of that head, if it came twice.
@@ -66,7 +65,6 @@ class HeadReader:
         self.last_request: Request | None = None
 
     def begin(self, transport: asyncio.Transport, address: str) -> None:
-        """Begin; `address` is of the client, if it has another one than the connection."""
         self._transport = transport
         self.address = address or written(transport.get_extra_info("peername"))
         if self._router.only is None:
@@ -76,14 +74,10 @@ class HeadReader:
             self._learn_peer(self.context)
 
     def end(self) -> None:
-        """The connection is gone, or at no cluster any more."""
         self._enter(None)
 
     def forget_peer(self) -> None:
-        """Find out again what kind of client this is, when its next request comes.
-
-        Not at once: for many connections, each with a certificate of its own, that takes seconds.
-        """
+        """Find out the kind of client again at its next request: for all now it takes seconds."""
         self._kind = None
         self.forget_header_blocks()
 
@@ -103,8 +97,7 @@ class HeadReader:
     def read(self, raw: bytes, block: HeaderBlock | None, body_bytes: int) -> Request:
         """Read a head by the rules of its cluster, which `context` is from now on.
 
-        `block` and `body_bytes` are as `match` found them.  HeadError if the head is malformed,
-        over a limit, not served, or of no cluster that can be used.
+        HeadError if it is malformed, over a limit, not served, or of no cluster that can be used.
         """
         router, context = self._router, self.context
         if context is not None and (

@@ -65,13 +65,9 @@ MIN_PREFACE_BYTES: Final = 3
 
 
 class Http1State(enum.StrEnum):
-    """Where a connection stands."""
-
     NEW = "new"
-    """Its handshake, if it has one, is under way."""
     OPEN = "open"
     TUNNEL = "tunnel"
-    """A tunnel has the transport, for good."""
     LINGERING = "lingering"
     """Our side has ended; what still comes is thrown away."""
     CLOSED = "closed"
@@ -101,9 +97,7 @@ _CLOSE: Final = Event("close", TRANSITIONS)
 class PendingBytes:
     """Bytes that have come and are not taken: the start of a head, or what follows a request.
 
-    Attributes:
-        data: All of it; once it has come in more than one piece, in an array.
-        is_probing: Whether a head has begun and is not whole.
+    `data` is an array once it has come in more than one piece.
     """
 
     __slots__ = ("_probe", "_probed_bytes", "data", "is_probing")
@@ -133,7 +127,6 @@ class PendingBytes:
             raise HeadError(400, "malformed request: no request line")
 
     def find_end_of_head(self) -> int:
-        """The position behind the empty line that ends a head; below 4 if it has not come."""
         return self.data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
 
     def probe(self) -> None:
@@ -145,7 +138,6 @@ class PendingBytes:
         self._probed_bytes = len(self.data)
 
     def take_head(self, end: int, *, is_one_of_many: bool) -> bytes:
-        """Return a whole head of length `end`, and keep what follows it."""
         if self.is_probing:
             self.is_probing = False
             self._probe = None
@@ -164,8 +156,6 @@ class PendingBytes:
 
 
 class Http1Connection(Client):
-    """One client's connection, and the requests that come on it."""
-
     def __init__(
         self,
         shared: ListenerContext,
@@ -396,10 +386,7 @@ class Http1Connection(Client):
             self.pause_reading()
 
     def _linger(self) -> None:
-        """Close so that the client gets the last response: end our side, read on for a while.
-
-        A connection closed with bytes unread is reset, and a reset overtakes the response.
-        """
+        """End our side and read on for a while: a reset would overtake the response."""
         if self.state is CLOSED:
             return
         if self._is_unframed:
@@ -513,7 +500,6 @@ class Http1Connection(Client):
             self._take_pending()
 
     def _take_preface(self) -> bool:
-        """Go on with HTTP/2 once its preface is whole; False if no preface begins so."""
         begin = bytes(self._pending.data[: len(PREFACE)])
         self._may_be_http2 = PREFACE.startswith(begin)
         if self._may_be_http2 and len(begin) == len(PREFACE):
@@ -617,7 +603,6 @@ class Http1Connection(Client):
             self.pause_reading()  # what follows a request waits in the kernel then
 
     def _parse_pending(self, *, is_pipelined: bool = False) -> None:
-        """Start the next request if its head is there."""
         if self.is_write_paused:
             self._wait_for_client()
             return
@@ -656,7 +641,6 @@ class Http1Connection(Client):
             self._pipelined = 0
 
     def _begin(self, request: Request) -> None:
-        """Start an exchange with as much of the body as has come, unless that is malformed."""
         head = request.head
         self.keep_alive = head.keep_alive
         context, data, is_whole = self._reader.context, b"", True
@@ -692,7 +676,6 @@ class Http1Connection(Client):
             self._parse_pending()
 
     def _fail(self, error: HeadError | ChunkedError) -> None:
-        """Answer what cannot be understood, and close."""
         refused = error if isinstance(error, HeadError) else HeadError(400, str(error))
         exchange = self.exchange
         if exchange is not None:

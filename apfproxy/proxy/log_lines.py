@@ -60,8 +60,6 @@ Key = tuple[str, str, str, str]
 
 
 class LogLines:
-    """Makes the lines of one cluster's requests, or of what is no cluster's."""
-
     def __init__(self, clock: Clock, on_error: Callable[[Exception], None], cluster: str) -> None:
         """`on_error` gets the error for which a record has no line."""
         self._begin = f'{{"cluster":"{cluster}","time":"' if cluster else '{"time":"'
@@ -89,7 +87,6 @@ class LogLines:
     def of_omissions(
         self, now_ns: int, refused: Mapping[Key, int], over_bytes: Mapping[str, int]
     ) -> bytes:
-        """The line that says which requests have none."""
         reasons = dict(over_bytes)
         for key, number in refused.items():
             reasons[key[0]] = reasons.get(key[0], 0) + number
@@ -166,7 +163,6 @@ class LogLines:
         return "".join(lines).encode()
 
     def _text_of_class(self, found: Classification | None) -> str:
-        """The members that say where a request belongs; only those of one generation are kept."""
         if found is None:
             return _NO_CLASS
         classes, flow = self._classes, found.flow

@@ -48,8 +48,6 @@ def resident_bytes() -> int:
 
 
 class Overload:
-    """Tells the limits when to shed."""
-
     def __init__(
         self,
         settings: OverloadSettings,

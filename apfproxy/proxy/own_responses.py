@@ -77,7 +77,6 @@ def response(
 
 @functools.lru_cache(maxsize=1)
 def date_line(unix_s: int) -> bytes:
-    """The header line of a time."""
     return b"Date: %b\r\n" % formatdate(unix_s, usegmt=True).encode()
 
 
@@ -89,7 +88,6 @@ class DateLine:
         self._until_ns = 0
 
     def at(self, now_ns: int) -> bytes:
-        """The line; `now_ns` is of the clock that never goes back."""
         if now_ns >= self._until_ns:
             unix_s = time.time()
             self._line = date_line(int(unix_s))
@@ -99,7 +97,6 @@ class DateLine:
 
 @functools.lru_cache(maxsize=8192)
 def class_lines(flow_schema_uid: str, priority_level_uid: str) -> bytes:
-    """The header lines that name a request's class."""
     # Validation refuses such objects; but nothing may end a line, wherever it is from.
     schema, level = (_NOT_VISIBLE.sub("_", uid) for uid in (flow_schema_uid, priority_level_uid))
     return (
@@ -109,7 +106,6 @@ def class_lines(flow_schema_uid: str, priority_level_uid: str) -> bytes:
 
 
 def body_bytes(whole: bytes) -> int:
-    """The length of a response's body."""
     return len(whole) - whole.index(b"\r\n\r\n") - 4
 
 
@@ -148,10 +144,7 @@ def grpc_response(
 ) -> bytes:
     """The whole response to a call of gRPC that is not served: all of it is a head.
 
-    The code is 200, whatever became of the call; the message is ASCII without percent signs, which
-    would be escapes.
-
-    Source: gRPC over HTTP2, `Trailers-Only`; 12 is UNIMPLEMENTED.
+    The message is ASCII without percent signs.  Source: gRPC over HTTP2, `Trailers-Only`.
     """
     del is_head
     return (
@@ -163,7 +156,6 @@ def grpc_response(
 def too_many_requests(
     retry_after_s: int, *, is_head: bool, extra: bytes = b"", connection: bytes = b""
 ) -> bytes:
-    """The 429 of Kubernetes' flow control, which is plain text."""
     extra = b"Retry-After: %d\r\nX-Content-Type-Options: nosniff\r\n%b" % (retry_after_s, extra)
     return response(
         429, TOO_MANY_REQUESTS, b"text/plain; charset=utf-8", is_head, extra, connection

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import asyncio
 
 SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
-"""The begin of version 2."""
 TEXT: Final = b"PROXY "
 """The begin of version 1, whose shortest line is longer than the signature."""
 MAX_LINE_BYTES: Final = 107
@@ -31,23 +30,18 @@ MAX_REST_BYTES: Final = 4096
 """Bounds version 2 behind its head: addresses take 36 bytes, balancers add a few hundred."""
 _VERSION, _LOCAL, _PROXY = 0x20, 0, 1
 _ADDRESS_BYTES: Final = {0x1: 4, 0x2: 16}
-"""By the family: IPv4 and IPv6."""
 _PORTS_BYTES: Final = 4
 _STREAM, _UNSPECIFIED = 0x1, 0x0
 _MAX_PORT: Final = 65535
 
 
-class ProxyHeaderError(Exception):
-    """There is no PROXY header, or it is malformed."""
+class ProxyHeaderError(Exception): ...
 
 
 async def read_source(loop: asyncio.AbstractEventLoop, client: socket.socket) -> str:
-    """The address that a new, non-blocking connection is for; "" where it is for no one else.
+    """The address that a new connection is for; "" where it is for no one else.
 
-    Raises:
-        ProxyHeaderError: What comes is no PROXY header.
-        EOFError: The connection ends before.
-        OSError: It breaks.
+    ProxyHeaderError: what comes is no PROXY header; EOFError: the connection ends before.
     """
     start = await _take(loop, client, len(SIGNATURE))
     if start == SIGNATURE:
@@ -88,7 +82,6 @@ async def _take_line(loop: asyncio.AbstractEventLoop, client: socket.socket, sta
 
 
 async def _wait(loop: asyncio.AbstractEventLoop, client: socket.socket) -> None:
-    """Wait until there is something to read, or the end."""
     ready = loop.create_future()
 
     def be_ready() -> None:

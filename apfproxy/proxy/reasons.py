@@ -40,7 +40,6 @@ UNHELD = {
 
 
 def crowd_text(passage: Passage, itself: int = 0) -> str:
-    """Return what a request met at its level; `itself`: 1 if it is one of those that wait there."""
     found = passage.classification
     assert found is not None
     queue_set = found.level.queue_set
@@ -51,10 +50,7 @@ def crowd_text(passage: Passage, itself: int = 0) -> str:
 
 
 def late_text(request: Request, waited_ns: int, what: str, *, is_late: bool, is_over: bool) -> str:
-    """Say what did not come in time, and the settings that would give it more.
-
-    `is_late` says whether the upstream had its time, `is_over` whether the request's is over.
-    """
+    """Say `what` did not come, and the settings that give more time: of upstream, or request."""
     settings = ["upstream.answerTimeout"] if is_late else []
     if is_over or not settings:
         has_own = bool(request.attributes.query.get("timeout"))
@@ -63,7 +59,6 @@ def late_text(request: Request, waited_ns: int, what: str, *, is_late: bool, is_
 
 
 def rounded_s(duration_ns: int) -> str:
-    """A duration in seconds, with its unit."""
     seconds = duration_ns / 1e9
     return f"{seconds:.{0 if seconds >= 2 else 1}f} s"
 

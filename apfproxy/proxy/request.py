@@ -73,11 +73,7 @@ all of it if it has no length, or not one that is told apart from the rest."""
 class HeaderBlock:
     """The fields of a client's heads, whatever length of a body they say, with the user.
 
-    Attributes:
-        authentication: The last one; None before.
-        logged: A user, and the access log's text of that user and these fields; None before.
-        audit_line: The line of their Audit-ID; b"" if there is none, None if it was not read yet.
-        parent: Their traceparent, if it is a proper one; "" if not, None if it was not read yet.
+    `logged` has a user, with the access log's text of it and these fields; None was not read yet.
     """
 
     __slots__ = ("_after", "_before", "audit_line", "authentication", "fields", "logged", "parent")
@@ -91,7 +87,7 @@ class HeaderBlock:
         self.parent: str | None = None
 
     def match(self, data: bytes | bytearray, start: int) -> tuple[int, int]:
-        """Find where a head ends whose fields, from `start` on, are these, and its body's length.
+        """Where a head ends whose fields, from `start` on, are these, and its body's length.
 
         Both are 0 if they are others.
         """
@@ -124,7 +120,6 @@ def key_of(section: bytes) -> tuple[BlockKey, int]:
 
 
 def _is_length(digits: bytes | bytearray) -> bool:
-    """Whether this is a length that is written as anybody does, of a body that is not empty."""
     return digits.isdigit() and not digits.startswith(b"0") and len(digits) <= 18
 
 
@@ -203,7 +198,6 @@ class BoundedCache(Generic[Key, Value]):
         return False
 
     def forget_older(self) -> None:
-        """Forget the older half, and what has come once; the caller tells others."""
         self._forget_half()
         self._forget_marks()
 
@@ -243,7 +237,6 @@ LATER: Final = 1024
 
 
 def size_of_block(key: BlockKey, block: HeaderBlock) -> int:
-    """Bytes of a header block and its key."""
     fields = block.fields
     credentials, offer = fields.credentials, fields.upgrade
     secrets = credentials.token, credentials.key, credentials.basic
@@ -281,11 +274,7 @@ _COMMANDS = frozenset(("attach", "exec", "portforward"))
 class Request(RequestDigest):
     """All that is known of a request before its body; the user is anonymous at first.
 
-    Attributes:
-        user_lines: Header lines that name the user to the upstream.
-        answer_timeout_ns: The upstream's time to begin its response to a request that is whole; a
-            long-running one may go on then, without seats.
-        authenticated_until_ns: The end of the authentication; 0 before.
+    `answer_timeout_ns` is the upstream's time to begin its response to a request that is whole.
     """
 
     __slots__ = ("answer_timeout_ns", "authenticated_until_ns", "block", "head", "user_lines")
@@ -330,16 +319,12 @@ class Request(RequestDigest):
         )
 
     def class_lines(self, found: Classification) -> bytes:
-        """Header lines that name a class; none where no seats are taken, as in Kubernetes."""
         if not self.takes_seats:
             return b""
         return class_lines(found.flow_schema_uid, found.priority_level_uid)
 
     def header(self, name: str) -> str:
-        """The first value of a field that is forwarded; "" if there is none.
-
-        Of a secret it is the hash: flows are named by it, and everybody sees their names.
-        """
+        """The first value of a field that is forwarded; of a secret the hash; "" for none."""
         head = self.head
         pattern = rb"^%b:[ \t]*([^\r\n]*)" % name.encode()
         found = re.search(pattern, head.forwarded(), re.MULTILINE | re.IGNORECASE)
@@ -351,8 +336,6 @@ class Request(RequestDigest):
 
 
 class ClientKinds:
-    """Tells clients apart by what decides how their heads are read, and makes requests of those."""
-
     def __init__(
         self,
         settings: Settings,
@@ -375,10 +358,7 @@ class ClientKinds:
         self._upgrades = UpgradeRules(upgrades.allow, upgrades.deny)
 
     def request_of(self, head: RequestHead, block: HeaderBlock) -> Request:
-        """Make a request of a head; HeadError for a target or an upgrade that is malformed.
-
-        Nothing is kept by targets: to find one of many thousands costs as much as to read it.
-        """
+        """Make a request of a head; HeadError if its target or upgrade is malformed."""
         attributes = read_target(head, self._rules, is_plain=self._is_plain)
         timeout_ns = self._default_timeout_ns
         if attributes.query:
@@ -401,7 +381,6 @@ class ClientKinds:
         )
 
     def names_user(self, name: bytes) -> bool:
-        """Whether a field, by its name in lower case, may name the user."""
         return self._field_rules.credentials.names_user(name)
 
     def kind_of(
@@ -444,7 +423,6 @@ class ClientKinds:
 
 
 def field_rules(settings: Settings) -> FieldRules:
-    """Make the rules for a client of which nothing is known."""
     downstream, upstream = settings.downstream, settings.upstream
     return FieldRules(
         UpstreamHosts(upstream.address.authority.encode(), (upstream.host_header or "").encode()),
@@ -458,7 +436,6 @@ def field_rules(settings: Settings) -> FieldRules:
 
 
 def plain_rules(settings: Settings) -> FieldRules:
-    """Make the rules for requests that are of no cluster."""
     downstream = settings.downstream
     return FieldRules(
         UpstreamHosts(b"", b""),
@@ -469,7 +446,6 @@ def plain_rules(settings: Settings) -> FieldRules:
 
 
 def preset_of(settings: Settings) -> Preset:
-    """Find the upstream's kind of API, with the rules of the settings."""
     if settings.request == RequestSettings():
         return PRESETS[settings.preset]
     named = settings.request.long_running
@@ -481,7 +457,6 @@ def preset_of(settings: Settings) -> Preset:
 def read_target(
     head: RequestHead, rules: RequestRules, *, is_plain: bool = False
 ) -> RequestAttributes:
-    """Read the target of a head; HeadError if Kubernetes would not understand it."""
     try:
         if is_plain:
             return plain_attributes(head.method, head.target, rules)

@@ -48,8 +48,6 @@ class Omission(enum.StrEnum):
 
 
 class LogBudget:
-    """The bytes that all lines of a process have, and how many requests got none."""
-
     def __init__(self, settings: AccessLogSettings) -> None:
         self._per_second = settings.max_bytes_per_second
         self._left_bytes = self._per_second or 0
@@ -101,9 +99,8 @@ class RequestLog:
     ) -> None:
         """Make a log, which shares its budget with others.
 
-        `write` gets a function that makes some lines, which it calls in the thread that writes
-        them; their number; and the bytes that are kept until then.  `on_error` gets, in that
-        thread, an error of the program that cost a request its line.
+        `write` gets a function that makes some lines, called in the thread that writes them; their
+        number; and the bytes that are kept until then.  `on_error` gets, there, an error that cost a line.
         """
         self._clock = clock
         self._lines = LogLines(clock, on_error, cluster)
@@ -144,7 +141,6 @@ class RequestLog:
             )
 
     def _admit_refused(self, record: RequestRecord) -> bool:
-        """Count a request that was never sent on; whether it is to have a line."""
         per_second = self._refused_per_second
         if per_second is None:
             return True
@@ -186,7 +182,6 @@ class RequestLog:
         self._write(partial(self._made, make, lines), lines, kept_bytes)
 
     def _made(self, make: Callable[[], bytes], lines: int) -> bytes:
-        """Make lines, and count their bytes, in the thread."""
         data = make()
         self._budget.correct(len(data) - EXPECTED_BYTES * lines)
         return data
@@ -213,7 +208,6 @@ class RequestLog:
         self._say_left_out()
 
     def _say_left_out(self) -> None:
-        """Say what was left out, even if there are no bytes for it."""
         refused, self._refused = self._refused, {}
         over_bytes, self._over_bytes = self._over_bytes, {}
         if refused or over_bytes:

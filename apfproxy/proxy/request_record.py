@@ -43,24 +43,18 @@ class Failure(enum.StrEnum):
 class RequestRecord(msgspec.Struct):
     """One request.  Build it by position: by keywords that takes five times as long.
 
-    The collector of garbage looks at it: else a log that is dropped with records would stay, with
-    all that they lead to.
+    The collector of garbage looks at it: else a log that is dropped with records would stay.
 
     Attributes:
         head, block: None for bytes that were refused before they became a request.
         user: None if no one was authenticated.
-        client_address: The client's, also behind proxies that are believed.
         begun_ns: By the process's clock, when it came; 0 for the same as `asked_ns`.
         asked_ns: When it asked for seats, or went on without.
         sent_ns: When it was dispatched; 0 for never.
         seats: Those that it took or would have taken; 0 for a kind that takes none.
-        status, upstream_status: 0 for none.
         body_bytes: Length of the response's body, as far as it was sent.
-        reason: Why it was rejected or failed, of `RejectReason` or `Failure`; "" if it was not.
-        why: Why it waited, was rejected or failed, in words; "" if it did not.
-        audit_line: The header line of the Audit-ID that the proxy made; b"" if it made none.
+        reason: Of `RejectReason` or `Failure`; "" if it was neither rejected nor failed.
         endpoint: The endpoint that had it last; "" for none, and where there is only one.
-        trace_id: Of the trace that it is sampled for; 0 for none.
     """
 
     head: RequestHead | None

@@ -54,8 +54,6 @@ GOODBYE_S = 3.0
 
 
 class ProxyServer:
-    """The proxy of one listening address before clusters."""
-
     def __init__(self, settings: Settings, shared: ListenerContext, router: ClusterRouter) -> None:
         self._settings = settings
         self._shared = shared
@@ -71,7 +69,6 @@ class ProxyServer:
         self._sweep_due_ns = self._clock.now_ns()
 
     def add(self, cluster: Context) -> None:
-        """Look after a cluster, too; `router` sends requests there."""
         self._clusters[cluster] = None
         if self.sockets:
             self._fit_descriptors()
@@ -80,10 +77,7 @@ class ProxyServer:
         self._clusters.pop(cluster, None)
 
     def configure(self, settings: Settings, server_tls: ServerTls | None) -> None:
-        """Put other settings in force, for what comes from now on.
-
-        Whether clients speak TLS, and where they connect, must be the same.
-        """
+        """Put settings in force; whether clients speak TLS, and where, are the same."""
         before, self._settings = self._settings, settings
         if settings.downstream.overload != before.downstream.overload:
             self._overload.configure(_marks(settings))
@@ -106,12 +100,11 @@ class ProxyServer:
 
     @property
     def max_connections(self) -> int | None:
-        """Clients' connections that there may be, once it listens; None for no limit."""
         return self._shared.limits.max_connections
 
     @property
     def connection_count(self) -> int:
-        """Clients' connections that are open, those in their TLS handshake included."""
+        """Clients' connections, those in their TLS handshake included."""
         handshakes = 0 if self._own_listener is None else len(self._own_listener.handshakes)
         shared = self._shared
         return len(shared.connections) - shared.counters.http2.streams_open + handshakes
@@ -119,10 +112,7 @@ class ProxyServer:
     async def start(
         self, listeners: Sequence[socket.socket], server_tls: ServerTls | None = None
     ) -> None:
-        """Accept what comes to listening sockets, which are closed at the end.
-
-        `server_tls` has the certificate of the moment; None where clients speak plain HTTP.
-        """
+        """Accept what comes to listening sockets, which are closed at the end."""
         if server_tls is not None or self._settings.downstream.proxy_protocol:
             self._own_listener = HandshakeListener(
                 self._shared, self._router, self._settings, server_tls
@@ -143,7 +133,6 @@ class ProxyServer:
         self.sweep.start()
 
     def _probe_clients(self, sockets: Iterable[socket.socket]) -> None:
-        """Have silent clients probed, of these connections or of those that are accepted there."""
         settings = self._settings.downstream.keep_alive
         for each in sockets:
             with contextlib.suppress(OSError):  # it may be gone
@@ -181,10 +170,7 @@ class ProxyServer:
             log.warning(text, most, wanted, descriptors)
 
     def _sweep(self) -> None:
-        """Look at every connection's deadline, and at what else takes a look now and then.
-
-        An error in one connection ends that one; one in a part that is for all leaves the others.
-        """
+        """Look at all deadlines; an error ends one connection, or one part, alone."""
         shared, loop = self._shared, self._loop
         now_ns = self._clock.now_ns()
         period_ns = round(SWEEP_PERIOD_S * 1e9)
@@ -210,11 +196,9 @@ class ProxyServer:
     async def drain(self, *, is_succeeded: bool = False) -> None:
         """Stop without losing a request.
 
-        Closes the listener, says `Connection: close` in every further response, closes idle
-        connections after a grace in which a request may still come, ends watches bit by bit, and
-        after the settings' limit breaks what is left; WebSockets are told so by a close frame.
-
-        With a successor, another process goes on to accept from the listener's sockets.
+        Further responses say `Connection: close`; idle connections are closed after a grace,
+        watches are ended bit by bit, and what is left after the settings' limit is broken.  With a
+        successor, another process goes on to accept from the listener's sockets.
         """
         settings = self._settings.drain
         self._shared.is_draining = True
@@ -232,10 +216,7 @@ class ProxyServer:
             await self.stop()
 
     async def _stop_listening(self) -> None:
-        """Close the listener, but serve those that the kernel has accepted for us already.
-
-        They think that they are connected, and may have sent a request: closing would reset them.
-        """
+        """Close the listener, but serve whom the kernel has accepted already."""
         listeners = [socket.socket(fileno=os.dup(each.fileno())) for each in self.sockets]
         self._leave_listeners()
         for listener in listeners:
@@ -245,7 +226,6 @@ class ProxyServer:
                 await self._take(client)
 
     def _leave_listeners(self) -> None:
-        """Close the listener; who waits to be accepted is left to the other process."""
         if self._own_listener is not None:
             self._own_listener.stop_accepting()
         for server in self._servers:
@@ -290,7 +270,6 @@ class ProxyServer:
         await closed.wait()
 
     async def _end_watches(self) -> None:
-        """Close idle connections, and end watches, over half of the drain's time."""
         settings = self._settings.drain
         grace_ns = round(min(settings.idle_grace_s, settings.timeout_s / 2) * 1e9)
         while True:
@@ -305,7 +284,6 @@ class ProxyServer:
 
 
 def _marks(settings: Settings) -> OverloadSettings:
-    """When the proxy is overloaded, also where the settings leave it to the container."""
     overload = settings.downstream.overload
     return replace(overload, memory_bytes=overload_bytes(overload.memory_bytes))
 
@@ -322,7 +300,6 @@ def take_backlog(listener: socket.socket) -> list[socket.socket]:
 
 
 def questions_of(settings: Settings) -> int:
-    """Questions of a cluster to its servers' API that may be under way at once."""
     authentication = settings.authentication
     reviews = (authentication.token_review, authentication.impersonation.access_review)
     return sum(each.max_concurrent for each in reviews if each.is_enabled)
@@ -331,7 +308,6 @@ def questions_of(settings: Settings) -> int:
 def exchanges(
     connections: Iterable[OpenConnection], context: Context | None = None
 ) -> list[Exchange]:
-    """The exchanges under way on connections: of one cluster, or of all."""
     found = [
         each.exchange for each in connections if isinstance(each, Http1Connection | Http2Stream)
     ]
@@ -359,11 +335,7 @@ def end_watches(under_way: Iterable[Exchange], rounds: float) -> int:
 
 
 async def drain(context: Context) -> int:
-    """Let requests of a cluster under way end, and end watches bit by bit; then stop it.
-
-    No request must come any more.  Requests that are left after the settings' limit are broken;
-    says how many.
-    """
+    """Let requests of a cluster end, and break the rest after a while; says how many."""
     cut = 0
     settings, connections = context.settings.drain, context.listener.connections
     try:

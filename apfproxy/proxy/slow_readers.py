@@ -62,16 +62,11 @@ class SlowReaders:
 
 
 class BodyRate:
-    """The rate of a request's body that holds up others.
-
-    Attributes:
-        waited_ns: How long only the client has been waited for.
-    """
+    """The rate of a request's body, and how long only its client has been waited for."""
 
     __slots__ = ("_first_bytes", "waited_ns")
 
     def __init__(self, received_bytes: int) -> None:
-        """`received_bytes`: of the body so far; they do not count."""
         self._first_bytes = received_bytes
         self.waited_ns = 0
 

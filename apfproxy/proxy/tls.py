@@ -58,20 +58,12 @@ NO_CHECK_TIME = 0x200000
 class ServerTls:
     """TLS towards clients.
 
-    Args:
-        settings: Which certificate; both files are set.
-        client_cas: PEM files of the CAs of clients' certificates, of users and of front proxies;
-            without any no client is asked for a certificate.
-        offers_http2: Whether clients may choose HTTP/2.
-        section: Of the settings, for messages.
-        choose: Says, by the host that a client names in its handshake, with which context that
-            goes on, and for which clusters; None for this one's, and for all.  With it the CAs are
-            those of several clusters, and what was in a file of no use stays in force.
+    `client_cas` are PEM files of users and of front proxies; without any no client is asked for a
+    certificate.  `choose` says, by the host that a client names in its handshake, with which
+    context that goes on, and for which clusters; None for this one's, and for all.  With it the CAs
+    are those of several clusters, and what was in a file of no use stays in force.
 
-    Attributes:
-        context: For new connections; before `load` one without a certificate, with which every
-            handshake fails.
-        expiries: When the certificates of `context` expire.
+    Before `load` every handshake fails.
     """
 
     def __init__(
@@ -141,7 +133,6 @@ class ServerTls:
 def go_on_with(
     choose: Choose, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext
 ) -> None:
-    """Have a handshake go on with what the host asks for that the client names."""
     del context
     chosen = None if name is None else choose(name)
     if chosen is not None:
@@ -155,17 +146,14 @@ def group_of(transport: asyncio.BaseTransport) -> Hashable:
 
 
 def speaks_http2(transport: asyncio.BaseTransport) -> bool:
-    """Whether both sides have agreed on HTTP/2 in the handshake."""
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     return tls is not None and tls.selected_alpn_protocol() == HTTP_2
 
 
 def peer_certificates(transport: asyncio.BaseTransport) -> tuple[bytes | None, tuple[bytes, ...]]:
-    """The certificate that the other end of a connection showed, and what it sent along.
+    """The certificate that the other end showed, None without one, and all that it sent.
 
-    Returns:
-        The certificate, None without TLS or without one; and, in the order of the wire, all
-        that were sent, itself included.  Both are DER.
+    Both are DER, the latter in the order of the wire.
     """
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     leaf = tls.getpeercert(binary_form=True) if tls is not None else None
@@ -183,10 +171,9 @@ def peer_certificates(transport: asyncio.BaseTransport) -> tuple[bytes | None, t
 
 
 def limit_curves(context: ssl.SSLContext) -> None:
-    """Leave out curves that OpenSSL has by default and the profile has not, such as X448.
+    """Leave out curves that OpenSSL has and the profile has not, such as X448.
 
-    Before Python 3.15 a context can be given all or one of them.  The one is P-256, which every
-    client has; one that guessed X25519 takes one round trip more for its handshake.
+    Before Python 3.15 a context has all or one: P-256, a round trip more for guesses of X25519.
     """
     if hasattr(context, "set_groups"):
         context.set_groups(CURVES)

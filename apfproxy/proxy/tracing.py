@@ -76,10 +76,7 @@ def read_traces(fields: bytes) -> Traces:
 
 
 def made_audit_lines() -> Iterator[bytes]:
-    """Make header lines of new Audit-IDs, for ever, each of the form of a UUID of version 4.
-
-    The IDs of a batch differ in their last digits only, which takes a tenth of the time.
-    """
+    """Make header lines of new Audit-IDs; the IDs of a batch differ in their last digits only."""
     while True:
         text = os.urandom(16).hex()
         audit_id = f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-{text[20:30]}"
@@ -89,23 +86,17 @@ def made_audit_lines() -> Iterator[bytes]:
 
 
 def audit_line(audit_id: str) -> bytes:
-    """Make the header line of an Audit-ID."""
     return _NAME + audit_id.encode() + _END
 
 
 def made_id(line: bytes) -> str:
-    """Find the Audit-ID in a header line that was made here."""
     return line[len(_NAME) : -len(_END)].decode()
 
 
 class Attempt:
     """A request as one endpoint had it.
 
-    Attributes:
-        server: Its URL.
-        sent_ns, answered_ns: When it was sent, and the head of the response came; 0 before.
-        ended_ns: When it failed; 0 for the one that the request ends with.
-        problem: Why it failed; "" if it did not.
+    `ended_ns` is when it failed; 0 for the one that the request ends with.
     """
 
     def __init__(self, server: str, sent_ns: int) -> None:
@@ -121,10 +112,7 @@ class Attempt:
 class RequestTrace:
     """The parts from which the spans of one request are made.
 
-    Attributes:
-        parent_id: The span of the client that it is a child of; 0 if the trace begins here.
-        link: The client's traceparent, if that is not believed; else "".
-        record: The request as it ended; None before.
+    `parent_id` is the client's span, or 0; `link` its traceparent if that is not believed, or "".
     """
 
     def __init__(self, request: Request, trace_id: int, parent_id: int, link: str) -> None:
@@ -181,5 +169,4 @@ class Tracer:
 
 
 def new_id(bits: int) -> int:
-    """Draw an ID, which is never 0: that stands for none."""
     return random.getrandbits(bits) or 1

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 class TunnelEnd(asyncio.BufferedProtocol):
     """One side of a tunnel, in place of the HTTP connection that its transport had.
 
-    Attributes:
-        other: None before the tunnel starts, and once both sides are lost.
-        has_ended: Whether it sends no more.
-        is_lost: Whether its transport is gone.
+    `other` is None before the tunnel starts, and once both sides are lost.
     """
 
     __slots__ = ("_on_data", "_tunnel", "connection", "has_ended", "is_lost", "other")
@@ -65,7 +62,6 @@ class TunnelEnd(asyncio.BufferedProtocol):
             self.connection.resume_reading()
 
     def reset(self) -> None:
-        """Break the connection, so that the peer can tell it from an end."""
         if not self.is_lost:
             self.connection.reset()
 
@@ -130,11 +126,6 @@ class Tunnel:
     """Two connections that have become one; that to the upstream is never used for anything else.
 
     `on_over` is called once, when the tunnel is over, though bytes may still be on their way.
-
-    Attributes:
-        bytes_to_client: Bytes from the upstream so far.
-        is_leaving: Whether the client gets a close frame, or has it.
-        is_over: Whether both sides have ended, or one is gone.
     """
 
     def __init__(
@@ -164,7 +155,6 @@ class Tunnel:
     def start(
         self, head: ResponseHead, lines: bytes, protocol: bytes, from_upstream: bytes
     ) -> None:
-        """Begin with the response 101, and the bytes behind it; see `Client.send_switch`."""
         counters = self._context.counters
         counters.tunnels_open += 1
         counters.tunnels_by_protocol[PROTOCOLS[protocol.lower()].decode()] += 1
@@ -189,7 +179,6 @@ class Tunnel:
 
     @property
     def can_leave(self) -> bool:
-        """Whether its client can be told that the proxy goes away, and has not been."""
         frames = self._frames
         return (
             frames is not None
@@ -219,7 +208,6 @@ class Tunnel:
             self._downstream.send_pieces((GOING_AWAY,), len(GOING_AWAY))
 
     def close(self) -> None:
-        """End both sides, once what they sent is through."""
         if self.is_over:
             return
         self._finish()

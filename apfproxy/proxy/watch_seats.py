@@ -74,6 +74,5 @@ class WatchSeats:
 
 
 def asks_for_initial_events(attributes: RequestAttributes) -> bool:
-    """Whether the watch will send the bookmark that ends its initial events."""
     values = attributes.query.get("sendInitialEvents")
     return values is not None and parse_bool(values[0])

@@ -30,7 +30,6 @@ BINDING, WHY_NOT = load(build.HTTP2)
 
 
 def is_offered(settings: Http2Settings) -> bool:
-    """Whether clients may speak HTTP/2, by the settings and by this build."""
     return settings.is_enabled and BINDING is not None
 
 

@@ -62,8 +62,6 @@ _ANSWERED: Final = 8
 
 
 class ConnectionState(enum.StrEnum):
-    """Where a connection stands."""
-
     OPEN = "open"
     ANNOUNCED = "announced"
     """New requests are still taken, of clients that do not know yet."""
@@ -96,12 +94,9 @@ CLOSE: Final = Event("close", TRANSITIONS)
 
 
 class Http2Connection(OpenConnection):
-    """One client's connection, and the streams that it has."""
-
     def __init__(
         self, shared: ListenerContext, router: ClusterRouter, counted_as: str, address: str
     ) -> None:
-        """Arguments as of `Http1Connection`."""
         super().__init__()
         self._address = address
         self._shared = shared
@@ -233,7 +228,6 @@ class Http2Connection(OpenConnection):
             self._look_or_idle()
 
     def _take(self, events: list[FrameEvent]) -> None:
-        """Take what frames have brought; an error in one stream ends that one."""
         at, count = 0, len(events)
         while at < count:
             kind, stream_id, what, extra = events[at]
@@ -278,7 +272,6 @@ class Http2Connection(OpenConnection):
         self._output.refuse(stream_id, error, self._reader.context, is_head=method == b"HEAD")
 
     def _take_closed(self, events: list[FrameEvent], at: int) -> int:
-        """Remove the streams of all such events in a row; where the next event is."""
         closed: list[Http2Stream] = []
         while at < len(events) and events[at][0] == _CLOSED:
             stream = self._streams.get(events[at][1])
@@ -396,7 +389,6 @@ class Http2Connection(OpenConnection):
         self.deadline_ns = self._now_ns() + self._shared.in_force.probe_idle_ns
 
     def _look_or_idle(self) -> None:
-        """Look after the client of what is under way; without that the connection is idle."""
         if self._streams:
             self._begin_looking()
         elif self._unheld is None and (self._state is OPEN or self._state is LEAVING):
@@ -442,7 +434,6 @@ class Http2Connection(OpenConnection):
         self._end_for(GoAway.FLOOD, f"a flood of {flood}")
 
     def _linger(self) -> None:
-        """Close so that the client gets the last response, whatever it sends meanwhile."""
         if self._state is LINGERING or not self._transport.can_write_eof():
             self._close()  # TLS waits for the client's end by itself
             return

@@ -67,10 +67,7 @@ class _Bucket:
         self._seen = 0
 
     def take(self, seen: int, earned: int, now_ns: int) -> bool:
-        """Pay for the frames that came since the last call; whether there was enough.
-
-        `seen` is the number of all frames so far; `earned` are tokens since the last call.
-        """
+        """Pay for frames up to `seen` with `earned` tokens more; whether there was enough."""
         most = float(self._most)
         filled = self._tokens + (now_ns - self._filled_ns) * self._per_s / _NS_PER_S
         filled = min(filled, most) + earned
@@ -88,8 +85,6 @@ class _Bucket:
 
 
 class FrameBudget:
-    """The buckets of one connection."""
-
     def __init__(self, now_ns: int) -> None:
         self._resets = _Bucket(Flood.RESETS, _RESETS, now_ns)
         self._control = _Bucket(Flood.CONTROL, _CONTROL, now_ns)
@@ -104,7 +99,6 @@ class FrameBudget:
         self._patient += waited_ns >= _PATIENT_NS
 
     def take(self, counts: Session, now_ns: int) -> Flood | None:
-        """Pay for what came since the last call; the kind that is a flood, if one is."""
         resets = counts.resets + counts.own_resets
         requests, data_sent = counts.requests - resets, counts.data_sent
         answered, parts = max(0, requests - self._requests), data_sent - self._data_sent

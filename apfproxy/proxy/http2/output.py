@@ -1,7 +1,7 @@
 """The output of a connection of HTTP/2, which all of its streams write to.
 
-All that the streams send within a turn of the loop goes out in one write, and no more than the
-transport takes: the rest waits in the streams, each of which is bounded.
+All that they send within a turn of the loop goes out in one write, and no more than the transport
+takes: the rest waits in the streams, each of which is bounded.
 """
 
 from __future__ import annotations
@@ -36,14 +36,7 @@ OUTPUT_BYTES: Final = 65536
 
 
 class Http2Output:
-    """Holds what the streams of a connection share, and send by.
-
-    Attributes:
-        address: The client's; "" until the connection has come about.
-        callers, forwarded_suffix: As of `Client`.
-        flush: Sends as much as the transport takes; the connection's.
-        is_paused: Whether the transport has enough; since `paused_ns`.
-    """
+    """Holds what the streams of a connection share; `flush` is the connection's."""
 
     def __init__(
         self,
@@ -126,7 +119,6 @@ class Http2Output:
         is_head: bool,
         is_logged: bool = False,
     ) -> None:
-        """Respond to what is no request, or none that a cluster takes."""
         response = self.shared.refuse(
             context, self.address, error, is_head=is_head, is_logged=is_logged
         )
@@ -144,5 +136,4 @@ class Http2Output:
 
 
 def fields_of(lines: bytes) -> bytes:
-    """The header lines of a response, without its status line."""
     return lines[lines.index(b"\r\n") + 2 :]

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _KEY_BYTES: Final = 16
 _UNFIT: Final = bytes((*range(0x21), 0x7F))
-"""Says what would end a part of the request line, or all of it."""
 _HOST: Final = re.compile(rb"(?:\A|(?<=\r\n))host: ([^\r\n]*)\r\n")
 _COOKIE: Final = re.compile(rb"(?:\A|(?<=\r\n))cookie: ([^\r\n]*)\r\n")
 
@@ -39,11 +38,7 @@ there; and which fields are among those lines."""
 
 
 def head_of(request: RequestFields, *, is_whole: bool) -> bytes:
-    """The head, up to and including the empty line; no body follows if it `is_whole`.
-
-    Raises:
-        HeadError: It cannot be written.
-    """
+    """The head with its empty line; no body follows if it `is_whole`.  Raises HeadError."""
     method, _, authority, path, _, fields, marks = request
     parts = b"".join((method, authority, path))
     # A regular expression takes five times as long.
@@ -59,7 +54,6 @@ def head_of(request: RequestFields, *, is_whole: bool) -> bytes:
 
 
 def _one_host(authority: bytes, fields: bytes) -> tuple[bytes, bytes]:
-    """The host, and the fields without it; RFC 9113, section 8.3.1."""
     hosts: Sequence[bytes] = _HOST.findall(fields)
     if len(hosts) > 1 or (authority and authority.lower() != hosts[0].strip(b" \t").lower()):
         raise HeadError(400, "malformed request: :authority and host differ")
@@ -67,22 +61,16 @@ def _one_host(authority: bytes, fields: bytes) -> tuple[bytes, bytes]:
 
 
 def _with_one_cookie(fields: bytes) -> bytes:
-    """The fields with one Cookie in place of several; RFC 9113, section 8.2.3."""
     crumbs = _COOKIE.findall(fields)
     return b"%bcookie: %b\r\n" % (_COOKIE.sub(b"", fields), b"; ".join(crumbs))
 
 
 def new_key() -> bytes:
-    """A Sec-WebSocket-Key."""
     return b64encode(os.urandom(_KEY_BYTES))
 
 
 def as_upgrade(request: RequestFields, key: bytes) -> RequestFields:
-    """The request of HTTP/1.1 that asks for the same as this CONNECT, with a new key.
-
-    Raises:
-        HeadError: No such tunnel is served.
-    """
+    """The upgrade that asks for the same as this CONNECT; HeadError if none is served."""
     _, scheme, authority, path, protocol, fields, marks = request
     if not protocol:
         raise HeadError(405, "CONNECT is not served")

@@ -53,10 +53,7 @@ _PATIENCE_NS: Final = 1_000_000_000
 
 
 class StreamState(enum.StrEnum):
-    """Where a stream stands."""
-
     OPEN = "open"
-    """Its exchange is under way."""
     FINISHING = "finishing"
     """The exchange is over; what is left of the response, or a reset, is on its way."""
     LINGERING = "lingering"
@@ -82,12 +79,9 @@ CLOSE: Final = Event("close", TRANSITIONS)
 
 
 class Http2Stream(Client):
-    """One request's stream."""
-
     def __init__(
         self, output: Http2Output, stream_id: int, context: Context, head: RequestHead
     ) -> None:
-        """`output` is of the connection, and `context` of the request's cluster."""
         super().__init__()
         self.exchange: Exchange | None = None
         self.address = output.address
@@ -112,7 +106,6 @@ class Http2Stream(Client):
         return self._output.reader.peer_at(self._context)
 
     def begin(self, head: RequestHead, body: bytes, *, is_last: bool) -> bytes:
-        """The first of the body, as it is forwarded; raises what `frame` does."""
         most = self._context.in_force.max_body_bytes
         if head.body_bytes > most:
             raise too_long(most)
@@ -121,11 +114,7 @@ class Http2Stream(Client):
         return b"".join(self.frame(body, is_last=is_last))
 
     def frame(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> list[Piece]:
-        """A part of the body as it is forwarded.
-
-        Raises:
-            HeadError: It is too long, not as long as the head says, or has a malformed trailer.
-        """
+        """A part of the body as it is forwarded; HeadError if it is too long or malformed."""
         left = self._body_left = self._body_left - len(data)
         if self._framing == CHUNKED:
             if left < 0:
@@ -252,7 +241,6 @@ class Http2Stream(Client):
         self._output.flush_soon()
 
     def _see_room(self) -> None:
-        """Find out whether the client takes what it gets, and hear of it if it does again."""
         session = self._session
         if session.unsent(self.stream_id) > WRITE_HIGH_WATER_BYTES:
             self._output.flush()
@@ -362,11 +350,7 @@ class TunnelStream(Http2Stream):
         early: bytes,
         has_ended: bool,
     ) -> None:
-        """Take a request, whose `head` is an upgrade's; the client has sent `early` behind it.
-
-        Raises:
-            HeadError: It asks for no tunnel that is served, or there is no room for `early`.
-        """
+        """`early` came behind the head.  HeadError: no tunnel is served, or no room."""
         super().__init__(output, stream_id, context, head)
         if head.upgrade is None:
             raise HeadError(405, "CONNECT is not served there: no WebSocket is (upstream.upgrades)")
