@@ -100,7 +100,7 @@ class RequestLog:
         """Make a log, which shares its budget with others.
 
         `write` gets a function that makes some lines, called in the thread that writes them; their
-        number; and the bytes that are kept until then.  `on_error` gets, there, an error that cost a line.
+        number; and the bytes that are kept until then.  `on_error` gets an error that cost a line.
         """
         self._clock = clock
         self._lines = LogLines(clock, on_error, cluster)
