@@ -24,7 +24,7 @@ from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part, report
 from apfproxy.base.files import at_rest, fingerprint, notifications, watch_files
 from apfproxy.settings.change import changes, mergeable
-from apfproxy.settings.lines import SettingsLines
+from apfproxy.settings.file import SettingsLines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

@@ -37,8 +37,7 @@ from apfproxy.settings.contradictions import (
     path_in,
     verifies_users,
 )
-from apfproxy.settings.file import SettingsError, load_settings
-from apfproxy.settings.lines import SettingsLines
+from apfproxy.settings.file import SettingsError, SettingsLines, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -58,10 +58,7 @@ R = TypeVar("R", bound=Record)
 
 
 def with_values(record: R, values: Mapping[str, object]) -> R:
-    """The record with other values, by the names of its fields; a mapping is of a section.
-
-    Of alternatives, one that is given takes the place of the others.
-    """
+    """The record with other values, by the names of its fields; a mapping is of a section."""
     values = {
         name: with_values(getattr(record, name), value) if isinstance(value, dict) else value
         for name, value in values.items()
@@ -76,22 +73,20 @@ def with_values(record: R, values: Mapping[str, object]) -> R:
 
 
 def form(form: Form) -> Meta:
-    """The form of a setting."""
     return Meta(extra={"form": form})
 
 
 def duration(least: float, most: float | None = None) -> Meta:
-    """The form and the bounds of a duration, in seconds."""
+    """The form and the bounds, in seconds."""
     return Meta(ge=least, le=most, extra={"form": DURATION})
 
 
 def size(least: int, most: int | None = None) -> Meta:
-    """The form and the bounds of a number of bytes."""
+    """The form and the bounds, in bytes."""
     return Meta(ge=least, le=most, extra={"form": SIZE})
 
 
 def bounds(least: float, most: float | None = None) -> Meta:
-    """The bounds of a number, both included."""
     return Meta(ge=least, le=most)
 
 
@@ -108,7 +103,6 @@ Networks = tuple[Annotated[Network, form(values.NETWORK)], ...]
 # ------------------------------------------------------------------ requests and users
 
 KUBERNETES_API, HTTP_API = "kubernetes", "http"
-"""Kinds of API of the upstream: which objects are built in, and how requests are read."""
 Preset = Annotated[str, form(one_of(KUBERNETES_API, HTTP_API))]
 
 
@@ -132,8 +126,6 @@ EVERYBODY = "*"
 
 
 class AudienceSettings(Record):
-    """Users and groups, any of whom is meant."""
-
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
 
@@ -150,8 +142,6 @@ class FrontProxySettings(Record):
 
 
 class JwtSettings(Record):
-    """One issuer of JSON Web Tokens."""
-
     issuer: str = ""
     audiences: tuple[str, ...] = ()
     keys_file: File | None = None
@@ -165,8 +155,6 @@ class JwtSettings(Record):
 
 
 class ReviewSettings(Record):
-    """Questions to the upstream's API: TokenReviews or SubjectAccessReviews."""
-
     is_enabled: bool = False
     cache_s: Annotated[float, duration(0)] = 10.0
     grace_s: Annotated[float, duration(0)] = 110.0
@@ -198,11 +186,7 @@ class ApiKeySettings(Record):
 
 
 class UnverifiedSettings(Record):
-    """Unverified names of anonymous clients; the first that is there counts.
-
-    In the order of these fields: the user name of Basic, the hash of a secret, a field's value, the
-    address.  None is left to the preset, and for the last one no limit without it.
-    """
+    """Unverified names of anonymous clients: the first of these fields that finds one counts."""
 
     is_by_basic: bool = False
     secret_headers: tuple[Header, ...] | None = None
@@ -212,12 +196,11 @@ class UnverifiedSettings(Record):
 
     @property
     def is_any(self) -> bool:
-        """Whether anything is on that tells anonymous clients apart."""
         return bool(self.is_by_basic or self.secret_headers or self.headers or self.is_by_address)
 
 
 class AuthenticationSettings(Record):
-    """Authentication of clients; without any of this all are anonymous."""
+    """Without any of this all clients are anonymous."""
 
     client_ca_file: File | None = None
     front_proxy: FrontProxySettings = FrontProxySettings()
@@ -231,7 +214,6 @@ class AuthenticationSettings(Record):
 
     @property
     def credential_rules(self) -> CredentialRules:
-        """Which header fields name the user."""
         front_proxy, keys, unverified = self.front_proxy, self.api_keys, self.unverified
         return CredentialRules.of(
             front_proxy.username_headers,
@@ -253,7 +235,7 @@ class AuthenticationSettings(Record):
 
 
 class DownstreamTlsSettings(Record):
-    """TLS towards clients: on with a certificate."""
+    """On with a certificate."""
 
     certificate_file: File | None = None
     key_file: File | None = None
@@ -262,7 +244,7 @@ class DownstreamTlsSettings(Record):
 
 
 class LimitSettings(Record):
-    """Limits on one client, or on all of them; None for no limit."""
+    """None for no limit."""
 
     max_connections: Annotated[int, bounds(1)] | None = 32768
     max_connections_per_address: Annotated[int, bounds(1)] | None = None
@@ -295,10 +277,7 @@ class KeepAliveSettings(Record):
 
 
 class OverloadSettings(Record):
-    """When the proxy itself has too much to do, and sheds new connections.
-
-    None is for never; of the memory, for what the container may use, if it has a limit.
-    """
+    """When the proxy sheds new connections; of the memory, None is for the container's limit."""
 
     loop_delay_s: Annotated[float, duration(0.001)] | None = 0.5
     memory_bytes: Annotated[int, size(1 << 20)] | None = None
@@ -311,8 +290,6 @@ class TunnelSettings(Record):
 
 
 class DownstreamSettings(Record):
-    """Connections of clients."""
-
     RESTART = ("listen", "socket_mode", "proxy_protocol")
 
     listen: Listen = Address(host="127.0.0.1", port=8080)
@@ -338,8 +315,6 @@ class DownstreamSettings(Record):
 
 
 class UpstreamTlsSettings(Record):
-    """TLS towards the upstream, which its URL turns on."""
-
     ca_file: File | None = None
     server_name: str | None = None
     certificate_file: File | None = None
@@ -353,10 +328,7 @@ X-Remote-* fields under its certificate; or it impersonates under its own token.
 
 
 class EndpointAddress(Record):
-    """Where an endpoint is, and its part of the work.
-
-    Without `upstream.tls.serverName` its certificate has `server_name`, or else the host.
-    """
+    """The certificate has `upstream.tls.serverName`, or else `server_name`, or else the host."""
 
     address: Address
     weight: int = 1
@@ -364,12 +336,10 @@ class EndpointAddress(Record):
 
 
 MAX_ENDPOINTS = 256
-"""Bounds endpoints of one cluster, wherever they come from: far more than control planes have."""
+"""Of one cluster, wherever they come from: far more than control planes have."""
 
 
 class EndpointSettings(Record):
-    """One of several endpoints."""
-
     url: Upstream = UNSAID
     weight: Annotated[int, bounds(1, 100)] = 1
 
@@ -389,7 +359,6 @@ class ServiceSettings(Record):
 
     @property
     def address(self) -> Address:
-        """Its name in the cluster's DNS, and its port where that is given as a number."""
         is_tls = self.scheme == HTTPS
         port = int(self.port) if self.port is not None and self.port.isdigit() else None
         return Address(
@@ -400,8 +369,6 @@ class ServiceSettings(Record):
 
 
 class HealthCheckSettings(Record):
-    """How endpoints are asked whether they are well."""
-
     path: Annotated[str, form(values.TARGET)] | None = None
     interval_s: Annotated[float, duration(0.1)] | None = 5.0
     timeout_s: Annotated[float, duration(0.001)] = 3.0
@@ -424,14 +391,14 @@ class RebalanceSettings(Record):
 
 
 class UpgradeSettings(Record):
-    """Which paths are upgraded beside those that the preset has, and which are not."""
+    """Paths that are upgraded beside those that the preset has, and those that are not."""
 
     allow: tuple[Annotated[str, form(values.PATH_PATTERN)], ...] = ()
     deny: tuple[Annotated[str, form(values.PATH_PATTERN)], ...] = ()
 
 
 class UpstreamSettings(Record):
-    """Connections to the upstream; one of `url`, `endpoints`, `dns`, `service` says where it is."""
+    """One of `url`, `endpoints`, `dns` and `service` says where the upstream is."""
 
     ALTERNATIVES = ("url", "endpoints", "dns", "service")
 
@@ -459,7 +426,7 @@ class UpstreamSettings(Record):
 
     @property
     def address(self) -> Address:
-        """Return what stands for the endpoints as a whole; UNSAID if nothing says where they are.
+        """Stands for the endpoints as a whole; UNSAID if nothing says where they are.
 
         It is the Host of requests that have none, and for `dns` and `service` the name that the
         endpoints' certificates have.
@@ -483,13 +450,12 @@ class UpstreamSettings(Record):
 # ------------------------------------------------------------------ flow control
 
 ENFORCE, OBSERVE = "enforce", "observe"
-"""Holds what flow control does: its work, or nothing but count what it would have done."""
 
 MAX_SEATS = (1 << 31) - 1
 Seats = Annotated[int, bounds(1, MAX_SEATS)]
 
 PROMPT, AS_KUBERNETES = "prompt", "kubernetes"
-"""When idle seats are lent: as soon as a request lacks them, or every 10 s as there."""
+"""When idle seats are lent: as soon as a request lacks them, or every 10 s."""
 
 
 class WatchSettings(Record):
@@ -501,8 +467,6 @@ class WatchSettings(Record):
 
 
 class KubernetesSettings(Record):
-    """A Kubernetes API that has the objects."""
-
     is_enabled: bool = False
     kubeconfig: File | None = None
     context: str | None = None
@@ -511,8 +475,6 @@ class KubernetesSettings(Record):
 
 
 class FlowControlSettings(Record):
-    """Limits, objects and costs."""
-
     ALTERNATIVES = ("server_concurrency_limit", "per_endpoint")
     RESTART = ("store", "kubernetes", "hash_seed")
 
@@ -529,17 +491,14 @@ class FlowControlSettings(Record):
     object_counts_interval_s: Annotated[float, duration(0.1)] = 30.0
 
     def seats(self, healthy: int) -> int:
-        """The limit of the whole while so many endpoints are healthy; never that of none."""
+        """The limit of the whole; without a healthy endpoint, that of one."""
         if self.per_endpoint is None:
             return self.server_concurrency_limit
         return min(self.per_endpoint * max(healthy, 1), MAX_SEATS)
 
 
 class FleetSettings(Record):
-    """The fleet of proxies that share one server limit; there is none without a store.
-
-    In a worker's settings `replicas` counts members: each of a proxy's workers is one.
-    """
+    """There is no fleet without a store; in a worker's settings `replicas` counts workers."""
 
     store: Annotated[str, form(STORE)] | None = None
     name: Annotated[str, form(FLEET)] = "apfproxy"
@@ -564,14 +523,12 @@ TEXT, JSON = "text", "json"
 LOG_FORMATS = (TEXT, JSON)
 
 LEAN, FULL = "lean", "full"
-"""Which series the metrics page has: those of what was used, or all, as kube-apiserver has them."""
+"""Series on the metrics page: those that were used, or all, as kube-apiserver has them."""
 
 ALL, ERRORS = "all", "errors"
 
 
 class AccessLogSettings(Record):
-    """A line of JSON for each request."""
-
     path: Annotated[str, form(values.LOG_FILE)] | None = None
     requests: Annotated[str, form(one_of(ALL, ERRORS))] = ALL
     sampled_percent: Annotated[int, bounds(0, 100)] = 100
@@ -586,7 +543,7 @@ PRIVILEGED = ("system:masters", "system:monitoring")
 
 
 class TracingSettings(Record):
-    """Spans of requests, for a collector of OpenTelemetry's; on with an endpoint."""
+    """Spans of requests, for an OpenTelemetry collector; on with an endpoint."""
 
     endpoint: Annotated[str, form(values.COLLECTOR)] | None = None
     sampling_rate_per_million: Annotated[int, bounds(0, 1_000_000)] = 0
@@ -596,7 +553,7 @@ class TracingSettings(Record):
 
 
 class AdminTlsSettings(Record):
-    """TLS of the admin listener: on with a certificate."""
+    """On with a certificate."""
 
     certificate_file: File | None = None
     key_file: File | None = None
@@ -604,8 +561,6 @@ class AdminTlsSettings(Record):
 
 
 class TopFlowsSettings(Record):
-    """Settings of the top flows: who is throttled, in bounded memory."""
-
     is_enabled: bool = True
     capacity: Annotated[int, bounds(8, 65536)] = 512
 
@@ -614,7 +569,7 @@ class TopFlowsSettings(Record):
 
 
 class DrainSettings(Record):
-    """Says what happens between SIGTERM and the end."""
+    """The time between SIGTERM and the end."""
 
     shutdown_delay_s: Annotated[float, duration(0)] = 0.0
     idle_grace_s: Annotated[float, duration(0)] = 1.0
@@ -622,7 +577,7 @@ class DrainSettings(Record):
 
 
 class Settings(Record):
-    """All settings of a proxy; of `clusters`, whether there are any takes a restart."""
+    """Whether there are any `clusters` takes a restart."""
 
     RESTART = ("fleet", "workers", "admin", "admin_socket_mode")
 
@@ -654,7 +609,7 @@ class Settings(Record):
 OF_A_CLUSTER: Final = (
     *("preset", "request", "upstream", "authentication", "tunnel", "watch", "flow_control"),
 )
-"""The fields of `Settings` that each cluster can have of its own."""
+"""Fields that each cluster can have of its own."""
 
 
 class Certificate(Record):
@@ -665,7 +620,7 @@ class Certificate(Record):
 
 
 class ClusterSection(Record):
-    """Holds what the settings file says of one cluster."""
+    """One cluster in the settings file."""
 
     name: Label | None = None
     hosts: tuple[Annotated[str, form(values.HOST_PATTERN)], ...] = ()
@@ -706,7 +661,6 @@ class ClusterSettings(Record):
 
 
 def with_each_cluster(settings: Settings, change: Callable[[Settings], Settings]) -> Settings:
-    """The settings, with those of each cluster changed."""
     clusters = tuple(
         each if each.settings is None else structs.replace(each, settings=change(each.settings))
         for each in settings.clusters

@@ -39,12 +39,7 @@ def nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Holds what one part of a process has made.
-
-    Attributes:
-        commit: Puts it in force, within one turn of the loop.
-        discard: Gives it up instead.
-    """
+    """One part of a process, made: `commit` puts it in force within one turn of the loop."""
 
     commit: Callable[[], None] = nothing
     discard: Callable[[], None] = nothing
@@ -58,10 +53,9 @@ async def prepare_all(
     settings: Settings,
     then: Callable[[], None] = nothing,
 ) -> Change:
-    """Make what all parts need for other settings, as one change; `then` ends its commit.
+    """Make what all parts need for other settings; `then` ends its commit.
 
-    Raises:
-        OperatorError: Something cannot be used; a line for each problem, of all parts.
+    OperatorError has the problems of all parts, a line each.
     """
     changes: list[Change] = []
     problems: list[str] = []
@@ -109,7 +103,7 @@ def changes(before: Record, after: Record, prefix: str = "") -> list[str]:
 def _of_clusters(
     before: tuple[ClusterSettings, ...], after: tuple[ClusterSettings, ...], of_all: set[str]
 ) -> list[str]:
-    """The clusters that came, left or changed otherwise than all of them, with what differs."""
+    """Name the clusters that came or left, and what changed in others and not in all of them."""
     olds, news = ({each.name: each for each in clusters} for clusters in (before, after))
     found: list[str] = []
     for name in {**olds, **news}:
@@ -162,7 +156,7 @@ def merged(before: Settings, after: Settings) -> Settings:
 
 
 def mergeable(before: Settings, after: Settings) -> tuple[Settings, list[str]]:
-    """Return what is `merged`, with the paths of what takes a restart.
+    """The settings that are `merged`, with the paths of what takes a restart.
 
     OperatorError if the settings do not go together without that.
     """

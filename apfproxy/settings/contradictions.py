@@ -30,8 +30,7 @@ from apfproxy.settings import (
     wire_name,
     with_values,
 )
-from apfproxy.settings.file import field_path
-from apfproxy.settings.lines import SettingsLines
+from apfproxy.settings.file import SettingsLines, field_path
 from apfproxy.settings.store_address import Kind, store_address
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Rule(NamedTuple):
-    """Says what is wrong if settings are so, in the words of the message; see `rules`."""
+    """A message, and what has to be so for it; see `rules`."""
 
     text: str
     kind: str
@@ -129,10 +128,8 @@ authentication.unverified.namesPerAddress needs authentication.unverified.addres
 """)
 AUTHORIZATION = "authorization"
 SECRETS_OF_PLAIN_APIS = ("Authorization", "X-API-Key", "Api-Key", "apikey", "X-Auth-Token")
-"""Fields by which clients of HTTP APIs say who they are, by the words of most such APIs."""
 NAMES_PER_ADDRESS = 16
-"""As many clients as share an address behind most routers; who makes names up has the part of all
-of them."""
+"""As many clients share an address behind most routers."""
 
 WITHOUT_UPSTREAM = (
     "upstream.url: say where to forward, here or by --upstream URL; or by upstream.endpoints,"
@@ -147,9 +144,7 @@ OR_PLAIN = ", or preset http (--preset http) if the API behind is not Kubernetes
 LEGACY_ISSUER = "kubernetes/serviceaccount"
 """The issuer of tokens in secrets, which never expire and name no audience."""
 REFRESHES_PER_LEASE = 3
-"""At least: a member that misses one of them, or two, has not gone."""
 FEWEST_MEMBERS = 2
-"""No member knows that it is alone."""
 
 DEFAULTS: Final = Settings()
 LOOPBACK: Final = "127.0.0.1"
@@ -158,12 +153,10 @@ ORDINARY: Final = (
     *("get", "head", "post", "put", "patch", "delete", "options"),
     *("list", "create", "update", "deletecollection"),
 )
-"""Verbs of most requests."""
 LASTING: Final = ("watch", "proxy")
-"""The others that requests to Kubernetes have."""
 
 OWN_TLS = re.compile(r"downstream\.tls(?:\.certificateFile|\.keyFile)?(?:: |$)")
-"""A cluster's own certificate is `tls` in the file, and stands there in its settings."""
+"""A cluster's own certificate is `tls` in the file."""
 SECTIONS = frozenset(map(wire_name, OF_A_CLUSTER))
 
 
@@ -172,7 +165,6 @@ class ConflictError(OperatorError):
 
 
 def check(settings: Settings) -> None:
-    """Raise ConflictError unless the settings of a process go together."""
     if problems := contradictions(settings):
         raise ConflictError("\n".join(problems))
 
@@ -208,7 +200,6 @@ def contradictions(settings: Settings) -> list[str]:
 
 
 def _overlap(one: Address, other: Address) -> bool:
-    """Whether only one of two listeners can have its address."""
     if one.path or other.path:
         return one.path == other.path
     a, b = (LOOPBACK if each.host == LOCALHOST else each.host for each in (one, other))
@@ -217,7 +208,6 @@ def _overlap(one: Address, other: Address) -> bool:
 
 
 def _covers(host: str, other: str) -> bool:
-    """Whether a host to listen on is every address of the kind of another one."""
     return host in {"", "::" if ":" in other else "0.0.0.0"}  # noqa: S104 - a question
 
 
@@ -235,7 +225,6 @@ def _broken(rules: tuple[Rule, ...], settings: Settings) -> Iterator[str]:
 
 
 def _of_an_api(settings: Settings) -> list[str]:
-    """The same of what each API behind has of its own."""
     settings = as_preset(settings)
     return [
         *_broken(OF_AN_API, settings),
@@ -245,16 +234,11 @@ def _of_an_api(settings: Settings) -> list[str]:
     ]
 
 
-# ------------------------------------------------------------------ upstream
-
-
 def lacks_server(settings: Settings) -> bool:
-    """Whether nothing says where to forward."""
     return not (settings.clusters or ways_to_servers(settings.upstream))
 
 
 def ways_to_servers(upstream: UpstreamSettings) -> list[str]:
-    """The settings that say where the servers are."""
     given = {
         "upstream.url (--upstream)": upstream.url != UNSAID,
         "upstream.endpoints (--upstream, repeated)": upstream.endpoints != (),
@@ -296,9 +280,6 @@ def _of_endpoints(endpoints: tuple[EndpointSettings, ...]) -> Iterator[str]:
                 " have TLS, or none of them has"
             )
         seen.setdefault(each.url, where)
-
-
-# ------------------------------------------------------------------ requests
 
 
 def _of_requests(settings: Settings) -> Iterator[str]:
@@ -344,16 +325,12 @@ def _doubtful_requests(settings: Settings) -> Iterator[str]:
 
 
 def _left_out(key: str, given: tuple[str, ...] | None, own: Iterable[str]) -> Iterator[str]:
-    """A list takes the place of the default, of which something may be missed."""
     missing = [] if given is None else [each for each in own if each not in given]
     if missing:
         yield (
             f"{SETTING}.{key} leaves out {', '.join(missing)}, which kube-apiserver takes for"
             " long-running: here it takes seats, and its time is limited"
         )
-
-
-# ------------------------------------------------------------------ identities
 
 
 def _of_identities(settings: Settings) -> Iterator[str]:
@@ -388,10 +365,7 @@ def _of_identities(settings: Settings) -> Iterator[str]:
 
 
 def _of_front_proxy(authentication: AuthenticationSettings) -> Iterator[str]:
-    """Names of fields that mean something else: that would be lost.
-
-    Without Content-Length, for one, a body would be taken for requests.
-    """
+    """Names of fields that mean something else, such as Content-Length, which would be lost."""
     front_proxy, section = authentication.front_proxy, "authentication.frontProxy"
     for kind, names in (
         ("usernameHeaders", front_proxy.username_headers),
@@ -464,7 +438,6 @@ def _of_unverified(authentication: AuthenticationSettings) -> Iterator[str]:
 
 
 def jwt_problems(jwt: JwtSettings) -> Iterator[tuple[str, str]]:
-    """Settings of an issuer that do not go together, each with what is wrong."""
     if not jwt.issuer:
         yield "issuer", "missing: what the tokens have as iss"
     elif jwt.keys_file is None and jwt.jwks_url is None:
@@ -506,8 +479,7 @@ def as_preset(settings: Settings) -> Settings:
     """The settings with what they leave to the preset.
 
     Where users are not authenticated, clients of plain APIs are told apart by their secrets, within
-    the bounds of their addresses, and by these.  A setting that says who clients are leaves
-    addresses.
+    the bounds of their addresses.  A setting that says who clients are leaves only addresses.
     """
     unverified = settings.authentication.unverified
     if settings.preset != HTTP_API or not settings.authentication.anonymous:
@@ -523,7 +495,6 @@ def as_preset(settings: Settings) -> Settings:
 
 
 def verifies_users(settings: Settings) -> bool:
-    """Whether anything verifies who a client is."""
     authentication = settings.authentication
     return bool(
         settings.downstream.identity_headers_from
@@ -537,7 +508,7 @@ def verifies_users(settings: Settings) -> bool:
 
 
 def one_flow(settings: Settings) -> str:
-    """Say that all clients share one flow of each FlowSchema; "" if something tells them apart."""
+    """The warning that all clients share one flow; "" if something tells them apart."""
     if not settings.authentication.anonymous or _knows_users(settings):
         return ""
     return ONE_FLOW if settings.preset == HTTP_API else ONE_FLOW + OR_PLAIN
@@ -548,7 +519,6 @@ def _knows_users(settings: Settings) -> bool:
 
 
 def warnings(settings: Settings) -> list[str]:
-    """Return what may be meant otherwise than it will work."""
     found = list(_doubtful_requests(settings))
     authentication, upstream = settings.authentication, settings.upstream
     if not authentication.anonymous and not _knows_users(settings):
@@ -601,14 +571,10 @@ def warnings(settings: Settings) -> list[str]:
     return found
 
 
-# ------------------------------------------------------------------ the admin listener
-
-
 def access_warning(settings: Settings, *, is_here: bool | None = None) -> str:
-    """Say that others can read what they should not; "" if they cannot.
+    """The warning that others can read what they should not; "" if they cannot.
 
-    `is_here` says whether only this machine reaches the listener, where that is known better than
-    by the setting.
+    `is_here`: whether only this machine reaches the listener, if known better than by the setting.
     """
     admin, tls = settings.admin, settings.admin_tls
     if admin is None or (is_only_here(admin) if is_here is None else is_here):
@@ -629,11 +595,7 @@ def access_warning(settings: Settings, *, is_here: bool | None = None) -> str:
 
 
 def is_only_here(admin: Address) -> bool:
-    """Whether an address can be reached from this machine alone."""
     return bool(admin.path) or is_local(admin.host)
-
-
-# ------------------------------------------------------------------ fleet
 
 
 def _of_fleet(fleet: FleetSettings) -> Iterator[str]:
@@ -661,7 +623,6 @@ def _of_fleet(fleet: FleetSettings) -> Iterator[str]:
 
 
 def fleet_warnings(settings: Settings, workers: int) -> Iterator[str]:
-    """Say what may be meant otherwise of how seats are shared by a proxy with so many workers."""
     fleet = settings.fleet
     members = (fleet.replicas or 1) * workers
     if fleet.replicas is not None and members < FEWEST_MEMBERS:
@@ -679,7 +640,6 @@ def fleet_warnings(settings: Settings, workers: int) -> Iterator[str]:
 
 
 def _too_few_seats(settings: Settings, members: int) -> Iterator[str]:
-    """Say that the limit, as far as settings tell it, has no seat for each member."""
     flow_control, servers = settings.flow_control, len(settings.upstream.addresses)
     is_each = flow_control.per_endpoint is not None
     seats = flow_control.seats(servers)
@@ -697,11 +657,8 @@ def _too_few_seats(settings: Settings, members: int) -> Iterator[str]:
     )
 
 
-# ------------------------------------------------------------------ clusters
-
-
 def checked_clusters(settings: Settings, path: Path) -> Settings:
-    """The settings of a file, in which clusters whose own do not go together are refused."""
+    """The settings, in which clusters whose own do not go together are refused."""
     wrong = {each.name: _of_cluster(each, settings) for each in settings.clusters}
     if not any(wrong.values()):
         return settings
@@ -724,7 +681,6 @@ def path_in(name: str, problem: str) -> str:
 
 
 def begins_with_setting(problem: str) -> bool:
-    """Whether a text begins with the path of a setting that a cluster can have."""
     first = re.match(r"[A-Za-z]+", problem)
     return first is not None and first[0] in SECTIONS
 

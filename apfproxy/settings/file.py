@@ -1,7 +1,7 @@
 """The settings file: YAML with camelCase keys, as those of Kubernetes' components have.
 
 The records of `settings` are the schema.  Every problem is kept, with its line and path; an unknown
-key comes with such thingsliest known one.
+key comes with the likeliest known one.
 
 1. A setting that a cluster names replaces that of the top level; all others are as there.  Where
    only one of several may be given, such as `upstream.url` and `upstream.dns`, the one that a
@@ -13,6 +13,7 @@ key comes with such thingsliest known one.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from functools import cache
 from pathlib import Path
@@ -60,18 +61,16 @@ CLUSTERS = "clusters"
 MAX_CLUSTERS = 1000
 """Ten times as many as one process is meant for."""
 MOST_NAMED = 3
-"""Settings of a section that a message names."""
 WORDS_FOR_NOTHING = ("none", "off", "no", "false", "never", "unlimited")
-"""People write these where null is meant."""
 RENAMED = {"upstream.probeInterval": "upstream.healthCheck.interval"}
-"""Settings that had another name."""
 FORMS: dict[object, Form] = {bool: BOOL, int: WHOLE, float: NUMBER, str: TEXT}
-"""Forms of values that have no other."""
 BOUND = re.compile(r"Expected `\w+` ([<>]=) (\S+)")
-"""How msgspec says that a number is out of bounds."""
+"""Matches msgspec's message for a number that is out of bounds."""
 TAG = "tag:yaml.org,2002:"
 RESOLVER: Callable[..., str] = yaml.resolver.Resolver().resolve
-"""Says what a plain scalar is."""
+
+SETTING = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:\.[A-Za-z][A-Za-z0-9]*|\[[a-z0-9-]+\])*")
+"""A path such as `authentication.jwt[0].issuer` or `clusters[a].watch`, or a word."""
 
 R = TypeVar("R", bound=Record)
 Claim = tuple[str | None, str | None]
@@ -79,7 +78,7 @@ Claim = tuple[str | None, str | None]
 
 
 class SettingsError(OperatorError):
-    """The settings file cannot be used; each problem is a line with file, line and path."""
+    """Each problem is a line with file, line and path."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
@@ -87,13 +86,7 @@ class SettingsError(OperatorError):
 
 
 class Setting(NamedTuple):
-    """A field of a record, as it is read.
-
-    Attributes:
-        name: Of the field.
-        kind: The type of its values, with their bounds: of the items, where it is a list.
-        section: The record that its values are; None if they have a form.
-    """
+    """A field of a record; `kind` is the type of its values, of items where it is a list."""
 
     name: str
     kind: Any
@@ -106,7 +99,6 @@ class Setting(NamedTuple):
 
 @cache
 def settings_in(record: type[Record]) -> dict[str, Setting]:
-    """The settings of a record by their keys."""
     return {each.encode_name: _setting(each) for each in structs.fields(record)}
 
 
@@ -132,7 +124,6 @@ def _setting(field: structs.FieldInfo) -> Setting:
 
 
 def setting_paths(record: type[Record] = Settings, prefix: str = "") -> list[str]:
-    """Every setting's path, such as `downstream.headTimeout`, in the order of the records."""
     paths = []
     for key, setting in settings_in(record).items():
         if setting.section is not None and not setting.is_list:
@@ -143,7 +134,6 @@ def setting_paths(record: type[Record] = Settings, prefix: str = "") -> list[str
 
 
 def way_to(path: str) -> list[Setting]:
-    """The sections on the way to a setting, and the setting."""
     record, found = Settings, []
     for key in path.split("."):
         found.append(settings_in(record)[key])
@@ -152,7 +142,6 @@ def way_to(path: str) -> list[Setting]:
 
 
 def field_path(path: str) -> str:
-    """The fields on the way to a setting: `flow_control.per_endpoint`."""
     return ".".join(each.name for each in way_to(path))
 
 
@@ -162,10 +151,8 @@ def load_settings(
     """Read a settings file; its relative paths begin at its directory.
 
     `over` has what wins over the file, such as flags; a cluster has it where it does not say
-    otherwise itself.
-
-    Raises:
-        SettingsError: It cannot be used.  What is wrong with a cluster alone is in its `problems`.
+    otherwise itself.  Problems of a cluster alone are in its `problems`, all others are a
+    SettingsError.
     """
     try:
         data = read_file(path, MAX_FILE_BYTES)
@@ -180,7 +167,7 @@ def parse_settings(
     directory: Path = Path(),
     over: Callable[[Settings], Settings] = lambda settings: settings,
 ) -> Settings:
-    """Make settings of the bytes of a file named `source`; an empty one gives the defaults."""
+    """An empty file gives the defaults."""
     try:
         # Nodes rather than values: they know their lines, and keep a key that stands twice.
         root = compose(data, MOST_VALUES, DEEPEST)
@@ -200,7 +187,7 @@ def parse_settings(
 
 
 def is_settings(data: bytes) -> bool:
-    """Whether the bytes of a file are settings, rather than something else in YAML."""
+    """Whether the bytes are settings, rather than something else in YAML."""
     try:
         root = compose(data[:MAX_FILE_BYTES], MOST_VALUES, DEEPEST)
     except UnreadableError:
@@ -214,11 +201,7 @@ def is_settings(data: bytes) -> bool:
 class Reader:
     """Walks the nodes of one file along the records and keeps what is wrong.
 
-    Attributes:
-        source: The file's name, as problems have it.
-        directory: Where relative paths begin.
-        wrong: The paths of settings that are.
-        clusters: The node of the clusters, which are read when all else is known.
+    `wrong` has the paths of wrong settings, `clusters` the node of the clusters, read last.
     """
 
     def __init__(self, source: str, directory: Path) -> None:
@@ -229,7 +212,6 @@ class Reader:
         self.clusters: yaml.Node | None = None
 
     def refuse(self, node: yaml.Node, path: str, problem: str) -> None:
-        """Keep a problem with its place."""
         where = f"{self.source}:{node.start_mark.line + 1}: "
         self.problems.append(f"{where}{path}: {problem}" if path else f"{where}{problem}")
         self.wrong.add(path)
@@ -289,7 +271,6 @@ class Reader:
         return tuple(items)
 
     def item(self, setting: Setting, node: yaml.Node) -> object:
-        """One value that is neither absent nor a list; ValueError if it is wrong."""
         form = setting.form
         kind = node.tag.removeprefix(TAG)
         is_off = setting.is_optional and not setting.is_list and node.value in WORDS_FOR_NOTHING
@@ -335,7 +316,6 @@ def _suggestion(key: str, known: dict[str, Setting], path: str) -> str:
 
 
 def _hint(form: Form, node: yaml.Node) -> str:
-    """Return what quotes have to do with it, if they do."""
     if not isinstance(node, yaml.ScalarNode):
         return ""
     plain = RESOLVER(yaml.ScalarNode, node.value, (True, False)).removeprefix(TAG)
@@ -420,7 +400,7 @@ def _clusters(reader: Reader, base: Settings) -> tuple[ClusterSettings, ...]:
 
 
 def cluster_paths(node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
-    """The items of `clusters`, each with its path: by its name, or else by its place."""
+    """The items of `clusters`, each with its path: by its name, or else by its index."""
     seen: set[str] = set()
     for index, item in enumerate(node.value):
         pairs = item.value if isinstance(item, yaml.MappingNode) else ()
@@ -432,7 +412,6 @@ def cluster_paths(node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
 
 
 def _section(base: Settings) -> ClusterSection:
-    """The section of a cluster that says nothing of itself."""
     tls = base.downstream.tls
     return ClusterSection(
         tls=Certificate(certificate_file=tls.certificate_file, key_file=tls.key_file),
@@ -441,13 +420,11 @@ def _section(base: Settings) -> ClusterSection:
 
 
 def _whole(section: ClusterSection, base: Settings) -> Settings:
-    """All settings of a cluster."""
     own: dict[str, object] = {name: getattr(section, name) for name in OF_A_CLUSTER}
     return with_values(base, own | {"downstream": {"tls": structs.asdict(section.tls)}})
 
 
 def _claims(own: Reader, section: ClusterSection, item: yaml.Node, path: str) -> list[Claim]:
-    """Whose requests are the cluster's, as far as it can be told."""
     if f"{path}.pathPrefix" in own.wrong:
         return []
     if section.hosts:
@@ -465,3 +442,80 @@ def _written(claim: Claim) -> str:
     if host is None:
         return f"the prefix {prefix}"
     return f"the host {host}" + ("" if prefix is None else f" with the prefix {prefix}")
+
+
+class SettingsLines:
+    """The lines of settings in a file that was read without a problem; none if it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: dict[str, int] = {}
+        self._named: dict[str, str] = {}
+        with contextlib.suppress(OSError, UnreadableError):
+            self._note(compose(read_file(path, MAX_FILE_BYTES), MOST_VALUES, DEEPEST), "")
+
+    def _note(self, node: yaml.Node | None, prefix: str) -> None:
+        if isinstance(node, yaml.MappingNode):
+            for key_node, value_node in node.value:
+                child = f"{prefix}.{key_node.value}".removeprefix(".")
+                self._lines[child] = key_node.start_mark.line + 1
+                self._note(value_node, child)
+        elif isinstance(node, yaml.SequenceNode):
+            items = ((f"{prefix}[{index}]", item) for index, item in enumerate(node.value))
+            for path, item in cluster_paths(node) if prefix == CLUSTERS else items:
+                self._lines[path] = item.start_mark.line + 1
+                self._note(item, path)
+        elif isinstance(node, yaml.ScalarNode) and node.value:
+            self._named[str(self._path.parent / node.value)] = prefix
+
+    def of_this_file(self, problem: str) -> str:
+        """The problem with its line if it is of this file for sure, otherwise as it is.
+
+        A setting that stands here is what it begins with, names the file that is wrong, or is
+        named in full; anything else may be of a flag.
+        """
+        if self._is_placed(problem):
+            return problem
+        for named in SETTING.finditer(problem):
+            item = named[0].rpartition(".")[0]  # of a list, which lacks the setting
+            path = item if item.endswith("]") and named[0] not in self._lines else named[0]
+            # A word within the text is a setting only with its section.
+            if path in self._lines and ("." in named[0] or named.start() == 0):
+                return f"{self._path}:{self._lines[path]}: {problem}"
+        if self._line_of(problem.partition(": ")[0].partition(" ")[0]) is None:
+            words = [word.removesuffix(":") for word in problem.split()]
+            setting = next((self._named[word] for word in words if word in self._named), None)
+            if setting is not None:
+                return f"{self._path}:{self._lines[setting]}: {setting}: {problem}"
+        return problem
+
+    def located(self, problem: str) -> str:
+        """The problem with the file, its line and its setting, if they can be told."""
+        if self._is_placed(problem):
+            return problem
+        begins = SETTING.match(problem)
+        if begins is not None and begins[0].startswith(f"{CLUSTERS}["):
+            return f"{self._path}:{self._line_of(begins[0])}: {problem}"
+        if (named := self.of_this_file(problem)) != problem:
+            return named
+        is_named = begins is not None and "." in begins[0]
+        for path in SETTING.findall(problem):
+            # Behind a setting, a word such as `request` is a word.
+            if is_named and "." not in path:
+                continue
+            line = self._line_of(path)
+            if line is not None:
+                return f"{self._path}:{line}: {problem}"
+        return f"{self._path}: {problem}"
+
+    def _is_placed(self, problem: str) -> bool:
+        if problem.startswith(f"{self._path}:"):
+            return True
+        own = re.match(r"(.+?):[0-9]+: ", problem)
+        return own is not None and any(own[1].startswith(name) for name in self._named)
+
+    def _line_of(self, path: str) -> int | None:
+        """The line of a setting, or else of the section that it would be in."""
+        while path and path not in self._lines:
+            path = path.rpartition(".")[0]
+        return self._lines.get(path)

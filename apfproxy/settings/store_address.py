@@ -34,7 +34,6 @@ MAX_DATABASE = 65535
 MAX_NODES = 64
 
 SERVICE_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
-"""Holds what Sentinel takes for the name of a server that it watches."""
 CONFIG_MAP = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
 
 A_STORE = (
@@ -44,7 +43,7 @@ A_STORE = (
 
 
 class Kind(enum.StrEnum):
-    """Holds what a store is, as the begin of its URL says."""
+    """The begin of a store's URL."""
 
     REDIS = "redis"
     SOCKET = "redis+unix"
@@ -55,27 +54,22 @@ class Kind(enum.StrEnum):
 
     @property
     def is_redis(self) -> bool:
-        """Whether it speaks Redis' protocol."""
         return self not in {Kind.KUBERNETES, Kind.PARENT}
 
 
 NETWORKED = {Kind.REDIS: 6379, Kind.SENTINEL: 26379, Kind.CLUSTER: 6379}
-"""The ports where each of these listens unless it is told otherwise."""
 PARTS = re.compile(
     r"(?:(?P<user>[^/?#]*)@)?(?P<places>[^/?#@]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?"
 )
-"""Holds what is behind the scheme; urlsplit takes a list of IPv6 addresses for a wrong one."""
+"""Matches what is behind the scheme; urlsplit takes a list of IPv6 addresses for a wrong one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAddress:
-    """Where a store is; what its kind does not have is empty.
+    """What the kind of a store does not have is empty.
 
-    Attributes:
-        nodes: Hosts, IPv6 without brackets, and ports; of Sentinels, where these are.
-        path: Of a Unix socket.
-        service: What Sentinels call the server.
-        namespace, name: Of a ConfigMap.
+    `nodes` are hosts and ports, of Sentinels where `service` is their name for the server; `path`
+    is of a Unix socket, `namespace` and `name` of a ConfigMap.
     """
 
     kind: Kind
@@ -107,14 +101,13 @@ class StoreAddress:
 
 
 def parse_store(text: str) -> str:
-    """Check the URL of a store, as settings and flags have it."""
     if store_address(text).kind is Kind.PARENT:
         raise _no_store(text)
     return text
 
 
 def store_address(text: str) -> StoreAddress:
-    """Read where a store is; ValueError with what was expected."""
+    """ValueError says what was expected."""
     scheme, _, rest = text.partition(":")
     plain = scheme.replace("rediss", "redis", 1)
     if not is_text(text) or not rest:

@@ -46,9 +46,8 @@ BYTES_PER_UNIT = {
 NUMBER_OF_BYTES = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
 
 AUTO = "auto"
-"""As many workers as there are processors."""
 AUTO_WORKERS = 0
-"""Stands for them."""
+"""As many workers as there are processors."""
 MAX_WORKERS = 128
 """Each of them has pools, caches and health checks of its own: beyond, replicas do better."""
 
@@ -57,9 +56,9 @@ DNS_NAME_PART = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 HOST_NAME = re.compile(rf"(?=.{{1,254}}$){DNS_NAME_PART}(?:\.{DNS_NAME_PART})*\.?")
 MAX_PORT = 65535
 UNIX = "unix:"
-"""Holds what nginx writes before the path of a Unix socket, too."""
+"""As nginx writes it, too."""
 MAX_UNIX_BYTES = 107
-"""Bounds such a path; Linux has no room for more in the address."""
+"""Linux has no room for more in the address."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 A_DURATION = "a duration such as 32s, 500ms or 1m30s"
 A_SIZE = "a size such as 65536, 64KiB or 1MiB"
@@ -75,12 +74,8 @@ MAX_NUMBER_LENGTH = 32
 class Form:
     """How a value is written.
 
-    Attributes:
-        parse: Reads a text; ValueError with what it expected.
-        expected: Words for it, with an example, for a value of another kind.
-        kinds: Of scalars in YAML that may be this.
-        choices: All values that there are; empty if they cannot be listed.
-        metavar: What stands for a value in the help of flags.
+    `parse` raises ValueError with what it expected; `expected` says it of a value of another kind,
+    that is none of `kinds` in YAML.  `choices` is empty if they cannot be listed.
     """
 
     parse: Callable[[str], Any]
@@ -91,7 +86,6 @@ class Form:
 
 
 def unlike(expected: str, text: str) -> ValueError:
-    """The error of a text that is something else."""
     return ValueError(f"expected {expected}, not {text!r}")
 
 
@@ -102,7 +96,6 @@ def matching(
     make: Callable[[str], Any] = str,
     **more: Any,  # noqa: ANN401 - of `Form`
 ) -> Form:
-    """The form of texts that match a pattern as a whole, of which values are made."""
     compiled = re.compile(pattern)
 
     def parse(text: str) -> Any:  # noqa: ANN401 - as `make` has it
@@ -114,7 +107,6 @@ def matching(
 
 
 def one_of(*choices: str) -> Form:
-    """The form of a text that is one of a few."""
     expected = f"one of {', '.join(choices)}"
 
     def parse(text: str) -> str:
@@ -127,7 +119,6 @@ def one_of(*choices: str) -> Form:
 
 
 def parse_text(text: str) -> str:
-    """Check a text of no other form."""
     if not text:
         raise ValueError("expected a text, not an empty one; leave the key out for the default")
     if not is_text(text):
@@ -144,7 +135,7 @@ def is_text(text: str) -> bool:
 
 
 def parse_duration(text: str) -> float:
-    """Read a duration as Kubernetes writes it, such as `32s`, `500ms` or `1m30s`, in seconds."""
+    """The seconds of a duration as Kubernetes writes it, such as `32s`, `500ms` or `1m30s`."""
     if text == "0":
         return 0.0
     if len(text) > MAX_NUMBER_LENGTH or WHOLE_DURATION.fullmatch(text) is None:
@@ -155,7 +146,6 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(duration_s: float) -> str:
-    """Write a duration so that `parse_duration` reads the same."""
     for unit in ("s", "ms", "us"):
         count = Decimal(str(duration_s)) / SECONDS_PER_UNIT[unit]
         if count == int(count):
@@ -164,7 +154,6 @@ def format_duration(duration_s: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Read a number of bytes, such as `65536`, `64KiB` or `1MB`."""
     match = NUMBER_OF_BYTES.fullmatch(text) if len(text) <= MAX_NUMBER_LENGTH else None
     if match is None or match[2] not in BYTES_PER_UNIT:
         raise unlike(A_SIZE, text)
@@ -172,14 +161,13 @@ def parse_size(text: str) -> int:
 
 
 def parse_port(text: str) -> int:
-    """Read a port, 0 to 65535."""
     if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > MAX_PORT:
         raise unlike(f"a port from 0 to {MAX_PORT}", text)
     return int(text)
 
 
 def parse_host(text: str) -> str:
-    """Read a host name or an IP address; IPv6 without its brackets."""
+    """A host name or an IP address; IPv6 without its brackets."""
     try:
         if ":" in text:
             return str(ipaddress.IPv6Address(text))
@@ -192,7 +180,6 @@ def parse_host(text: str) -> str:
 
 
 def parse_socket_path(path: str) -> str:
-    """Check the whole path of a Unix socket."""
     if not path.startswith("/") or path.endswith("/") or not is_text(path):
         raise unlike("the whole path of a socket, such as /run/a.sock", path)
     if len(os.fsencode(path)) > MAX_UNIX_BYTES:
@@ -201,7 +188,6 @@ def parse_socket_path(path: str) -> str:
 
 
 def parse_unix(text: str) -> Address:
-    """Read `unix:/PATH`, the address of a Unix socket."""
     path = text.removeprefix(UNIX)
     if not path.startswith("/"):
         raise unlike(f"{UNIX} and the whole path of a socket, such as unix:/run/a.sock", text)
@@ -209,7 +195,7 @@ def parse_unix(text: str) -> Address:
 
 
 def parse_address(text: str) -> Address:
-    """Read `HOST:PORT`, where an IPv6 address goes in brackets, or `unix:/PATH`."""
+    """`HOST:PORT`, where an IPv6 address goes in brackets, or `unix:/PATH`."""
     if text.startswith(UNIX):
         return parse_unix(text)
     host, colon, port = text.rpartition(":")
@@ -224,7 +210,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_listen_address(text: str) -> Address:
-    """Read an address, or `:PORT` for every address of the machine, of IPv4 and of IPv6."""
+    """An address, or `:PORT` for every address of the machine, of IPv4 and of IPv6."""
     if text.isascii() and text.isdigit():
         raise unlike(f"HOST:PORT, or :{text} for all addresses", text)
     if text.startswith(":") and ":" not in text[1:]:
@@ -233,7 +219,6 @@ def parse_listen_address(text: str) -> Address:
 
 
 def split_url(text: str) -> SplitResult:
-    """Split a URL, with its port checked."""
     try:
         url = urlsplit(text)
         url.port  # noqa: B018 - the property raises if the port is bad
@@ -248,7 +233,6 @@ def shown(url: str) -> str:
 
 
 def web_url(text: str, example: str) -> SplitResult:
-    """Split an http or https URL."""
     url = split_url(text)
     if url.scheme not in DEFAULT_PORTS or not url.hostname:
         raise ValueError(f"expected a URL such as {example}, not {shown(text)}")
@@ -257,13 +241,12 @@ def web_url(text: str, example: str) -> SplitResult:
 
 
 def parse_url(text: str) -> str:
-    """Check an http or https URL."""
     web_url(text, "http://127.0.0.1:8000/metrics")
     return text
 
 
 def parse_collector_url(text: str) -> str:
-    """Check where spans are sent to, which logs and health pages name: so it holds no secret."""
+    """Logs and health pages name it: so it holds no secret."""
     url = web_url(text, "http://127.0.0.1:4318")
     if url.query or url.fragment or "@" in url.netloc:
         raise ValueError(
@@ -274,7 +257,6 @@ def parse_collector_url(text: str) -> str:
 
 
 def parse_upstream_url(text: str) -> Address:
-    """Read where an upstream is: `http://HOST[:PORT]`, `https://HOST[:PORT]` or `unix:/PATH`."""
     if text.startswith(UNIX):
         return parse_unix(text)
     url = web_url(text, "http://127.0.0.1:8000")
@@ -288,7 +270,7 @@ def parse_upstream_url(text: str) -> Address:
 
 
 def parse_dns_url(text: str) -> Address:
-    """Read the URL of an upstream whose host is a name with any number of addresses."""
+    """Its host is a name with any number of addresses."""
     if "://" in text:
         upstream = parse_upstream_url(text)
         try:
@@ -301,7 +283,6 @@ def parse_dns_url(text: str) -> Address:
 
 
 def parse_service(text: str) -> tuple[str, str]:
-    """Read `NAMESPACE/NAME` of a Service."""
     namespace, slash, name = text.partition("/")
     if not slash or not DNS_LABEL.fullmatch(namespace) or not DNS_LABEL.fullmatch(name):
         raise unlike("NAMESPACE/NAME, such as default/kubernetes", text)
@@ -309,7 +290,6 @@ def parse_service(text: str) -> tuple[str, str]:
 
 
 def parse_service_port(text: str) -> str:
-    """Read the name or the number of a port of a Service."""
     is_number = re.fullmatch(r"[0-9]{1,5}", text) is not None
     if not (1 <= int(text) <= MAX_PORT if is_number else DNS_LABEL.fullmatch(text)):
         raise unlike(A_PORT, text)
@@ -317,10 +297,7 @@ def parse_service_port(text: str) -> str:
 
 
 def parse_host_pattern(text: str) -> str:
-    """Read a host that requests name, or `*.` and the end of such hosts.
-
-    It is in lower case, without a dot at its end and without brackets.
-    """
+    """A host that requests name, or `*.` and the end of such hosts, in lower case."""
     is_wildcard = text.startswith("*.")
     host = text.removeprefix("*.")
     if ":" in host and host.startswith("[") and host.endswith("]"):
@@ -335,7 +312,6 @@ def parse_host_pattern(text: str) -> str:
 
 
 def parse_network(text: str) -> Network:
-    """Read an IP address or a network in CIDR form."""
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:

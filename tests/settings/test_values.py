@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.settings import Address
-from apfproxy.settings.lines import SettingsLines
+from apfproxy.settings.file import SettingsLines
 from apfproxy.settings.store_address import (
     FLEET,
     MEMBER,
