@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 PROGRESS_S = 2.0  # between two lines about seeding
 REQUESTS_S = 10.0  # for requests that are under way when the server is to stop
 SHUTDOWN_S = 5.0
-"""For answers that are under way once watches were told to end; then connections are cut."""
+"""For responses that are under way once watches were told to end; then connections are cut."""
 MAX_CONNECTIONS = 16384
 """Far more than the watches of a load test; fewer if the process may not open as many files."""
 MAX_FIELDS = 512
-"""Header fields, 8 MiB at most: who impersonates names each group in a field of its own."""
+"""Header fields, 8 MiB at most: impersonation names each group in a field of its own."""
 SPARE_DESCRIPTORS = 64
 """For the store's files, and for connections that are accepted only to be refused."""
 BACKLOG = 4096  # connections that may wait to be accepted: thousands of watchers come back at once
@@ -70,13 +70,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServerSettings:
-    """Holds what an API server can be told; the flags of `apfproxy apiserver` explain each of them.
-
-    Attributes:
-        store: The SQLite file; None to keep everything in memory.
-        external_address: What `/api` tells clients; None for where the server listens.
-        random_seed: Of uids, names, faults and latencies; None for others each time.
-    """
+    """The flags of `apfproxy apiserver` explain each of them."""
 
     listen: Address
     store: str | None = None
@@ -91,10 +85,7 @@ class ApiServerSettings:
 
 
 class ApiServerProcess:
-    """The API server with its store and controllers.
-
-    Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
-    """
+    """The API server with its store and controllers, in the loop that it was made in."""
 
     ENDING = "stopping"
 
@@ -146,7 +137,6 @@ class ApiServerProcess:
             logger.info("seeding: %d objects are there", done)
 
     def _open_store(self) -> Store:
-        """The store; failures of its disk show on the health pages."""
         settings = self.settings
         if settings.store is None:
             return Store(window=settings.watch_window)
@@ -260,7 +250,7 @@ async def _not_found(_request: web.Request) -> web.Response:
 
 @web.middleware
 async def as_kubernetes(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Keep every answer out of caches that does not say else, and answer for checks of nothing."""
+    """Keep every response out of caches that does not say else, and find checks of nothing."""
     try:
         response = await handler(request)
     except web.HTTPNotFound:

@@ -10,6 +10,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from apfproxy.admin.explain_page import NOT_ENFORCED, TOLD_APART, explained
+from apfproxy.admin.gathering import ServingParts
 from apfproxy.admin.state import LoadsState
 from apfproxy.app.identities import Identities
 from apfproxy.app.identities import parts_of as identity_settings
@@ -23,15 +25,18 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.limits import ADJUSTMENT_PERIOD_S
 from apfproxy.flowcontrol.meters import KindMeter
 from apfproxy.flowcontrol.passage import FlowControl, WorkEstimator
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.objects.decode import Problem, parts_of
 from apfproxy.proxy.context import Context, passage_errors
 from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.request.attributes import ANONYMOUS, User
 from apfproxy.settings import OBSERVE, PROMPT, UNSAID
 from apfproxy.settings.change import NO_CHANGE, Change, prepare_all
+from apfproxy.settings.contradictions import one_flow, verifies_users
 from apfproxy.sources.endpoint_source import EndpointSource
 from apfproxy.sources.fleet_store import open_store
 from apfproxy.sources.object_counts import ObjectCounts
-from apfproxy.sources.object_source import ObjectSource
+from apfproxy.sources.object_source import ObjectSource, source_text
 from apfproxy.sources.servers_behind import ServersBehind
 from apfproxy.upstream.health import UpstreamHealth
 from apfproxy.upstream.pool import Pool
@@ -40,22 +45,23 @@ from apfproxy.upstream.rebalance import Rebalancing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from apfproxy.admin.observation import Observation
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import HealthChecks
     from apfproxy.base.tls_files import Lifetime
+    from apfproxy.flowcontrol.explanation import Explanation
     from apfproxy.proxy.context import ListenerContext
     from apfproxy.settings import EndpointAddress, Settings
     from apfproxy.sources.fleet_store import StoreOpener
 
 STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
-"""Two adjustments in a row that did not come to their end."""
+"""After two adjustments in a row that did not come to their end."""
 
 CONFIGURATION = "configuration"
 ENFORCEMENT = "enforcement"
 FLEET = "fleet"
 UPSTREAM = "upstream"
 SERVERS = "servers"
-"""Listed where there may be several."""
 
 OBSERVES = "flow control only observes: no request is rejected or delayed (flowControl.enforcement)"
 
@@ -63,15 +69,10 @@ logger = logging.getLogger(__name__)
 
 
 class Cluster:
-    """One cluster: who may ask, its flow control with its objects, and its servers.
+    """All that a cluster's requests need, and what keeps it up to date.
 
-    Make it in the loop that it is to run in; call `start`, and `close` at the end.
-
-    Attributes:
-        name: Of the cluster; "" for the only one of a process without `clusters`.
-        served: It as requests meet it.
-
-    OperatorError if TLS or authentication cannot be set up.
+    Make it in the loop that it is to run in; call `start`, and `close` at the end.  Its name is ""
+    in a process without `clusters`.  OperatorError if TLS or authentication cannot be set up.
     """
 
     def __init__(
@@ -201,7 +202,7 @@ class Cluster:
         return random.choice(others) if others else None  # noqa: S311
 
     def _servers(self) -> dict[str, str | None]:
-        """The servers behind, those first that are well, and the names in their certificates."""
+        """The healthy endpoints first, with the names in their certificates."""
         pool, name = self.served.pool, self.settings.upstream.tls.server_name
         return {
             each.url: name or each.address.server_name
@@ -210,30 +211,26 @@ class Cluster:
         }
 
     def _on_servers(self) -> None:
-        """The servers, or which of them are well, have changed."""
         self._fit_limit()
         failing = {each.url for each in self.served.pool.endpoints if not each.is_drawn}
         self.objects.leave(failing)
         self.endpoints.leave(failing)
 
     async def start(self, is_admin_local: Callable[[], bool]) -> None:
-        """Put the objects in force, and look for the servers.
+        """Put the objects in force, and look for the endpoints; OperatorError.
 
         `is_admin_local` says whether only this machine reaches the API of a store.
-
-        OperatorError if objects, or what tells the servers, cannot be used.
         """
         self.endpoints.start()
         await self.objects.start(is_admin_local)
 
     async def wait(self) -> None:
-        """Wait for objects and servers that others tell of, each within its time."""
+        """Wait for objects and endpoints that others tell of, each within its time."""
         await asyncio.gather(self.objects.wait(), self.endpoints.wait())
         if self.membership is not None:
             await self.membership.join()
 
     def begin(self) -> None:
-        """Keep all up to date from now on: requests may come."""
         self._adjustments.start()
         self.upstream.start()
         self._rebalancing.start()
@@ -242,13 +239,11 @@ class Cluster:
         self.counts.start()
 
     def _list_enforcement(self, settings: Settings) -> None:
-        """List a check that fails while flow control only observes."""
         self._health.discard(ENFORCEMENT)
         if settings.flow_control.enforcement == OBSERVE:
             self._health.add(ENFORCEMENT, pages=(READYZ,), is_blocking=False, problem=OBSERVES)
 
     def _list_upstream(self, settings: Settings) -> None:
-        """List the checks of the servers behind, as the settings want."""
         self._health.discard(UPSTREAM)
         self._health.discard(SERVERS)
         # A new process would fare no better: only /readyz may fail, and only if asked to.
@@ -263,7 +258,7 @@ class Cluster:
             self._health.add(SERVERS, is_blocking=False, look=self.upstream.out)
 
     def _fit_limit(self) -> None:
-        """Have as many seats as the settings say for the endpoints that are well."""
+        """Have as many seats as the settings say for the healthy endpoints."""
         pool, seats = self.served.pool, self._seats()
         if seats == self._server_limit:
             return
@@ -284,7 +279,6 @@ class Cluster:
             self._events.record(time.time(), text)
 
     def _seats(self) -> int:
-        """Compute the server's seats, by the settings and by how many endpoints are well."""
         return self.settings.flow_control.seats(self.served.pool.healthy_count)
 
     def _on_short(self, level: str, seats: int) -> None:
@@ -293,11 +287,7 @@ class Cluster:
             self.membership.on_short(level, seats)
 
     async def prepare(self, settings: Settings) -> Change:
-        """Make what other settings need.
-
-        Raises:
-            OperatorError: Something cannot be used; a line for each problem.
-        """
+        """Make what other settings need; OperatorError has a line for each problem."""
         before = self.settings
         parts = [self._prepare_identities]
         if settings.upstream != before.upstream:
@@ -338,17 +328,15 @@ class Cluster:
             self._note_limits()
 
     async def read_again(self) -> None:
-        """Take what has changed of files, as is done when they change by themselves."""
         await self.identities.files.check()
         await self.objects.read_again()
 
     def stop_waiting(self) -> None:
-        """Do not wait for objects and servers that are yet to come."""
         self.objects.stop_waiting()
         self.endpoints.stop_waiting()
 
     def stop(self) -> None:
-        """Put nothing in force any more, and ask no one for it; harmless if it never began."""
+        """Put nothing in force any more; harmless if it never began."""
         self._adjustments.stop()
         if self.membership is not None:
             self.membership.stop()
@@ -358,7 +346,7 @@ class Cluster:
         self.counts.close()
 
     async def close(self) -> None:
-        """Ask no one who clients are any more, and finish writes; `stop` comes first."""
+        """End all questions and writes; `stop` comes first."""
         if self.membership is not None:
             await self.membership.leave()
         await self.identities.close()
@@ -368,7 +356,6 @@ class Cluster:
     def _on_load(
         self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool
     ) -> None:
-        """Say everywhere what became of the configuration."""
         texts = tuple(parts_of(problems))
         self.config_status.loaded(len(problems), time.time())
         self._events.loaded(
@@ -380,6 +367,45 @@ class Cluster:
         self._note_limits()
         lacking = shortfall(texts, dangling, is_whole=is_whole)
         self._health.report(CONFIGURATION, lacking or None)
+
+    def parts(self, observation: Observation) -> ServingParts:
+        """It as it serves now."""
+        settings, identities, membership = self.settings, self.identities, self.membership
+        names = identities.names
+        problems = one_flow(settings), names.problem() if names else ""
+        return ServingParts(
+            controller=self.controller,
+            kinds=self.kinds,
+            loads=self.config_status,
+            counters=self.counters,
+            pool=self.served.pool,
+            upstream=self.upstream,
+            authentications=identities.authenticator.counters,
+            enforcement=settings.flow_control.enforcement,
+            source=source_text(settings.flow_control),
+            seats_per_endpoint=settings.flow_control.per_endpoint,
+            client_problems=[problem for problem in problems if problem],
+            knows_users=verifies_users(settings),
+            is_plain=PRESETS[settings.preset].is_plain,
+            fleet=None if membership is None else membership.view(),
+            shared=None
+            if membership is None
+            else (membership.ledger.limit, 1 + len(membership.ledger.others)),
+            top_flows=observation.top_flows(self.served),
+            reviews=identities.review_apis,
+            certificates=identities.expiries(),
+            tokens=list(self.own_tokens()),
+        )
+
+    def explanation(self, query: str) -> Explanation:
+        """Say what would happen to a request; ValueError if the query makes no sense."""
+        return explained(query, self.controller, self.costs, self.settings, self._notes)
+
+    def _notes(self, user: User) -> Iterator[str]:
+        if self.settings.flow_control.enforcement == OBSERVE:
+            yield NOT_ENFORCED
+        if user is ANONYMOUS and self.settings.authentication.unverified.is_any:
+            yield TOLD_APART
 
     def _note_limits(self) -> None:
         self.kinds.set_limits(

@@ -19,6 +19,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.admin.gathering import cluster_state
 from apfproxy.app.cluster import Cluster
 from apfproxy.app.running import spare_collector
 from apfproxy.base.errors import OperatorError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterator
 
     from apfproxy.admin.observation import Observation
+    from apfproxy.admin.state import ClusterState
     from apfproxy.base.events import ConfigurationEvents
     from apfproxy.base.health_checks import ClusterHealth, HealthChecks, HealthRegistry
     from apfproxy.proxy.cluster_router import ClusterRouter
@@ -45,22 +47,20 @@ if TYPE_CHECKING:
     from apfproxy.sources.fleet_store import StoreOpener
 
 ONLY = ""
-"""The name of the only cluster."""
 CLUSTERS, START = "clusters", "start"
-"""The health checks of all of them, and of the start of the only one."""
 STARTS_S = 2.0
-"""For clusters to start in before others do not wait for them any more."""
+"""After this time others do not wait for clusters to start any more."""
 SUCCESSORS_STARTS_S = 30.0
 """The same where another process serves until then."""
 ROUTED_WITHIN_S = 0.05
-"""After one of many clusters was brought to what is wanted: routes are made for all together."""
+"""After a change of one of many clusters: routes are made for all together."""
 GONE_PART = 4
 LEAST_GONE = 16
 """Clusters that are gone, and still in memory: at least so many, or one of four that serve."""
 STARTING = "it is starting"
 IS_STARTING = "is starting: ask again soon"
 IS_WRONG = "cannot be used: the log of the proxy says why"
-"""Holds what clients may know: there are paths and addresses in what is wrong."""
+"""Clients may know no more: problems name paths and addresses."""
 OWN_ERROR = "an error of the proxy itself; its log says more"
 
 logger = logging.getLogger(__name__)
@@ -69,14 +69,9 @@ logger = logging.getLogger(__name__)
 class Member:
     """A cluster as the settings name it.
 
-    Attributes:
-        wanted: As the settings have it.
-        in_force: As it serves; None while it does not.
-        cluster: What serves; None while nothing does, but for the only one, which is yet to serve.
-        problem: Why `wanted` is not in force; "" if it is.
-        changing: Held while one is brought to what is wanted.
-        changes: The tasks that do so, or wait to.
-        starting: The checks of what is to serve soon; None mostly.
+    `wanted` is as the settings have it, `in_force` as it serves; `problem` says why these differ.
+    `cluster` serves once `in_force` is there.  `changing` is held while one of the tasks in
+    `changes` works; `starting` has the checks of what is to serve soon.
     """
 
     def __init__(self, wanted: ClusterSettings) -> None:
@@ -90,14 +85,23 @@ class Member:
 
     @property
     def is_well(self) -> bool:
-        """Whether it serves, and its servers do, if that is wanted."""
         cluster = self.cluster
         if cluster is None:
             return False
         return not cluster.settings.upstream.fails_readiness or cluster.upstream.health() is None
 
+    def state(self, observation: Observation, *, is_full: bool) -> ClusterState:
+        """The cluster as the settings name it, and as it is now."""
+        wanted, cluster = self.wanted, self.cluster
+        return cluster_state(
+            None if cluster is None else cluster.parts(observation),
+            name=wanted.name,
+            where=", ".join((*wanted.hosts, *filter(None, (wanted.path_prefix,)))),
+            problem=self.problem if wanted.name else "",
+            is_full=is_full,
+        )
+
     def route(self) -> Route:
-        """The way to it."""
         place, cluster = self.in_force or self.wanted, self.cluster
         return Route(
             place.name,
@@ -115,13 +119,7 @@ class Member:
 
 
 class Clusters:
-    """Keeps the clusters as the settings want them.
-
-    All arguments are parts of the process; `is_admin_local` says whether only this machine reaches
-    the API of a store.
-
-    OperatorError if the only cluster cannot be made.
-    """
+    """Keeps clusters as the settings want them; OperatorError if the only one cannot be made."""
 
     def __init__(  # noqa: PLR0913, PLR0917  parts of the process
         self,
@@ -163,12 +161,12 @@ class Clusters:
         self._route()
 
     def __iter__(self) -> Iterator[Cluster]:
-        """List clusters that serve, in the order of the settings."""
+        """Clusters that serve, in the order of the settings."""
         return (each.cluster for each in self._members.values() if each.cluster is not None)
 
     @property
     def only(self) -> Cluster | None:
-        """Return the cluster of a process without `clusters` in its settings."""
+        """The cluster of a process without `clusters` in its settings."""
         return self._members[ONLY].cluster if ONLY in self._members else None
 
     @property
@@ -193,7 +191,6 @@ class Clusters:
             raise OperatorError(member.problem)
 
     async def _announce(self, only: Member) -> None:
-        """Say that the only cluster does not serve yet, and when it does."""
         logger.info("requests get 503 until it is known which objects and servers there are")
         self._health.add(START, pages=(READYZ,), problem=STARTING)
         await asyncio.wait(only.changes)
@@ -201,11 +198,7 @@ class Clusters:
         logger.info("requests are served from now on")
 
     async def prepare(self, settings: Settings) -> Change:
-        """Make what the only cluster needs of other settings; `put` does so for several.
-
-        Raises:
-            OperatorError: Something cannot be used.
-        """
+        """Make what the only cluster needs of other settings; `put` does so for several."""
         if (only := self.only) is None:
             return NO_CHANGE
         member, change = self._members[ONLY], await only.prepare(settings)
@@ -256,7 +249,7 @@ class Clusters:
                 logger.info("cluster %s: removed", cluster.name)
 
     def _remove(self, name: str) -> Cluster | None:
-        """Change a cluster no more: what serves of it, which is to leave."""
+        """Change a cluster no more; returns what serves of it, which is to leave."""
         member = self._members.pop(name)
         self._health.discard(check_of(name))
         for task in list(member.changes):
@@ -288,7 +281,7 @@ class Clusters:
         return task
 
     async def _bring(self, member: Member) -> None:
-        """Bring a cluster to what is wanted; whatever is wrong with it is its own."""
+        """Bring a cluster to what is wanted; its errors are its own."""
         async with member.changing:
             wanted = member.wanted
             if member.in_force == wanted:
@@ -315,11 +308,6 @@ class Clusters:
                 self._routing = self._shared.loop.call_later(ROUTED_WITHIN_S, self._route)
 
     async def _change(self, member: Member, wanted: ClusterSettings) -> None:
-        """Put other settings of a cluster in force.
-
-        Raises:
-            OperatorError: They cannot be used.
-        """
         settings, cluster = wanted.settings, member.cluster
         if settings is None:
             raise OperatorError("\n".join(wanted.problems))
@@ -337,7 +325,7 @@ class Clusters:
     async def _started(
         self, member: Member, wanted: ClusterSettings, settings: Settings
     ) -> Cluster:
-        """A cluster that has started, and is looked after; it takes the place of a member's."""
+        """A cluster that has started; it takes the place of a member's."""
         before = member.cluster
         health = self._health.of_cluster(wanted.name)
         if before is None:
@@ -369,7 +357,7 @@ class Clusters:
         return cluster
 
     async def _open(self, cluster: Cluster) -> None:
-        """Wait for its objects and servers; its requests may come then."""
+        """Wait for its objects and endpoints; its requests may come then."""
         try:
             await cluster.wait()
         except Exception as error:  # noqa: BLE001  the objects and servers that there are may do
@@ -378,7 +366,7 @@ class Clusters:
         cluster.begin()
 
     def _leave(self, cluster: Cluster) -> None:
-        """Let requests of a cluster that is gone end, to which no more come."""
+        """Let requests of a cluster end, to which no more come."""
         self._checks[cluster].close()
 
         async def leave() -> None:
@@ -394,7 +382,7 @@ class Clusters:
         task.add_done_callback(self._forget)
 
     def _forget(self, left: asyncio.Task[None]) -> None:
-        """Free the memory of clusters that have left, each of which is a cycle, before it is much.
+        """Free the memory of clusters that have left, each of which is a cycle.
 
         That takes up to 2 ms for each cluster there is, in which requests wait: not for a few.
         """
@@ -406,7 +394,6 @@ class Clusters:
             spare_collector()
 
     async def _end(self, cluster: Cluster) -> None:
-        """End all that a cluster does."""
         self._checks.pop(cluster).close()
         cluster.stop()
         cluster.served.stop()
@@ -432,14 +419,13 @@ class Clusters:
             self._leave(cluster)
 
     async def _retry(self, beat: Callable[[], None]) -> None:
-        """Try again, now and then, what could not be used: files may be there by now."""
         while True:
             await asyncio.sleep(REREAD_PERIOD_S)
             await self.try_again()
             beat()
 
     async def try_again(self) -> None:
-        """Try again what could not be used, and is not being tried."""
+        """Try again what could not be used, and is not being tried: files may be there by now."""
         tasks = [
             self._bring_soon(member)
             for member in self._members.values()
@@ -449,27 +435,24 @@ class Clusters:
             await asyncio.wait(tasks)
 
     def _all(self) -> list[Cluster]:
-        """List clusters that start, serve and leave."""
+        """Clusters that start, serve and leave."""
         return list(dict.fromkeys((*self._checks, *self)))
 
     def _problem(self) -> str | None:
-        """Say why no cluster is of use; None while one is."""
         if not self._members or any(member.is_well for member in self._members.values()):
             return None
         return "no cluster can be used"
 
     async def read_again(self) -> None:
-        """Take what has changed of files."""
         for cluster in list(self):
             await cluster.read_again()
 
     def stop_waiting(self) -> None:
-        """Do not wait for objects and servers that are yet to come."""
         for cluster in self._all():
             cluster.stop_waiting()
 
     def stop(self) -> None:
-        """Put nothing in force any more; harmless if it never began."""
+        """Harmless if it never began."""
         if self._retry_task is not None:
             self._retry_task.cancel()
         if self._routing is not None:
@@ -497,7 +480,6 @@ def named(settings: Settings) -> tuple[ClusterSettings, ...]:
 
 
 def check_of(name: str) -> str:
-    """The health check of a cluster."""
     return f"cluster/{name}"
 
 

@@ -57,7 +57,7 @@ IDENTIFICATION = "identification"
 TOKEN = "token"  # noqa: S105 - a kind of review
 ACCESS = "access"
 SPARE_S = 5.0
-"""Beside the time of a review, until no one asks those before any more."""
+"""Beside the time of a review, before those of earlier settings are closed."""
 
 OWN_USER = User("apfproxy", (AUTHENTICATED_GROUP,))
 """The user of health checks that the proxy sends as a front proxy; any may, by default."""
@@ -68,14 +68,9 @@ logger = logging.getLogger(__name__)
 class Identities:
     """Loads certificates, keys and tokens, and keeps them as their files have them.
 
-    Attributes:
-        files: Reads them again when they change.
-        review_apis: The upstream's, by the kind of what it is asked, `token` or `access`.
-        server_tls: TLS towards clients; None if they speak plain HTTP.
-        client_tls: TLS towards the upstream; None if it speaks plain HTTP.
-        names: Bounds the names that no one verifies; None for no bound.
-
-    `choose` says which server of the upstream to ask, as of `UpstreamApi`.
+    `server_tls` is TLS towards clients, `client_tls` towards the upstream; None for plain HTTP.
+    `choose` says which endpoint to ask, as of `UpstreamApi`; `review_apis` are by `token` or
+    `access`.
 
     OperatorError if the settings, or a file that they name, cannot be used.
     """
@@ -108,7 +103,6 @@ class Identities:
         self._authorities: dict[TlsFile, Expiries] = {}
         """Expiry of issuers' CAs."""
         self._problems: list[str] = []
-        """Problems of files at the start."""
         self._retiring: set[asyncio.Task[None]] = set()
         """Tasks of earlier settings."""
         self._load_upstream()
@@ -119,7 +113,7 @@ class Identities:
 
     @property
     def own_lines(self) -> bytes:
-        """Header lines by which the proxy says who it is when it asks servers how they are.
+        """Header lines by which the proxy authenticates in health checks.
 
         As a front proxy it has to name a user: its certificate alone is no one's.
         """
@@ -128,7 +122,6 @@ class Identities:
         return b"Authorization: Bearer %b\r\n" % self._own_token if self._own_token else b""
 
     def start(self) -> None:
-        """Watch the files."""
         self.files.start("certificates, keys and tokens")
 
     def list_in(self, health: HealthChecks) -> None:
@@ -169,7 +162,6 @@ class Identities:
         )
 
     def problem(self) -> str | None:
-        """Files, keys, reviews and certificates that fail at the moment; None while all is well."""
         problems = self.files.problems
         problems += [issuer.problem for issuer in self._issuers if issuer.problem]
         for kind, api in self.review_apis.items():
@@ -181,7 +173,7 @@ class Identities:
         return "; ".join(problems) or None
 
     def expiries(self) -> list[Expiries]:
-        """When the certificates expire that settings name, as their files were last loaded."""
+        """The expiries of certificates that settings name, as their files were last loaded."""
         loaded = [tls.expiries for tls in (self.server_tls, self.client_tls) if tls is not None]
         return [each for expiries in (*loaded, self._authorities.values()) for each in expiries]
 
@@ -307,7 +299,6 @@ class Identities:
             file = TlsFile(f"{section}.caFile", jwt.ca_file)
 
             def note() -> None:
-                """See when CAs expire that are read whenever they are used."""
                 self._authorities[file] = certificates_in(file, is_chain=False)[1]
 
             self._watch((jwt.ca_file,), note, lambda: None)
@@ -363,7 +354,7 @@ class Identities:
     ) -> None:
         """Load files now, and again when they change; `then` what hangs on them.
 
-        Errors do not name the `setting` yet.
+        `setting` is for errors that do not name it yet.
         """
 
         def reload() -> None:
@@ -415,7 +406,6 @@ def client_cas_of(authentication: AuthenticationSettings) -> tuple[TlsFile, ...]
 
 
 def content(path: str | None) -> bytes | None:
-    """Return what is in a file, if there is one to read."""
     return None if path is None else read_file(path, MAX_PEM_BYTES)
 
 
@@ -432,7 +422,7 @@ def parts_of(settings: Settings) -> tuple[object, ...]:
 
 
 def grace_s(settings: Settings) -> float:
-    """How long a question about a client may take that was begun."""
+    """The longest time of a question about a client that was begun."""
     authentication = settings.authentication
     reviews = (authentication.token_review, authentication.impersonation.access_review)
     return SPARE_S + sum(each.timeout_s for each in reviews)

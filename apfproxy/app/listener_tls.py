@@ -36,10 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class ListenerTls:
-    """The certificate of the moment.
-
-    OperatorError if that of the whole proxy cannot be used.
-    """
+    """The certificate in force; OperatorError if that of the whole proxy cannot be used."""
 
     def __init__(self, settings: Settings, router: ClusterRouter, clusters: Clusters) -> None:
         self._router = router
@@ -54,29 +51,21 @@ class ListenerTls:
 
     @property
     def current(self) -> ServerTls | None:
-        """Return what new connections begin with; None where clients speak plain HTTP."""
+        """What new connections begin with; None where clients speak plain HTTP."""
         only = self._clusters.only
         return self._own if only is None else only.identities.server_tls
 
     def start(self) -> None:
-        """Watch the files."""
         self._is_started = True
         self._files.start("the certificate")
 
     def stop(self) -> None:
-        """Watch no more."""
         self._files.stop()
 
     async def read_again(self) -> None:
-        """Take what has changed of the files."""
         await self._files.check()
 
     async def prepare(self, settings: Settings) -> Change:
-        """Load what other settings name.
-
-        Raises:
-            OperatorError: It cannot be used.
-        """
         if self._clusters.only is not None or parts_of(settings) == self._made_of:
             return NO_CHANGE
         made = await asyncio.to_thread(self._made, settings)
@@ -103,7 +92,7 @@ class ListenerTls:
         return own, files
 
     def _choose(self, name: str) -> tuple[ssl.SSLContext, Hashable] | None:
-        """Return what a handshake goes on with that names a host; None for what it began with."""
+        """What a handshake goes on with that names a host; None for what it began with."""
         group = self._router.group_of(normal_host(name.encode(errors="replace")))
         if group is None:
             return None
@@ -124,7 +113,6 @@ class ListenerTls:
 
 
 def all_client_cas(settings: Settings) -> tuple[TlsFile, ...]:
-    """The files of the CAs of clients' certificates, of all clusters."""
     files: dict[str, TlsFile] = {}
     for cluster in settings.clusters:
         if cluster.settings is not None:
@@ -134,7 +122,6 @@ def all_client_cas(settings: Settings) -> tuple[TlsFile, ...]:
 
 
 def parts_of(settings: Settings) -> object:
-    """All settings that the certificate of the whole proxy, and what it asks for, are made of."""
     return settings.downstream.tls, settings.downstream.http2.is_enabled, all_client_cas(settings)
 
 
@@ -166,7 +153,6 @@ def warning(downstream: DownstreamSettings) -> str:
 
 
 def say_why_not(downstream: DownstreamSettings) -> None:
-    """Log why clients cannot speak HTTP/2, where they might expect it."""
     if text := warning(downstream):
         logger.warning("%s", text)
     elif WHY_NOT and downstream.http2.is_enabled and downstream.tls.certificate_file is not None:

@@ -24,34 +24,26 @@ LOOP = "asyncio"
 _loop_warnings = RareLog(logging.getLogger(f"{LOOP}.warnings"), time.monotonic_ns)
 
 CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
-"""Holds what breaks lines, and what makes terminals do things."""
 
 
 class OneLineFormatter(logging.Formatter):
-    r"""Writes each record in one line of UTC time, level, logger and text.
+    """Writes each record in one line of UTC time, level, logger and text.
 
-    A line break in a message, which may hold what a client sent, or in a traceback becomes `\n`,
-    so that no one can forge a record; so does what else controls a terminal.
+    Control characters are escaped: a message may hold what a client sent, which must neither forge
+    a record nor control a terminal.
     """
 
     def __init__(self, form: str | None = None, date_form: str | None = None) -> None:
         super().__init__(form, date_form, defaults={OF_WORKER: ""})
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
         return CONTROLS.sub(escaped, super().format(record))
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes each record as a JSON object in a line.
-
-    `time` (UTC, RFC 3339), `level`, `logger` and `message`; `exception` is the traceback where
-    there is one, `worker` the number of the worker where there are some.  Escapes are JSON's own,
-    so that no one can forge a record.
-    """
+    """Writes each record as a JSON object in a line; its escapes keep clients from forging one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
         fields = {
             "time": f"{self.formatTime(record, DATE_FORMAT)}.{int(record.msecs):03d}Z",
             "level": record.levelname,
@@ -68,14 +60,13 @@ class JsonFormatter(logging.Formatter):
 
 
 def escaped(control: re.Match[str]) -> str:
-    """A control character as Python writes it."""
     return control[0].encode("unicode_escape").decode()
 
 
 def is_no_client_fault(record: logging.LogRecord) -> bool:
-    """Whether a record of an HTTP server is of something else than a request that is no HTTP.
+    """Whether a record of an HTTP server is no complaint about a request that is no HTTP.
 
-    Anybody can send such ones without end, and what they hold, a token maybe, is in the record.
+    Clients can send such ones without end, and what they hold, a token maybe, is in the record.
     """
     from aiohttp.http_exceptions import HttpProcessingError  # noqa: PLC0415 - aiohttp logged this
 
@@ -85,8 +76,8 @@ def is_no_client_fault(record: logging.LogRecord) -> bool:
 def is_no_loop_warning(record: logging.LogRecord) -> bool:
     """Whether a record of an event loop is no warning; those have one line of a kind a minute.
 
-    A loop warns of each write to a connection that broke a moment ago.  Anybody can bring that
-    about: a client that resets a download is worth ten lines.
+    A loop warns of each write to a connection that broke a moment ago: a client that resets a
+    download is worth ten lines.
     """
     if record.levelno != logging.WARNING:
         return True
@@ -96,7 +87,7 @@ def is_no_loop_warning(record: logging.LogRecord) -> bool:
 
 
 def name_worker(index: int) -> None:
-    """Have each record of this process say from now on which worker it is of."""
+    """Have each record of this process name its worker from now on."""
     make = logging.LogRecord
 
     def named(*arguments: Any, **options: Any) -> logging.LogRecord:  # noqa: ANN401 - logging's

@@ -37,8 +37,7 @@ SQLITE = b"SQLite format 3\0"
 async def problems_of(settings: Settings) -> list[str]:
     """Why a proxy with these settings, which go together, would not start; a line for each.
 
-    Problems that only the network or the system can tell are not among them.  It blocks on the file
-    system.
+    Problems that only the network or the system can tell are not among them.
     """
     clock, flow_control = LoopClock(asyncio.get_running_loop()), settings.flow_control
     kubernetes, service = flow_control.kubernetes, settings.upstream.service
@@ -116,11 +115,6 @@ def _see_fleet(fleet: FleetSettings) -> None:
 
 
 def _see_place(path: str | None) -> None:
-    """See that a file can be written, or made.
-
-    Raises:
-        OperatorError: It cannot be.
-    """
     if path is None or path == STDOUT:
         return
     file = Path(path)

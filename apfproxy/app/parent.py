@@ -6,26 +6,28 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
-from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
-from apfproxy.app.parent_admin import ParentAdmin
-from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
+from apfproxy.admin.access import ADMIN_ACCESS
+from apfproxy.admin.gathering import gathered
+from apfproxy.app.admin_listener import AdminListener
+from apfproxy.app.parent_admin import WorkersStates
+from apfproxy.app.reloading import SETTINGS, SettingsFile, reloading_tasks
 from apfproxy.base import build
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.events import ConfigurationEvents
-from apfproxy.base.faults import Faults, Part
+from apfproxy.base.faults import Faults
 from apfproxy.base.health_checks import READYZ, HealthRegistry
 from apfproxy.base.listeners import Listeners
 from apfproxy.base.service_manager import NO_SERVICE_MANAGER
-from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.settings.change import nothing
-from apfproxy.settings.contradictions import access_warning
 from apfproxy.workers.parent import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from apfproxy.admin.state import ProcessState
     from apfproxy.base.service_manager import ServiceManager
     from apfproxy.base.signals import Signals
     from apfproxy.settings import Settings
@@ -42,14 +44,10 @@ log = logging.getLogger(__name__)
 
 
 class Parent:
-    """The parent.
+    """The parent of `count` workers.
 
-    Args:
-        settings: Of the whole, with `count` workers.
-        file: What they are read from again; None where they never change.
-        listeners: What others have opened, and what is opened.
-        manager: Anyone who is to know how the workers are.
-        command: Of the workers, if it is not that of this process.
+    `file` is what the settings are read from again, None where they never change; `listeners` have
+    what others have opened, `command` is of the workers if not that of this process.
     """
 
     ENDING = "draining"
@@ -74,8 +72,10 @@ class Parent:
         self.workers = workers = Workers(
             settings, count, self._listeners, self._keep_counts, command=command
         )
-        self.access = AdminAccess(settings)
-        self.admin = ParentAdmin(self._listeners, workers, self.health, self.access)
+        self.admin = AdminListener(settings, self._listeners, time.monotonic_ns)
+        self.access = self.admin.access
+        self.states = WorkersStates(workers, self.health, self._gathered)
+        self._started_s = time.time()
         self._store: SharedStore | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
@@ -89,14 +89,10 @@ class Parent:
 
     @property
     def port(self) -> int:
-        """The port that clients connect to; 0 if there is none."""
         return self.workers.sockets.port or 0
 
     async def start(self) -> None:
-        """Listen, and start the workers; all or nothing.
-
-        OperatorError if a worker cannot start.
-        """
+        """Listen, and start the workers; all or nothing, or OperatorError."""
         downstream, workers = self.settings.downstream, self.workers
         try:
             await workers.sockets.open(
@@ -106,15 +102,14 @@ class Parent:
             await self._open_store()
             await workers.start()
             routes = () if self._store is None else self._store.api.routes()
-            await self.admin.start(routes)
+            await self.admin.start(self.states, routes)
         except BaseException:
             await self.stop()
             raise
-        self.access.start()
         self._listeners.serve()
 
     async def _open_store(self) -> None:
-        """Have the store that settings name, and its objects in a file for the workers."""
+        """Open the store that settings name, with its objects in a file for the workers."""
         if self.settings.flow_control.store is None or self.settings.clusters:
             return
         from apfproxy.sources.stored_objects import SharedStore  # noqa: PLC0415 - the API server
@@ -124,19 +119,13 @@ class Parent:
         self.workers.objects = self._store.path
 
     def hurry(self, cancel: Callable[[], object]) -> None:
-        """Start no more: the process is to end."""
         cancel()
 
     def is_busy(self) -> bool:
-        """Whether an end at once may break something, which workers know."""
         return True
 
     def attend(self, signals: Signals) -> None:
-        """Log and tell the start; from now on signals have a meaning.
-
-        SIGHUP has the settings read again, SIGUSR1 the logs opened again; SIGUSR2 replaces the
-        workers, one after the other.
-        """
+        """SIGHUP reads settings again, SIGUSR1 opens logs again, SIGUSR2 replaces the workers."""
         count = len(self.workers.slots)
         log.info(
             "apfproxy %s listens on %s, with %d worker%s; the parent is process %d, admin on %s",
@@ -147,26 +136,19 @@ class Parent:
             os.getpid(),
             self.admin.written,
         )
-        if text := access_warning(self.settings, is_here=self.admin.is_local()):
+        if text := self.admin.warning(self.settings):
             log.warning("%s", text)
         signals.on_rotation(self._rotate)
         signals.on_replacement(self.workers.replace)
         self.manager.begin(lambda: True)  # it looks after workers by itself
         self.workers.keep()
-        asked, file = signals.hangup, self._file
-        self._tasks = [
-            spawn(reload_when(asked, self, file), name="reading settings again"),
-            Supervised(
-                Part.TASK, "watching the settings", lambda beat: file.watch(asked, beat)
-            ).start(),
-        ]
+        self._tasks = reloading_tasks(signals.hangup, self, self._file)
+
+    def _gathered(self) -> Iterator[ProcessState]:
+        return gathered(started_s=self._started_s, health=self.health, admin=self.admin.state())
 
     async def renew(self, settings: Settings) -> None:
-        """Take other settings once the workers have, which read their files again.
-
-        OperatorError if they, the token of writers, or what gives access to the admin listener,
-        cannot be used.
-        """
+        """Take other settings once the workers have, and read their files again; OperatorError."""
         access = await self.access.prepare(settings)
         put_token = nothing if self._store is None else self._store.api.prepare_token(settings)
         if problems := await self.workers.renew(settings):
@@ -186,10 +168,7 @@ class Parent:
         self.workers.signal(signal.SIGUSR1)
 
     async def drain(self) -> None:
-        """Stop without losing a request; cancelled, stop at once.
-
-        The workers go on to accept connections for the shutdown delay, and end by themselves.
-        """
+        """The workers accept connections for the shutdown delay; cancelled, stop at once."""
         drain = self.settings.drain
         within_s = drain.shutdown_delay_s + drain.timeout_s + SPARE_S
         self.health.report(SHUTDOWN, "the process is shutting down")
@@ -215,7 +194,6 @@ class Parent:
         self._tasks = []
 
     async def _close(self) -> None:
-        self.access.stop()
         await self.admin.close()
         if self._store is not None:
             await self._store.close()
@@ -223,7 +201,7 @@ class Parent:
         self._listeners.give_up()
 
     def _keep_counts(self, process: WorkerProcess) -> None:
-        self.admin.states.end(process.last)
+        self.states.end(process.last)
 
     def __repr__(self) -> str:
         return f"<Parent of {self.workers}>"

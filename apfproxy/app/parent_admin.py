@@ -1,125 +1,31 @@
-"""The admin listener of the parent of workers, and the state that it shows: the sum of theirs.
-
-aiohttp is imported as it starts, in a thread: a parent without this listener has no use for it.
-"""
+"""The state that the parent of workers shows: the sum of theirs."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
-import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from apfproxy.admin.gathering import admin_state, gathered
 from apfproxy.admin.live_state import of_whole_server
-from apfproxy.admin.places import BACKLOG
 from apfproxy.admin.questions import ASK, Question, RefusedError, States, no_worker
 from apfproxy.admin.state import ProcessState, of_worker, summed
 from apfproxy.admin.state import WorkerState as ShownWorker
-from apfproxy.app.running import admin_places
 from apfproxy.base.health_checks import HealthCheck, HealthRegistry
-from apfproxy.base.listeners import ADMIN, close
-from apfproxy.base.sockets import are_local
 from apfproxy.workers.link import LinkError
 from apfproxy.workers.process import WorkerState
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator
 
-    from aiohttp import web
-
-    from apfproxy.admin.access import AdminAccess
     from apfproxy.admin.state import CheckState
-    from apfproxy.admin.web import WebListener
-    from apfproxy.base.listeners import Listeners
-    from apfproxy.settings import Settings
     from apfproxy.workers.parent import Workers
     from apfproxy.workers.process import WorkerProcess
     from apfproxy.workers.slot import WorkerSlot
 
 STARTING, DRAINING = WorkerState.STARTING, WorkerState.DRAINING
 WITHIN_S: Final = 3.0
-"""For a whole reply, which takes a worker some milliseconds; who asks us waits for 5 s or more."""
-
-
-class ParentAdmin:
-    """The listener.
-
-    Args:
-        listeners: Open what is listened on.
-        workers: Whose pages it has.
-        health: The checks of the parent itself.
-        access: Who may read.
-    """
-
-    def __init__(
-        self,
-        listeners: Listeners,
-        workers: Workers,
-        health: HealthRegistry,
-        access: AdminAccess,
-    ) -> None:
-        self._access = access
-        self._listeners = listeners
-        self._health = health
-        self._started_s = time.time()
-        self._places = admin_places(time.monotonic_ns)
-        self.states = WorkersStates(workers, health, self._gathered)
-        self._sockets: list[socket.socket] = []
-        self._listener: WebListener | None = None
-
-    def __repr__(self) -> str:
-        return f"<ParentAdmin: {self._places}>"
-
-    @property
-    def port(self) -> int | None:
-        """The port that is listened on; None if there is none."""
-        return None if self._listener is None else self._listener.port
-
-    @property
-    def written(self) -> str:
-        """The address that is listened on, as the settings name it, with its port."""
-        return self._listeners.written(ADMIN) if self._sockets else "no address"
-
-    def is_local(self) -> bool:
-        """Whether it is on loopback addresses and Unix sockets only."""
-        return are_local(self._sockets)
-
-    async def open(self, settings: Settings) -> None:
-        """Listen, if the settings name an address; OperatorError if that cannot be.
-
-        Who connects waits for `start`, so what is wrong is known before any worker serves.
-        """
-        if settings.admin is not None:
-            self._sockets = await self._listeners.open(
-                ADMIN, settings.admin, BACKLOG, settings.admin_socket_mode
-            )
-
-    async def start(self, api_routes: Sequence[web.RouteDef] = ()) -> None:
-        """Respond, if `open` has begun to listen; OperatorError if that cannot be."""
-        if not self._sockets:
-            return
-        module = await asyncio.to_thread(importlib.import_module, "apfproxy.admin.admin")
-        self._listener = module.listener(self.states, self._places, self._access, api_routes)
-        await self._listener.start(self._sockets)
-
-    async def close(self) -> None:
-        """Let responses that are under way have their time, then cut all connections."""
-        if self._listener is not None:
-            await self._listener.close()
-            self._listener = None
-        close(self._sockets)
-        self._sockets = []
-
-    def _gathered(self) -> Iterator[ProcessState]:
-        return gathered(
-            started_s=self._started_s,
-            health=self._health,
-            admin=admin_state(self._places, self._access.refused),
-        )
+"""For a whole reply, which takes a worker some milliseconds; clients wait for 5 s or more."""
 
 
 class Worker(NamedTuple):
@@ -153,19 +59,16 @@ class Worker(NamedTuple):
         return None if self.process is None else self.process.last
 
     def state_now(self) -> ProcessState | None:
-        """Return what it told last, unless it tells nothing now."""
+        """What it told last, unless it tells nothing now."""
         if self.last is None or self.why_not:
             return None
         return state_of(self.last)
 
 
 class Told(NamedTuple):
-    """Holds what workers told last, of one moment, so that nothing is counted twice, or not at all.
+    """What workers told last, at one moment, so that nothing is counted twice, or not at all.
 
-    Attributes:
-        living: By name, of those that tell something.
-        ended: Of others.
-        workers: All.
+    `living` is by name, `ended` has what is left of others.
     """
 
     living: dict[str, bytes]
@@ -188,13 +91,13 @@ class WorkersStates(States):
         self._ended: bytes | None = None
 
     def end(self, last: bytes | None) -> None:
-        """Keep what a process has counted that has ended."""
+        """Keep the counts of a process that has ended."""
         if last is not None:
             both = filter(None, (self._ended, last))
             self._ended = msgspec.msgpack.encode(summed(list(map(state_of, both))))
 
     def named(self) -> dict[str, Worker]:
-        """List workers that tell something, or should, by name: the number, or with the process."""
+        """Workers that tell something, or should, by their number, or with the process."""
         found = {}
         for slot in self._workers.slots:
             starting = [each for each in slot.processes if each.state is STARTING]
@@ -208,7 +111,6 @@ class WorkersStates(States):
         return found
 
     def told(self, worker: str) -> Worker:
-        """The worker of a name; RefusedError unless it tells something."""
         there = self.named()
         if worker not in there:
             raise no_worker(worker, there)
@@ -246,7 +148,6 @@ class WorkersStates(States):
         return told
 
     def _own(self, told: Told) -> ProcessState:
-        """This process."""
         *_, own = self._gathered()
         own.restarts, own.workers = self._workers.restarts, told.workers
         return own
@@ -308,6 +209,5 @@ state_of: Final = msgspec.msgpack.Decoder(ProcessState).decode
 
 
 def check_of(check: CheckState) -> HealthCheck:
-    """A check as its own process has it."""
     problem = next(iter(check.problems), None)
     return HealthCheck(check.name, tuple(check.pages), check.is_blocking, problem)

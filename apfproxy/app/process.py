@@ -9,47 +9,43 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.admin.access import ADMIN_ACCESS, AdminAccess
-from apfproxy.admin.gathering import admin_state, gathered
+from apfproxy.admin.access import ADMIN_ACCESS
+from apfproxy.admin.gathering import gathered
 from apfproxy.admin.observation import Observation
-from apfproxy.admin.places import BACKLOG as ADMIN_BACKLOG
 from apfproxy.admin.questions import ASK, Asked, OwnStates
+from apfproxy.app.admin_listener import AdminListener
 from apfproxy.app.clusters import STARTS_S, SUCCESSORS_STARTS_S, Clusters
 from apfproxy.app.listener_tls import ListenerTls, say_why_not, spoken
-from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
-from apfproxy.app.running import admin_places
-from apfproxy.app.shown import explanation, shown_cluster
+from apfproxy.app.reloading import SETTINGS, SettingsFile, reloading_tasks
 from apfproxy.base import build
 from apfproxy.base.clock import LoopClock
 from apfproxy.base.events import ConfigurationEvents
 from apfproxy.base.faults import Faults, Part
 from apfproxy.base.health_checks import LIVEZ, READYZ, HealthRegistry
-from apfproxy.base.listeners import ADMIN, LISTEN, Listeners
+from apfproxy.base.listeners import LISTEN, Listeners
 from apfproxy.base.service_manager import NO_SERVICE_MANAGER
-from apfproxy.base.sockets import DescriptorWatch, are_local
-from apfproxy.base.tasks import Supervised, spawn
+from apfproxy.base.sockets import DescriptorWatch
+from apfproxy.base.tasks import Supervised
 from apfproxy.objects.field_errors import counted
 from apfproxy.proxy.cluster_router import ClusterRouter
 from apfproxy.proxy.context import ListenerContext
 from apfproxy.proxy.counters import ListenerCounters
 from apfproxy.proxy.http2 import available
 from apfproxy.proxy.request import plain_rules
-from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
-from apfproxy.proxy.server import ProxyServer
+from apfproxy.proxy.server import BACKLOG, ProxyServer
 from apfproxy.settings import FULL, OBSERVE
 from apfproxy.settings.change import prepare_all
-from apfproxy.settings.contradictions import access_warning, one_flow
+from apfproxy.settings.contradictions import one_flow
 from apfproxy.sources.fleet_store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from apfproxy.admin.state import ProcessState
-    from apfproxy.admin.web import WebListener
     from apfproxy.app.cluster import Cluster
     from apfproxy.base.service_manager import ServiceManager
     from apfproxy.base.signals import Signals
-    from apfproxy.settings import Address, Settings
+    from apfproxy.settings import Settings
     from apfproxy.sources.fleet_store import StoreOpener
 
 SPARE_STOP_S = 30.0
@@ -63,7 +59,6 @@ NOT_REPLACED = (
 )
 
 MOST_NAMED = 3
-"""Servers or clusters that the start names."""
 
 logger = logging.getLogger(__name__)
 
@@ -73,8 +68,7 @@ class ProxyProcess:
 
     Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
     `file` is what the settings are read from again; None where they never change.  `listeners` have
-    what somebody else has opened, `manager` is told of the process.  A successor has time to start:
-    others serve until then.  `open_store` opens the record of a fleet.
+    what others have opened.  A successor has time to start: others serve until then.
 
     OperatorError if TLS or authentication cannot be set up.
     """
@@ -95,7 +89,7 @@ class ProxyProcess:
         self.settings = settings
         self.manager = manager
         self._file = file or SettingsFile(None, lambda: self.settings)
-        self._addresses = listeners or Listeners()
+        self._listeners = listeners or Listeners()
         self._starts_s = SUCCESSORS_STARTS_S if is_successor else STARTS_S
         self._started_s = time.time()
         # What all parts share.
@@ -104,6 +98,8 @@ class ProxyProcess:
         self.faults.watch(loop)
         self.health = HealthRegistry()
         self.configuration_events = ConfigurationEvents()
+        self.admin = AdminListener(settings, self._listeners, self.clock.now_ns)
+        self.access = self.admin.access
         # For clients.
         self.counters = ListenerCounters()
         shared = ListenerContext(settings, self.counters, self.clock, loop)
@@ -119,17 +115,14 @@ class ProxyProcess:
             self.observation,
             self.health,
             self.configuration_events,
-            self._is_admin_local,
+            self.admin.is_local,
             open_store,
         )
         self.tls = ListenerTls(settings, self._router, self.clusters)
         # For operators.
         self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
         self.health.add(SHUTDOWN, pages=(READYZ,))
-        self.access = AdminAccess(settings)
         self.health.add(ADMIN_ACCESS, pages=(READYZ,), is_blocking=False, look=self.access.problem)
-        self._admin_places = admin_places(self.clock.now_ns)
-        self._admin: WebListener | None = None
         self.states = OwnStates(self._gathered, self.health, self._asked)
         manager.show(self.states.encoded, {ASK: self.states.reply})
         # What goes on by itself.
@@ -138,7 +131,7 @@ class ProxyProcess:
             Part.ADMIN, "looking for a descriptor", lambda _beat: descriptors.run()
         )
         self._tasks: list[asyncio.Task[None]] = []
-        self._reloading: tuple[asyncio.Task[None], ...] = ()
+        self._reloading: list[asyncio.Task[None]] = []
 
     @property
     def cluster(self) -> Cluster:
@@ -149,19 +142,14 @@ class ProxyProcess:
 
     @property
     def port(self) -> int:
-        """The port that clients connect to; 0 if there is none."""
         return self.server.port or 0
 
     @property
     def admin_port(self) -> int | None:
-        """The port of the admin listener; None if there is none."""
-        return None if self._admin is None else self._admin.port
+        return self.admin.port
 
     async def start(self) -> None:
-        """Load the objects, then listen; all or nothing.
-
-        OperatorError if objects, a file or an address cannot be used.
-        """
+        """Load the objects, then listen; all or nothing, or OperatorError."""
         try:
             self.observation.open()
             await self.clusters.start(self.settings, self._starts_s)
@@ -170,19 +158,15 @@ class ProxyProcess:
             await self.stop()
             raise
         self.tls.start()
-        self.access.start()
         self._tasks.append(self._watching_descriptors.start())
 
     def _gathered(self) -> Iterator[ProcessState]:
-        observed, admin = self.observation, self._admin
-        refused, is_full = self.access.refused, self.settings.metrics == FULL
+        observed, is_full = self.observation, self.settings.metrics == FULL
         return gathered(
             started_s=self._started_s,
             health=self.health,
             faults=self.faults,
-            clusters=(
-                shown_cluster(each, observed, is_full=is_full) for each in self.clusters.members
-            ),
+            clusters=(each.state(observed, is_full=is_full) for each in self.clusters.members),
             has_several=self.clusters.only is None,
             is_full=is_full,
             listener=self.counters,
@@ -191,11 +175,10 @@ class ProxyProcess:
             access_log=observed.access_log,
             left_out=observed.log_budget.left_out,
             traces=observed.traces,
-            admin=None if admin is None else admin_state(self._admin_places, refused),
+            admin=self.admin.state(),
         )
 
     def _asked(self, name: str) -> Asked | None:
-        """The cluster that a question is about; None if there is none of the name."""
         cluster = next((each for each in self.clusters if each.name == name), None)
         if cluster is None:
             return None
@@ -203,34 +186,20 @@ class ProxyProcess:
             controller=cluster.controller,
             wall_offset_ns=time.time_ns() - self.clock.now_ns(),
             top_flows=self.observation.top_flows(cluster.served),
-            explain=partial(explanation, cluster),
+            explain=cluster.explanation,
         )
-
-    def _is_admin_local(self) -> bool:
-        """Whether the admin listener is on loopback addresses and Unix sockets only."""
-        listeners = self._admin.sockets if self._admin is not None else []
-        return are_local(listeners)
 
     async def _listen(self) -> None:
-        listen, admin = self.settings.downstream.listen, self.settings.admin
-        await self.server.start(
-            await self._addresses.open(
-                LISTEN, listen, SERVER_BACKLOG, self.settings.downstream.socket_mode
-            ),
-            self.tls.current,
+        downstream = self.settings.downstream
+        sockets = await self._listeners.open(
+            LISTEN, downstream.listen, BACKLOG, downstream.socket_mode
         )
-        if admin is None or self.manager.shows_state:
-            return
-        # aiohttp takes 12 MiB: a process without this listener does without.
-        from apfproxy.admin.admin import listener  # noqa: PLC0415 - as above
-
+        await self.server.start(sockets, self.tls.current)
+        if not self.manager.shows_state:
+            await self.admin.open(self.settings)
         only = self.clusters.only
         api = None if only is None else only.objects.api
-        routes = () if api is None else tuple(api.routes())
-        self._admin = listener(self.states, self._admin_places, self.access, routes)
-        await self._admin.start(
-            await self._addresses.open(ADMIN, admin, ADMIN_BACKLOG, self.settings.admin_socket_mode)
-        )
+        await self.admin.start(self.states, () if api is None else api.routes())
 
     def _is_well(self) -> bool:
         """Whether a new process would be of no help."""
@@ -239,10 +208,8 @@ class ProxyProcess:
     async def renew(self, settings: Settings) -> None:
         """Put settings in force that differ only in what may change, see `reloading`.
 
-        All parts are made before the first is put in force.
-
-        Raises:
-            OperatorError: Something cannot be used, and nothing has changed.
+        All parts are made before the first is put in force; with an OperatorError nothing has
+        changed.
         """
         parts = (self.clusters, self.tls, self.access, self.observation)
         change = await prepare_all([each.prepare for each in parts], settings)
@@ -256,51 +223,36 @@ class ProxyProcess:
         await self.clusters.put(settings)
 
     async def read_again(self) -> None:
-        """Take what has changed of all files, as is done when they change by themselves."""
         self.observation.reopen()
         await self.tls.read_again()
         await self.access.read_again()
         await self.clusters.read_again()
 
     def _rotate(self) -> None:
-        """Open the access log again."""
         if self.observation.access_log is None:
             logger.warning("SIGUSR1 means nothing here, and is ignored: no access log is open")
         self.observation.reopen()
 
     def hurry(self, _cancel: Callable[[], object]) -> None:
-        """Do not wait for objects that are yet to come: the process is to end."""
         self.clusters.stop_waiting()
 
     def is_busy(self) -> bool:
-        """Whether an end at once may break something."""
         return self.server.connection_count > 0
 
     def attend(self, signals: Signals) -> None:
-        """Log and tell the start; from now on signals have a meaning.
-
-        SIGHUP reads everything again, SIGUSR1 opens the log again.
-        """
+        """SIGHUP reads everything again, SIGUSR1 opens the log again."""
         signals.on_rotation(self._rotate)
         self._log_start()
-        self._addresses.serve()
+        self._listeners.serve()
         signals.on_replacement(partial(logger.warning, "%s", NOT_REPLACED))
         self.manager.begin(self._is_well)
-        asked, file = signals.hangup, self._file
-        watching = Supervised(
-            Part.TASK, "watching the settings", lambda beat: file.watch(asked, beat)
-        )
-        self._reloading = (
-            spawn(reload_when(asked, self, file), name="reading settings again"),
-            watching.start(),
-        )
+        self._reloading = reloading_tasks(signals.hangup, self, self._file)
 
     async def drain(self) -> None:
         """Stop without losing a request; cancelled, stop at once.
 
         `/readyz` fails at once; connections are still accepted for the shutdown delay, in which
-        load balancers turn away; then the server drains.  A worker that another one has taken over
-        from drains at once.
+        load balancers turn away.  A worker that another one has taken over from drains at once.
         """
         self._end_reloading()
         drain = self.settings.drain
@@ -311,8 +263,6 @@ class ProxyProcess:
             self.manager.stopping(within_s)
             if not is_succeeded:
                 await asyncio.sleep(drain.shutdown_delay_s)
-            elif self._admin is not None:
-                self._admin.stop_accepting()
             await self.server.drain(is_succeeded=is_succeeded)
         finally:
             await self.stop()
@@ -323,7 +273,6 @@ class ProxyProcess:
         self.manager.end()
         self.clusters.stop()
         self.tls.stop()
-        self.access.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -332,29 +281,23 @@ class ProxyProcess:
         await self.observation.close()  # after the last request's end
         await self.manager.last()
         await self.clusters.close()
-        if self._admin is not None:
-            await self._admin.close()
-            self._admin = None
-        self._addresses.give_up()
+        await self.admin.close()
+        self._listeners.give_up()
 
     def _end_reloading(self) -> None:
         for task in self._reloading:
             task.cancel()
-        self._reloading = ()
+        self._reloading = []
 
     def _log_start(self) -> None:
         settings = self.settings
-        admin = None
-        if settings.admin is not None and self._admin is not None:
-            admin = dataclasses.replace(settings.admin, port=self.admin_port or 0)
-        without_admin = "its parent's address" if self.manager.shows_state else "no address"
         logger.info(
             "apfproxy %s listens on %s%s, forwards to %s, admin on %s; %s, at most %s connections",
             build.version(available.version()),
-            self._addresses.written(LISTEN),
+            self._listeners.written(LISTEN),
             spoken(settings.downstream),
             self._named_clusters(),
-            without_admin if admin is None else self._addresses.written(ADMIN),
+            "its parent's address" if self.manager.shows_state else self.admin.written,
             self._named_seats(),
             self.server.max_connections or "any number of",
         )
@@ -363,14 +306,12 @@ class ProxyProcess:
             if problem := one_flow(cluster.settings):
                 named = f"cluster {cluster.name}: " if cluster.name else ""
                 logger.warning("%s%s", named, problem)
-        is_shown = self._admin is not None  # else the parent of workers warns
-        if is_shown and (text := access_warning(settings, is_here=self._is_admin_local())):
+        if text := self.admin.warning(settings):  # the parent of workers warns for them
             logger.warning("%s", text)
         if self.clusters.only is not None:
-            self._log_only(settings, self.clusters.only, admin)
+            self._log_only(settings, self.clusters.only)
 
     def _named_clusters(self) -> str:
-        """Where requests go, for the log."""
         if self.clusters.only is not None:
             endpoints = self.clusters.only.served.pool.endpoints
             whole = self.settings.upstream.address.url
@@ -379,14 +320,12 @@ class ProxyProcess:
         return named_clusters(serving, len(self.clusters.members))
 
     def _named_seats(self) -> str:
-        """Return what flow control has, for the log."""
         controllers = [each.controller for each in self.clusters]
         seats = sum(each.server_concurrency_limit for each in controllers)
         levels = sum(len(each.levels) for each in controllers)
         return f"{counted(seats, 'seat')}, {counted(levels, 'priority level')}"
 
-    def _log_only(self, settings: Settings, cluster: Cluster, admin: Address | None) -> None:
-        """Return what a start says of the only cluster."""
+    def _log_only(self, settings: Settings, cluster: Cluster) -> None:
         if settings.flow_control.enforcement == OBSERVE:
             logger.warning(
                 "flow control only observes: no request is rejected or delayed; the live page,"
@@ -398,7 +337,8 @@ class ProxyProcess:
                 kubernetes.api.server,
                 "" if kubernetes.is_synced else ", which are not here yet",
             )
-        if settings.flow_control.store is not None and admin is not None:
+        if settings.flow_control.store is not None and settings.admin and self.admin.is_open:
+            admin = dataclasses.replace(settings.admin, port=self.admin_port or 0)
             logger.info(
                 "objects are in %s: %s",
                 settings.flow_control.store,
@@ -409,18 +349,15 @@ class ProxyProcess:
 
 
 def named_servers(urls: Sequence[str], whole: str) -> str:
-    """The servers behind by their URLs, if there are several; else what stands for them."""
     if len(urls) <= 1:
         return whole
     return f"{len(urls)} servers ({first_of(urls)})"
 
 
 def named_clusters(serving: Sequence[str], count: int) -> str:
-    """The clusters that serve, and of how many they are."""
     part = "" if len(serving) == count else f"{len(serving)} of "
     return f"{part}{counted(count, 'cluster')} ({first_of(serving) or 'none serves'})"
 
 
 def first_of(names: Sequence[str]) -> str:
-    """The first few names."""
     return ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")

@@ -23,6 +23,7 @@ from apfproxy.app.log import configure_logging
 from apfproxy.base.errors import OperatorError
 from apfproxy.base.faults import Part, report
 from apfproxy.base.files import at_rest, fingerprint, notifications, watch_files
+from apfproxy.base.tasks import Supervised, spawn
 from apfproxy.settings.change import changes, mergeable
 from apfproxy.settings.file import SettingsLines
 
@@ -43,8 +44,6 @@ log = logging.getLogger(__name__)
 
 
 class Reloadable(Protocol):
-    """A process whose settings may change."""
-
     health: HealthRegistry
     manager: ServiceManager
     configuration_events: ConfigurationEvents
@@ -61,17 +60,11 @@ class Reloadable(Protocol):
 
 
 class SettingsFile:
-    """Holds what settings are read from: a file, if there is one, and flags over it.
+    """What settings are read from: a file, if there is one, and flags over it.
 
-    Args:
-        path: Of the file; None for flags alone.
-        read: Gives the settings, or OperatorError; it blocks on the file system.
-        is_told: Whether the parent of workers reads the file, and says what is in it.
-
-    Attributes:
-        refused: Why the settings that were read last are not in force; empty if they are.
-        may_recover: Whether what they name may become good without a change of the file.
-        is_retry: Whether the next reading is for that reason alone.
+    `read` blocks on the file system; `is_told` if the parent of workers reads the file and says
+    what is in it.  `refused` says why what was read last is not in force, `may_recover` whether it
+    may become good without a change of the file; `is_retry` if the next reading is for that alone.
     """
 
     def __init__(
@@ -92,16 +85,16 @@ class SettingsFile:
             await at_rest(lambda: (None, fingerprint(self._paths)), b"", asyncio.sleep)
 
     def read(self) -> Settings:
-        """Read the settings; OperatorError if they cannot be used."""
+        """OperatorError if they cannot be used."""
         # The fingerprint comes first, so that a change during the reading is noticed.
         self._fingerprint = fingerprint(self._paths)
         return self._read()
 
     def read_again(self) -> Settings:
-        """Read other settings; OperatorError if they cannot be used, or the file is empty by now.
+        """OperatorError if they cannot be used, or the file is empty by now.
 
-        An empty file has the defaults, among which no one is authenticated.  Anyone who is writing
-        it, or has no room left on the disk, does not mean them.
+        An empty file has the defaults, among which no one is authenticated.  It is being written,
+        or the disk is full.
         """
         settings = self.read()
         path = None if self.is_told else self._path
@@ -110,10 +103,7 @@ class SettingsFile:
         return settings
 
     def problems_of(self, error: OperatorError) -> tuple[str, ...]:
-        """Return what is wrong, a line for each problem; with its place in the file if it has one.
-
-        It blocks on the file system.
-        """
+        """The problems, with their place in the file if they have one; blocks on files."""
         problems = tuple(str(error).splitlines())
         if self._path is None:
             return problems
@@ -136,6 +126,15 @@ class SettingsFile:
                 asked.set()
 
         await watch_files(self._paths, check, beat, changes)
+
+
+def reloading_tasks(
+    asked: asyncio.Event, process: Reloadable, file: SettingsFile
+) -> list[asyncio.Task[None]]:
+    """Reload when that is asked for, and when the file changes; the tasks are to be cancelled."""
+    watching = Supervised(Part.TASK, "watching the settings", lambda beat: file.watch(asked, beat))
+    reloading = spawn(reload_when(asked, process, file), name="reading settings again")
+    return [reloading, watching.start()]
 
 
 async def reload_when(asked: asyncio.Event, process: Reloadable, file: SettingsFile) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import uvloop
 
-from apfproxy.admin.places import Places
 from apfproxy.base.signals import Hangup, Signals
 from apfproxy.base.tasks import spawn
 from apfproxy.objects.field_errors import counted
@@ -25,17 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 SWITCH_S = 0.001
-"""How long a thread may make the event loop wait: each of its turns, where large objects are read
-or a page is compressed meanwhile.  Python's 5 ms would slow requests down by as much, several times
-each."""
+"""For a turn of a thread, in which the event loop waits.  Python's 5 ms would slow requests down by
+as much, several times each, where large objects are read or a page is compressed meanwhile.
+"""
 
 MOST_THREADS = 8
 """For what blocks: files, and large pages that are compressed."""
-
-ADMIN_CONNECTIONS = 64
-"""Scrapers, probes, a team's live pages and terminals, and watches of the store."""
-ADMIN_PART = 8
-"""The admin listener takes no more than one part of so many, however few there are."""
 
 LAST_S = 1.0
 """For work of threads at the end, which no one waits for any more."""
@@ -47,8 +41,6 @@ T = TypeVar("T")
 
 
 class Served(Protocol):
-    """A program that serves."""
-
     ENDING: str
     """Holds what it does at the first signal, for the log."""
 
@@ -72,7 +64,6 @@ Program = TypeVar("Program", bound=Served)
 
 
 def run_in_loop(main: Coroutine[Any, Any, int]) -> int:
-    """Run in an event loop of its own, with as many open files as the system allows."""
     raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -94,7 +85,6 @@ class DaemonThreads(ThreadPoolExecutor):
         self._started: list[threading.Thread] = []
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run a function in one of the threads."""
         future: Future[T] = Future()
         self._works.put(partial(_settle, future, partial(fn, *args, **kwargs)))
         if not self._idle.acquire(blocking=False) and len(self._started) < MOST_THREADS:
@@ -137,8 +127,6 @@ async def serve_until_signal(
     hangup: Hangup = Hangup.NOTHING,
 ) -> bool:
     """Serve until the first signal, then end until the second; whether it ended in order.
-
-    `make` makes the program, which others than the system may give its signals.
 
     OperatorError if it cannot start.
     """
@@ -188,20 +176,13 @@ async def _started(process: Served, signals: Signals) -> bool:
 
 
 def raise_descriptor_limit() -> None:
-    """Allow as many open files as the system lets us: each request has up to two connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def descriptor_limit() -> int:
-    """How many open files the process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
-
-
-def admin_places(now_ns: Callable[[], int]) -> Places:
-    """The connections that an admin listener may have."""
-    return Places("admin", min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART), now_ns)
 
 
 def spare_collector() -> None:

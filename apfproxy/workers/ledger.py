@@ -21,7 +21,7 @@ SWAP: Final = "ledger.swap"
 MAX_RECORDS: Final = 2048
 """One of each cluster, of which there are at most 1000, and some of those that are leaving."""
 FORGET_FROM: Final = 64
-"""Records, from which on those without members are forgotten whenever there are twice as many."""
+"""Whenever there are twice as many records, those without members are forgotten."""
 MAX_KEY: Final = 512
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ Key = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY)]
 
 
 class Swap(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Holds what a worker reads, or writes if the record has the version that it saw."""
+    """A read, or a write if the record still has that version."""
 
     key: Key
     version: str = ""
@@ -39,7 +39,7 @@ class Swap(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Holds what there is by now; without the data where the worker has written them itself."""
+    """The record by now; without the data where the worker has written them itself."""
 
     version: str = ""
     data: bytes | None = None
@@ -50,11 +50,7 @@ NOTHING: Final = Held()
 
 
 class Ledger:
-    """The records.
-
-    Args:
-        tell: Tells all workers but one (by its name as a member) that a record has urgent news.
-    """
+    """`tell` tells all workers but one (by its name as a member) that a record has urgent news."""
 
     def __init__(self, tell: Callable[[str, str], None]) -> None:
         # Not the same after a restart, so that no version of before is taken for one of now.
@@ -65,12 +61,11 @@ class Ledger:
         self._tell = tell
 
     def read(self, arguments: bytes) -> bytes:
-        """Reply to a worker that reads."""
         key = msgspec.msgpack.decode(arguments, type=Swap).key
         return msgspec.msgpack.encode(self._records.get(key, NOTHING))
 
     def swap(self, member: str, arguments: bytes) -> bytes:
-        """Reply to a worker that writes; LinkError if there are too many records."""
+        """LinkError if there are too many records."""
         asked = msgspec.msgpack.decode(arguments, type=Swap)
         held = self._records.get(asked.key, NOTHING)
         if asked.version != held.version:

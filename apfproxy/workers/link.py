@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     import socket
 
 MAX_FRAME_BYTES: Final = 64 << 20
-"""Bounds one message, all parts of a reply together, and of what the other side has not read."""
+"""Of one message, of all parts of a reply together, and of what the other side has not read."""
 PART_BYTES: Final = 1 << 20
-"""Bytes of a reply in parts, sent before it is waited until they are read."""
+"""After so many bytes of a reply in parts, they have to be read before it goes on."""
 READ_BYTES: Final = 1 << 18
 LENGTH_BYTES: Final = 4
 MAX_PROBLEM: Final = 200
-"""Characters of what is said of an error of the other side."""
+"""Characters of an error of the other side."""
 
 log = logging.getLogger(__name__)
 
 
 class Message(msgspec.Struct, frozen=True, tag=True):
-    """Base of what is said."""
+    """Tagged by its name."""
 
 
 class Drain(Message, frozen=True):
@@ -47,7 +47,7 @@ class Drain(Message, frozen=True):
 
 
 class Leave(Message, frozen=True):
-    """The same, for a process that another one has taken over from."""
+    """End in order: another process has taken over."""
 
 
 class Cut(Message, frozen=True):
@@ -68,10 +68,7 @@ class Renew(Message, frozen=True):
 
 
 class Serving(Message, frozen=True):
-    """The worker serves, for the first time or with what it has read again, unless refused.
-
-    The number is that of the settings that it was sent.
-    """
+    """The worker serves with the settings of this number, or has refused them."""
 
     refused: str = ""
     number: int = 0
@@ -86,7 +83,7 @@ class Alive(Message, frozen=True):
 
 
 class State(Message, frozen=True):
-    """Holds what a worker shows, encoded."""
+    """The state of a worker, encoded."""
 
     data: bytes
 
@@ -123,14 +120,9 @@ class LinkError(Exception):
 class Link:
     """One end of a link, which it closes.
 
-    Args:
-        connection: A connected socket.
-        on_message: Called with each message, but for questions and replies.
-        on_gone: Called once when the other process has ended.
-        handlers: Replies to questions.
-
-    Attributes:
-        has_sent: Set while the other side has read all but what the kernel holds, or is gone.
+    `on_message` is called with each message but for questions and replies, `on_gone` once when the
+    other process has ended.  `has_sent` is set while the other side has read all but what the
+    kernel holds, or is gone.
     """
 
     def __init__(
@@ -154,7 +146,7 @@ class Link:
         self._loop.add_reader(connection.fileno(), self._read)
 
     def send(self, message: Message) -> None:
-        """Send a message; harmless if the other process is gone, or has not listened for long."""
+        """Harmless if the other process is gone, or has not listened for long."""
         data = msgspec.msgpack.encode(message)
         if self._connection.fileno() < 0 or len(self._unsent) + len(data) > MAX_FRAME_BYTES:
             return
@@ -166,7 +158,7 @@ class Link:
                 self._loop.add_writer(self._connection.fileno(), self._write)
 
     async def ask(self, question: str, arguments: bytes, within_s: float | None = None) -> bytes:
-        """The reply to a question, within that time if given; LinkError."""
+        """The reply to a question; LinkError, also if there is none in that time."""
         self._number += 1
         number = self._number
         reply: asyncio.Future[bytes] = self._loop.create_future()
@@ -183,7 +175,6 @@ class Link:
             del self._asked[number]
 
     def close(self) -> None:
-        """End the link; harmless once done."""
         if (number := self._connection.fileno()) >= 0:
             self._loop.remove_reader(number)
             self._loop.remove_writer(number)
@@ -192,7 +183,7 @@ class Link:
             self._fail()
 
     def finish(self) -> None:
-        """The other process has ended: read what it said last, then end the link."""
+        """The other process has ended: read its last messages, then end the link."""
         while self._connection.fileno() >= 0:
             self._read(is_last=True)
 

@@ -35,24 +35,16 @@ if TYPE_CHECKING:
 CUT_WITHIN_S: Final = 10.0
 """For workers that are to end at once, before they are killed."""
 READ_WITHIN_S: Final = 30.0
-"""For workers to put settings in force, before the service manager is told that they have."""
+"""For workers to put settings in force; then the service manager is told that they have."""
 
 log = logging.getLogger(__name__)
 
 
 class Workers:
-    """The workers of a machine.
+    """The workers of a machine; `objects` is the path of the store's objects, if there is a store.
 
-    Args:
-        settings: Of the whole.
-        count: How many.
-        listeners: Open what clients connect to.
-        on_lost: Called with each process that has ended.
-        command: Of the workers, if it is not that of this process.
-
-    Attributes:
-        settings: Those in force, with which workers begin.
-        objects: Path of the objects of the parent's store, if it has one.
+    `on_lost` is called with each process that has ended; `command` is of the workers, if not that
+    of this process.
     """
 
     def __init__(
@@ -91,11 +83,9 @@ class Workers:
 
     @property
     def restarts(self) -> int:
-        """How many were started again since they had ended by themselves."""
         return sum(slot.restarts for slot in self.slots)
 
     def problem(self) -> str | None:
-        """Says that no worker serves."""
         if any(slot.serves for slot in self.slots):
             return None
         return "no worker serves; the log says why"
@@ -103,7 +93,7 @@ class Workers:
     async def start(self) -> None:
         """Start the workers, which `stop` ends; OperatorError if one cannot start.
 
-        The first one goes ahead: what is wrong is said once, and not by each of them.
+        The first one goes ahead: its problems are said once, and not by each of them.
         """
         first, *others = self.slots
         await first.begin()
@@ -142,7 +132,7 @@ class Workers:
     async def renew(self, settings: Settings) -> list[str]:
         """Have all workers put settings in force, and read their files again.
 
-        Says what is wrong with the settings if one refuses them; all have those of before then.
+        If one refuses them, all have those of before, and its reasons are returned.
         """
         processes = self.processes
         await self._put(settings, processes)
@@ -194,7 +184,6 @@ class Workers:
             await killed(processes)
 
     async def _end_starts(self) -> list[WorkerProcess]:
-        """Start no worker any more: the processes that there are."""
         self._is_ending = True
         tasks = self._tasks + ([] if self._rolling is None else [self._rolling])
         self._tasks, self._rolling = [], None

@@ -26,6 +26,7 @@ from apfproxy.settings import (
     LimitSettings,
     Settings,
     with_each_cluster,
+    with_values,
 )
 from apfproxy.workers.link import Renew
 
@@ -33,12 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
 WORKER: Final = "APFPROXY_WORKER"
-"""Holds what a parent tells a worker."""
 STORE: Final = "parent:link"
 """The fleet's store in the settings of a worker: the memory of its parent."""
 PERIOD_S: Final = 0.25
 LEASE_S: Final = 2.0
-"""Lease of workers that share seats: their parent drops those of one that dies at once."""
+"""Of workers that share seats: their parent drops those of one that dies at once."""
 AT_FULL_PACE: Final = 50
 """Clusters, each of which has a record; with more of them workers look less often at each."""
 MAX_LEASE_S: Final = 10.0
@@ -50,19 +50,10 @@ log = logging.getLogger(__name__)
 
 
 class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Holds what a worker is told.
+    """All that a parent tells a worker; `link`, `sockets` and `settings` are descriptors.
 
-    Attributes:
-        index: From 1 on; the process that takes its place has the same.
-        generation: How many processes have had it so far, with this one.
-        count: How many workers there are.
-        member: Its name as a member of the fleet of workers, which no other process has.
-        link: Descriptor of the connection to the parent, see `link`.
-        sockets: Descriptors of what it listens on.
-        settings: Descriptor of the settings that are in force, pickled.
-        objects: Path of the file in which the parent keeps the objects of its store; None where
-            there is no store.
-        hash_seed: By which all of them deal queues to flows.
+    `index` is from 1 on, `generation` counts the processes that have had it.  `member` names it in
+    the fleet of workers.  `objects` is the path of the objects of the parent's store, if any.
     """
 
     index: Annotated[int, msgspec.Meta(ge=1)]
@@ -76,14 +67,13 @@ class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     hash_seed: int
 
     def told(self) -> dict[str, str]:
-        """The variable that tells it."""
         return {WORKER: msgspec.json.encode(self).decode()}
 
 
 def worker_place(environment: MutableMapping[str, str]) -> WorkerPlace | None:
-    """Take what the environment tells, so that no child of ours takes it for its own.
+    """Take the place from the environment, where a child of ours would find it; None for no worker.
 
-    None if this process is no worker; OperatorError if what it is told cannot be understood.
+    OperatorError if it cannot be understood.
     """
     text = environment.pop(WORKER, None)
     if text is None:
@@ -104,8 +94,7 @@ def worker_place(environment: MutableMapping[str, str]) -> WorkerPlace | None:
 def worker_count(wanted: int | None, quota: Path = QUOTA) -> int:
     """The number that settings mean; 0 for one process without a parent.
 
-    `AUTO_WORKERS` is one for each processor that we may use.  A container that may use two and a
-    half processors gets three.
+    `AUTO_WORKERS` is one for each processor that we may use; a quota of two and a half gives three.
     """
     if wanted != AUTO_WORKERS:
         return wanted or 0
@@ -119,21 +108,14 @@ def worker_count(wanted: int | None, quota: Path = QUOTA) -> int:
 
 
 def part_of(whole: int, place: WorkerPlace) -> int:
-    """The part of something that a worker has of what all of them may have; at least 1."""
+    """A worker's part of something that all of them share; at least 1."""
     return max(whole // place.count + (place.index <= whole % place.count), 1)
 
 
 class SentSettings:
-    """Reads the settings of a worker: what its parent has sent since the last time, placed.
+    """Reads the settings of a worker: those that its parent has sent last, placed.
 
-    What this code cannot use, since the parent's is another, is replaced by file and flags.
-
-    Args:
-        place: Of the worker.
-        read: Reads those of the file and the flags; OperatorError.
-
-    Attributes:
-        sent: What the parent has sent last.
+    If this code cannot use them, since the parent's is another, it reads those of file and flags.
     """
 
     def __init__(self, place: WorkerPlace, read: Callable[[], Settings]) -> None:
@@ -146,7 +128,7 @@ class SentSettings:
         self._clusters: int | None = None
 
     def __call__(self) -> Settings:
-        """The settings; if nothing was sent those in force.  OperatorError if it cannot be used."""
+        """Those in force if nothing was sent since; OperatorError if they cannot be used."""
         sent = self.sent
         self._found = self._in_force if sent is self._seen else _unpickled(sent.settings)
         self._seen = sent
@@ -156,7 +138,7 @@ class SentSettings:
         return placed(whole, self.place, self._clusters)
 
     def settle(self, *, is_refused: bool) -> int:
-        """Whether what was read is in force; returns the number of what was sent."""
+        """Say whether what was read is in force; returns the number of what was sent."""
         if not is_refused:
             self._in_force = self._found
         return self._seen.number if self._seen is not None else 0
@@ -173,7 +155,6 @@ def _handed(place: WorkerPlace) -> bytes:
 
 
 def _unpickled(data: bytes) -> Settings | None:
-    """None if this code cannot use them."""
     try:
         found = pickle.loads(data)  # noqa: S301 - the parent's, which no one else writes to
     except Exception as error:  # noqa: BLE001 - of other code; pickles end in any of them
@@ -194,66 +175,54 @@ def _placed(settings: Settings, place: WorkerPlace, pace: float) -> Settings:
     def part(whole: int | None) -> int | None:
         return None if whole is None else part_of(whole, place)
 
-    downstream, upstream, flow_control = (
-        settings.downstream,
-        settings.upstream,
-        settings.flow_control,
-    )
-    limits = downstream.limits
-    if limits.max_connections != LimitSettings().max_connections:
+    limits, upstream = settings.downstream.limits, settings.upstream
+    flow_control, fleet = settings.flow_control, settings.fleet
+    connections, held_bytes = limits.max_connections, limits.max_held_bytes
+    whole_bytes = settings.downstream.overload.memory_bytes
+    if connections != LimitSettings().max_connections:
         # The default stands for as many as there may be open files, which each process has.
-        limits = structs.replace(limits, max_connections=part(limits.max_connections))
-    held_bytes = limits.max_held_bytes
+        connections = part(connections)
     if held_bytes is None:
         # The default is of the memory that all processes have.
-        held_bytes = default_bytes(downstream.overload.memory_bytes)
-    limits = structs.replace(
-        limits,
-        max_held_bytes=part(held_bytes),
-        max_held_bytes_per_address=part(limits.max_held_bytes_per_address),
-    )
-    overload = structs.replace(
-        downstream.overload, memory_bytes=part(overload_bytes(downstream.overload.memory_bytes))
-    )
+        held_bytes = default_bytes(whole_bytes)
+    flow_values: dict[str, object] = {}
     if flow_control.store is not None and place.objects is not None:
         # The built-in ones are in the store.
-        flow_control = structs.replace(
-            flow_control, store=None, objects=(place.objects,), suggested_objects=False
-        )
+        flow_values = {"store": None, "objects": (place.objects,), "suggested_objects": False}
         settings = structs.replace(settings, admin_token_file=None)
     if flow_control.hash_seed is None:
-        flow_control = structs.replace(flow_control, hash_seed=place.hash_seed)
-    fleet = settings.fleet
-    if fleet.store is None:
-        fleet = structs.replace(
-            fleet,
-            store=STORE,
-            member=place.member,
-            replicas=place.count,
-            refresh_interval_s=PERIOD_S * pace,
-            lease_s=LEASE_S * pace,
-        )
-    else:
-        member = fleet.member or socket.gethostname()
+        flow_values["hash_seed"] = place.hash_seed
+    fleet_values: dict[str, object] = {
+        "store": STORE,
+        "member": place.member,
+        "replicas": place.count,
+        "refresh_interval_s": PERIOD_S * pace,
+        "lease_s": LEASE_S * pace,
+    }
+    if fleet.store is not None:
         # Each worker is a member, however many there are: `auto` differs among machines.
-        members = None if fleet.replicas is None else fleet.replicas * place.count
-        fleet = structs.replace(fleet, member=f"{member}-{place.member}", replicas=members)
-    access_log = structs.replace(
-        settings.access_log,
-        max_bytes_per_second=part(settings.access_log.max_bytes_per_second),
-    )
-    return structs.replace(
-        settings,
-        access_log=access_log,
-        fleet=fleet,
-        downstream=structs.replace(downstream, limits=limits, overload=overload),
-        upstream=structs.replace(
-            upstream,
-            max_connections=part_of(upstream.max_connections, place),
-            max_requests_per_endpoint=part(upstream.max_requests_per_endpoint),
-        ),
-        flow_control=flow_control,
+        fleet_values = {
+            "member": f"{fleet.member or socket.gethostname()}-{place.member}",
+            "replicas": None if fleet.replicas is None else fleet.replicas * place.count,
+        }
+    values = {
+        "downstream": {
+            "limits": {
+                "max_connections": connections,
+                "max_held_bytes": part(held_bytes),
+                "max_held_bytes_per_address": part(limits.max_held_bytes_per_address),
+            },
+            "overload": {"memory_bytes": part(overload_bytes(whole_bytes))},
+        },
+        "upstream": {
+            "max_connections": part(upstream.max_connections),
+            "max_requests_per_endpoint": part(upstream.max_requests_per_endpoint),
+        },
+        "flow_control": flow_values,
+        "fleet": fleet_values,
+        "access_log": {"max_bytes_per_second": part(settings.access_log.max_bytes_per_second)},
         # Its parent has the listener, and says who may read.
-        admin_tls=AdminTlsSettings(),
-        admin_read_token_file=None,
-    )
+        "admin_tls": AdminTlsSettings(),
+        "admin_read_token_file": None,
+    }
+    return with_values(settings, values)

@@ -54,15 +54,13 @@ if TYPE_CHECKING:
 NOT_OURS: Final = frozenset({NOTIFY_SOCKET, WATCHDOG_PID, WATCHDOG_USEC})
 """Variables of the service manager, whose service is the parent."""
 SILENT_LOOKS: Final = 2
-"""In a row without a sign of life, after which pages name a process silent."""
+"""Looks in a row without a sign of life, after which pages name a process silent."""
 SILENT: Final = "silent"
 
 log = logging.getLogger(__name__)
 
 
 class WorkerState(enum.StrEnum):
-    """See above."""
-
     STARTING = "starting"
     SERVING = "serving"
     DRAINING = "draining"
@@ -83,30 +81,16 @@ SERVE, DRAINS, END = (Event(name, TRANSITIONS) for name in ("serve", "drain", "e
 
 
 class WorkerProcess:
-    """One process, which begins with this object.
-
-    Args:
-        place: Of the worker; its link is made here.
-        command: Of the worker.
-        settings: Which it is to begin with.
-        on_change: Called after each change of the state.
-        handlers: Replies to its questions.
+    """One process, which begins with this object; OperatorError if it cannot be started.
 
     Attributes:
-        place: What it was told.
-        state: See above.
-        pid: Its process id.
         status: As `subprocess` has it; None before the end.
-        last: What it showed last, encoded; None before that.
-        missed: How often it was looked for a sign of life in a row, and there was none.
-        served_s: When it served first, of the monotonic clock; nan if it never did.
-        has_ended: Set at the end.
+        last: The last state that it sent, encoded.
+        missed: Looks for a sign of life in a row without one.
+        served_s: The time of the monotonic clock when it served first; nan before.
         has_settled: Set when it serves, or will not.
         has_read: Set when it has put the settings in force that it was sent last, or will not.
         refused: Why it has not; "" if it has.
-
-    Raises:
-        OperatorError: It cannot be started.
     """
 
     def __init__(
@@ -159,13 +143,13 @@ class WorkerProcess:
         self._link = Link(ours, self._on_message, lambda: None, handlers)
 
     def tell(self, message: Message) -> None:
-        """Tell it something, such as how to end; harmless if it does, or has ended."""
+        """Harmless if it has ended."""
         self._link.send(message)
         if isinstance(message, Drain | Leave | Cut) and self.state is not WorkerState.ENDED:
             self._become(DRAINS)
 
     async def ask(self, question: str, arguments: bytes, within_s: float) -> bytes:
-        """Its reply to a question; LinkError."""
+        """LinkError if there is no reply."""
         return await self._link.ask(question, arguments, within_s)
 
     def renew(self, settings: bytes) -> None:
@@ -189,23 +173,20 @@ class WorkerProcess:
 
     @property
     def shows_life(self) -> bool:
-        """Whether there was a sign of life in the last looks; also of one that drains."""
+        """Also while it drains."""
         return self.missed <= SILENT_LOOKS
 
     @property
     def shown_state(self) -> str:
-        """Its state, as pages have it; one that serves without a sign of life is silent."""
         is_silent = self.state is WorkerState.SERVING and not self.shows_life
         return SILENT if is_silent else self.state.value
 
     @property
     def has_served(self) -> bool:
-        """Whether it serves, or did."""
         return not math.isnan(self.served_s)
 
     @property
     def ended_how(self) -> str:
-        """How it ended, for the log."""
         assert self.status is not None, "it has ended"
         if self.status >= 0:
             return f"ended with exit code {self.status}"
@@ -251,7 +232,6 @@ class WorkerProcess:
 
 
 async def killed(processes: Sequence[WorkerProcess]) -> None:
-    """Kill those that have not ended, and wait for that."""
     for each in processes:
         if each.state is not WorkerState.ENDED:
             log.warning(

@@ -23,7 +23,7 @@ from apfproxy.workers.link import Drain, Leave
 from apfproxy.workers.process import WorkerProcess, WorkerState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
 START_WITHIN_S = 120.0
 """For a process to serve; objects of a Kubernetes API may take their time."""
@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 
 
 async def wait(event: asyncio.Event, within_s: float) -> None:
-    """Wait for an event, but no longer."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(within_s):
             await event.wait()
@@ -49,18 +48,15 @@ class WorkerSlot:
     """One of the places.
 
     Args:
-        index: From 1 on.
         start: Starts a process: its generation, counted from 1 on, and what to call at each change;
             OperatorError if it cannot.
         on_rest: Called before a pause in which there is no process.
         on_lost: Called with each process that has ended.
-        sleep: Waits for an event or some seconds; tests pass one that does not.
 
     Attributes:
         current: The process that serves; None if there is none.
         processes: All that have not ended: the current one, one that starts, some that drain.
         problem: Why there is no current process, for as long as there is none; else "".
-        restarts: Processes that were started since one had ended.
     """
 
     def __init__(
@@ -69,8 +65,6 @@ class WorkerSlot:
         start: Callable[[int, Callable[[WorkerProcess], None]], WorkerProcess],
         on_rest: Callable[[], None],
         on_lost: Callable[[WorkerProcess], None],
-        *,
-        sleep: Callable[[asyncio.Event, float], Awaitable[None]] = wait,
     ) -> None:
         self.index = index
         self.current: WorkerProcess | None = None
@@ -80,7 +74,6 @@ class WorkerSlot:
         self._start = start
         self._on_rest = on_rest
         self._on_lost = on_lost
-        self._sleep = sleep
         self._generation = 0
         self._vacant = asyncio.Event()
         self._retry = asyncio.Event()
@@ -100,7 +93,7 @@ class WorkerSlot:
         """Have another process whenever there is none, for ever."""
         while True:
             await self._vacant.wait()
-            await self._sleep(self._retry, self._pause_s)
+            await wait(self._retry, self._pause_s)
             self._retry.clear()
             self._pause_s = min(max(2 * self._pause_s, FIRST_PAUSE_S), MAX_PAUSE_S)
             async with self._filling:
@@ -137,10 +130,7 @@ class WorkerSlot:
             return True
 
     def end(self) -> list[WorkerProcess]:
-        """Start none any more: those that there are, which are the caller's to end.
-
-        They are looked after until there are none, so that one that hangs does not hold up the end.
-        """
+        """Start none any more; looks after those that there are, which the caller ends."""
         self._is_ending = True
         return list(self.processes)
 

@@ -29,11 +29,7 @@ BACKLOG: Final = 4096
 
 
 class WorkerSockets:
-    """Sockets of one address.
-
-    Attributes:
-        written: Where they listen, for the log.
-    """
+    """The sockets of one address; `written` is where they listen, for the log."""
 
     def __init__(self, listeners: Listeners) -> None:
         self._listeners = listeners
@@ -41,7 +37,7 @@ class WorkerSockets:
         self._sets: list[list[socket.socket]] = []
 
     async def open(self, address: Address, mode: int, count: int) -> None:
-        """Listen for so many workers; OperatorError if that cannot be."""
+        """Listen for so many workers, or OperatorError."""
         is_group = count > 1 and not address.path and not self._listeners.was_given(LISTEN)
         first = await self._listeners.open(LISTEN, address, BACKLOG, mode, is_group=is_group)
         self._sets = [first]
@@ -55,7 +51,6 @@ class WorkerSockets:
 
     @property
     def port(self) -> int | None:
-        """The port; None if there is none."""
         return port_of(chain.from_iterable(self._sets))
 
     def of(self, index: int) -> list[int]:

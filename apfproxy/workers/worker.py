@@ -51,15 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class ParentLink(ServiceManager):
-    """The parent of this worker, which is its service manager.
-
-    Args:
-        settings: Which the parent sends.
-        signals: Which the parent's words are like.
-
-    Attributes:
-        handlers: Replies to the parent's questions; see `link.Handlers`.
-    """
+    """The parent of this worker, which is its service manager."""
 
     def __init__(self, settings: SentSettings, signals: Signals) -> None:
         super().__init__({})
@@ -115,13 +107,12 @@ class ParentLink(ServiceManager):
     def open_store(
         self, fleet: FleetSettings, key: str, behind: ServersBehind | None = None
     ) -> LedgerStore:
-        """The store that settings name, or the parent's memory; see `sources.fleet_store`."""
+        """The store that settings name, or the parent's memory."""
         if fleet.store == STORE:
             return ParentStore(self._link, self._on_urgent, key)
         return open_store(fleet, key, behind)
 
     def close(self) -> None:
-        """End the link; harmless once done."""
         self._link.close()
 
     def _on_message(self, message: Message) -> None:

@@ -29,6 +29,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 
+slept: list[float] = []
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sleep(_: asyncio.Event, pause_s: float) -> None:
+        slept.append(pause_s)
+
+    slept.clear()
+    monkeypatch.setattr(module, "wait", sleep)
+
+
 class Scene:
     """A slot whose processes are of scripts, the last one for ever."""
 
@@ -36,19 +48,15 @@ class Scene:
         self._scripts = list(scripts)
         self.lost: list[int] = []
         self.rests: list[float] = []
-        self.slept: list[float] = []
-        self.slot = WorkerSlot(1, self._start, self._note, self._note_lost, sleep=self._sleep)
+        self.slot = WorkerSlot(1, self._start, self._note, self._note_lost)
 
     def _start(self, generation: int, on_change: Callable[[WorkerProcess], None]) -> WorkerProcess:
         script = self._scripts[min(generation, len(self._scripts)) - 1]
         place = msgspec.structs.replace(PLACE, member=str(generation))
         return WorkerProcess(place, command(script), Settings(), on_change, {})
 
-    async def _sleep(self, _: asyncio.Event, pause_s: float) -> None:
-        self.slept.append(pause_s)
-
     def _note(self) -> None:
-        self.rests.append(len(self.slept))
+        self.rests.append(len(slept))
 
     def _note_lost(self, process: WorkerProcess) -> None:
         self.lost.append(int(process.place.member))
@@ -95,9 +103,9 @@ async def test_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
     async with kept(Scene(HANGS, ENDS, SERVES_AND_ENDS, ENDS)) as scene:
         await scene.slot.begin()
         scene.current.kill()
-        await until(lambda: len(scene.slept) >= 7)
+        await until(lambda: len(slept) >= 7)
 
-    assert [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0] == scene.slept[:7]
+    assert [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0] == slept[:7]
     assert [1, 2, 3] == scene.rests[:3]  # before each pause, of which the first is none
     assert "worker 1 ended with exit code 3; its log says why; next try in 1 s" in caplog.text
 
